@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader
 from unbag.world.placement import depth_steps
 from unbag.world.rendering import draw_batch, sprite_table
 from unbag.world.vocabulary import DEFAULT, SIZES
-from unbag_lab.bases import ARMS, OnDevice, Schedule, SceneBatch, Streams, Training, put_on
+from unbag_lab.bases import OnDevice, SceneBatch, Schedule, Training, put_on
+from unbag_lab.experiments.pretraining import ARMS, Streams
 
 ARM = ARMS["base"]
 MOST_DRAWN = 0.1

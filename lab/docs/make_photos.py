@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from unbag_lab.experiments.photos_training import ORDER_METRICS, ArmNumber, difference, read_numbers
+from unbag_lab.experiments.photos_heads import ORDER_METRICS
+from unbag_lab.experiments.photos_table import ArmNumber, difference, read_numbers
 from unbag_lab.pages.marked import renewed
 
 HERE = Path(__file__).parent

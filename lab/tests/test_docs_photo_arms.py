@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from unbag.models.photo import SHIPPED, load
-from unbag_lab.experiments.photos_training import (
+from unbag_lab.experiments.photos_table import (
     ARMS,
     LOCKED,
     ArmNumber,

@@ -11,7 +11,15 @@ import torch
 from unbag.errors import UserError
 from unbag.models.tiny import load, read
 from unbag_lab import bases
-from unbag_lab.bases import PretrainCheckpoint, PretrainSettings, base_names, make_base, missing_bases, pretrain, seed_of
+from unbag_lab.bases import (
+    PretrainCheckpoint,
+    PretrainSettings,
+    base_names,
+    make_base,
+    missing_bases,
+    pretrain,
+    seed_of,
+)
 from unbag_lab.results import base_path
 
 

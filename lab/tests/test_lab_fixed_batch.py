@@ -13,7 +13,12 @@ from unbag.models.tiny import Tiny
 from unbag.training.optim import Memory
 from unbag.training.towers.base import Trainable
 from unbag_lab.experiments import repair_training
-from unbag_lab.experiments.repair_training import FixedViews, RepairSettings, SharedPictures, train_arms
+from unbag_lab.experiments.repair_training import (
+    FixedViews,
+    RepairSettings,
+    SharedPictures,
+    train_arms,
+)
 
 ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
 SETTINGS = RepairSettings(arms=ARMS, steps=3, batch=8, workers=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from unbag.data.pairs import Pair
 from unbag.edits.shuffles import Tagged
-from unbag_lab.experiments.photos_training import ORDER_METRICS, Ordered, make_ordered, order_right
+from unbag_lab.experiments.photos_heads import ORDER_METRICS, Ordered, make_ordered, order_right
 
 NOUNS = {"dog", "cat", "ball"}
 

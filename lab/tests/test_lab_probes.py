@@ -24,19 +24,18 @@ from unbag_lab.experiments.probes import (
     MODELS,
     PROBES,
     REPAIRED,
-    CaptionPair,
-    PhraseReader,
+    load_arm,
+    needs,
+    probes_script,
+    seed_of,
+)
+from unbag_lab.experiments.probes_blind import CaptionPair, PhraseReader, runs, taught
+from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,
-    load_arm,
     make_asked,
-    needs,
     order_free,
-    probes_script,
     read_linear,
-    runs,
-    seed_of,
-    taught,
 )
 from unbag_lab.plan import Order, find_experiment
 from unbag_lab.questions import Questions
@@ -228,7 +227,9 @@ def test_a_reader_of_captions_learns_an_order_and_nothing_else() -> None:
     pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
     reader = taught([CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES)
     assert reader.score("ant and dog") > reader.score("dog and ant") + 0.1
-    both = [CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]]
+    both = [
+        CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]
+    ]
     blank = taught(both, PENALTIES)
     assert blank.score("ant and dog") == pytest.approx(blank.score("dog and ant"), abs=1e-6)
 

@@ -17,16 +17,9 @@ from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
 from unbag.readouts.reader import Reader
 from unbag.readouts.training import Effort, Fit
 from unbag_lab.experiments.decoders import _Lessons, _said, _Texts, taught_with
-from unbag_lab.experiments.readout_experiment import READOUTS
-from unbag_lab.experiments.readouts import (
-    READERS,
-    Base,
-    ReaderArm,
-    ReadoutSettings,
-    find_arm,
-    missing,
-    run_base,
-)
+from unbag_lab.experiments.readers import READERS, ReaderArm, find_arm, run_base
+from unbag_lab.experiments.readout_base import Base, ReadoutSettings, missing
+from unbag_lab.experiments.readouts import READOUTS
 from unbag_lab.pages.tables import table
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, read_results
@@ -145,7 +138,7 @@ def test_an_arm_may_be_taught_relations_alone(
             taught.append(pool)
             super().__init__(reader, pool, effort, **more)
 
-    monkeypatch.setattr("unbag_lab.experiments.readouts.Fit", Watched)
+    monkeypatch.setattr("unbag_lab.experiments.readers.Fit", Watched)
     run_base(base, tmp_path / "out" / "tiny-0", ["pooled-relations"], say=lambda said: None)
     captions = [text for rows in base.rows for text in rows.captions]
     opposites = [row[RELATION] for rows in base.rows for row in rows.negatives]

@@ -19,8 +19,9 @@ from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
 from unbag_lab.experiments import repair as script
-from unbag_lab.experiments.repair import FEWEST, repair, table
-from unbag_lab.experiments.repair import repair_table_script as table_main
+from unbag_lab.experiments.repair import repair
+from unbag_lab.experiments.repair_table import FEWEST, table
+from unbag_lab.experiments.repair_table import repair_table_script as table_main
 from unbag_lab.experiments.repair_training import (
     ARMS,
     CONTROL,

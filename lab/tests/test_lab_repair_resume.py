@@ -12,8 +12,8 @@ from unbag.training.towers.adapters import TinyTrainable
 from unbag_lab.experiments import repair as script
 from unbag_lab.experiments.repair import repair
 from unbag_lab.experiments.repair_training import (
-    RepairArm,
     LockedTiny,
+    RepairArm,
     RepairSettings,
     checkpoint_of,
     train_arms,

@@ -12,11 +12,10 @@ import torch
 from tests.readouts.replayed import Replayed
 
 from unbag_lab.experiments import repair_training
-from unbag_lab.experiments import repair_training as fixed_batch
 from unbag_lab.experiments.repair_training import (
     WAITS,
-    RepairArm,
     FixedViews,
+    RepairArm,
     RepairSettings,
     SharedPictures,
     train_arms,
@@ -65,8 +64,8 @@ def test_batches_of_other_sizes_are_recorded_in_rooms_of_their_own(
 ) -> None:
     names = NAMES[:2]
     plain = train_arms(base, names, SETTINGS, say=silent)
-    monkeypatch.setattr(fixed_batch, "_ROUND_STRINGS", 1)
-    monkeypatch.setattr(fixed_batch, "_ROUND_TOKENS", 1)
+    monkeypatch.setattr(repair_training, "_ROUND_STRINGS", 1)
+    monkeypatch.setattr(repair_training, "_ROUND_TOKENS", 1)
     monkeypatch.setattr(repair_training, "_fixed", fixed)
     monkeypatch.setattr(repair_training, "Recorded", Replayed)
     before = Replayed.made

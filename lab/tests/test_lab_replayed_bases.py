@@ -12,9 +12,16 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
 from unbag.models.tiny import TinyTowers
-from unbag_lab import bases as pretraining_steps
-from unbag_lab import bases as script
-from unbag_lab.bases import PretrainingArm, PretrainCheckpoint, Schedule, PretrainSettings, Training, pretrain, small_config
+from unbag_lab import bases
+from unbag_lab.bases import (
+    PretrainCheckpoint,
+    PretrainingArm,
+    PretrainSettings,
+    Schedule,
+    Training,
+    pretrain,
+    small_config,
+)
 
 SETTINGS = PretrainSettings(seed=3, steps=4, batch=16, warm_up=1)
 CONFIG = small_config()
@@ -53,8 +60,8 @@ def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = made()
-    monkeypatch.setattr(script, "Training", OnGpu)
-    monkeypatch.setattr(pretraining_steps, "Recorded", Replayed)
+    monkeypatch.setattr(bases, "Training", OnGpu)
+    monkeypatch.setattr(bases, "Recorded", Replayed)
     before = Replayed.made
     whole = made()
     kept = PretrainCheckpoint(tmp_path / "base.kept", "settings", every=0.0)

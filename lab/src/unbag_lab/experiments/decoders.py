@@ -1,12 +1,14 @@
-"""Decoders on frozen patches, on the world: bases come in; decoders, taught and asked, go out.
+"""Decoders and VLM2Vec of the experiment `readouts`, on the frozen patches of bases.
 
     python -m unbag_lab decoders --bases tiny-0.safetensors --out runs/arms
 
 A decoder is asked for the probability of Yes; one without questions for that of the caption. From
-the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without.
-The same command goes on after a stop, arm by arm.
+the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without. Every
+decoder is first trained on a few hundred fixed lessons and measured on these: one that cannot fit
+them says nothing about the features. A stopped run resumes with the same command, arm by arm.
 
-Dimensions: N pictures, L patches, V width of features, M pairs, B rows of a batch, T targets.
+Dimensions: N images, L patches, V width of features, M pairs or lessons, B rows of a batch or
+queries, T targets, A tokens of an answer, W width of the language model.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -39,8 +42,7 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
-from unbag.readouts.decoder.training import Taught
-from unbag.readouts.decoder.training import Teaching, autocast, fits, of_world, share_right
+from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of_world, share_right
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import contrast, share_of_rate, unit
@@ -51,10 +53,9 @@ from unbag.training.data.world import FindWorldTruth
 from unbag.training.optim import put_rate
 from unbag.training.recipes import Precision
 from unbag.types import FloatArray, IntArray, Item
-from unbag_lab.experiments.readouts import (
+from unbag_lab.experiments.readout_base import (
     EXPERIMENT,
     FOR_DECODERS,
-    VECTOR_ARMS,
     Base,
     ReadoutSettings,
     add_options,
@@ -67,385 +68,6 @@ from unbag_lab.questions import Questions, Score
 from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult, result_path
 from unbag_lab.scheduler import each_apart, shares
 
-# NOTE lab.readout_vectors
-# A decoder on patches comes in; VLM2Vec trained from it on the world, and asked, goes out.
-#
-# Dimensions: N pictures, L patches, V width of features, M pairs, B queries, T targets, K
-# negatives,
-# W width of the language model.
-
-_SETTINGS = DecoderSettings(keeps="float16")
-VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
-_AT_ONCE = 1_024
-
-
-def run_vectors(
-    name: str, base: Base, decoder: DecoderNet, words: Words
-) -> tuple[ArmResult, DecoderNet]:
-    """Contrastive, from query to target, over captions and hard negatives of the batch."""
-    asks, settings = VECTOR_ARMS[name].asks, base.settings
-    texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
-    assert material.seen_NLV is not None
-    lesson = _lessons_of(base, asks=asks)
-    count = material.count - material.held
-    few = min(settings.fit_rows, count)
-    train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
-    fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
-    by_heart = train(rows=few, steps=fit_steps)
-    share = by_heart.share_right(np.arange(few), among_own=True)
-    fit = {"few": share, FEW_STEPS: float(fit_steps)}
-    trained = train(rows=count, steps=settings.vector_steps)
-    held = np.arange(count, material.count)
-    for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
-        if len(rows):
-            fit[what] = trained.share_right(rows)
-    seen_NLV = question_features(base, _SETTINGS)
-    assert seen_NLV is not None
-    numbers = base.questions.measured(
-        _score_vectors(trained.net, seen_NLV, texts, base, asks=asks)
-    )
-    result = base.result(
-        name,
-        {**numbers, "fit": fit},
-        steps=settings.vector_steps,
-        batch=VECTOR_BATCH,
-        loss=trained.loss,
-        precision=precision_of(settings.device),
-    )
-    return result, trained.net
-
-
-class _Trained:
-    """A copy of a decoder that has learned to embed the first rows."""
-
-    def __init__(
-        self,
-        decoder: DecoderNet,
-        seen_NLV: Tensor,
-        lesson: _Lessons,
-        texts: _Texts,
-        *,
-        rows: int,
-        steps: int,
-        seed: int,
-    ) -> None:
-        self._seen_NLV, self._lesson, self._texts = seen_NLV, lesson, texts
-        # One that was read from a folder has a frozen language model.
-        self.net = copy.deepcopy(decoder).to(texts.device).requires_grad_(True)
-        self.net.look = None
-        optimiser = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=0.0)
-        self.net.train()
-        loss: Tensor | None = None
-        with nullcontext() if texts.device == "cpu" else lean(self.net):
-            for step in range(steps):
-                share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
-                put_rate(optimiser, _RATE * share)
-                rng = np.random.default_rng((seed, step))
-                row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
-                loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
-                optimiser.step()
-        self.net.eval()
-        self.loss = None if loss is None else float(loss.detach())
-
-    def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
-        """Own captions nearest of a batch's captions and negatives, or of their own negatives."""
-        found = [
-            _told_apart(
-                self.net, self._seen_NLV, self._lesson, self._texts, row_B, among_own=among_own
-            )
-            for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH))
-        ]
-        return float(torch.cat(found).float().mean())
-
-
-def _lessons_of(base: Base, *, asks: bool) -> _Lessons:
-    code = {
-        key: torch.cat([some.code[key] for some in base.rows]).to(base.settings.device)
-        for key in base.rows[0].code
-    }
-    return _Lessons(
-        [c for some in base.rows for c in some.captions],
-        [n for some in base.rows for n in some.negatives],
-        code,
-        asks=asks,
-        seed=base.seed,
-    )
-
-
-def precision_of(device: str) -> Precision:
-    """As in pre-training."""
-    return "float32" if device == "cpu" else "bfloat16"
-
-
-class _Texts:
-    """Tokens of texts, each made once."""
-
-    def __init__(self, words: Words, device: str) -> None:
-        self._words, self.device = words, device
-        self._known: dict[str, list[int]] = {}
-
-    def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """[N, T] padded on the right, and the place of the last token of each."""
-        rows = []
-        for text in texts:
-            if text not in self._known:
-                self._known[text] = self._words.ask(text)
-            rows.append(self._known[text])
-        token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
-        for n, row in enumerate(rows):
-            token[n, : len(row)] = row
-        last = np.array([len(row) - 1 for row in rows])
-        return torch.from_numpy(token).to(self.device), torch.from_numpy(last).to(self.device)
-
-
-class _Lessons:
-    """Queries, targets and what also fits, by rows."""
-
-    def __init__(
-        self,
-        captions: Sequence[str],
-        negatives: Sequence[Sequence[str | None]],
-        code: dict[str, Tensor],
-        *,
-        asks: bool,
-        seed: int,
-    ) -> None:
-        self.captions, self.negatives, self.code, self.asks = captions, negatives, code, asks
-        self._seed, self._truth = seed, FindWorldTruth()
-        self._prompts: dict[int, str] = {}
-
-    def prompt(self, row: int) -> str:
-        """Made once: a row is drawn several times."""
-        if row not in self._prompts:
-            self._prompts[row] = self._prompt(row)
-        return self._prompts[row]
-
-    def _prompt(self, row: int) -> str:
-        if not self.asks:
-            return instruction(None)
-        # Which thing is named first must not tell the answer.
-        is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
-        return instruction(about_caption(self.captions[row], is_turned=is_turned))
-
-    def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
-        """Captions, then negatives; and which of them also fit each picture, [B, T]."""
-        at = torch.from_numpy(row_B).to(next(iter(self.code.values())).device)
-        truth = self._truth({key: value[at] for key, value in self.code.items()})
-        texts = [self.captions[row] for row in row_B]
-        masked = [truth.also_true_BB]
-        flat = [text for row in row_B for text in self.negatives[row]]
-        keep = [place for place, text in enumerate(flat) if text is not None]
-        if keep and truth.negative_true_BBK is not None:
-            texts += [flat[place] or "" for place in keep]
-            kept = torch.tensor(keep, device=at.device)
-            masked.append(truth.negative_true_BBK.flatten(1)[:, kept])
-        return texts, torch.cat(masked, dim=1)
-
-    def owners(self, row_B: IntArray) -> Tensor:
-        """Of each target, the place in the batch whose caption or negative it is, [T]."""
-        every = [at for at, row in enumerate(row_B) for one in self.negatives[row] if one]
-        return torch.tensor([*range(len(row_B)), *every])
-
-
-def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
-    hidden_BTW = net.hidden(seen_BLV, token)
-    return hidden_BTW[torch.arange(len(last), device=last.device), last]
-
-
-def _vectors(
-    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
-) -> tuple[Tensor, Tensor, Tensor]:
-    precision = precision_of(texts.device)
-    said, masked_BT = lesson.targets(row_B)
-    at = torch.from_numpy(row_B).to(texts.device)
-    with autocast(texts.device, precision):
-        query_BW = _embed(net, seen_NLV[at], *texts([lesson.prompt(int(row)) for row in row_B]))
-        target_TW = _embed(net, None, *texts(said))
-    return query_BW, target_TW, masked_BT
-
-
-def _loss(
-    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
-) -> Tensor:
-    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
-    return contrast(query_BW, target_TW, masked_BT=masked_BT)
-
-
-@torch.inference_mode()
-def _told_apart(
-    net: DecoderNet,
-    seen_NLV: Tensor,
-    lesson: _Lessons,
-    texts: _Texts,
-    row_B: IntArray,
-    *,
-    among_own: bool,
-) -> Tensor:
-    """Whether the own caption is nearest among all of the batch and their negatives, [B].
-
-    Among its own negatives only, where asked for; rows without anything beside are left out.
-    """
-    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
-    if among_own:
-        owner_T = lesson.owners(row_B).to(texts.device)
-        masked_BT = masked_BT | (owner_T != torch.arange(len(row_B), device=texts.device)[:, None])
-    cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
-    own_B = cosine_BT.diagonal().clone()
-    cosine_BT.fill_diagonal_(-torch.inf)
-    best_B = cosine_BT.amax(dim=1)
-    return (own_B > best_B)[best_B.isfinite()]
-
-
-def _repeated(item: Item, said: str) -> list[str]:
-    return [said] * (len(item.pictures) * len(item.captions))
-
-
-def _score_vectors(
-    net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool
-) -> Score:
-    precision = precision_of(texts.device)
-
-    @torch.inference_mode()
-    def embedded(rows: IntArray | None, said: Sequence[str]) -> Tensor:
-        found = []
-        for start in range(0, len(said), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            seen = None if rows is None else seen_NLV[torch.from_numpy(rows[some]).to(texts.device)]
-            with autocast(texts.device, precision):
-                found.append(unit(_embed(net, seen, *texts(said[some]))).cpu())
-        return torch.cat(found).double()
-
-    caption_CW = embedded(None, base.questions.captions)
-
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        asked = [
-            said
-            for item in items
-            for said in _repeated(item, instruction(question_of(item) if asks else None))
-        ]
-        place: dict[tuple[int, str], int] = {}
-        keys = zip(picture_M.tolist(), asked, strict=True)
-        at_M = np.array([place.setdefault(key, len(place)) for key in keys])
-        query = embedded(np.array([row for row, _ in place]), [text for _, text in place])
-        value_M: FloatArray = (query[at_M] * caption_CW[caption_M]).sum(dim=-1).numpy()
-        return value_M
-
-    return score
-
-
-# NOTE lab.decoder_taught
-# Lessons about frozen features come in; a decoder that was taught them, and how well, goes out.
-#
-# Every decoder is first taught a few thousand fixed lessons and asked these: one that cannot fit
-# them
-# says nothing about the features.
-#
-# Dimensions: N pictures, L patches, V width of features.
-
-
-@dataclass(frozen=True, eq=False)
-class Course:
-    """What one decoder is taught and asked."""
-
-    seen_NLV: Tensor | None
-    """Features of all pictures; None where none is seen."""
-    few: Sequence[Lesson]
-    """Fixed, to be learned by heart."""
-    lessons: Sequence[Lesson]
-    held: Sequence[Lesson]
-    """About pictures that no step sees."""
-
-
-@dataclass(frozen=True)
-class PeriodicMeasure:
-    """A number that is asked of a decoder in training, now and then."""
-
-    every: int
-    """Steps."""
-    ask: Callable[[DecoderNet], float]
-
-
-@dataclass(frozen=True, eq=False)
-class TaughtDecoder:
-    """A decoder after its last step."""
-
-    net: DecoderNet
-    fit: dict[str, float]
-    """Shares of lessons that it answers right."""
-    loss: float | None
-    curve: dict[int, float]
-    """What was asked in between, by steps; empty without a look."""
-
-
-def teach(
-    course: Course,
-    words: Words,
-    settings: DecoderSettings,
-    *,
-    fit_steps: int,
-    device: str,
-    seed: int,
-    look: PeriodicMeasure | None = None,
-) -> TaughtDecoder:
-    """The few by a decoder of their own, then all by the one that comes back."""
-    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
-    can_fit = fits(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.few, words, context=context),
-        replace(settings, steps=fit_steps, blind=0.0),
-        device=device,
-        precision=precision,
-        seed=seed,
-    )
-    teaching = Teaching(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.lessons, words, context=context),
-        settings,
-        device=device,
-        precision=precision,
-        seed=seed,
-    )
-    losses: list[float] = []
-
-    def on_step(taken: Taught) -> bool:
-        losses.extend([] if taken.loss is None else [taken.loss])
-        return look is not None and taken.step % look.every == 0
-
-    curve: dict[int, float] = {}
-    while teaching.step < settings.steps:
-        # Asked between two runs: what a step depends on is not touched.
-        teaching.run(on_step)
-        if look is not None and teaching.step % look.every == 0:
-            curve[teaching.step] = look.ask(teaching.net)
-    held = make_lessons(course.held, words, context=context).to(device)
-    kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
-    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
-    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
-    return TaughtDecoder(teaching.net, fit, losses[-1] if losses else None, curve)
-
-
-def fresh(
-    settings: DecoderSettings, words: Words, seen_NLV: Tensor | None, *, seed: int
-) -> DecoderNet:
-    """Before any step; the same for the same seed."""
-    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    with seeded(seed):
-        return DecoderNet(scratch_language(settings, words, places=places), width=width)
-
-
-def shrunk(settings: DecoderSettings) -> DecoderSettings:
-    """For small runs, which show that the code runs."""
-    return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
-
-
-# NOTE lab.readout_decoders
-
-
 DECODERS: dict[str, DecoderSettings] = {
     "decoder": DecoderSettings(keeps="float16"),
     "decoder-cls": DecoderSettings(keeps="float16", sees="cls"),
@@ -454,25 +76,28 @@ DECODERS: dict[str, DecoderSettings] = {
     "decoder-long": DecoderSettings(keeps="float16"),
     "decoder-cls-long": DecoderSettings(keeps="float16", sees="cls"),
 }
+
+
+@dataclass(frozen=True)
+class VectorArm:
+    """Which decoder on patches it goes on from, and whether the question stands in the prompt."""
+
+    decoder: str = "decoder"
+    asks: bool = True
+
+
+VECTOR_ARMS: Mapping[str, VectorArm] = MappingProxyType(
+    {
+        "vlm2vec": VectorArm(),
+        "vlm2vec-plain": VectorArm(asks=False),
+        "vlm2vec-long": VectorArm("decoder-long"),
+        "vlm2vec-plain-long": VectorArm("decoder-long", asks=False),
+    }
+)
 ARMS = (*DECODERS, *VECTOR_ARMS)
-_PAIRS = 2_048
 RELATION = "world-relation"
 CURVE = f"{RELATION}{BY_STEP}"
 """Under which results keep what a decoder that is taught for long answered on the way."""
-
-
-def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart: all in one, if there is one process, else each decoder.
-
-    VLM2Vec goes on from a decoder, and so comes after it in the same process.
-    """
-    if processes <= 1:
-        return [list(arms)]
-    families: dict[str, list[str]] = {}
-    for name in arms:
-        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
-        families.setdefault(decoder, []).append(name)
-    return list(families.values())
 
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
@@ -491,6 +116,20 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
             keep(net, words, base, settings, folder / name, embeds=True)
         finish(result, folder, began, say)
     base.forget()
+
+
+def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
+    """Those that may be run apart: all in one, if there is one process, else each decoder.
+
+    VLM2Vec goes on from a decoder, and so comes after it in the same process.
+    """
+    if processes <= 1:
+        return [list(arms)]
+    families: dict[str, list[str]] = {}
+    for name in arms:
+        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
+        families.setdefault(decoder, []).append(name)
+    return list(families.values())
 
 
 def _words(base: Base) -> Words:
@@ -604,9 +243,10 @@ def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
     return picture_tokens(stacked(found), settings)
 
 
-def _score_decoder(
-    net: DecoderNet, words: Words, base: Base, settings: DecoderSettings
-) -> Score:
+_PAIRS = 2_048
+
+
+def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderSettings) -> Score:
     """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
     device = base.settings.device
     seen_NLV = question_features(base, settings)
@@ -646,6 +286,363 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
     target_BA1 = batch.target_BA.clamp(min=0)[..., None]
     log_BA = logit_BAV.log_softmax(dim=-1).gather(2, target_BA1)[..., 0]
     return (log_BA * is_word_BA).sum(dim=1).double() / is_word_BA.sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What one decoder is taught and asked."""
+
+    seen_NLV: Tensor | None
+    """Features of all pictures; None where none is seen."""
+    few: Sequence[Lesson]
+    """Fixed, to be learned by heart."""
+    lessons: Sequence[Lesson]
+    held: Sequence[Lesson]
+    """About pictures that no step sees."""
+
+
+@dataclass(frozen=True)
+class PeriodicMeasure:
+    """A number that is asked of a decoder in training, now and then."""
+
+    every: int
+    """Steps."""
+    ask: Callable[[DecoderNet], float]
+
+
+@dataclass(frozen=True, eq=False)
+class TaughtDecoder:
+    """A decoder after its last step."""
+
+    net: DecoderNet
+    fit: dict[str, float]
+    """Shares of lessons that it answers right."""
+    loss: float | None
+    curve: dict[int, float]
+    """What was asked in between, by steps; empty without a look."""
+
+
+def teach(
+    course: Course,
+    words: Words,
+    settings: DecoderSettings,
+    *,
+    fit_steps: int,
+    device: str,
+    seed: int,
+    look: PeriodicMeasure | None = None,
+) -> TaughtDecoder:
+    """The few by a decoder of their own, then all by the one that comes back."""
+    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
+    can_fit = fits(
+        fresh(settings, words, seen_NLV, seed=seed),
+        seen_NLV,
+        make_lessons(course.few, words, context=context),
+        replace(settings, steps=fit_steps, blind=0.0),
+        device=device,
+        precision=precision,
+        seed=seed,
+    )
+    teaching = Teaching(
+        fresh(settings, words, seen_NLV, seed=seed),
+        seen_NLV,
+        make_lessons(course.lessons, words, context=context),
+        settings,
+        device=device,
+        precision=precision,
+        seed=seed,
+    )
+    losses: list[float] = []
+
+    def on_step(taken: Taught) -> bool:
+        losses.extend([] if taken.loss is None else [taken.loss])
+        return look is not None and taken.step % look.every == 0
+
+    curve: dict[int, float] = {}
+    while teaching.step < settings.steps:
+        # Asked between two runs: what a step depends on is not touched.
+        teaching.run(on_step)
+        if look is not None and teaching.step % look.every == 0:
+            curve[teaching.step] = look.ask(teaching.net)
+    held = make_lessons(course.held, words, context=context).to(device)
+    kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
+    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
+    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
+    return TaughtDecoder(teaching.net, fit, losses[-1] if losses else None, curve)
+
+
+def fresh(
+    settings: DecoderSettings, words: Words, seen_NLV: Tensor | None, *, seed: int
+) -> DecoderNet:
+    """Before any step; the same for the same seed."""
+    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
+    with seeded(seed):
+        return DecoderNet(scratch_language(settings, words, places=places), width=width)
+
+
+def shrunk(settings: DecoderSettings) -> DecoderSettings:
+    """For small runs, which show that the code runs."""
+    return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
+
+
+def precision_of(device: str) -> Precision:
+    """As in pre-training."""
+    return "float32" if device == "cpu" else "bfloat16"
+
+
+_SETTINGS = DecoderSettings(keeps="float16")
+VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
+_AT_ONCE = 1_024
+
+
+def run_vectors(
+    name: str, base: Base, decoder: DecoderNet, words: Words
+) -> tuple[ArmResult, DecoderNet]:
+    """Contrastive, from query to target, over captions and hard negatives of the batch."""
+    asks, settings = VECTOR_ARMS[name].asks, base.settings
+    texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
+    assert material.seen_NLV is not None
+    lesson = _lessons_of(base, asks=asks)
+    count = material.count - material.held
+    few = min(settings.fit_rows, count)
+    train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
+    fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
+    by_heart = train(rows=few, steps=fit_steps)
+    share = by_heart.share_right(np.arange(few), among_own=True)
+    fit = {"few": share, FEW_STEPS: float(fit_steps)}
+    trained = train(rows=count, steps=settings.vector_steps)
+    held = np.arange(count, material.count)
+    for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
+        if len(rows):
+            fit[what] = trained.share_right(rows)
+    seen_NLV = question_features(base, _SETTINGS)
+    assert seen_NLV is not None
+    numbers = base.questions.measured(_score_vectors(trained.net, seen_NLV, texts, base, asks=asks))
+    result = base.result(
+        name,
+        {**numbers, "fit": fit},
+        steps=settings.vector_steps,
+        batch=VECTOR_BATCH,
+        loss=trained.loss,
+        precision=precision_of(settings.device),
+    )
+    return result, trained.net
+
+
+def _lessons_of(base: Base, *, asks: bool) -> _Lessons:
+    code = {
+        key: torch.cat([some.code[key] for some in base.rows]).to(base.settings.device)
+        for key in base.rows[0].code
+    }
+    return _Lessons(
+        [c for some in base.rows for c in some.captions],
+        [n for some in base.rows for n in some.negatives],
+        code,
+        asks=asks,
+        seed=base.seed,
+    )
+
+
+class _Trained:
+    """A copy of a decoder that has learned to embed the first rows."""
+
+    def __init__(
+        self,
+        decoder: DecoderNet,
+        seen_NLV: Tensor,
+        lesson: _Lessons,
+        texts: _Texts,
+        *,
+        rows: int,
+        steps: int,
+        seed: int,
+    ) -> None:
+        self._seen_NLV, self._lesson, self._texts = seen_NLV, lesson, texts
+        # One that was read from a folder has a frozen language model.
+        self.net = copy.deepcopy(decoder).to(texts.device).requires_grad_(True)
+        self.net.look = None
+        optimiser = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=0.0)
+        self.net.train()
+        loss: Tensor | None = None
+        with nullcontext() if texts.device == "cpu" else lean(self.net):
+            for step in range(steps):
+                share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
+                put_rate(optimiser, _RATE * share)
+                rng = np.random.default_rng((seed, step))
+                row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
+                loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+                optimiser.step()
+        self.net.eval()
+        self.loss = None if loss is None else float(loss.detach())
+
+    def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
+        """Own captions nearest of a batch's captions and negatives, or of their own negatives."""
+        found = [
+            _told_apart(
+                self.net, self._seen_NLV, self._lesson, self._texts, row_B, among_own=among_own
+            )
+            for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH))
+        ]
+        return float(torch.cat(found).float().mean())
+
+
+class _Lessons:
+    """Queries, targets and what also fits, by rows."""
+
+    def __init__(
+        self,
+        captions: Sequence[str],
+        negatives: Sequence[Sequence[str | None]],
+        code: dict[str, Tensor],
+        *,
+        asks: bool,
+        seed: int,
+    ) -> None:
+        self.captions, self.negatives, self.code, self.asks = captions, negatives, code, asks
+        self._seed, self._truth = seed, FindWorldTruth()
+        self._prompts: dict[int, str] = {}
+
+    def prompt(self, row: int) -> str:
+        """Made once: a row is drawn several times."""
+        if row not in self._prompts:
+            self._prompts[row] = self._prompt(row)
+        return self._prompts[row]
+
+    def _prompt(self, row: int) -> str:
+        if not self.asks:
+            return instruction(None)
+        # Which thing is named first must not tell the answer.
+        is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
+        return instruction(about_caption(self.captions[row], is_turned=is_turned))
+
+    def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
+        """Captions, then negatives; and which of them also fit each picture, [B, T]."""
+        at = torch.from_numpy(row_B).to(next(iter(self.code.values())).device)
+        truth = self._truth({key: value[at] for key, value in self.code.items()})
+        texts = [self.captions[row] for row in row_B]
+        masked = [truth.also_true_BB]
+        flat = [text for row in row_B for text in self.negatives[row]]
+        keep = [place for place, text in enumerate(flat) if text is not None]
+        if keep and truth.negative_true_BBK is not None:
+            texts += [flat[place] or "" for place in keep]
+            kept = torch.tensor(keep, device=at.device)
+            masked.append(truth.negative_true_BBK.flatten(1)[:, kept])
+        return texts, torch.cat(masked, dim=1)
+
+    def owners(self, row_B: IntArray) -> Tensor:
+        """Of each target, the place in the batch whose caption or negative it is, [T]."""
+        every = [at for at, row in enumerate(row_B) for one in self.negatives[row] if one]
+        return torch.tensor([*range(len(row_B)), *every])
+
+
+class _Texts:
+    """Tokens of texts, each made once."""
+
+    def __init__(self, words: Words, device: str) -> None:
+        self._words, self.device = words, device
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[N, T] padded on the right, and the place of the last token of each."""
+        rows = []
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._words.ask(text)
+            rows.append(self._known[text])
+        token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
+        for n, row in enumerate(rows):
+            token[n, : len(row)] = row
+        last = np.array([len(row) - 1 for row in rows])
+        return torch.from_numpy(token).to(self.device), torch.from_numpy(last).to(self.device)
+
+
+def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
+    hidden_BTW = net.hidden(seen_BLV, token)
+    return hidden_BTW[torch.arange(len(last), device=last.device), last]
+
+
+def _vectors(
+    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+) -> tuple[Tensor, Tensor, Tensor]:
+    precision = precision_of(texts.device)
+    said, masked_BT = lesson.targets(row_B)
+    at = torch.from_numpy(row_B).to(texts.device)
+    with autocast(texts.device, precision):
+        query_BW = _embed(net, seen_NLV[at], *texts([lesson.prompt(int(row)) for row in row_B]))
+        target_TW = _embed(net, None, *texts(said))
+    return query_BW, target_TW, masked_BT
+
+
+def _loss(
+    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+) -> Tensor:
+    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
+    return contrast(query_BW, target_TW, masked_BT=masked_BT)
+
+
+@torch.inference_mode()
+def _told_apart(
+    net: DecoderNet,
+    seen_NLV: Tensor,
+    lesson: _Lessons,
+    texts: _Texts,
+    row_B: IntArray,
+    *,
+    among_own: bool,
+) -> Tensor:
+    """Whether the own caption is nearest among all of the batch and their negatives, [B].
+
+    Among its own negatives only, where asked for; rows without anything beside are left out.
+    """
+    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
+    if among_own:
+        owner_T = lesson.owners(row_B).to(texts.device)
+        masked_BT = masked_BT | (owner_T != torch.arange(len(row_B), device=texts.device)[:, None])
+    cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
+    own_B = cosine_BT.diagonal().clone()
+    cosine_BT.fill_diagonal_(-torch.inf)
+    best_B = cosine_BT.amax(dim=1)
+    return (own_B > best_B)[best_B.isfinite()]
+
+
+def _repeated(item: Item, said: str) -> list[str]:
+    return [said] * (len(item.pictures) * len(item.captions))
+
+
+def _score_vectors(
+    net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool
+) -> Score:
+    precision = precision_of(texts.device)
+
+    @torch.inference_mode()
+    def embedded(rows: IntArray | None, said: Sequence[str]) -> Tensor:
+        found = []
+        for start in range(0, len(said), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            seen = None if rows is None else seen_NLV[torch.from_numpy(rows[some]).to(texts.device)]
+            with autocast(texts.device, precision):
+                found.append(unit(_embed(net, seen, *texts(said[some]))).cpu())
+        return torch.cat(found).double()
+
+    caption_CW = embedded(None, base.questions.captions)
+
+    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        asked = [
+            said
+            for item in items
+            for said in _repeated(item, instruction(question_of(item) if asks else None))
+        ]
+        place: dict[tuple[int, str], int] = {}
+        keys = zip(picture_M.tolist(), asked, strict=True)
+        at_M = np.array([place.setdefault(key, len(place)) for key in keys])
+        query = embedded(np.array([row for row, _ in place]), [text for _, text in place])
+        value_M: FloatArray = (query[at_M] * caption_CW[caption_M]).sum(dim=-1).numpy()
+        return value_M
+
+    return score
 
 
 def decoders_script() -> None:

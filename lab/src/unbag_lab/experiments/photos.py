@@ -1,6 +1,14 @@
-"""An order for `photos` comes in; its arms are trained on kept features, asked, and written.
+"""The experiment `photos`: heads on two frozen parts, trained on a user's own photographs.
 
-Arms of a seed take their steps on the same batches. Dimensions: T triples.
+Both pretrained parts stay as they are installed, so their features of photographs and captions are
+computed once and arms take minutes on a CPU. The arms are heads, repairs of them, and a linear
+reader of captions alone. Nothing is read of a base but the seed in its name; arms of a seed train
+on the same batches.
+
+    FOLDER/captions.jsonl: {"image": "images/1.jpg", "captions": ["...", "..."]}
+
+The captions are edited once, and a tenth of the photographs is held out to ask about. Small runs
+use a drawn collection instead, with features of no meaning. Dimensions: T triples.
 """
 
 from __future__ import annotations
@@ -33,28 +41,19 @@ from unbag.training.towers.cached_features import Features, KeptPhoto, caption_t
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
+from unbag_lab.experiments.photos_table import FEWEST, Owners, groups_of, judged
 from unbag_lab.experiments.photos_training import (
     BUILD,
-    FEWEST,
     SEEN_KINDS,
     SEEN_POSITIVE_KINDS,
     PhotoQuestions,
-    Owners,
     answers,
-    groups_of,
-    judged,
     make_questions,
     repair_arms,
     take_steps,
 )
 from unbag_lab.plan import Experiment, Order, Say, Wish
 from unbag_lab.results import ArmResult, Extent, Size, find_same, result_path, write_result
-
-# NOTE lab.photos_experiment
-# An order comes in; heads of photographs, repairs of them, and a reader of captions go out.
-#
-# Both pretrained parts stay as they are installed, so what they make of photographs and captions is
-# computed once and arms take minutes on a CPU. Nothing is read of a base but the seed in its name.
 
 NAME = "photos"
 START, BLIND = "heads", "blind"
@@ -105,216 +104,6 @@ class PhotosExperiment:
 
 
 PHOTOS = PhotosExperiment()
-
-# NOTE lab.photos_wanted
-# What was asked for comes in; what can be run without photographs, or with them, goes out.
-
-CAPTIONS = "captions.jsonl"
-
-
-def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[Claim, ...]]:
-    """The wish without claims about photographs, which may not be among the names, and those."""
-    apart = tuple(one for one in wish.claims if one.where == PHOTOGRAPHS)
-    named = [one for one in names if one == NAME or one in {claim.name for claim in apart}]
-    if named:
-        raise UserError(
-            f"{', '.join(named)}: no photographs were named",
-            expected="a folder of your own, with captions: none come with the package",
-            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
-        )
-    claims = tuple(one for one in wish.claims if one not in apart)
-    return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
-
-
-def edits_folder(out: Path) -> Path:
-    """Where a run folder keeps the edits of its photographs' captions."""
-    return out / "photographs"
-
-
-def captions_file(given: Path) -> Path:
-    """The file of captions in a folder, or the file that was named itself."""
-    file = given / CAPTIONS if given.is_dir() else given
-    if not file.is_file():
-        raise UserError(
-            f"there is no file {file}",
-            expected=f"a folder with {CAPTIONS}, or a file of captions beside its pictures",
-            way_out="check the path given with --photos; lab/docs/index.md has the form of a line",
-        )
-    return file
-
-
-# NOTE lab.photos_collection
-# A folder of photographs with captions comes in; what arms learn from and are asked goes out.
-#
-#     FOLDER/captions.jsonl: {"image": "images/1.jpg", "captions": ["...", "..."]}
-#
-# Captions are edited once, and a tenth of the photographs is kept to ask about.
-
-APART = 10
-"""One photograph of so many is kept to ask about."""
-_EDITS = "edits.jsonl"
-
-
-@dataclass(frozen=True, eq=False)
-class ListedPairs:
-    """Pairs in memory; see `unbag.data.pairs.Pairs`."""
-
-    pairs: tuple[Pair, ...]
-    about: str
-    fingerprint: str
-    has_edits: bool = True
-
-    def __len__(self) -> int:
-        """Pictures."""
-        return len(self.pairs)
-
-    def __getitem__(self, place: int) -> Pair:
-        """By place."""
-        return self.pairs[place]
-
-
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """Photographs with edited captions, in two parts."""
-
-    train: ListedPairs
-    asked: ListedPairs
-
-
-@dataclass(frozen=True, eq=False)
-class PhotoFeatures:
-    """What both parts make of a collection."""
-
-    pictures: Features
-    captions: Features
-
-
-def collection_of(given: Path, folder: Path, *, say: Say) -> Collection:
-    """Edit what was given, a folder or a file of captions, into `folder`; then share it out."""
-    check_parts()
-    file = captions_file(given)
-    say(f"edits of {file.name}")
-    pairs = edited_pairs(file, folder)
-    every = tuple(pairs[place] for place in range(len(pairs)))
-    return shared_out(every, about=pairs.about, fingerprint=pairs.fingerprint)
-
-
-def check_collection(given: Path, folder: Path) -> None:
-    """Refuse other captions than those whose edits are in `folder`, if any are."""
-    if (folder / _EDITS).exists():
-        edited_pairs(captions_file(given), folder)
-
-
-def edited_pairs(file: Path, folder: Path) -> Pairs:
-    """Edits that are there already are only read."""
-    edits = folder / _EDITS
-    try:
-        run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
-        return open_pairs(str(edits), pictures=file.parent)
-    except UserError as error:
-        # Readers speak of the options of other commands.
-        way_out = error.way_out
-        if "--out" in way_out:
-            way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
-        elif "--" in way_out or not way_out:
-            way_out = f"mend {file}; lab/docs/index.md has the form of a line"
-        expected = error.expected.partition(", or the name of another field")[0]
-        raise UserError(error.found, expected=expected, way_out=way_out) from error
-
-
-def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
-    """By a hash of the pixels' file: one picture under two names falls on one side."""
-    apart = [_is_apart(pair) for pair in pairs]
-    parts = [
-        tuple(pair for pair, is_in in zip(pairs, apart, strict=True) if is_in is wanted)
-        for wanted in (False, True)
-    ]
-    train, asked = (ListedPairs(part, about, fingerprint) for part in parts)
-    return Collection(train, asked)
-
-
-def check_size(collection: Collection, batch: int) -> None:
-    """Refuse what makes no batch, or leaves nothing to ask."""
-    if len(collection.train) < batch or not collection.asked.pairs:
-        every = len(collection.train) + len(collection.asked)
-        raise UserError(
-            f"{every:,} photographs are too few: {len(collection.train):,} are left to learn from",
-            expected=f"at least {batch:,} of these, better thousands",
-            way_out="name a larger collection with --photos",
-        )
-
-
-def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
-    """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
-    model = load("random", device=device)
-    both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = dict.fromkeys(_texts(collection))
-    say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
-    pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
-    return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
-
-
-def _texts(collection: Collection) -> Iterator[str]:
-    kinds = SEEN_KINDS | SEEN_POSITIVE_KINDS
-    for pair in collection.train.pairs:
-        yield from pair.captions
-        edits = (edit for some in pair.edits for edit in some)
-        yield from (edit.text for edit in edits if edit.kind in kinds)
-    for pair in collection.asked.pairs:
-        yield from pair.captions
-        yield from (edit.text for some in pair.edits for edit in some)
-
-
-def _is_apart(pair: Pair) -> bool:
-    digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big") % APART == 0
-
-
-# NOTE lab.photos_drawn
-# Nothing comes in; a collection without photographs goes out, for small runs of `photos`.
-#
-# Captions with an edit of each family, and features that dice decide: enough to show that the code
-# runs where neither photographs nor pretrained parts are at hand.
-
-_NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")
-_COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
-
-
-def drawn_collection() -> Collection:
-    """A picture of one dot for each sentence."""
-    return shared_out(tuple(_pairs()), about="drawn", fingerprint="drawn")
-
-
-def drawn_features(collection: Collection) -> PhotoFeatures:
-    """Of no meaning, and the same each time."""
-    both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = [text for pair in both for text in pair.captions]
-    texts += [edit.text for pair in both for some in pair.edits for edit in some]
-    pictures = [pair.picture.name for pair in both]
-    return PhotoFeatures(_features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE))
-
-
-def _pairs() -> Iterator[Pair]:
-    for number, ((one, other), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
-        caption = f"the {colour} {one} and the big {other}"
-        edits = (
-            Edit(f"the {colour} {other} and the big {one}", "swap_nouns", False, (0, 0)),
-            Edit(f"the pink {one} and the big {other}", "replace_colour", False, (0, 0)),
-            Edit(f"no {colour} {one} and no big {other}", "negate", False, (0, 0)),
-            Edit(f"the {colour} {one} and the large {other}", "synonym", True, (0, 0)),
-        )
-        dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
-        yield Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,))
-
-
-def _features(names: list[str], width: int) -> Features:
-    dice = np.random.default_rng(width)
-    vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
-    return Features({name: row for row, name in enumerate(names)}, vector_NC)
-
-
-# NOTE lab.photos_run
-
 READER_LEARNS_FROM = 1_500
 """Photographs that a seed draws."""
 BENCHMARKS = {
@@ -516,3 +305,196 @@ def triple_means(score_T3: FloatArray, told: Owners) -> dict[str, Mapping[str, f
                 METRICS[name]: float(one.mean()) for name, [one] in values.items()
             }
     return found
+
+
+CAPTIONS = "captions.jsonl"
+
+
+def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[Claim, ...]]:
+    """The wish without claims about photographs, which may not be among the names, and those."""
+    apart = tuple(one for one in wish.claims if one.where == PHOTOGRAPHS)
+    named = [one for one in names if one == NAME or one in {claim.name for claim in apart}]
+    if named:
+        raise UserError(
+            f"{', '.join(named)}: no photographs were named",
+            expected="a folder of your own, with captions: none come with the package",
+            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
+        )
+    claims = tuple(one for one in wish.claims if one not in apart)
+    return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
+
+
+def edits_folder(out: Path) -> Path:
+    """Where a run folder keeps the edits of its photographs' captions."""
+    return out / "photographs"
+
+
+def captions_file(given: Path) -> Path:
+    """The file of captions in a folder, or the file that was named itself."""
+    file = given / CAPTIONS if given.is_dir() else given
+    if not file.is_file():
+        raise UserError(
+            f"there is no file {file}",
+            expected=f"a folder with {CAPTIONS}, or a file of captions beside its pictures",
+            way_out="check the path given with --photos; lab/docs/index.md has the form of a line",
+        )
+    return file
+
+
+APART = 10
+"""One photograph of so many is kept to ask about."""
+_EDITS = "edits.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class ListedPairs:
+    """Pairs in memory; see `unbag.data.pairs.Pairs`."""
+
+    pairs: tuple[Pair, ...]
+    about: str
+    fingerprint: str
+    has_edits: bool = True
+
+    def __len__(self) -> int:
+        """Pictures."""
+        return len(self.pairs)
+
+    def __getitem__(self, place: int) -> Pair:
+        """By place."""
+        return self.pairs[place]
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Photographs with edited captions, in two parts."""
+
+    train: ListedPairs
+    asked: ListedPairs
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoFeatures:
+    """What both parts make of a collection."""
+
+    pictures: Features
+    captions: Features
+
+
+def collection_of(given: Path, folder: Path, *, say: Say) -> Collection:
+    """Edit what was given, a folder or a file of captions, into `folder`; then share it out."""
+    check_parts()
+    file = captions_file(given)
+    say(f"edits of {file.name}")
+    pairs = edited_pairs(file, folder)
+    every = tuple(pairs[place] for place in range(len(pairs)))
+    return shared_out(every, about=pairs.about, fingerprint=pairs.fingerprint)
+
+
+def check_collection(given: Path, folder: Path) -> None:
+    """Refuse other captions than those whose edits are in `folder`, if any are."""
+    if (folder / _EDITS).exists():
+        edited_pairs(captions_file(given), folder)
+
+
+def edited_pairs(file: Path, folder: Path) -> Pairs:
+    """Edits that are there already are only read."""
+    edits = folder / _EDITS
+    try:
+        run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
+        return open_pairs(str(edits), pictures=file.parent)
+    except UserError as error:
+        # Readers speak of the options of other commands.
+        way_out = error.way_out
+        if "--out" in way_out:
+            way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
+        elif "--" in way_out or not way_out:
+            way_out = f"mend {file}; lab/docs/index.md has the form of a line"
+        expected = error.expected.partition(", or the name of another field")[0]
+        raise UserError(error.found, expected=expected, way_out=way_out) from error
+
+
+def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
+    """By a hash of the pixels' file: one picture under two names falls on one side."""
+    apart = [_is_apart(pair) for pair in pairs]
+    parts = [
+        tuple(pair for pair, is_in in zip(pairs, apart, strict=True) if is_in is wanted)
+        for wanted in (False, True)
+    ]
+    train, asked = (ListedPairs(part, about, fingerprint) for part in parts)
+    return Collection(train, asked)
+
+
+def check_size(collection: Collection, batch: int) -> None:
+    """Refuse what makes no batch, or leaves nothing to ask."""
+    if len(collection.train) < batch or not collection.asked.pairs:
+        every = len(collection.train) + len(collection.asked)
+        raise UserError(
+            f"{every:,} photographs are too few: {len(collection.train):,} are left to learn from",
+            expected=f"at least {batch:,} of these, better thousands",
+            way_out="name a larger collection with --photos",
+        )
+
+
+def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
+    """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
+    model = load("random", device=device)
+    both = (*collection.train.pairs, *collection.asked.pairs)
+    texts = dict.fromkeys(_texts(collection))
+    say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
+    pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
+    return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
+
+
+def _texts(collection: Collection) -> Iterator[str]:
+    kinds = SEEN_KINDS | SEEN_POSITIVE_KINDS
+    for pair in collection.train.pairs:
+        yield from pair.captions
+        edits = (edit for some in pair.edits for edit in some)
+        yield from (edit.text for edit in edits if edit.kind in kinds)
+    for pair in collection.asked.pairs:
+        yield from pair.captions
+        yield from (edit.text for some in pair.edits for edit in some)
+
+
+def _is_apart(pair: Pair) -> bool:
+    digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") % APART == 0
+
+
+_NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")
+_COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
+
+
+def drawn_collection() -> Collection:
+    """A picture of one dot for each sentence."""
+    return shared_out(tuple(_pairs()), about="drawn", fingerprint="drawn")
+
+
+def drawn_features(collection: Collection) -> PhotoFeatures:
+    """Of no meaning, and the same each time."""
+    both = (*collection.train.pairs, *collection.asked.pairs)
+    texts = [text for pair in both for text in pair.captions]
+    texts += [edit.text for pair in both for some in pair.edits for edit in some]
+    pictures = [pair.picture.name for pair in both]
+    return PhotoFeatures(
+        _features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE)
+    )
+
+
+def _pairs() -> Iterator[Pair]:
+    for number, ((one, other), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
+        caption = f"the {colour} {one} and the big {other}"
+        edits = (
+            Edit(f"the {colour} {other} and the big {one}", "swap_nouns", False, (0, 0)),
+            Edit(f"the pink {one} and the big {other}", "replace_colour", False, (0, 0)),
+            Edit(f"no {colour} {one} and no big {other}", "negate", False, (0, 0)),
+            Edit(f"the {colour} {one} and the large {other}", "synonym", True, (0, 0)),
+        )
+        dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
+        yield Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,))
+
+
+def _features(names: list[str], width: int) -> Features:
+    dice = np.random.default_rng(width)
+    vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
+    return Features({name: row for row, name in enumerate(names)}, vector_NC)

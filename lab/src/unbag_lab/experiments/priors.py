@@ -49,7 +49,7 @@ from unbag_lab.experiments.decoders import (
     shrunk,
     teach,
 )
-from unbag_lab.experiments.readouts import FOR_DECODERS, Base, ReadoutSettings, finish
+from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings, finish
 from unbag_lab.plan import Experiment, Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path

@@ -1,14 +1,21 @@
-"""Names of arms come in; models trained side by side on the same batches go out.
+"""Arms of the repair experiments, and how they are trained side by side on the same batches.
+
+All arms of an experiment see the same images, captions, negatives and positives for as many steps;
+they differ in the loss, and in whether the image encoder is frozen (methods.md 12.7, 12.10). Arms
+of a view are shown the edits of one family only, or other positives: the words of the caption in
+another form.
 
 A batch is made once, drawn once and given to every arm. What an arm becomes does not depend on the
-arms beside it, nor on stops: every arm has a checkpoint of its own and goes on from there, on a CPU
+arms beside it, nor on stops: every arm has a checkpoint of its own and resumes from there, on a CPU
 with the same bits.
+
+Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,15 +62,8 @@ from unbag.training.step import Plan, add_gradient
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.towers.base import apply_locks
 from unbag.world.grammar import Statement, Style
+from unbag_lab.plan import Say
 from unbag_lab.results import Size
-
-# NOTE lab.repair_arms
-# The arms of the repair experiment: names come in; recipes that differ in one thing go out.
-#
-# All arms of an experiment see the same pictures, captions, negatives and positives for as many
-# steps; they differ in the loss, and in whether the picture tower is locked (methods.md 12.7,
-# 12.10).
-# Arms of a view are shown some of these edits only, or other positives.
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
@@ -72,7 +72,6 @@ LOCKED = "-locked"
 View = Literal["all", "swap", "replace", "rephrased"]
 """What an arm is shown: all edits, those that exchange words, those that put another word, or
 captions in another form in place of hard positives."""
-
 _WORDS = (
     "relation_synonym",
     "synonym_colour",
@@ -111,7 +110,6 @@ EXPERIMENTS: Mapping[str, ArmData] = MappingProxyType(
         ),
     }
 )
-
 _RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
@@ -186,311 +184,6 @@ def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
     return replace(shared, locks=Locks(picture="all")) if is_locked else shared
 
 
-# NOTE lab.fixed_batch
-# Batches of any shape come in; the same ones, always in the same place and shape, go out.
-#
-# A recorded step reads its inputs where they lay when it was recorded (`unbag.training.optim`). So
-# strings stand in one group, padded to a round length and a round number: few rooms hold all
-# batches.
-# What is padded is never looked at, since text towers are causal and no row points there.
-#
-# Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
-
-
-_TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
-_ROUND_STRINGS, _ROUND_TOKENS = 256, 8
-"""A room more is a recording more of every arm; room that is not used is time in every step."""
-
-
-class FixedBatch:
-    """Tensors that stay where they are."""
-
-    def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
-        """Room for batches of as many pictures, negatives and positives, and so many strings."""
-        assert isinstance(like.pixels, torch.Tensor)
-        device = like.pixels.device
-        inputs = {
-            _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
-            _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
-        }
-        self.batch = Batch(
-            pixels=torch.empty(like.pixels.shape, dtype=torch.float32, device=device),
-            caption_B=torch.empty_like(like.caption_B),
-            negative_BK=torch.empty_like(like.negative_BK),
-            positive_BP=torch.empty_like(like.positive_BP),
-            groups=(Group(torch.arange(strings), inputs),),
-            place_U=torch.zeros(strings, dtype=torch.int64, device=device),
-            code={name: torch.empty_like(value) for name, value in like.code.items()},
-        )
-
-    def fill(self, batch: Batch) -> None:
-        """Copy another batch here; nothing is asked of the device."""
-        own, inputs = self.batch, self.batch.groups[0].inputs
-        assert isinstance(own.pixels, torch.Tensor)
-        assert isinstance(batch.pixels, torch.Tensor)
-        is_bytes = batch.pixels.dtype == torch.uint8
-        own.pixels.copy_(batch.pixels)
-        if is_bytes:
-            # As towers take them: looking levels up copies a table, which cannot be recorded.
-            own.pixels.div_(127.5).sub_(1.0)
-        end = 0
-        for group in batch.groups:
-            token_GL = group.inputs[_TOKENS]
-            start, end = end, end + len(token_GL)
-            inputs[_TOKENS][start:end, : token_GL.shape[1]].copy_(token_GL)
-            inputs[_ENDS][start:end].copy_(group.inputs[_ENDS])
-        own.place_U[:end].copy_(batch.place_U)
-        for name in ("caption_B", "negative_BK", "positive_BP"):
-            getattr(own, name).copy_(getattr(batch, name))
-        for name, value in own.code.items():
-            value.copy_(batch.code[name])
-
-
-class FixedViews:
-    """What arms are shown, each view and size in a place of its own."""
-
-    def __init__(self, context: int) -> None:
-        """Tokens of the longest caption that a tower takes."""
-        self._context = context
-        self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
-
-    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
-        """The batches of the next step; of one size always the same objects."""
-        found: dict[View, Batch] = {}
-        for view, batch in views.items():
-            room = self._room(view, batch)
-            room.fill(batch)
-            found[view] = room.batch
-        return found
-
-    def _room(self, view: View, batch: Batch) -> FixedBatch:
-        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
-        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
-        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
-        key = (view, strings, tokens)
-        if key not in self._rooms:
-            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
-        return self._rooms[key]
-
-
-def _rounded(count: int, step: int) -> int:
-    """Up to the next multiple."""
-    return -(-count // step) * step
-
-
-# NOTE lab.repair_batches
-# Batches of the repair experiment come in; what each arm is shown of them goes out.
-#
-# All arms of a step see the same scenes, captions and edits. Some are shown less, the edits of one
-# family alone, and some other positives: the words of the caption in another form.
-#
-# Dimensions: B batch, K negatives, P positives of a caption.
-
-SWAPS = "swap"
-"""The slot of negatives that exchange words; all others put another word."""
-_FORMS = 2
-"""Sets the randomness of other forms apart from that of scenes and edits."""
-
-
-@dataclass(frozen=True, eq=False)
-class RepairBatch(Batch):
-    """A batch, and the same pictures and captions with other positives."""
-
-    rephrased: Batch | None = None
-
-    def pin_memory(self) -> RepairBatch:
-        """Both."""
-        pinned = super().pin_memory()
-        assert isinstance(pinned, RepairBatch)
-        return replace(pinned, rephrased=self.rephrased and self.rephrased.pin_memory())
-
-
-@dataclass(frozen=True)
-class RepairBatches(WorldBatches):
-    """Those of `unbag train`, bit by bit, with what the views need beside them."""
-
-    views: frozenset[View] = frozenset({"all"})
-
-    @paused_collector()
-    def __getitem__(self, step: int) -> Batch:
-        """The batch of a step."""
-        if self.views == {"all"}:
-            return super().__getitem__(step)
-        samples, told = self.told(step)
-        scenes = [sample.scene for sample in samples]
-        pixels, code = self._pixels(scenes), encode(scenes, told)
-        made = self._made(pixels, told, [_texts(one.positives) for one in told], code)
-        turned_BP = torch.tensor([[_is_turned(one, p) for p in one.positives] for one in told])
-        rephrased = None
-        if "rephrased" in self.views:
-            forms = [(rephrase(one.caption, self._draws(step, n)),) for n, one in enumerate(told)]
-            rephrased = self._made(pixels, told, forms, {})
-        kept = {**vars(made), "code": {**code, "turned_BP": turned_BP}}
-        return RepairBatch(**kept, rephrased=rephrased)
-
-    def _made(
-        self,
-        pixels: Pixels,
-        told: Sequence[Told],
-        positives: Sequence[tuple[str | None, ...]],
-        code: Mapping[str, Tensor],
-    ) -> Batch:
-        return make_batch(
-            pixels,
-            [
-                Said(one.caption.text, _texts(one.negatives), some)
-                for one, some in zip(told, positives, strict=True)
-            ],
-            tokenize=self.reads.tokenize,
-            count_tokens=self.reads.count_tokens,
-            code=code,
-            largest=self.largest,
-        )
-
-    def _draws(self, step: int, place: int) -> np.random.Generator:
-        return np.random.default_rng((self.seed, step, place, _FORMS))
-
-
-def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
-    """The same words in another form, one of those that change the text; None if there is none.
-
-    No edit of any test: articles, "with" or "and", long or short relations, "there is", digits.
-    """
-    style = said.style
-    others: tuple[Style, ...] = (
-        replace(style, article="a" if style.article == "the" else "the"),
-        replace(style, joint="and" if style.joint == "with" else "with"),
-        replace(style, long=not style.long),
-        replace(style, double=not style.double),
-        replace(style, digit=not style.digit),
-    )
-    texts = [Statement(said.ast, other).text for other in others]
-    changed = [text for text in texts if text != said.text]
-    return changed[rng.integers(len(changed))] if changed else None
-
-
-def _is_turned(told: Told, positive: Statement | None) -> bool:
-    """Whether a positive names things in the other order; synonyms leave the meaning's form."""
-    return positive is not None and positive.ast != told.caption.ast
-
-
-def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
-    return tuple(None if one is None else one.text for one in statements)
-
-
-@dataclass(frozen=True)
-class KnownTruth:
-    """The truth of a batch that stands in it: it was found once, for all arms."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
-        return Truth(code["also_true_BB"], code["negative_true_BBK"])
-
-
-def views_on_device(
-    batches: RepairBatches, *, first: int, workers: int, device: str, waiting: Waiting
-) -> Generator[dict[View, Batch]]:
-    """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
-    flow = load(batches, first=first, workers=workers, device=device, waiting=waiting)
-    is_swap_K = torch.tensor([slot.name == SWAPS for slot in NEGATIVES]).to(device)
-    for batch in flow:
-        code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}
-        turned_BP = code.pop("turned_BP", None)
-        truth = FindWorldTruth()(code)
-        assert truth.negative_true_BBK is not None
-        found = {
-            "also_true_BB": truth.also_true_BB,
-            "negative_true_BBK": truth.negative_true_BBK,
-        }
-        pixels = batch.pixels.to(device, non_blocking=True)
-        whole = _placed(batch, pixels, found, device)
-        other = batch.rephrased if isinstance(batch, RepairBatch) else None
-        views: dict[View, Batch] = {"all": whole}
-        if other is not None:
-            views["rephrased"] = _placed(other, pixels, found, device)
-        if turned_BP is not None:
-            views |= _families(whole, is_swap_K, turned_BP, batches.views)
-        yield views
-
-
-def _families(
-    whole: Batch, is_swap_K: Tensor, turned_BP: Tensor, views: Collection[View]
-) -> dict[View, Batch]:
-    """The batch with the edits of one family alone."""
-    kept: dict[View, tuple[Tensor, Tensor]] = {
-        "swap": (is_swap_K, turned_BP),
-        "replace": (~is_swap_K, ~turned_BP),
-    }
-    return {
-        view: replace(
-            whole,
-            negative_BK=whole.negative_BK.masked_fill(~keep_K, -1),
-            positive_BP=whole.positive_BP.masked_fill(~keep_BP, -1),
-        )
-        for view, (keep_K, keep_BP) in kept.items()
-        if view in views
-    }
-
-
-def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: str) -> Batch:
-    """Once for all arms."""
-    return Batch(
-        pixels=pixels,
-        caption_B=batch.caption_B.to(device, non_blocking=True),
-        negative_BK=batch.negative_BK.to(device, non_blocking=True),
-        positive_BP=batch.positive_BP.to(device, non_blocking=True),
-        groups=tuple(_placed_group(group, device) for group in batch.groups),
-        place_U=batch.place_U.to(device, non_blocking=True),
-        code=code,
-    )
-
-
-def _placed_group(group: Group, device: str) -> Group:
-    inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
-    return Group(group.row_G, inputs)
-
-
-# NOTE lab.repair_locked
-# A tiny dual encoder comes in; towers go out of which that of pictures stays as it is.
-
-
-class SharedPictures:
-    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
-
-    def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self.vector_BD: Tensor | None = None
-        self.is_shared = True
-        """Recorded steps each compute their own: they cannot wait for one another."""
-
-    def look_at(self, batch: Batch) -> None:
-        """Forget the vectors of any other batch."""
-        if batch is not self._batch:
-            self._batch, self.vector_BD = batch, None
-
-
-class LockedTiny(TinyTrainable):
-    """Towers of which the picture tower stays as the base has it."""
-
-    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
-        super().__init__(encoder, device=device)
-        self._shared = shared
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
-        if not self._shared.is_shared:
-            return super().embed_pictures(pixels).detach()
-        if self._shared.vector_BD is None:
-            self._shared.vector_BD = super().embed_pictures(pixels).detach()
-        return self._shared.vector_BD
-
-
-# NOTE lab.repair_training
-
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True)
 class RepairSettings:
     """Everything about the experiment besides the bases; the defaults are those of pilot C."""
@@ -515,6 +208,105 @@ class RepairSettings:
     def precision(self) -> Precision:
         """As in pre-training."""
         return "float32" if self.device == "cpu" else "bfloat16"
+
+
+def train_arms(
+    base: Path,
+    names: Sequence[str],
+    settings: RepairSettings,
+    *,
+    folder: Path | None = None,
+    say: Say,
+) -> dict[str, RepairArm]:
+    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
+    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
+    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
+    arms = {recipe.name: RepairArm(base, recipe, settings, shared) for recipe in recipes}
+    for name, arm in arms.items():
+        if folder is not None and (path := checkpoint_of(folder, name)).exists():
+            arm.go_back_to(path)
+    batches = make_batches(base, list(arms.values()), settings)
+    # A stop while checkpoints were written leaves some arms behind the others.
+    first = min(arm.step for arm in arms.values())
+    went_on = f"; from step {first}" if first else ""
+    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
+    clock = _Clock(base.stem, first, settings.steps, Waiting())
+    flow = views_on_device(
+        batches,
+        first=first,
+        workers=settings.workers,
+        device=settings.device,
+        waiting=clock.waiting,
+    )
+    fixed = _fixed(arms, shared, settings.device)
+    for step, views in enumerate(flow, start=first):
+        placed = views if fixed is None else fixed.fill(views)
+        for name, arm in arms.items():
+            if step >= arm.step:
+                place = views if name in WAITS else placed
+                arm.take_step(place[view_of(name)], step, steps=settings.steps)
+        if step % 100 == 99 or step + 1 == settings.steps:
+            say(clock.line(step + 1, arms))
+        # After the last step the weights are written at once, and need no checkpoint.
+        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
+        if folder is not None and is_due:
+            for name, arm in arms.items():
+                arm.save(checkpoint_of(folder, name))
+    for arm in arms.values():
+        # The last line of the clock has waited for the device.
+        arm.seconds = None if first else clock.taken / len(arms)
+    return arms
+
+
+def seed_of(base: Path, settings: RepairSettings) -> int:
+    """Each base has scenes of its own, in whatever order or process the bases are taken."""
+    return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
+
+
+def checkpoint_of(folder: Path, arm: str) -> Path:
+    """Where an arm in training is kept."""
+    return folder / f"{arm}.checkpoint"
+
+
+def curve_of(path: Path) -> Path:
+    """Where the thresholds of a checkpoint are kept."""
+    return path.with_suffix(".curve")
+
+
+def make_batches(base: Path, arms: Sequence[RepairArm], settings: RepairSettings) -> RepairBatches:
+    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
+    return RepairBatches(
+        recipe=arms[0].recipe,
+        reads=arms[0].trainable.reads,
+        seed=seed_of(base, settings),
+        preset=EXPERIMENTS[settings.experiment].preset,
+        per_epoch=settings.steps,
+        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
+    )
+
+
+class _Clock:
+    """How long steps take."""
+
+    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
+        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
+        self.started = time.monotonic()
+
+    @property
+    def taken(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.started
+
+    def line(self, step: int, arms: Mapping[str, RepairArm]) -> str:
+        """After so many steps."""
+        taken = self.taken
+        each = taken / (step - self.first)
+        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
+        return (
+            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
+            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
+            f"{each * (self.steps - step):.0f} s left  {shown}"
+        )
 
 
 WAITS = ("ce_clip",)
@@ -628,62 +420,199 @@ class RepairArm:
             self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
 
 
-def seed_of(base: Path, settings: RepairSettings) -> int:
-    """Each base has scenes of its own, in whatever order or process the bases are taken."""
-    return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
+@dataclass(frozen=True)
+class KnownTruth:
+    """The truth of a batch that stands in it: it was found once, for all arms."""
+
+    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
+        """Of the whole batch."""
+        return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
-def checkpoint_of(folder: Path, arm: str) -> Path:
-    """Where an arm in training is kept."""
-    return folder / f"{arm}.checkpoint"
+class SharedPictures:
+    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self.vector_BD: Tensor | None = None
+        self.is_shared = True
+        """Recorded steps each compute their own: they cannot wait for one another."""
+
+    def look_at(self, batch: Batch) -> None:
+        """Forget the vectors of any other batch."""
+        if batch is not self._batch:
+            self._batch, self.vector_BD = batch, None
 
 
-def curve_of(path: Path) -> Path:
-    """Where the thresholds of a checkpoint are kept."""
-    return path.with_suffix(".curve")
+class LockedTiny(TinyTrainable):
+    """Towers of which the picture tower stays as the base has it."""
+
+    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
+        super().__init__(encoder, device=device)
+        self._shared = shared
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
+        if not self._shared.is_shared:
+            return super().embed_pictures(pixels).detach()
+        if self._shared.vector_BD is None:
+            self._shared.vector_BD = super().embed_pictures(pixels).detach()
+        return self._shared.vector_BD
 
 
-def train_arms(
-    base: Path, names: Sequence[str], settings: RepairSettings, *, folder: Path | None = None, say: Say
-) -> dict[str, RepairArm]:
-    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
-    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
-    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
-    arms = {recipe.name: RepairArm(base, recipe, settings, shared) for recipe in recipes}
-    for name, arm in arms.items():
-        if folder is not None and (path := checkpoint_of(folder, name)).exists():
-            arm.go_back_to(path)
-    batches = make_batches(base, list(arms.values()), settings)
-    # A stop while checkpoints were written leaves some arms behind the others.
-    first = min(arm.step for arm in arms.values())
-    went_on = f"; from step {first}" if first else ""
-    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
-    clock = _Clock(base.stem, first, settings.steps, Waiting())
-    flow = views_on_device(
-        batches,
-        first=first,
-        workers=settings.workers,
-        device=settings.device,
-        waiting=clock.waiting,
+SWAPS = "swap"
+"""The slot of negatives that exchange words; all others put another word."""
+_FORMS = 2
+"""Sets the randomness of other forms apart from that of scenes and edits."""
+
+
+@dataclass(frozen=True, eq=False)
+class RepairBatch(Batch):
+    """A batch, and the same pictures and captions with other positives."""
+
+    rephrased: Batch | None = None
+
+    def pin_memory(self) -> RepairBatch:
+        """Both."""
+        pinned = super().pin_memory()
+        assert isinstance(pinned, RepairBatch)
+        return replace(pinned, rephrased=self.rephrased and self.rephrased.pin_memory())
+
+
+@dataclass(frozen=True)
+class RepairBatches(WorldBatches):
+    """Those of `unbag train`, bit by bit, with what the views need beside them."""
+
+    views: frozenset[View] = frozenset({"all"})
+
+    @paused_collector()
+    def __getitem__(self, step: int) -> Batch:
+        """The batch of a step."""
+        if self.views == {"all"}:
+            return super().__getitem__(step)
+        samples, told = self.told(step)
+        scenes = [sample.scene for sample in samples]
+        pixels, code = self._pixels(scenes), encode(scenes, told)
+        made = self._made(pixels, told, [_texts(one.positives) for one in told], code)
+        turned_BP = torch.tensor([[_is_turned(one, p) for p in one.positives] for one in told])
+        rephrased = None
+        if "rephrased" in self.views:
+            forms = [(rephrase(one.caption, self._draws(step, n)),) for n, one in enumerate(told)]
+            rephrased = self._made(pixels, told, forms, {})
+        kept = {**vars(made), "code": {**code, "turned_BP": turned_BP}}
+        return RepairBatch(**kept, rephrased=rephrased)
+
+    def _made(
+        self,
+        pixels: Pixels,
+        told: Sequence[Told],
+        positives: Sequence[tuple[str | None, ...]],
+        code: Mapping[str, Tensor],
+    ) -> Batch:
+        return make_batch(
+            pixels,
+            [
+                Said(one.caption.text, _texts(one.negatives), some)
+                for one, some in zip(told, positives, strict=True)
+            ],
+            tokenize=self.reads.tokenize,
+            count_tokens=self.reads.count_tokens,
+            code=code,
+            largest=self.largest,
+        )
+
+    def _draws(self, step: int, place: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, step, place, _FORMS))
+
+
+def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
+    """The same words in another form, one of those that change the text; None if there is none.
+
+    No edit of any test: articles, "with" or "and", long or short relations, "there is", digits.
+    """
+    style = said.style
+    others: tuple[Style, ...] = (
+        replace(style, article="a" if style.article == "the" else "the"),
+        replace(style, joint="and" if style.joint == "with" else "with"),
+        replace(style, long=not style.long),
+        replace(style, double=not style.double),
+        replace(style, digit=not style.digit),
     )
-    fixed = _fixed(arms, shared, settings.device)
-    for step, views in enumerate(flow, start=first):
-        placed = views if fixed is None else fixed.fill(views)
-        for name, arm in arms.items():
-            if step >= arm.step:
-                place = views if name in WAITS else placed
-                arm.take_step(place[view_of(name)], step, steps=settings.steps)
-        if step % 100 == 99 or step + 1 == settings.steps:
-            say(clock.line(step + 1, arms))
-        # After the last step the weights are written at once, and need no checkpoint.
-        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
-        if folder is not None and is_due:
-            for name, arm in arms.items():
-                arm.save(checkpoint_of(folder, name))
-    for arm in arms.values():
-        # The last line of the clock has waited for the device.
-        arm.seconds = None if first else clock.taken / len(arms)
-    return arms
+    texts = [Statement(said.ast, other).text for other in others]
+    changed = [text for text in texts if text != said.text]
+    return changed[rng.integers(len(changed))] if changed else None
+
+
+def _is_turned(told: Told, positive: Statement | None) -> bool:
+    """Whether a positive names things in the other order; synonyms leave the meaning's form."""
+    return positive is not None and positive.ast != told.caption.ast
+
+
+def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
+    return tuple(None if one is None else one.text for one in statements)
+
+
+def views_on_device(
+    batches: RepairBatches, *, first: int, workers: int, device: str, waiting: Waiting
+) -> Generator[dict[View, Batch]]:
+    """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
+    flow = load(batches, first=first, workers=workers, device=device, waiting=waiting)
+    is_swap_K = torch.tensor([slot.name == SWAPS for slot in NEGATIVES]).to(device)
+    for batch in flow:
+        code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}
+        turned_BP = code.pop("turned_BP", None)
+        truth = FindWorldTruth()(code)
+        assert truth.negative_true_BBK is not None
+        found = {
+            "also_true_BB": truth.also_true_BB,
+            "negative_true_BBK": truth.negative_true_BBK,
+        }
+        pixels = batch.pixels.to(device, non_blocking=True)
+        whole = _placed(batch, pixels, found, device)
+        other = batch.rephrased if isinstance(batch, RepairBatch) else None
+        views: dict[View, Batch] = {"all": whole}
+        if other is not None:
+            views["rephrased"] = _placed(other, pixels, found, device)
+        if turned_BP is not None:
+            views |= _families(whole, is_swap_K, turned_BP, batches.views)
+        yield views
+
+
+def _families(
+    whole: Batch, is_swap_K: Tensor, turned_BP: Tensor, views: Collection[View]
+) -> dict[View, Batch]:
+    """The batch with the edits of one family alone."""
+    kept: dict[View, tuple[Tensor, Tensor]] = {
+        "swap": (is_swap_K, turned_BP),
+        "replace": (~is_swap_K, ~turned_BP),
+    }
+    return {
+        view: replace(
+            whole,
+            negative_BK=whole.negative_BK.masked_fill(~keep_K, -1),
+            positive_BP=whole.positive_BP.masked_fill(~keep_BP, -1),
+        )
+        for view, (keep_K, keep_BP) in kept.items()
+        if view in views
+    }
+
+
+def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: str) -> Batch:
+    """Once for all arms."""
+    return Batch(
+        pixels=pixels,
+        caption_B=batch.caption_B.to(device, non_blocking=True),
+        negative_BK=batch.negative_BK.to(device, non_blocking=True),
+        positive_BP=batch.positive_BP.to(device, non_blocking=True),
+        groups=tuple(_placed_group(group, device) for group in batch.groups),
+        place_U=batch.place_U.to(device, non_blocking=True),
+        code=code,
+    )
+
+
+def _placed_group(group: Group, device: str) -> Group:
+    inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
+    return Group(group.row_G, inputs)
 
 
 def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews | None:
@@ -697,37 +626,83 @@ def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -
     return FixedViews(next(iter(arms.values())).trainable.module.config.context)
 
 
-class _Clock:
-    """How long steps take."""
+_TOKENS, _ENDS = "token_NL", "end_N"
+"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
+_ROUND_STRINGS, _ROUND_TOKENS = 256, 8
+"""A room more is a recording more of every arm; room that is not used is time in every step."""
 
-    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
-        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
-        self.started = time.monotonic()
 
-    @property
-    def taken(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self.started
+class FixedViews:
+    """What arms are shown, each view and size in a place of its own."""
 
-    def line(self, step: int, arms: Mapping[str, RepairArm]) -> str:
-        """After so many steps."""
-        taken = self.taken
-        each = taken / (step - self.first)
-        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
-        return (
-            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
-            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
-            f"{each * (self.steps - step):.0f} s left  {shown}"
+    def __init__(self, context: int) -> None:
+        """Tokens of the longest caption that a tower takes."""
+        self._context = context
+        self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
+
+    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
+        """The batches of the next step; of one size always the same objects."""
+        found: dict[View, Batch] = {}
+        for view, batch in views.items():
+            room = self._room(view, batch)
+            room.fill(batch)
+            found[view] = room.batch
+        return found
+
+    def _room(self, view: View, batch: Batch) -> FixedBatch:
+        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
+        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
+        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
+        key = (view, strings, tokens)
+        if key not in self._rooms:
+            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
+        return self._rooms[key]
+
+
+class FixedBatch:
+    """Tensors that stay where they are."""
+
+    def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
+        """Room for batches of as many pictures, negatives and positives, and so many strings."""
+        assert isinstance(like.pixels, torch.Tensor)
+        device = like.pixels.device
+        inputs = {
+            _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
+            _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
+        }
+        self.batch = Batch(
+            pixels=torch.empty(like.pixels.shape, dtype=torch.float32, device=device),
+            caption_B=torch.empty_like(like.caption_B),
+            negative_BK=torch.empty_like(like.negative_BK),
+            positive_BP=torch.empty_like(like.positive_BP),
+            groups=(Group(torch.arange(strings), inputs),),
+            place_U=torch.zeros(strings, dtype=torch.int64, device=device),
+            code={name: torch.empty_like(value) for name, value in like.code.items()},
         )
 
+    def fill(self, batch: Batch) -> None:
+        """Copy another batch here; nothing is asked of the device."""
+        own, inputs = self.batch, self.batch.groups[0].inputs
+        assert isinstance(own.pixels, torch.Tensor)
+        assert isinstance(batch.pixels, torch.Tensor)
+        is_bytes = batch.pixels.dtype == torch.uint8
+        own.pixels.copy_(batch.pixels)
+        if is_bytes:
+            # As towers take them: looking levels up copies a table, which cannot be recorded.
+            own.pixels.div_(127.5).sub_(1.0)
+        end = 0
+        for group in batch.groups:
+            token_GL = group.inputs[_TOKENS]
+            start, end = end, end + len(token_GL)
+            inputs[_TOKENS][start:end, : token_GL.shape[1]].copy_(token_GL)
+            inputs[_ENDS][start:end].copy_(group.inputs[_ENDS])
+        own.place_U[:end].copy_(batch.place_U)
+        for name in ("caption_B", "negative_BK", "positive_BP"):
+            getattr(own, name).copy_(getattr(batch, name))
+        for name, value in own.code.items():
+            value.copy_(batch.code[name])
 
-def make_batches(base: Path, arms: Sequence[RepairArm], settings: RepairSettings) -> RepairBatches:
-    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
-    return RepairBatches(
-        recipe=arms[0].recipe,
-        reads=arms[0].trainable.reads,
-        seed=seed_of(base, settings),
-        preset=EXPERIMENTS[settings.experiment].preset,
-        per_epoch=settings.steps,
-        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
-    )
+
+def _rounded(count: int, step: int) -> int:
+    """Up to the next multiple."""
+    return -(-count // step) * step

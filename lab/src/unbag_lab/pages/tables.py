@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag_lab.claims import all_claims
-from unbag_lab.experiments.repair import TableColumn, ask_for_table
+from unbag_lab.experiments.repair_table import TableColumn, ask_for_table
 from unbag_lab.results import (
     BEFORE,
     FEW_DROPOUT,
