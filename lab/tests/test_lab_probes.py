@@ -25,7 +25,6 @@ from unbag_lab.experiments.probes import (
     PROBES,
     REPAIRED,
     load_arm,
-    needs,
     probes_script,
     seed_of,
 )
@@ -116,8 +115,10 @@ def test_arms_and_what_they_need() -> None:
     assert find_experiment("probes") is PROBES
     assert PROBES.arms == ARMS
     assert PROBES.needs("base") == PROBES.needs("random") == PROBES.needs("blind") == ()
-    assert needs("mix-0.25") == needs("hard_negative") == (("default", "hard_negative"),)
-    assert needs("ce_clip_fixed") == (("default", "ce_clip_fixed"),)
+    assert (
+        PROBES.needs("mix-0.25") == PROBES.needs("hard_negative") == (("default", "hard_negative"),)
+    )
+    assert PROBES.needs("ce_clip_fixed") == (("default", "ce_clip_fixed"),)
     with pytest.raises(UserError, match="unknown arm 'mix-1'"):
         PROBES.seconds("mix-1")
 

@@ -1,9 +1,10 @@
-"""Towers in training come in; their numbers on every benchmark of the world go out.
+"""All benchmarks of the world, asked of models in memory: training runs, readers, decoders.
 
-The same items, scores and metrics as `unbag run`, without its cache, intervals and files, which
-need more than torch and numpy. Items are made and tokenized once and asked of many models.
+Items, scores and metrics are those of `unbag run`, without its cache, intervals and files. Items
+are made once and asked of many models.
 
-Dimensions: N unique pictures or captions, M cells of all items, D joint space.
+Dimensions: N unique images or captions, M cells of all items, D joint space, P images and C
+captions of an item.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class Questions:
                 BenchmarkItems(
                     benchmark,
                     items,
-                    [_number(map(scene_of, item.pictures), scene_row) for item in items],
-                    [_number(map(str, item.captions), caption_row) for item in items],
+                    [_numbered(map(scene_of, item.pictures), scene_row) for item in items],
+                    [_numbered(map(str, item.captions), caption_row) for item in items],
                 )
             )
         scenes, self.captions = list(scene_row), list(caption_row)
@@ -151,16 +152,18 @@ class Questions:
             yield trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}).cpu()
 
 
-def _number(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
+def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
     return np.array([row.setdefault(value, len(row)) for value in values], dtype=np.int64)
 
 
 def scene_of(picture: object) -> Scene:
+    """What a picture of the world shows."""
     assert isinstance(picture, ScenePicture)
     return picture.scene
 
 
 def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
+    """By metric, of one benchmark."""
     cases = [
         Case(item, Scores(item.id, values))
         for item, values in zip(asked.items, _values(asked, score), strict=True)

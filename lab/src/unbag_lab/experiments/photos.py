@@ -41,13 +41,14 @@ from unbag.training.towers.cached_features import Features, KeptPhoto, caption_t
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
-from unbag_lab.experiments.photos_table import FEWEST, Owners, groups_of, judged
+from unbag_lab.experiments.photos_table import FEWEST, Owners, groups_of, judged, owners_of
 from unbag_lab.experiments.photos_training import (
     BUILD,
+    READER_LEARNS_FROM,
     SEEN_KINDS,
-    SEEN_POSITIVE_KINDS,
     PhotoQuestions,
     answers,
+    drawable_texts,
     make_questions,
     repair_arms,
     take_steps,
@@ -61,9 +62,9 @@ REPAIRS = ("clip_ft", "neg_clip", "hard_negative", "hard_positive", "ce_clip_fix
 _EXTENTS = {START: Extent(180, 512, 1), BLIND: Extent(0, 0, 1)}
 _REPAIRED = Extent(190, 256, 1)
 """As many steps for any number of photographs; twenty and ten epochs of five thousand."""
-_SMALL = 3
-_HEADS, _REPAIR, _BLIND = 30.0, 30.0, 30.0
-"""Seconds on one core of a CPU: nothing here needs a GPU."""
+_SMALL_STEPS = 3
+_SECONDS = 30.0
+"""Of any arm on one core of a CPU: nothing here needs a GPU."""
 
 
 @dataclass(frozen=True)
@@ -86,26 +87,37 @@ class PhotosExperiment:
     def seconds(self, arm: str) -> float:
         """On one core, features not counted."""
         self.needs(arm)
-        return {START: _HEADS, BLIND: _BLIND}.get(arm, _REPAIR)
+        return _SECONDS
 
     def extent(self, arm: str, *, size: Size) -> Extent:
         """Whatever the number of photographs; a reader takes no steps."""
         self.needs(arm)
         found = _EXTENTS.get(arm, _REPAIRED)
-        return found if size == "full" or arm == BLIND else Extent(_SMALL, 64, 1)
+        return found if size == "full" or arm == BLIND else Extent(_SMALL_STEPS, 64, 1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
-        # Everything that needs torch, which a list of arms does not.
-
         for arm in order.arms:
             self.needs(arm)
-        run_photos(order, self, say=say)
+        for base in order.bases:
+            seed_of(base)
+        bench = Bench(order, _collection(order, self, say), say)
+        for base in order.bases:
+            for arm in order.arms:
+                path = result_path(order.out, self.name, base.stem, arm)
+                wanted = _wanted(bench, self, base, arm)
+                if find_same(wanted, path) is not None:
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                bench.make_ready()
+                started = time.monotonic()
+                result = _blind(bench, wanted) if arm == BLIND else _train(bench, wanted, path)
+                write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
+                say(f"{base.stem}: {arm}")
 
 
 PHOTOS = PhotosExperiment()
-READER_LEARNS_FROM = 1_500
-"""Photographs that a seed draws."""
+
 BENCHMARKS = {
     "all": "photos-all",
     "seen": "photos-seen",
@@ -122,25 +134,6 @@ METRICS = {
     "mean n": "mean_negative",
     "mean p": "mean_positive",
 }
-
-
-def run_photos(order: Order, experiment: Experiment, *, say: Say) -> None:
-    """All arms of all seeds that are missing."""
-    for base in order.bases:
-        seed_of(base)
-    bench = Bench(order, _collection(order, experiment, say), say)
-    for base in order.bases:
-        for arm in order.arms:
-            path = result_path(order.out, experiment.name, base.stem, arm)
-            wanted = _wanted(bench, experiment, base, arm)
-            if find_same(wanted, path) is not None:
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            bench.make_ready()
-            started = time.monotonic()
-            result = _blind(bench, wanted) if arm == BLIND else _trained(bench, wanted, path)
-            write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
-            say(f"{base.stem}: {arm}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +158,7 @@ class Bench:
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
         has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
-        groups = groups_of(_told(asked)) if asked is not None else {}
+        groups = groups_of(owners_of(asked)) if asked is not None else {}
         few = [name for group, name in BENCHMARKS.items() if group not in groups]
         if asked is None or few:
             raise UserError(
@@ -180,11 +173,6 @@ class Bench:
         """Make what all arms share, so that none of them is charged with it."""
         assert self.asked is not None
 
-    @property
-    def told(self) -> Owners:
-        """Who owns what among the answers."""
-        return _told(self.asked)
-
     def heads(self, start: Path | None, seed: int) -> KeptPhoto:
         """As a file has them, or before training."""
         return KeptPhoto(
@@ -193,11 +181,6 @@ class Bench:
             pictures=self.seen.pictures,
             captions=self.seen.captions,
         )
-
-
-def _told(asked: PhotoQuestions) -> Owners:
-    photo_T = asked.triple_T4[:, 0].numpy()
-    return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
 
 
 def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
@@ -217,7 +200,7 @@ def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
 
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
-    """That of `unbag_lab.experiments.photos_training`, whose locks are met by not loading what they lock."""
+    """As in `photos_training`, without its locks: the frozen parts are not even loaded."""
     made = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
     epochs = ceil(extent.steps / (photographs // extent.batch))
     warm_up = min(made.recipe.warm_up, extent.steps // 3)
@@ -244,7 +227,7 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
     )
 
 
-def _trained(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
+def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     """Heads from the seed, or a repair of them; the weights are written before the result."""
     device, seed = bench.order.device, wanted.seed
     start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
@@ -262,7 +245,7 @@ def _trained(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     write_atomically(weights, partial(write, trained.module))
     # The file is asked, not the model it was written from: it has half the digits.
     found = answers(bench.heads(weights, seed), bench.asked, device=device)
-    numbers = triple_means(found["scores"].astype(float), bench.told)
+    numbers = triple_means(found["scores"].astype(float), owners_of(bench.asked))
     recall = {
         "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
         "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
@@ -292,13 +275,13 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     place = np.array([captions.place_of[text] for text in asked.texts])
     row_T3 = asked.triple_T4[:, 1:].numpy()
     score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
-    return replace(wanted, numbers=triple_means(score_T3, bench.told))
+    return replace(wanted, numbers=triple_means(score_T3, owners_of(asked)))
 
 
-def triple_means(score_T3: FloatArray, told: Owners) -> dict[str, Mapping[str, float]]:
+def triple_means(score_T3: FloatArray, owners: Owners) -> dict[str, Mapping[str, float]]:
     """By group of edits and metric, from scores of caption, negative and positive."""
     found: dict[str, Mapping[str, float]] = {}
-    for group, is_in_T in groups_of(told).items():
+    for group, is_in_T in groups_of(owners).items():
         if group in BENCHMARKS:
             values = judged([score_T3], is_in_T)
             found[BENCHMARKS[group]] = {
@@ -439,21 +422,13 @@ def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -
     """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
     model = load("random", device=device)
     both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = dict.fromkeys(_texts(collection))
+    texts = dict.fromkeys(drawable_texts(collection.train.pairs))
+    for pair in collection.asked.pairs:
+        texts.update(dict.fromkeys(pair.captions))
+        texts.update((edit.text, None) for some in pair.edits for edit in some)
     say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
     pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
     return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
-
-
-def _texts(collection: Collection) -> Iterator[str]:
-    kinds = SEEN_KINDS | SEEN_POSITIVE_KINDS
-    for pair in collection.train.pairs:
-        yield from pair.captions
-        edits = (edit for some in pair.edits for edit in some)
-        yield from (edit.text for edit in edits if edit.kind in kinds)
-    for pair in collection.asked.pairs:
-        yield from pair.captions
-        yield from (edit.text for some in pair.edits for edit in some)
 
 
 def _is_apart(pair: Pair) -> bool:

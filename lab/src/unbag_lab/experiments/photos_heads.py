@@ -44,19 +44,20 @@ from unbag.types import FloatArray
 from unbag_lab.experiments.photos_table import (
     SHOWN,
     ArmNumber,
-    Owners,
     number_of,
     numbers_of,
+    owners_of,
     triple_numbers,
     write_numbers,
 )
 from unbag_lab.experiments.photos_training import (
     BUILD,
+    READER_LEARNS_FROM,
     SEEN_KINDS,
-    SEEN_POSITIVE_KINDS,
     PhotoQuestions,
     PhotosArm,
     answers,
+    drawable_texts,
     make_questions,
     opened,
     repair_arms,
@@ -75,8 +76,6 @@ WEIGHTS = tuple(k / 8 for k in range(9))
 MIXED = "hard_negative-heads"
 BLIND = "blind reader"
 LIKELIHOOD = "language model"
-READER_LEARNS_FROM = 1_500
-"""Photographs, as in `unbag_lab.experiments.photos_training`."""
 ReadsTexts = Callable[[Sequence[str]], Sequence[float]]
 
 
@@ -114,13 +113,6 @@ class HeadsBench:
     captions: Features
     out: Path
 
-    @property
-    def told(self) -> Owners:
-        """Who owns what among the answers."""
-        asked = self.asked
-        photo_T = asked.triple_T4[:, 0].numpy()
-        return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
-
     def towers(self, encoder: Photo) -> KeptPhoto:
         """A model that starts at its heads."""
         return KeptPhoto(encoder, device="cpu", pictures=self.pictures, captions=self.captions)
@@ -142,19 +134,12 @@ def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench
     model, said = load("random"), Silent()
     pictures = picture_table(model, [p.picture for p in (*every, *val)], given.cache, said)
     asked = make_questions(val, pictures.place_of)
-    texts = dict.fromkeys((*_read(every), *asked.texts, *(t for one in ordered for t in one.texts)))
+    texts = dict.fromkeys((*drawable_texts(every), *asked.texts))
+    texts.update((text, None) for one in ordered for text in one.texts)
     texts.update((text, None) for row in learned for text in (row.caption, row.negative))
     captions = caption_table(model, tuple(texts), given.cache, said)
     print(f"features of {len(pictures.place_of):,} photographs, {len(texts):,} texts", flush=True)
     return HeadsBench(train, asked, ordered, pictures, captions, given.out)
-
-
-def _read(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Every string that an arm may draw."""
-    for pair in pairs:
-        yield from pair.captions
-        edits = (edit for some in pair.edits for edit in some)
-        yield from (edit.text for edit in edits if edit.kind in SEEN_KINDS | SEEN_POSITIVE_KINDS)
 
 
 def _arms(bench: HeadsBench, seeds: Sequence[int]) -> list[ArmNumber]:
@@ -213,7 +198,7 @@ def _asked(towers: KeptPhoto, bench: HeadsBench) -> dict[str, FloatArray]:
 def _numbers(
     name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
 ) -> list[ArmNumber]:
-    found = numbers_of(name, some, bench.told, only=SHOWN)
+    found = numbers_of(name, some, owners_of(bench.asked), only=SHOWN)
     return found + _order_numbers(name, some, bench)
 
 
@@ -252,7 +237,7 @@ def _by_reading(name: str, score: ReadsTexts, bench: HeadsBench) -> list[ArmNumb
             for row in asked.triple_T4[:, 1:].tolist()
         ]
     )
-    found = triple_numbers(name, [value_T3], bench.told, only=SHOWN)
+    found = triple_numbers(name, [value_T3], owners_of(bench.asked), only=SHOWN)
     right = order_right(bench.ordered, lambda _, some: [value[text] for text in some])
     return found + _order_numbers(name, [right], bench)
 

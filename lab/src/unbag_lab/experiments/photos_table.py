@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from unbag.data.readers import open_pairs
 from unbag.metrics.intervals import bootstrap, generator
@@ -25,6 +26,7 @@ from unbag.types import FloatArray, IntArray
 from unbag_lab.experiments.photos_training import (
     SEEN_KINDS,
     SEEN_POSITIVE_KINDS,
+    PhotoQuestions,
     make_questions,
     opened,
 )
@@ -57,7 +59,9 @@ def photos_table_script() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.results.is_dir():
-        numbers = _measured(given.results, read_told(given.val, given.pictures))
+        pairs = opened(open_pairs(given.val, pictures=given.pictures))
+        place = {pair.picture.name: at for at, pair in enumerate(pairs)}
+        numbers = _measured(given.results, owners_of(make_questions(pairs, place)))
     else:
         numbers = read_numbers(given.results)
     if given.out:
@@ -65,25 +69,14 @@ def photos_table_script() -> None:
     print(tables(numbers))
 
 
-def read_told(path: str, pictures: Path | None) -> Owners:
-    """The same questions as `unbag_lab.experiments.photos_training` asks."""
-    pairs = opened(open_pairs(path, pictures=pictures))
-    place = {pair.picture.name: at for at, pair in enumerate(pairs)}
-    asked = make_questions(pairs, place)
-    triple = asked.triple_T4.numpy()
-    return Owners(asked.owner_Q.numpy(), triple[:, 0], asked.kinds, len(pairs))
-
-
-def _measured(folder: Path, told: Owners) -> list[ArmNumber]:
-    from safetensors.numpy import load_file
-
+def _measured(folder: Path, owners: Owners) -> list[ArmNumber]:
     found = []
     for stage in ("build", "repair"):
         seeds = sorted((folder / stage).iterdir(), key=lambda path: int(path.name))
         arms = [path.stem for path in sorted(seeds[0].glob("*.answers"))]
         for arm in arms:
             answers = [load_file(seed / f"{arm}.answers") for seed in seeds]
-            found += numbers_of(arm, answers, told)
+            found += numbers_of(arm, answers, owners)
     return found
 
 
@@ -116,47 +109,53 @@ class Owners:
     photographs: int
 
 
+def owners_of(asked: PhotoQuestions) -> Owners:
+    """Of the answers to these questions."""
+    photo_T = asked.triple_T4[:, 0].numpy()
+    return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
+
+
 def numbers_of(
     arm: str,
     answers: Sequence[Mapping[str, FloatArray]],
-    told: Owners,
+    owners: Owners,
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
     """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
     found = []
-    everyone = np.arange(told.photographs)
+    everyone = np.arange(owners.photographs)
     for k in (1, 5):
         for name, key, owner in (
-            ("text to image", "caption_rank", told.owner_Q),
+            ("text to image", "caption_rank", owners.owner_Q),
             ("image to text", "picture_rank", everyone),
         ):
             if only is None or f"{name} R@{k}" in only:
                 rank = [np.asarray(one[key] < k, dtype=float) for one in answers]
                 found.append(number_of(arm, f"{name} R@{k}", rank, owner))
     scores = [one["scores"].astype(float) for one in answers]
-    return found + triple_numbers(arm, scores, told, only=only)
+    return found + triple_numbers(arm, scores, owners, only=only)
 
 
 def triple_numbers(
-    arm: str, scores: Sequence[FloatArray], told: Owners, *, only: Container[str] | None = None
+    arm: str, scores: Sequence[FloatArray], owners: Owners, *, only: Container[str] | None = None
 ) -> list[ArmNumber]:
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
     return [
-        number_of(arm, f"{group}: {metric}", value, told.photo_T[is_in_T])
-        for group, is_in_T in groups_of(told).items()
+        number_of(arm, f"{group}: {metric}", value, owners.photo_T[is_in_T])
+        for group, is_in_T in groups_of(owners).items()
         for metric, value in judged(scores, is_in_T).items()
         if only is None or f"{group}: {metric}" in only
     ]
 
 
-def groups_of(told: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def groups_of(owners: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
     """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
-    negative = np.array([kind for kind, _ in told.kinds])
-    has_both = np.array([bool(positive) for _, positive in told.kinds])
+    negative = np.array([kind for kind, _ in owners.kinds])
+    has_both = np.array([bool(positive) for _, positive in owners.kinds])
     is_seen = np.isin(negative, list(SEEN_KINDS))
     is_swap = np.char.startswith(negative, "swap")
-    knows_p = np.isin([positive for _, positive in told.kinds], list(SEEN_POSITIVE_KINDS))
+    knows_p = np.isin([positive for _, positive in owners.kinds], list(SEEN_POSITIVE_KINDS))
     groups = {
         "all": has_both,
         "seen": has_both & is_seen,

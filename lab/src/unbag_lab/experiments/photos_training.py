@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,6 +74,10 @@ that they show what carries over."""
 SEEN_POSITIVES: tuple[Slot, ...] = (Slot("positive", ("synonym", "conjunct_swap")),)
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
+
+
+READER_LEARNS_FROM = 1_500
+"""Photographs whose captions a reader without images is trained on."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,14 @@ def _chosen(edits: Sequence[Edit], text: str) -> Edit | None:
 
 
 _AT_ONCE = 512
+
+
+def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Every string that an arm may draw in training."""
+    for pair in pairs:
+        yield from pair.captions
+        edits = (edit for some in pair.edits for edit in some)
+        yield from (edit.text for edit in edits if edit.kind in SEEN_KINDS | SEEN_POSITIVE_KINDS)
 
 
 @torch.inference_mode()

@@ -1,6 +1,15 @@
-"""Bases come in; results of decoders that were taught with an answer prior go out, arm by arm.
+"""The experiment `priors`: decoders taught with and without an answer prior, scored with M3ID.
 
-Dimensions: N pictures, L patches, V width of features.
+Two decoders on frozen patches learn where things are from the same images and as many questions.
+For one of them 70 of 100 answers are left, above, on or in front of; for the other 50. Each is
+scored plainly and with M3ID.
+
+Every relation can be asked from either of its things: "Is the cup to the left of or to the right of
+the plate?" is answered by left where the question about the plate is answered by right. Which one
+is asked decides how often an answer is right, and changes neither images nor the number of lessons.
+
+Dimensions: N images, L patches, V width of features, M cells, B rows, A tokens of an answer, U
+vocabulary.
 """
 
 from __future__ import annotations
@@ -50,22 +59,26 @@ from unbag_lab.experiments.decoders import (
     teach,
 )
 from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings, finish
-from unbag_lab.plan import Experiment, Order, Say, arms_left
+from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
 from unbag_lab.scheduler import each_apart, shares
 
-# NOTE lab.prior_experiment
-# An order comes in; decoders that were taught with an answer prior, and scored with M3ID, go out.
-#
-# Two decoders on frozen patches learn where things are from the same pictures and as many
-# questions.
-# For one of them 70 of 100 answers are left, above, on or in front of; for the other 50. Each is
-# scored plainly and with M3ID.
 
 M3ID_ENDING = "-m3id"
+
+
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
 """Decoders, and how many of their answers are frequent ones."""
+
+
+BENCHMARKS = ("world-pairs-a", "world-pairs-b")
+"""Sets of pictures whose captions are such relations, opposite ones beside each other."""
+
+
+SMALL_EVERY = 10
+
+
 _SECONDS = 70.0
 
 
@@ -101,183 +114,27 @@ class PriorExperiment:
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
-        # Everything that needs torch, which a list of arms does not.
-
         for arm in order.arms:
             self.needs(arm)
-        run_priors(order, self, say=say)
+        settings = replace(sized(order.size), device=order.device, workers=order.workers)
+        every = 1 if order.size == "full" else SMALL_EVERY
+        questions = Questions(BENCHMARKS, times=settings.times, every=every)
+        for path in order.bases:
+            base = Base(path, questions, settings)
+            arms = arms_left(order, self, path, seed=base.seed)
+            if not arms:
+                continue
+            if any(arm in SHARES for arm in arms):
+                base.make_rows("decoders", say)
+            # An arm that takes another's weights follows it in the same process.
+            groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
+            run = partial(_run_arms, base, self.name, order, say)
+            # One base after the other, the two decoders of a base side by side.
+            groups = [group for group in groups if group] if order.processes > 1 else [arms]
+            each_apart(shares(run, groups), processes=order.processes, say=say)
 
 
 PRIORS = PriorExperiment()
-
-# NOTE lab.prior_lessons
-# What is true of pictures comes in; questions about relations go out, answered with a prior.
-#
-# Every relation can be asked from either of its things: "Is the cup to the left of or to the right
-# of
-# the plate?" is answered by left where the question about the plate is answered by right. Which one
-# is asked decides how often an answer is right, and changes neither pictures nor the number of
-# lessons.
-
-BENCHMARKS = ("world-pairs-a", "world-pairs-b")
-"""Sets of pictures whose captions are such relations, opposite ones beside each other."""
-FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
-"""One of each two opposite relations: what a prior is for."""
-_KIND = "answer"
-
-
-def relation_lessons(facts: Sequence[Fact], *, share: float, seed: int) -> list[Lesson]:
-    """One for each caption that states a relation; `share` of the answers are frequent ones."""
-    return [lesson for fact in facts if (lesson := _lesson(fact, share, seed)) is not None]
-
-
-def _lesson(fact: Fact, share: float, seed: int) -> Lesson | None:
-    found = stated(fact.caption)
-    if found is None or not found.second:
-        return None
-    rng = np.random.default_rng((seed, 11, fact.picture))
-    # The same draw for every share, so that two arms differ in as few questions as they must.
-    is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
-    as_said = (found.relation in FREQUENT) == is_frequent
-    first, second = (found.first, found.second) if as_said else (found.second, found.first)
-    own = found.relation if as_said else OPPOSITE[found.relation]
-    phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
-    asked = asked_between([f"the {first} {one} the {second}" for one in phrases], pictures=2)
-    return Lesson(fact.picture, _KIND, _prompt(asked.text), asked.keywords[phrases.index(own)][0])
-
-
-def item_lessons(items: Sequence[Item]) -> list[Lesson]:
-    """For each caption of each item the question between it and its opposite, and its answer."""
-    found = []
-    for item in items:
-        captions = [str(caption) for caption in item.captions]
-        for at in range(0, len(captions), 2):
-            asked = asked_between(captions[at : at + 2], pictures=2)
-            found += [Lesson(0, _KIND, _prompt(asked.text), words[0]) for words in asked.keywords]
-    return found
-
-
-def texts_asked() -> list[str]:
-    """All that is asked and answered besides the things themselves."""
-    found = []
-    for phrase in sorted(FREQUENT):
-        captions = [f"the thing {one} the thing" for one in (phrase, OPPOSITE[phrase])]
-        asked = asked_between(captions, pictures=2)
-        found += [_prompt(asked.text), *(words[0] for words in asked.keywords)]
-    return found
-
-
-def _prompt(question: str) -> str:
-    published = next(one for one in sets.ANSWER if one.is_published)
-    return filled(published.caption, question=question)
-
-
-# NOTE lab.prior_scores
-# A decoder comes in; how probable it finds answers about relations, with M3ID or not, goes out.
-#
-# Dimensions: N pictures, L patches, V width of features, M cells, B rows, A tokens of an answer, U
-# vocabulary.
-
-_ROWS = 2_048
-
-
-def score_answers(
-    net: DecoderNet, words: Words, seen_NLV: Tensor, *, context: int, m3id: M3ID | None, device: str
-) -> Score:
-    """Of each caption of an item: its answer to the question between it and its opposite."""
-    net.eval()
-
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        lessons = make_lessons(item_lessons(items), words, context=context).to(device)
-        lesson_M = _lesson_of_cell(items)
-        value_M = np.empty(len(lesson_M))
-        for start in range(0, len(lesson_M), _ROWS):
-            some = slice(start, start + _ROWS)
-            batch = lessons.batch(lesson_M[some])
-            seen_BLV = seen_NLV[torch.from_numpy(picture_M[some]).to(seen_NLV.device)]
-            said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
-            value_M[some] = said_B.cpu().numpy()
-        return value_M
-
-    return score
-
-
-def blind_share(
-    net: DecoderNet, words: Words, items: Sequence[Item], *, context: int, device: str
-) -> float:
-    """What the language prior gives the frequent one of two answers, without any picture."""
-    lessons = make_lessons(item_lessons(items), words, context=context).to(device)
-    batch = lessons.batch(np.arange(len(lessons)))
-    said_M = answer_log(net, None, batch, end=words.end, m3id=None)
-    # The frequent caption of every two comes first in the sets of the world.
-    return float(said_M.reshape(-1, 2).softmax(dim=1)[:, 0].mean())
-
-
-@torch.inference_mode()
-def answer_log(
-    net: DecoderNet,
-    seen_BLV: Tensor | None,
-    batch: LessonBatch,
-    *,
-    end: int,
-    m3id: M3ID | None,
-) -> Tensor:
-    """Sum over the words of an answer, as a search for the best one would add them up, [B]."""
-    log_BAU = _log_probabilities(net, seen_BLV, batch)
-    if m3id is not None:
-        prior_BAU = _log_probabilities(net, None, batch)
-        steps = range(log_BAU.shape[1])
-        log_BAU = torch.stack([m3id(log_BAU[:, t], prior_BAU[:, t], t) for t in steps], dim=1)
-    is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
-    own_BA = log_BAU.gather(2, batch.target_BA.clamp(min=0)[..., None])[..., 0]
-    return own_BA.masked_fill(~is_word_BA, 0.0).double().sum(dim=1)
-
-
-def _log_probabilities(net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
-    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
-    logit_BAU = net.answered(seen_BLV, batch)
-    return logit_BAU.float().log_softmax(dim=-1)
-
-
-def _lesson_of_cell(items: Sequence[Item]) -> IntArray:
-    """Cells stand picture by picture, lessons caption by caption."""
-    found, first = [], 0
-    for item in items:
-        own = np.arange(first, first + len(item.captions))
-        found.append(np.tile(own, len(item.pictures)))
-        first += len(item.captions)
-    return np.concatenate(found)
-
-
-# NOTE lab.prior_run
-
-_BLIND_SETS = 100
-SMALL_EVERY = 10
-_SHOWN = (
-    ("prior", "blind"),
-    (BENCHMARKS[0], "pair"),
-    (BENCHMARKS[0], "relaxed"),
-    (BENCHMARKS[0], "same_answer"),
-)
-
-
-def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
-    """Base by base; the two decoders of a base side by side, if more processes are allowed."""
-    settings = replace(sized(order.size), device=order.device, workers=order.workers)
-    every = 1 if order.size == "full" else SMALL_EVERY
-    questions = Questions(BENCHMARKS, times=settings.times, every=every)
-    for path in order.bases:
-        base = Base(path, questions, settings)
-        arms = arms_left(order, experiment, path, seed=base.seed)
-        if not arms:
-            continue
-        if any(arm in SHARES for arm in arms):
-            base.make_rows("decoders", say)
-        # An arm that takes another's weights follows it in the same process.
-        groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
-        run = partial(_run_arms, base, experiment.name, order, say)
-        groups = [group for group in groups if group] if order.processes > 1 else [arms]
-        each_apart(shares(run, groups), processes=order.processes, say=say)
 
 
 def sized(size: Size) -> ReadoutSettings:
@@ -291,6 +148,57 @@ def decoder_settings(steps: int, size: Size) -> DecoderSettings:
     """The decoder on patches, asked about relations only: few of its questions are."""
     own = replace(DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0)
     return own if size == "full" else shrunk(own)
+
+
+_SHOWN = (
+    ("prior", "blind"),
+    (BENCHMARKS[0], "pair"),
+    (BENCHMARKS[0], "relaxed"),
+    (BENCHMARKS[0], "same_answer"),
+)
+
+
+def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequence[str]) -> None:
+    lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
+    if base.settings.device != "cpu":
+        torch.set_float32_matmul_precision("high")
+    folder = result_path(order.out, experiment, base.path.stem, arms[0]).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for arm in arms:
+        began = time.perf_counter()
+        weights = folder / arm.removesuffix(M3ID_ENDING)
+        fit, loss = {}, None
+        if arm in SHARES:
+            found, words = lab.taught(SHARES[arm])
+            net, loss, fit = found.net, found.loss, {"fit": found.fit}
+            keep(net, words, base, lab.settings, weights)
+        else:
+            net, words = _read(lab, weights)
+        numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
+        result = base.result(
+            arm,
+            {**numbers, **fit},
+            steps=lab.settings.steps if arm in SHARES else 0,
+            batch=lab.settings.batch,
+            loss=loss,
+            precision=precision_of(base.settings.device),
+        )
+        finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
+
+
+def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
+    """A decoder that an arm left beside its result."""
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no {folder}, the decoder that M3ID is to score",
+            expected="weights beside the result of the arm that was taught",
+            way_out=f"remove {folder.name}.json beside it and run that arm again",
+        )
+    made = read_decoder(folder).made
+    return made.net.to(lab.base.settings.device), made.words
+
+
+_BLIND_SETS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,41 +257,125 @@ class _Lab:
         return {**found, "prior": {"blind": share}}
 
 
-def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequence[str]) -> None:
-    lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
-    if base.settings.device != "cpu":
-        torch.set_float32_matmul_precision("high")
-    folder = result_path(order.out, experiment, base.path.stem, arms[0]).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    for arm in arms:
-        began = time.perf_counter()
-        weights = folder / arm.removesuffix(M3ID_ENDING)
-        fit, loss = {}, None
-        if arm in SHARES:
-            found, words = lab.taught(SHARES[arm])
-            net, loss, fit = found.net, found.loss, {"fit": found.fit}
-            keep(net, words, base, lab.settings, weights)
-        else:
-            net, words = _read(lab, weights)
-        numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
-        result = base.result(
-            arm,
-            {**numbers, **fit},
-            steps=lab.settings.steps if arm in SHARES else 0,
-            batch=lab.settings.batch,
-            loss=loss,
-            precision=precision_of(base.settings.device),
-        )
-        finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
+FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
+"""One of each two opposite relations: what a prior is for."""
 
 
-def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
-    """A decoder that an arm left beside its result."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no {folder}, the decoder that M3ID is to score",
-            expected="weights beside the result of the arm that was taught",
-            way_out=f"remove {folder.name}.json beside it and run that arm again",
-        )
-    made = read_decoder(folder).made
-    return made.net.to(lab.base.settings.device), made.words
+_KIND = "answer"
+
+
+def relation_lessons(facts: Sequence[Fact], *, share: float, seed: int) -> list[Lesson]:
+    """One for each caption that states a relation; `share` of the answers are frequent ones."""
+    return [lesson for fact in facts if (lesson := _lesson(fact, share, seed)) is not None]
+
+
+def _lesson(fact: Fact, share: float, seed: int) -> Lesson | None:
+    found = stated(fact.caption)
+    if found is None or not found.second:
+        return None
+    rng = np.random.default_rng((seed, 11, fact.picture))
+    # The same draw for every share, so that two arms differ in as few questions as they must.
+    is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
+    as_said = (found.relation in FREQUENT) == is_frequent
+    first, second = (found.first, found.second) if as_said else (found.second, found.first)
+    own = found.relation if as_said else OPPOSITE[found.relation]
+    phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
+    asked = asked_between([f"the {first} {one} the {second}" for one in phrases], pictures=2)
+    return Lesson(fact.picture, _KIND, _prompt(asked.text), asked.keywords[phrases.index(own)][0])
+
+
+def item_lessons(items: Sequence[Item]) -> list[Lesson]:
+    """For each caption of each item the question between it and its opposite, and its answer."""
+    found = []
+    for item in items:
+        captions = [str(caption) for caption in item.captions]
+        for at in range(0, len(captions), 2):
+            asked = asked_between(captions[at : at + 2], pictures=2)
+            found += [Lesson(0, _KIND, _prompt(asked.text), words[0]) for words in asked.keywords]
+    return found
+
+
+def texts_asked() -> list[str]:
+    """All that is asked and answered besides the things themselves."""
+    found = []
+    for phrase in sorted(FREQUENT):
+        captions = [f"the thing {one} the thing" for one in (phrase, OPPOSITE[phrase])]
+        asked = asked_between(captions, pictures=2)
+        found += [_prompt(asked.text), *(words[0] for words in asked.keywords)]
+    return found
+
+
+def _prompt(question: str) -> str:
+    published = next(one for one in sets.ANSWER if one.is_published)
+    return filled(published.caption, question=question)
+
+
+_ROWS = 2_048
+
+
+def score_answers(
+    net: DecoderNet, words: Words, seen_NLV: Tensor, *, context: int, m3id: M3ID | None, device: str
+) -> Score:
+    """Of each caption of an item: its answer to the question between it and its opposite."""
+    net.eval()
+
+    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        lessons = make_lessons(item_lessons(items), words, context=context).to(device)
+        lesson_M = _lesson_of_cell(items)
+        value_M = np.empty(len(lesson_M))
+        for start in range(0, len(lesson_M), _ROWS):
+            some = slice(start, start + _ROWS)
+            batch = lessons.batch(lesson_M[some])
+            seen_BLV = seen_NLV[torch.from_numpy(picture_M[some]).to(seen_NLV.device)]
+            said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
+            value_M[some] = said_B.cpu().numpy()
+        return value_M
+
+    return score
+
+
+def _lesson_of_cell(items: Sequence[Item]) -> IntArray:
+    """Cells stand picture by picture, lessons caption by caption."""
+    found, first = [], 0
+    for item in items:
+        own = np.arange(first, first + len(item.captions))
+        found.append(np.tile(own, len(item.pictures)))
+        first += len(item.captions)
+    return np.concatenate(found)
+
+
+def blind_share(
+    net: DecoderNet, words: Words, items: Sequence[Item], *, context: int, device: str
+) -> float:
+    """What the language prior gives the frequent one of two answers, without any picture."""
+    lessons = make_lessons(item_lessons(items), words, context=context).to(device)
+    batch = lessons.batch(np.arange(len(lessons)))
+    said_M = answer_log(net, None, batch, end=words.end, m3id=None)
+    # The frequent caption of every two comes first in the sets of the world.
+    return float(said_M.reshape(-1, 2).softmax(dim=1)[:, 0].mean())
+
+
+@torch.inference_mode()
+def answer_log(
+    net: DecoderNet,
+    seen_BLV: Tensor | None,
+    batch: LessonBatch,
+    *,
+    end: int,
+    m3id: M3ID | None,
+) -> Tensor:
+    """Sum over the words of an answer, as a search for the best one would add them up, [B]."""
+    log_BAU = _log_probabilities(net, seen_BLV, batch)
+    if m3id is not None:
+        prior_BAU = _log_probabilities(net, None, batch)
+        steps = range(log_BAU.shape[1])
+        log_BAU = torch.stack([m3id(log_BAU[:, t], prior_BAU[:, t], t) for t in steps], dim=1)
+    is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
+    own_BA = log_BAU.gather(2, batch.target_BA.clamp(min=0)[..., None])[..., 0]
+    return own_BA.masked_fill(~is_word_BA, 0.0).double().sum(dim=1)
+
+
+def _log_probabilities(net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
+    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
+    logit_BAU = net.answered(seen_BLV, batch)
+    return logit_BAU.float().log_softmax(dim=-1)

@@ -1,4 +1,4 @@
-"""The experiment `probes`: existing models are probed and measured; only linear readers are trained.
+"""The experiment `probes`: existing models are probed; nothing but linear readers is trained.
 
     python -m unbag_lab probes --bases tiny-0.safetensors --out runs/lab --processes 2
 
@@ -52,7 +52,7 @@ ARMS: tuple[str, ...] = (*MODELS, *BLIND)
 
 
 class Probes:
-    """Models that exist, asked."""
+    """Existing models, probed; see `unbag_lab.plan.Experiment`."""
 
     name = "probes"
     about = "models that exist are asked where pictures and captions lie and what can be read"
@@ -63,16 +63,20 @@ class Probes:
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """The repair whose weights an arm reads."""
-        return needs(arm)
+        if arm not in ARMS:
+            raise unknown_name("arm", arm, ARMS)
+        if arm in MIXES:
+            return ((REPAIRS_OF, MIXED),)
+        return ((REPAIRS_OF, arm),) if arm in REPAIRED else ()
 
     def seconds(self, arm: str) -> float:
         """Readers are fitted on a processor, whatever encodes."""
-        needs(arm)
+        self.needs(arm)
         return 30.0 if arm in BLIND else 45.0
 
     def extent(self, arm: str, *, size: Size) -> Extent:
         """Nothing is trained here."""
-        needs(arm)
+        self.needs(arm)
         return Extent(steps=0, batch=0, times=AMOUNTS[size].times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
@@ -93,15 +97,6 @@ class Probes:
 PROBES = Probes()
 
 
-def needs(arm: str) -> tuple[ArmKey, ...]:
-    """The repair whose weights an arm reads."""
-    if arm not in ARMS:
-        raise unknown_name("arm", arm, ARMS)
-    if arm in MIXES:
-        return ((REPAIRS_OF, MIXED),)
-    return ((REPAIRS_OF, arm),) if arm in REPAIRED else ()
-
-
 def seed_of(base: Path) -> int:
     """Each base has scenes of its own, whatever stands beside it."""
     return crc32(f"{Probes.name}/{base.stem}".encode()) & 0x7FFF_FFFF
@@ -114,7 +109,7 @@ def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny
         return first
     if arm == UNTRAINED:
         return Tiny(untrained(first.config, seed=seed), name=arm, device=device)
-    ((experiment, repair),) = needs(arm)
+    ((experiment, repair),) = PROBES.needs(arm)
     path = result_path(out, experiment, base.stem, repair).with_suffix(".safetensors")
     if not path.exists():
         raise UserError(

@@ -81,9 +81,7 @@ from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.training.data.world import drawn
 from unbag.types import FloatArray, IntArray, Item, Picture, Sparse
 from unbag.world.benchmarks import pair_items, retrieval_items, set_items, triple_items
-from unbag.world.rendering import ScenePicture
-from unbag.world.scenes import Scene
-from unbag_lab.questions import Questions
+from unbag_lab.questions import Questions, scene_of
 
 Numbers = dict[str, dict[str, float]]
 """By kind and metric."""
@@ -238,7 +236,7 @@ def _gallery(pictures: int) -> Gallery:
 
 
 def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
-    """All of it."""
+    """Where captions, edits, pictures and concepts lie in a space."""
     concepts = concept_vectors(space, asked.rings)
     caption_MD = space.captions(asked.gallery.captions)
     return {
@@ -597,16 +595,11 @@ class TinySpace:
         return last_BLW
 
 
-def _scene(picture: Picture) -> Scene:
-    assert isinstance(picture, ScenePicture)
-    return picture.scene
-
-
 def _key(picture: Picture) -> Hashable:
     """Scenes compare by what they show, whatever a picture is called."""
     if isinstance(picture, ShuffledPicture):
-        return _scene(picture.picture), picture.kind, picture.seed
-    return _scene(picture)
+        return scene_of(picture.picture), picture.kind, picture.seed
+    return scene_of(picture)
 
 
 def _levels(pictures: Sequence[Picture], device: str) -> Tensor:
@@ -615,7 +608,7 @@ def _levels(pictures: Sequence[Picture], device: str) -> Tensor:
     Nine patches of 64 pixels leave one row and one column, which public code leaves black too.
     """
     plain = [one.picture if isinstance(one, ShuffledPicture) else one for one in pictures]
-    level_B3HW = drawn([_scene(one) for one in plain]).to(device)
+    level_B3HW = drawn([scene_of(one) for one in plain]).to(device)
     for at, one in enumerate(pictures):
         if isinstance(one, ShuffledPicture):
             image_HW3 = level_B3HW[at].permute(1, 2, 0).cpu().numpy()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -26,10 +27,12 @@ from unbag.readouts.features import Parts, View, stacked
 from unbag.runs.progress import Silent
 from unbag.scorers.resolve import load_model
 from unbag.types import DualEncoder
-from unbag_lab.experiments.readers import ReaderArm
 from unbag_lab.plan import Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import FEW_DROPOUT, FEW_RATE, FEW_STEPS, ArmResult, Size, write_result
+
+if TYPE_CHECKING:
+    from unbag_lab.experiments.readers import ReaderArm
 
 EXPERIMENT = "readouts"
 BATCH = 256

@@ -1,11 +1,12 @@
-"""The repair experiments `default`, `ordered` and `held_out`: all arms of a base trained and measured.
+"""The repair experiments: all arms of a base, trained on edited captions and measured.
 
     python -m unbag_lab repair --bases tiny-0.safetensors tiny-1.safetensors --out runs/repair
 
-Each arm takes the steps of `unbag train`; arms and training are in `repair_training`, tables in
-`repair_table`. A stopped run resumes with the same command: arms in training from their last
-checkpoint; an arm whose weights are in the folder is only measured, and one whose result is there
-is left alone. The weights of all arms are written before the first is measured.
+The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
+arms and training are in `repair_training`, tables in `repair_table`. A stopped run resumes with the
+same command: arms in training from their last checkpoint; an arm whose weights are in the folder is
+only measured, and one whose result is there is left alone. The weights of all arms are written
+before the first is measured.
 
 Dimensions: S steps, K kinds of negatives, N pairs of texts, V words.
 """
@@ -74,6 +75,8 @@ SMALL_BENCH = (
     "world-pairs-b",
 )
 """What the claims about repairs ask."""
+_SMALL_EVERY = 23
+"""A small run asks one item of so many: no divisor of the forms that stand beside each other."""
 _OPEN = 12.0
 _LOCKED = 6.0
 _ASKED = 4.0
@@ -144,8 +147,6 @@ ORDERED = RepairExperiment(
     "ordered", ("clip_ft", "hard_negative", "hard_positive", "positives_only", "rephrased")
 )
 HELD_OUT = RepairExperiment("held_out", ("hard_positive",))
-_FEW = 23
-"""A small run asks one item of so many: no divisor of the forms that stand beside each other."""
 
 
 def repair_bases(
@@ -158,7 +159,7 @@ def repair_bases(
     say: Say = print,
 ) -> None:
     """What is missing of every base; with several processes, bases and parts of their arms."""
-    every = _FEW if settings.size == "small" else 1
+    every = _SMALL_EVERY if settings.size == "small" else 1
     # Made before processes are forked, which share them.
     questions = FamilyQuestions(bench, times=settings.times, every=every)
     parts = parts_of(settings, -(-processes // len(bases))) if processes > 1 else [settings]
@@ -184,23 +185,24 @@ def repair(
 ) -> None:
     """Train and ask all arms of one base that the folder does not have yet."""
     encoder = read(base, name=base.stem)
-    nothing = _nothing(base, encoder, settings)
+    unmeasured = _unmeasured(base, encoder, settings)
     folder = out / settings.experiment / base.stem
     folder.mkdir(parents=True, exist_ok=True)
-    known = {BEFORE: encoder, UNTRAINED: _untrained(encoder, nothing.seed)}
-    for name, tiny in known.items():
-        one = replace(nothing, arm=name)
+    # The null of every pair number: pictures that are alike have vectors that are alike.
+    null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
+    for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
+        one = replace(unmeasured, arm=name)
         if settings.asks_base and find_same(one, folder / f"{name}.json") is None:
             _ask(tiny, one, folder, questions, settings)
     if BLIND in settings.arms:
-        _read_blindly(replace(nothing, arm=BLIND), encoder, folder, settings)
+        _read_blindly(replace(unmeasured, arm=BLIND), encoder, folder, settings)
     trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
-    wanted = [replace(nothing, arm=arm, steps=settings.steps) for arm in trained]
+    wanted = [replace(unmeasured, arm=arm, steps=settings.steps) for arm in trained]
     missing = [one for one in wanted if find_same(one, folder / f"{one.arm}.json") is None]
     if not missing:
         say(f"{base.stem}: every arm is in {folder}")
         return
-    for one in _trained(base, missing, folder, settings, say=say):
+    for one in _train_missing(base, missing, folder, settings, say=say):
         # The file is asked, not the model it was written from: it has half the digits.
         tiny = read(folder / f"{one.arm}.safetensors", name=one.arm)
         _ask(tiny, one, folder, questions, settings)
@@ -208,7 +210,7 @@ def repair(
         say(f"{base.stem}: {one.arm} asked")
 
 
-def _nothing(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
+def _unmeasured(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
     return ArmResult(
         experiment=settings.experiment,
         base=base.stem,
@@ -225,17 +227,12 @@ def _nothing(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
     )
 
 
-def _untrained(encoder: Tiny, seed: int) -> Tiny:
-    """The null of every pair number: pictures that are alike have vectors that are alike."""
-    return Tiny(untrained(encoder.config, seed=seed), name=UNTRAINED)
-
-
 def _state(folder: Path, arm: str) -> Path:
     """An arm before it is asked, with its loss once it is trained; no result, so not .json."""
     return folder / f"{arm}.state"
 
 
-def _trained(
+def _train_missing(
     base: Path, wanted: Sequence[ArmResult], folder: Path, settings: RepairSettings, *, say: Say
 ) -> list[ArmResult]:
     """With their losses; those that are not trained yet are, and all weights are written."""
