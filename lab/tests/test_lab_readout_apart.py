@@ -47,7 +47,7 @@ def test_an_arm_follows_the_one_whose_weights_it_takes() -> None:
 def test_arms_that_look_at_the_same_features_stand_together() -> None:
     (every,) = reader_groups(tuple(READERS), processes=1)
     looked = [
-        (arm.is_random, arm.text, arm.found().view(arm.effort(1)).name)
+        (arm.is_random, arm.text, arm.read_out().view(arm.effort(1)).name)
         for arm in map(find_arm, every)
     ]
     changes = sum(one != other for one, other in pairwise(looked))

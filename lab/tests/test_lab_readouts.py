@@ -75,7 +75,7 @@ def test_unknown_arms_and_other_readouts_are_refused() -> None:
     with pytest.raises(UserError, match="dcsm_fix"):
         find_arm("dcsm_fix")
     with pytest.raises(UserError, match="no reader of parts"):
-        ReaderArm("decoder").found()
+        ReaderArm("decoder").read_out()
 
 
 def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ VECTOR_ARMS: Mapping[str, VectorArm] = MappingProxyType(
         "vlm2vec-plain-long": VectorArm("decoder-long", asks=False),
     }
 )
+"""Of VLM2Vec."""
 ARMS = (*DECODERS, *VECTOR_ARMS)
 RELATION = "world-relation"
 CURVE = f"{RELATION}{BY_STEP}"
@@ -102,12 +103,12 @@ CURVE = f"{RELATION}{BY_STEP}"
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
     """One after the other; results and weights go to the folder."""
-    words = _words(base)
+    words = _vocabulary(base)
     nets: dict[str, DecoderNet] = {}
     for name in arms:
         began = time.perf_counter()
         if name in DECODERS:
-            result, nets[name] = _decoder(name, base, words, folder)
+            result, nets[name] = _train_decoder(name, base, words, folder)
         else:
             decoder = VECTOR_ARMS[name].decoder
             net = nets.get(decoder) or read_decoder(folder / decoder).made.net
@@ -132,7 +133,7 @@ def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
     return list(families.values())
 
 
-def _words(base: Base) -> Words:
+def _vocabulary(base: Base) -> Words:
     """A vocabulary of everything that any decoder of this base is told or asked."""
     nothing = DECODERS["decoder-nothing"]
     material = of_world(base.encoder, base.rows, nothing, progress=Silent())
@@ -151,7 +152,9 @@ def _words(base: Base) -> Words:
     )
 
 
-def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResult, DecoderNet]:
+def _train_decoder(
+    name: str, base: Base, words: Words, folder: Path
+) -> tuple[ArmResult, DecoderNet]:
     settings = taught_with(name, base.settings)
     if not settings.asks:
         words = replace(words, asks=False)  # type: ignore[type-var]
@@ -172,7 +175,7 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
         fit_steps=base.settings.fit_steps,
         device=base.settings.device,
         seed=base.seed,
-        look=_look(base, words, settings) if is_long(name) else None,
+        look=_relations_on_the_way(base, words, settings) if is_long(name) else None,
     )
     keep(found.net, words, base, settings, folder / name)
     numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
@@ -188,7 +191,9 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
     return result, found.net
 
 
-def _look(base: Base, words: Words, settings: DecoderSettings) -> PeriodicMeasure | None:
+def _relations_on_the_way(
+    base: Base, words: Words, settings: DecoderSettings
+) -> PeriodicMeasure | None:
     """Relations, ten times on the way, if they are asked at all."""
     if RELATION not in base.questions.names:
         return None
@@ -390,7 +395,6 @@ def precision_of(device: str) -> Precision:
     return "float32" if device == "cpu" else "bfloat16"
 
 
-_SETTINGS = DecoderSettings(keeps="float16")
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
 _AT_ONCE = 1_024
 
@@ -400,12 +404,22 @@ def run_vectors(
 ) -> tuple[ArmResult, DecoderNet]:
     """Contrastive, from query to target, over captions and hard negatives of the batch."""
     asks, settings = VECTOR_ARMS[name].asks, base.settings
-    texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
+    texts, material = _Texts(words, settings.device), base.material(DECODERS["decoder"])
     assert material.seen_NLV is not None
-    lesson = _lessons_of(base, asks=asks)
+    code = {
+        key: torch.cat([some.code[key] for some in base.rows]).to(settings.device)
+        for key in base.rows[0].code
+    }
+    lesson = _Lessons(
+        [caption for some in base.rows for caption in some.captions],
+        [negatives for some in base.rows for negatives in some.negatives],
+        code,
+        asks=asks,
+        seed=base.seed,
+    )
     count = material.count - material.held
     few = min(settings.fit_rows, count)
-    train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
+    train = partial(_TrainedVectors, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
     fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
     by_heart = train(rows=few, steps=fit_steps)
     share = by_heart.share_right(np.arange(few), among_own=True)
@@ -415,7 +429,7 @@ def run_vectors(
     for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
         if len(rows):
             fit[what] = trained.share_right(rows)
-    seen_NLV = question_features(base, _SETTINGS)
+    seen_NLV = question_features(base, DECODERS["decoder"])
     assert seen_NLV is not None
     numbers = base.questions.measured(_score_vectors(trained.net, seen_NLV, texts, base, asks=asks))
     result = base.result(
@@ -429,21 +443,7 @@ def run_vectors(
     return result, trained.net
 
 
-def _lessons_of(base: Base, *, asks: bool) -> _Lessons:
-    code = {
-        key: torch.cat([some.code[key] for some in base.rows]).to(base.settings.device)
-        for key in base.rows[0].code
-    }
-    return _Lessons(
-        [c for some in base.rows for c in some.captions],
-        [n for some in base.rows for n in some.negatives],
-        code,
-        asks=asks,
-        seed=base.seed,
-    )
-
-
-class _Trained:
+class _TrainedVectors:
     """A copy of a decoder that has learned to embed the first rows."""
 
     def __init__(
@@ -608,10 +608,6 @@ def _told_apart(
     return (own_B > best_B)[best_B.isfinite()]
 
 
-def _repeated(item: Item, said: str) -> list[str]:
-    return [said] * (len(item.pictures) * len(item.captions))
-
-
 def _score_vectors(
     net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool
 ) -> Score:
@@ -633,7 +629,8 @@ def _score_vectors(
         asked = [
             said
             for item in items
-            for said in _repeated(item, instruction(question_of(item) if asks else None))
+            for said in [instruction(question_of(item) if asks else None)]
+            * (len(item.pictures) * len(item.captions))
         ]
         place: dict[tuple[int, str], int] = {}
         keys = zip(picture_M.tolist(), asked, strict=True)

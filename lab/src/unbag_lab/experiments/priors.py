@@ -64,21 +64,12 @@ from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
 from unbag_lab.scheduler import each_apart, shares
 
-
 M3ID_ENDING = "-m3id"
-
-
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
 """Decoders, and how many of their answers are frequent ones."""
-
-
 BENCHMARKS = ("world-pairs-a", "world-pairs-b")
 """Sets of pictures whose captions are such relations, opposite ones beside each other."""
-
-
 SMALL_EVERY = 10
-
-
 _SECONDS = 70.0
 
 
@@ -259,8 +250,6 @@ class _Lab:
 
 FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
 """One of each two opposite relations: what a prior is for."""
-
-
 _KIND = "answer"
 
 

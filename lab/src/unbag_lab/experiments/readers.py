@@ -93,9 +93,9 @@ class ReaderArm:
     @property
     def reads_patches(self) -> bool:
         """Whether its read-out has dropout unless told otherwise, as those of patches have."""
-        return bool(asdict(self.found().settings).get("dropout"))
+        return bool(asdict(self.read_out().settings).get("dropout"))
 
-    def found(self) -> ReaderReadout:
+    def read_out(self) -> ReaderReadout:
         """The registered read-out."""
         found = find_readout(self.readout)
         if not isinstance(found, ReaderReadout):
@@ -112,7 +112,7 @@ class ReaderArm:
 
     def _chosen(self, steps: int, *also: str) -> Effort:
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)
-        return choose(self.found().settings, asked, readout=self.readout)
+        return choose(self.read_out().settings, asked, readout=self.readout)
 
 
 def _relations(readout: str, settings: tuple[str, ...] = ()) -> ReaderArm:
@@ -197,18 +197,18 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     sizes, held = sizes_of(pool), held_rows(pool)
     device = settings.device
     if arm.taught_as:
-        reader = arm.found().fresh(effort, sizes, seed=base.seed).to(device)
+        reader = arm.read_out().fresh(effort, sizes, seed=base.seed).to(device)
         reader.load_state_dict(_weights(folder / f"{arm.taught_as}.pt"))
         fit_numbers, loss = _fit_numbers(reader, pool, held, device), None
     else:
         few = pool.rows(0, settings.fit_rows)
         by_heart = arm.by_heart(settings.fit_steps_of(arm))
-        small = arm.found().fresh(by_heart, sizes, seed=base.seed)
+        small = arm.read_out().fresh(by_heart, sizes, seed=base.seed)
         Fit(small, few, by_heart, device=device, seed=base.seed).run()
         can_fit = _shares("few", small, few, device)
-        reader = arm.found().fresh(effort, sizes, seed=base.seed)
+        reader = arm.read_out().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
-        loss = _run(fit)
+        loss = _run_to_end(fit)
         fit_numbers = {
             **can_fit,
             FEW_STEPS: float(by_heart.steps),
@@ -236,7 +236,7 @@ def _weights(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _run(fit: Fit) -> float | None:
+def _run_to_end(fit: Fit) -> float | None:
     """To the end; gives the last loss that was read."""
     found: list[float] = []
 
@@ -308,7 +308,7 @@ def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
     In one, arms that look at the same features stand together; the base itself comes first. An arm
     that takes another's weights follows it.
     """
-    ordered = sorted(arms, key=_order)
+    ordered = sorted(arms, key=_sort_key)
     if processes <= 1:
         return [ordered]
     families: dict[str, list[str]] = {}
@@ -322,7 +322,7 @@ def _teacher(name: str) -> str:
     return name if name == BEFORE else find_arm(name).taught_as or name
 
 
-def _order(name: str) -> tuple[bool, bool, str, bool]:
+def _sort_key(name: str) -> tuple[bool, bool, str, bool]:
     teacher = _teacher(name)
     if teacher == BEFORE:
         return False, False, "", False
@@ -331,7 +331,7 @@ def _order(name: str) -> tuple[bool, bool, str, bool]:
 
 
 def _view(arm: ReaderArm) -> View:
-    return arm.found().view(arm.effort(1))
+    return arm.read_out().view(arm.effort(1))
 
 
 def readouts_script() -> None:

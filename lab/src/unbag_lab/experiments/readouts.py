@@ -84,7 +84,7 @@ _COMPILED = 19.0
 
 @dataclass(frozen=True)
 class ReadoutExperiment:
-    """Everything that reads a frozen base; see `unbag_lab.plan.Experiment`."""
+    """Everything that is trained on a frozen base; see `unbag_lab.plan.Experiment`."""
 
     name: str = EXPERIMENT
     reads_bases: bool = True
@@ -147,7 +147,7 @@ class ReadoutExperiment:
                 for path in order.bases
             }
             # Once for all bases.
-            without = _unread(dict.fromkeys(chain.from_iterable(left.values())), settings)
+            without = _unreadable(dict.fromkeys(chain.from_iterable(left.values())), settings)
             for path, arms in left.items():
                 if without is not None:
                     arms = [arm for arm in arms if not _has_text(arm)]
@@ -199,7 +199,7 @@ def _of_size(size: Size) -> tuple[ReadoutSettings, ReadoutSettings]:
     return (SMALL, SMALL) if size == "small" else (ReadoutSettings(), FOR_DECODERS)
 
 
-def _unread(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
+def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
     """Why arms with another text model cannot be run; None if they can, or none is asked for."""
     asked = [arm for arm in arms if _has_text(arm)]
     if not asked:
@@ -207,7 +207,7 @@ def _unread(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
     try:
         # transformers wakes the GPU even for a model on the CPU, and no process that is forked
         # after that could use it.
-        apart(partial(_read, settings.text), device=settings.device)
+        apart(partial(_try_text_model, settings.text), device=settings.device)
     except UserError as error:
         return UserError(
             f"{', '.join(asked)} could not be run: {error.found}",
@@ -217,7 +217,8 @@ def _unread(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
     return None
 
 
-def _read(text: str) -> None:
+def _try_text_model(text: str) -> None:
+    """Load it; the model itself must not travel between processes."""
     load_part(text, device="cpu")
 
 
@@ -226,7 +227,10 @@ _CONTEXT = 32
 
 
 def write_small_text(folder: Path, *, seed: int = 0) -> Path:
-    """An encoder of one layer with a tokenizer of words, as transformers saves them."""
+    """Save a random text model of one layer that knows the world's words, in place of MiniLM.
+
+    Small runs, which only show that the code runs, need no download with it.
+    """
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers
 
