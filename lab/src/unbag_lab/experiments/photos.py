@@ -53,12 +53,13 @@ from unbag_lab.experiments.photos_training import (
     repair_arms,
     take_steps,
 )
+from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Experiment, Order, Say, Wish
 from unbag_lab.results import ArmResult, Extent, Size, find_same, result_path, write_result
 
 NAME = "photos"
 START, BLIND = "heads", "blind"
-REPAIRS = ("clip_ft", "neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
+REPAIRS = tuple(PUBLISHED_REPAIRS)
 _EXTENTS = {START: Extent(180, 512, 1), BLIND: Extent(0, 0, 1)}
 _REPAIRED = Extent(190, 256, 1)
 """As many steps for any number of photographs; twenty and ten epochs of five thousand."""

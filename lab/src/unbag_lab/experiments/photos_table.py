@@ -30,12 +30,12 @@ from unbag_lab.experiments.photos_training import (
     make_questions,
     opened,
 )
+from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
 from unbag_lab.verdict import interval
 
 FEWEST = 20
 """Triples of a group, below which its numbers are not shown."""
-CONTROL = "clip_ft"
-ARMS = ("neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
+ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
 LOCKED = {
     "": "All open",
     "-locked": "Picture part locked",

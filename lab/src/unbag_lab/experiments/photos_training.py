@@ -45,16 +45,13 @@ from unbag.training.recipes import (
     Locks,
     Recipe,
     Slot,
-    ce_clip_fixed,
     clip_ft,
-    hard_negative,
-    hard_positive,
-    neg_clip,
 )
 from unbag.training.step import Plan, add_gradient
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.types import Edit, Picture
+from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 
 WHOLE_PART = 18
 """Layers of the picture tower before its head."""
@@ -74,10 +71,9 @@ that they show what carries over."""
 SEEN_POSITIVES: tuple[Slot, ...] = (Slot("positive", ("synonym", "conjunct_swap")),)
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
-
-
 READER_LEARNS_FROM = 1_500
 """Photographs whose captions a reader without images is trained on."""
+_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -114,18 +110,6 @@ BUILD: Mapping[str, PhotosArm] = MappingProxyType(
         "both": PhotosArm("heads", _plain("both", locks=Locks(0, 0), rate=5e-5, epochs=10)),
     }
 )
-_LOSSES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        one.name: one
-        for one in (
-            clip_ft(),
-            neg_clip(hard_pictures=False),
-            hard_negative(),
-            hard_positive(),
-            ce_clip_fixed(),
-        )
-    }
-)
 
 
 def repair_arms(base: str) -> dict[str, PhotosArm]:
@@ -135,7 +119,7 @@ def repair_arms(base: str) -> dict[str, PhotosArm]:
     for suffix, (picture, caption) in parts.items():
         # Heads alone learn little at the rate of towers.
         rate = 3e-4 if caption else 5e-5
-        for name, loss in _LOSSES.items():
+        for name, loss in PUBLISHED_REPAIRS.items():
             recipe = _plain(
                 name + suffix, locks=Locks(picture, caption), rate=rate, epochs=10, batch=256
             )
@@ -223,9 +207,6 @@ def _chosen(edits: Sequence[Edit], text: str) -> Edit | None:
     if not edits:
         return None
     return edits[int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % len(edits)]
-
-
-_AT_ONCE = 512
 
 
 def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -319,11 +300,15 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
         return
     start = bench.out / "build" / str(seed) / f"{arm.start}.safetensors"
     encoder = start_of(start if arm.start else None, seed, bench.device)
-    trainable, loss, seconds = train_arm(encoder, arm.recipe, seed, bench)
-    locks = arm.recipe.locks
+    recipe, locks, device = arm.recipe, arm.recipe.locks, bench.device
+    is_locked = locks.picture == WHOLE_PART
+    trainable = StoredPhoto(encoder, bench.store, device=device, is_part_locked=is_locked)
+    started = time.monotonic()
+    loss = take_steps(trainable, recipe, seed, bench.train, device=device, workers=bench.workers)
+    seconds = time.monotonic() - started
     parts = [part for part in ("picture", "caption") if not getattr(locks, part)]
     write_atomically(folder / f"{name}.safetensors", partial(write, trainable.module, parts=parts))
-    found = answers(trainable, bench.asked, device=bench.device)
+    found = answers(trainable, bench.asked, device=device)
     said = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
     (folder / f"{name}.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
     write_atomically(answered, partial(save_file, found))
@@ -340,19 +325,6 @@ def start_of(path: Path | None, seed: int, device: str = "cpu") -> Photo:
     if path is not None:
         return read(path, name=path.stem, device=device)
     return build({}, PhotoConfig(), name="start", device=device, seed=seed)
-
-
-def train_arm(
-    encoder: Photo, recipe: Recipe, seed: int, bench: TrainingBench
-) -> tuple[StoredPhoto, float, float]:
-    """All steps; gives the last loss and the seconds."""
-    is_locked = recipe.locks.picture == WHOLE_PART
-    trainable = StoredPhoto(encoder, bench.store, device=bench.device, is_part_locked=is_locked)
-    started = time.monotonic()
-    loss = take_steps(
-        trainable, recipe, seed, bench.train, device=bench.device, workers=bench.workers
-    )
-    return trainable, loss, time.monotonic() - started
 
 
 class Store:

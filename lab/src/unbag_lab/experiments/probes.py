@@ -32,6 +32,7 @@ from unbag_lab.experiments.probes_measuring import (
     ask,
     make_asked,
 )
+from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, UNTRAINED, ArmResult, Extent, Size, result_path, write_result
@@ -39,7 +40,7 @@ from unbag_lab.scheduler import each_apart, shares
 
 REPAIRS_OF = "default"
 """The experiment whose repairs are asked."""
-REPAIRED = ("clip_ft", "neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
+REPAIRED = tuple(PUBLISHED_REPAIRS)
 MIXED = "hard_negative"
 """The repair towards which weights are mixed."""
 _MIX = "mix-"

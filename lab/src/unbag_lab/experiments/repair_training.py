@@ -110,7 +110,7 @@ EXPERIMENTS: Mapping[str, ArmData] = MappingProxyType(
         ),
     }
 )
-_RECIPES: Mapping[str, Recipe] = MappingProxyType(
+PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
@@ -122,8 +122,8 @@ _RECIPES: Mapping[str, Recipe] = MappingProxyType(
         )
     }
 )
-"""Of their losses; everything else is the same in all arms."""
-ARMS: tuple[str, ...] = (*_RECIPES, *(f"{name}{LOCKED}" for name in _RECIPES))
+"""The published recipes; arms take their losses alone, everything else is the same in all."""
+ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUBLISHED_REPAIRS))
 """The published repairs, with both towers open and with the picture tower locked."""
 
 
@@ -171,7 +171,7 @@ def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
     shared = Recipe(
         name=arm,
         source="methods.md 12.10, variant C",
-        objective=_VARIANTS[name] if name in _VARIANTS else _RECIPES[name].objective,
+        objective=_VARIANTS[name] if name in _VARIANTS else PUBLISHED_REPAIRS[name].objective,
         negatives=NEGATIVES,
         positives=experiment.positives,
         epochs=1,
