@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from hashlib import blake2b
@@ -261,7 +261,7 @@ def pretrain(
     device: str,
     workers: int = 0,
     kept: PretrainCheckpoint | None = None,
-    say: Callable[[str], None] = print,
+    say: Say = print,
 ) -> TinyTowers:
     """Train from scratch; the same settings on the same kind of machine give the same model.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -324,7 +324,7 @@ def train_side_by_side(
     *,
     device: str,
     workers: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Training]:
     """From scratch; the same arms on the same kind of machine come to the same weights."""
     streams = list(dict.fromkeys(arm.knobs for arm in arms.values()))
