@@ -28,7 +28,7 @@ from unbag_lab.experiments.probes import (
     probes_script,
     seed_of,
 )
-from unbag_lab.experiments.probes_blind import CaptionPair, PhraseReader, runs, taught
+from unbag_lab.experiments.probes_blind import CaptionContrast, PhraseReader, runs, taught
 from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,
@@ -226,10 +226,13 @@ def test_runs_of_words() -> None:
 def test_a_reader_of_captions_learns_an_order_and_nothing_else() -> None:
     names = ["ant", "bee", "cup", "dog"]
     pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
-    reader = taught([CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES)
+    reader = taught(
+        [CaptionContrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES
+    )
     assert reader.score("ant and dog") > reader.score("dog and ant") + 0.1
     both = [
-        CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]
+        CaptionContrast(f"{a} and {b}", f"{b} and {a}")
+        for a, b in pairs + [(b, a) for a, b in pairs]
     ]
     blank = taught(both, PENALTIES)
     assert blank.score("ant and dog") == pytest.approx(blank.score("dog and ant"), abs=1e-6)

@@ -75,10 +75,10 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
 
 def _edited(
     preset: str, count: int, *, seed: int
-) -> tuple[dict[str, list[CaptionPair]], dict[str, list[CaptionPair]]]:
+) -> tuple[dict[str, list[CaptionContrast]], dict[str, list[CaptionContrast]]]:
     """By kind of edit: two thirds of all captions to teach by, the others to test on."""
     slots = [Slot(kind, (kind,)) for kind in KINDS]
-    parts: tuple[dict[str, list[CaptionPair]], ...] = tuple(
+    parts: tuple[dict[str, list[CaptionContrast]], ...] = tuple(
         {k: [] for k in KINDS} for _ in range(2)
     )
     rows = [
@@ -90,11 +90,11 @@ def _edited(
         part = parts[at >= 2 * count // 3]
         for kind, negative in zip(KINDS, negatives, strict=True):
             if negative is not None:
-                part[kind].append(CaptionPair(caption, negative))
+                part[kind].append(CaptionContrast(caption, negative))
     return parts[0], parts[1]
 
 
-def _shares(reader: PhraseReader, contrasts: Iterable[CaptionPair]) -> list[bool]:
+def _shares(reader: PhraseReader, contrasts: Iterable[CaptionContrast]) -> list[bool]:
     return [reader.score(one.true) > reader.score(one.false) for one in contrasts]
 
 
@@ -132,16 +132,16 @@ def _half(item: Item) -> int:
     return blake2b((item.group or item.id).encode(), digest_size=1).digest()[0] % 2
 
 
-def _contrasts(item: Item) -> Iterator[CaptionPair]:
+def _contrasts(item: Item) -> Iterator[CaptionContrast]:
     """Every true caption of a picture beside every false one."""
     assert not isinstance(item.truth, Sparse)
     for true_C in item.truth:
         for true in np.flatnonzero(true_C):
             for false in np.flatnonzero(~true_C):
-                yield CaptionPair(str(item.captions[true]), str(item.captions[false]))
+                yield CaptionContrast(str(item.captions[true]), str(item.captions[false]))
 
 
-class CaptionPair(NamedTuple):
+class CaptionContrast(NamedTuple):
     """Two captions of one picture."""
 
     true: str
@@ -172,7 +172,7 @@ def runs(caption: str) -> Iterator[str]:
             yield " ".join(words[at : at + length])
 
 
-def taught(contrasts: Sequence[CaptionPair], penalties: Sequence[float]) -> PhraseReader:
+def taught(contrasts: Sequence[CaptionContrast], penalties: Sequence[float]) -> PhraseReader:
     """Least logistic loss with the penalty that does best on every fifth contrast."""
     place: dict[str, int] = {}
     apart_NF = _apart(contrasts, place)
@@ -189,7 +189,7 @@ def _choose_penalty(apart_NF: csr_matrix, penalties: Sequence[float]) -> float:
     return penalties[int(np.argmax(right))]
 
 
-def _apart(contrasts: Sequence[CaptionPair], place: dict[str, int]) -> csr_matrix:
+def _apart(contrasts: Sequence[CaptionContrast], place: dict[str, int]) -> csr_matrix:
     """Runs of the true caption minus those of the false one; `place` is filled."""
     from scipy.sparse import csr_matrix
 

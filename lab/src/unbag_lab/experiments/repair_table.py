@@ -105,9 +105,9 @@ def _control(arm: str) -> str:
 
 
 def _rows(
-    columns: Sequence[TableColumn],
+    columns: Sequence[ResultColumn],
     on: Mapping[str, Sequence[str]],
-    cell: Callable[[TableColumn, str], str],
+    cell: Callable[[ResultColumn, str], str],
 ) -> str:
     lines = [["arm", "bases", *(column.title for column in columns)], ["---"] * (len(columns) + 2)]
     for arm, bases in on.items():
@@ -119,17 +119,17 @@ def _of(arm: str, results: Iterable[ArmResult]) -> dict[str, ArmResult]:
     return {result.base: result for result in results if result.arm == arm}
 
 
-def _mean(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
+def _mean(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
     rows = [column.values(result) for result in _of(arm, results).values()]
     return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
 
 
-def _each(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
+def _each(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
     found = _of(arm, results)
     return ", ".join(column.shown(column.values(found[base])[0]) for base in in_order(found))
 
 
-def _difference(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
+def _difference(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
     control = _of(_control(arm), results)
     both = [
         column.values(result)[0] - column.values(control[base])[0]
@@ -146,7 +146,7 @@ def _difference(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> 
 
 
 @dataclass(frozen=True)
-class TableColumn:
+class ResultColumn:
     """Some numbers of one benchmark, shown together."""
 
     title: str
@@ -167,32 +167,32 @@ class TableColumn:
         return f"{100 * value:{sign}.1f}" if self.is_percent else f"{value:{sign}.3f}"
 
 
-COLUMNS: tuple[TableColumn, ...] = (
-    TableColumn("swap orig / aug / brittle", "world-swap", _TRIPLE),
-    TableColumn("replace orig / aug / brittle", "world-replace", _TRIPLE),
-    TableColumn("relation orig / aug / brittle", "world-relation", _TRIPLE),
-    TableColumn("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
-    TableColumn("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
-    TableColumn("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
-    TableColumn("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
-    TableColumn("order", "world-order", ("accuracy",)),
-    TableColumn("binding group", "world-binding", ("group",)),
-    TableColumn("count group", "world-count", ("group",)),
-    TableColumn("negation group", "world-negation", ("group",)),
-    TableColumn("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
-    TableColumn("retention", "world-retrieval", ("retention",)),
+COLUMNS: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig / aug / brittle", "world-swap", _TRIPLE),
+    ResultColumn("replace orig / aug / brittle", "world-replace", _TRIPLE),
+    ResultColumn("relation orig / aug / brittle", "world-relation", _TRIPLE),
+    ResultColumn("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
+    ResultColumn("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
+    ResultColumn("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
+    ResultColumn("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
+    ResultColumn("order", "world-order", ("accuracy",)),
+    ResultColumn("binding group", "world-binding", ("group",)),
+    ResultColumn("count group", "world-count", ("group",)),
+    ResultColumn("negation group", "world-negation", ("group",)),
+    ResultColumn("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
+    ResultColumn("retention", "world-retrieval", ("retention",)),
 )
-COMPARED: tuple[TableColumn, ...] = (
-    TableColumn("swap orig", "world-swap", ("original",)),
-    TableColumn("swap brittle", "world-swap", ("brittleness",)),
-    TableColumn("replace orig", "world-replace", ("original",)),
-    TableColumn("replace brittle", "world-replace", ("brittleness",)),
-    TableColumn("relation orig", "world-relation", ("original",)),
-    TableColumn("relation aug", "world-relation", ("augmented",)),
-    TableColumn("relation brittle", "world-relation", ("brittleness",)),
-    TableColumn("relation mean c", "world-relation", ("mean_original",), is_percent=False),
-    TableColumn("pairs-a pair", "world-pairs-a", ("pair",)),
-    TableColumn("pairs-b pair", "world-pairs-b", ("pair",)),
-    TableColumn("count group", "world-count", ("group",)),
-    TableColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
+COMPARED: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig", "world-swap", ("original",)),
+    ResultColumn("swap brittle", "world-swap", ("brittleness",)),
+    ResultColumn("replace orig", "world-replace", ("original",)),
+    ResultColumn("replace brittle", "world-replace", ("brittleness",)),
+    ResultColumn("relation orig", "world-relation", ("original",)),
+    ResultColumn("relation aug", "world-relation", ("augmented",)),
+    ResultColumn("relation brittle", "world-relation", ("brittleness",)),
+    ResultColumn("relation mean c", "world-relation", ("mean_original",), is_percent=False),
+    ResultColumn("pairs-a pair", "world-pairs-a", ("pair",)),
+    ResultColumn("pairs-b pair", "world-pairs-b", ("pair",)),
+    ResultColumn("count group", "world-count", ("group",)),
+    ResultColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
 )
