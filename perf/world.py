@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader
 from unbag.world.placement import depth_steps
 from unbag.world.rendering import draw_batch, sprite_table
 from unbag.world.vocabulary import DEFAULT, SIZES
-from unbag_lab.bases import ARMS, OnDevice, Schedule, Shown, Streams, Training, put_on
+from unbag_lab.bases import OnDevice, SceneBatch, Schedule, Training, put_on
+from unbag_lab.experiments.pretraining import ARMS, Streams
 
 ARM = ARMS["base"]
 MOST_DRAWN = 0.1
@@ -54,7 +55,7 @@ def made(streams: Streams, *, workers: int, batch: int) -> float:
     return count * batch / (perf_counter() - start)
 
 
-def of_device(shown: Shown, said: argparse.Namespace) -> tuple[float, float, float]:
+def of_device(shown: SceneBatch, said: argparse.Namespace) -> tuple[float, float, float]:
     """Seconds to draw a batch, to bring it to the device altogether, and to train on it."""
     table = torch.from_numpy(sprite_table(DEFAULT)).to(said.device)
     noise = torch.Generator(device=said.device).manual_seed(0)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from unbag_lab.experiments.photos_training import METRICS, Number, difference, read_numbers
+from unbag_lab.experiments.photos_heads import ORDER_METRICS
+from unbag_lab.experiments.photos_table import ArmNumber, difference, read_numbers
 from unbag_lab.pages.marked import renewed
 
 HERE = Path(__file__).parent
@@ -27,7 +28,7 @@ PANELS = {
 LOCKS = {"": "all open", "-locked": "picture part locked", "-heads": "heads only"}
 COLOURS = {"": "#0072b2", "-locked": "#d55e00", "-heads": "#007a5a"}
 ORDER = ("any of the four", "nouns, adjectives", "all but these", "within trigrams", "trigrams")
-CURVE = {**PANELS, METRICS[0]: "order precision"}
+CURVE = {**PANELS, ORDER_METRICS[0]: "order precision"}
 LINES = ("#d55e00", "#0072b2", "#7a3b8f", "#222222", "#007a5a")
 STYLE = (
     "text{font:12px system-ui,'DejaVu Sans',sans-serif;fill:#222}"
@@ -56,7 +57,7 @@ class Frame:
         return self.top + self.high * (self.most - value) / (self.most - self.low)
 
 
-Found = dict[tuple[str, str], Number]
+Found = dict[tuple[str, str], ArmNumber]
 
 
 def read(*names: str) -> Found:
@@ -67,17 +68,17 @@ def read(*names: str) -> Found:
 
 def order_table(of: Found) -> str:
     """A row an arm and a blind reader, a column a kind of shuffle."""
-    arms = [arm for arm in (*HEADS, BLIND, LIKELIHOOD) if (arm, METRICS[0]) in of]
-    return _table(["arm", *ORDER], [[_named(arm), *_cells(of, arm, METRICS)] for arm in arms])
+    arms = [arm for arm in (*HEADS, BLIND, LIKELIHOOD) if (arm, ORDER_METRICS[0]) in of]
+    return _table(["arm", *ORDER], [[_named(arm), *_cells(of, arm, ORDER_METRICS)] for arm in arms])
 
 
 def order_apart(of: Found) -> str:
     """Differences to plain fine-tuning, paired within seeds."""
     control, rows = "clip_ft-heads", []
-    if len(of[control, METRICS[0]].by_seed) == 1:
+    if len(of[control, ORDER_METRICS[0]].by_seed) == 1:
         return "One seed, so there is no difference over seeds.\n"
     for arm in HEADS[2:]:
-        apart = (difference(of[arm, metric], of[control, metric]) for metric in METRICS)
+        apart = (difference(of[arm, metric], of[control, metric]) for metric in ORDER_METRICS)
         said = [_signed(mean, mean - half, mean + half) for mean, half in apart]
         rows.append([_named(arm), *said])
     return _table(["arm", *ORDER], rows)
@@ -98,7 +99,7 @@ def _cells(of: Found, arm: str, metrics: Sequence[str] | dict[str, str]) -> list
     return [_shown(of[arm, metric]) for metric in metrics]
 
 
-def _shown(one: Number) -> str:
+def _shown(one: ArmNumber) -> str:
     return f"{100 * one.mean:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
 
 
@@ -145,7 +146,7 @@ def _arms(of: Found, metric: str, frame: Frame) -> list[str]:
     return parts
 
 
-def _whisker(one: Number, frame: Frame, y: float, lock: str, *, is_base: bool) -> str:
+def _whisker(one: ArmNumber, frame: Frame, y: float, lock: str, *, is_base: bool) -> str:
     low, middle, high = (frame.along(100 * v) for v in (one.low, one.mean, one.high))
     colour = "#222" if is_base else COLOURS[lock]
     line = f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{colour}" stroke-width="1.5"/>'
@@ -235,7 +236,7 @@ def _line(
 ) -> str:
     some = [(frame.left + frame.wide * weight, of[arm, metric]) for weight, arm in mixes]
 
-    def path(value: Callable[[Number], float], *, back: bool = False) -> str:
+    def path(value: Callable[[ArmNumber], float], *, back: bool = False) -> str:
         found = [f"{x:.1f} {frame.up(100 * value(one)):.1f}" for x, one in some]
         return "L".join(found[::-1] if back else found)
 

@@ -13,7 +13,7 @@ from unbag_lab.bases import missing_bases
 from unbag_lab.claim import ArmKey
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments.photos import without_photographs
-from unbag_lab.experiments.readouts import READERS
+from unbag_lab.experiments.readers import READERS
 from unbag_lab.plan import find_experiment, find_wish
 
 DOCS = Path(__file__).parents[1] / "docs"

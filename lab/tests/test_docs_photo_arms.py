@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from unbag.models.photo import SHIPPED, load
-from unbag_lab.experiments.photos_training import (
+from unbag_lab.experiments.photos_table import (
     ARMS,
     LOCKED,
-    Number,
+    ArmNumber,
     difference,
     read_numbers,
     tables,
@@ -20,11 +20,11 @@ CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
 
 
 @pytest.fixture(scope="module")
-def numbers() -> list[Number]:
+def numbers() -> list[ArmNumber]:
     return read_numbers(ROOT / "lab" / "docs" / "photo_arms.json")
 
 
-def test_every_arm_is_there_with_three_seeds(numbers: list[Number]) -> None:
+def test_every_arm_is_there_with_three_seeds(numbers: list[ArmNumber]) -> None:
     built = {"heads", "text", "both"}
     repaired = {f"{name}{lock}" for name in ("clip_ft", *ARMS) for lock in LOCKED}
     assert {one.arm for one in numbers} == built | repaired
@@ -32,7 +32,7 @@ def test_every_arm_is_there_with_three_seeds(numbers: list[Number]) -> None:
     assert all(one.low <= one.mean <= one.high for one in numbers)
 
 
-def test_the_page_shows_what_the_command_prints(numbers: list[Number]) -> None:
+def test_the_page_shows_what_the_command_prints(numbers: list[ArmNumber]) -> None:
     said = PAGE.read_text(encoding="utf-8")
     for part in tables(numbers).split("\n\n"):
         assert part in said
@@ -40,12 +40,12 @@ def test_the_page_shows_what_the_command_prints(numbers: list[Number]) -> None:
 
 def test_a_difference_is_paired_within_seeds() -> None:
     one, control = (
-        Number("a", "m", by_seed, 0.0, 1.0, 9) for by_seed in ((0.3, 0.5, 0.4), (0.2, 0.4, 0.3))
+        ArmNumber("a", "m", by_seed, 0.0, 1.0, 9) for by_seed in ((0.3, 0.5, 0.4), (0.2, 0.4, 0.3))
     )
     mean, half = difference(one, control)
     assert mean == pytest.approx(0.1)
     assert half == pytest.approx(0.0, abs=1e-12)
-    apart = Number("c", "m", (0.1, 0.4, 0.4), 0.0, 1.0, 9)
+    apart = ArmNumber("c", "m", (0.1, 0.4, 0.4), 0.0, 1.0, 9)
     mean, half = difference(apart, control)
     # Differences -.1, 0, .1: deviation .1, and 4.302653 is Student's for three.
     assert mean == pytest.approx(0.0)

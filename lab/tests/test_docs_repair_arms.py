@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from unbag.models.tiny import SHIPPED, load
-from unbag_lab.experiments.repair import BLIND, table
+from unbag_lab.experiments.repair import BLIND
+from unbag_lab.experiments.repair_table import table
 from unbag_lab.experiments.repair_training import ARMS, LOCKED
 from unbag_lab.results import BEFORE, RESULTS, UNTRAINED, ArmResult, read_results
 

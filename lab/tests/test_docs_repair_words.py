@@ -6,7 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from unbag_lab.experiments.repair import EXCHANGED, REPLACED, table
+from unbag_lab.experiments.repair import EXCHANGED, REPLACED
+from unbag_lab.experiments.repair_table import table
 from unbag_lab.results import RESULTS, ArmResult, read_results
 from unbag_lab.verdict import interval
 

@@ -11,7 +11,15 @@ import torch
 from unbag.errors import UserError
 from unbag.models.tiny import load, read
 from unbag_lab import bases
-from unbag_lab.bases import Kept, Settings, base_names, make_base, missing_bases, pretrain, seed_of
+from unbag_lab.bases import (
+    PretrainCheckpoint,
+    PretrainSettings,
+    base_names,
+    make_base,
+    missing_bases,
+    pretrain,
+    seed_of,
+)
 from unbag_lab.results import base_path
 
 
@@ -84,7 +92,7 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path) 
         if line.startswith("step     2"):
             raise KeyboardInterrupt
 
-    kept = Kept(tmp_path / "one.kept", "settings", every=0.0)
+    kept = PretrainCheckpoint(tmp_path / "one.kept", "settings", every=0.0)
     with pytest.raises(KeyboardInterrupt):
         pretrain(settings, config, device="cpu", kept=kept, say=stop_after_two)
     said: list[str] = []
@@ -96,13 +104,13 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path) 
 def test_what_was_kept_of_other_settings_is_not_gone_on_from(tmp_path: Path) -> None:
     settings, config = bases._wanted("tiny-1", "small")
     pretrain(
-        Settings(seed=1, steps=1, batch=8),
+        PretrainSettings(seed=1, steps=1, batch=8),
         config,
         device="cpu",
-        kept=Kept(tmp_path / "one.kept", "others", every=0.0),
+        kept=PretrainCheckpoint(tmp_path / "one.kept", "others", every=0.0),
         say=lambda line: None,
     )
     said: list[str] = []
-    kept = Kept(tmp_path / "one.kept", "settings")
+    kept = PretrainCheckpoint(tmp_path / "one.kept", "settings")
     pretrain(settings, config, device="cpu", kept=kept, say=said.append)
     assert "goes on" not in said[0]

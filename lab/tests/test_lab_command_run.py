@@ -12,7 +12,7 @@ import pytest
 from unbag.cli import main
 from unbag.models.tiny import TinyConfig
 from unbag_lab import bases
-from unbag_lab.bases import Settings
+from unbag_lab.bases import PretrainSettings
 from unbag_lab.claim import ArmKey
 from unbag_lab.claims import all_claims
 from unbag_lab.plan import Experiment, Order, Say
@@ -86,8 +86,8 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     monkeypatch.setattr("unbag_lab.running.shipped_results", list)
     small = bases._wanted("tiny-0", "small")[1]
 
-    def wanted(name: str, size: str) -> tuple[Settings, TinyConfig]:
-        return Settings(seed=int(name[-1]), steps=1, batch=4), small
+    def wanted(name: str, size: str) -> tuple[PretrainSettings, TinyConfig]:
+        return PretrainSettings(seed=int(name[-1]), steps=1, batch=4), small
 
     monkeypatch.setattr(bases, "_wanted", wanted)
     return drawn

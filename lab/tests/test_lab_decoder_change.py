@@ -15,7 +15,7 @@ from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import Made
 from unbag.readouts.decoder.saving import CHANGE, Origin, read_decoder, save_change, save_decoder
-from unbag_lab.experiments.readouts import Beside, ship_head
+from unbag_lab.experiments.readouts import ChangeOf, ship_head
 
 ORIGIN = Origin("small", "small", encoder().fingerprint)
 
@@ -114,7 +114,7 @@ def test_the_script_writes_thin_matrices_in_half_precision(tmp_path: Path) -> No
         tmp_path / "vlm2vec",
         spec,
         tmp_path / "out.vlm2vec",
-        beside=Beside(tmp_path / "out.decoder", rank=2),
+        beside=ChangeOf(tmp_path / "out.decoder", rank=2),
     )
     said = json.loads((tmp_path / "out.vlm2vec/config.json").read_text())
     assert said["change_of"]["folder"] == "out.decoder"

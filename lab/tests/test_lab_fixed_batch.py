@@ -13,10 +13,15 @@ from unbag.models.tiny import Tiny
 from unbag.training.optim import Memory
 from unbag.training.towers.base import Trainable
 from unbag_lab.experiments import repair_training
-from unbag_lab.experiments.repair_training import FixedViews, Settings, SharedPictures, train_arms
+from unbag_lab.experiments.repair_training import (
+    FixedViews,
+    RepairSettings,
+    SharedPictures,
+    train_arms,
+)
 
 ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
-SETTINGS = Settings(arms=ARMS, steps=3, batch=8, workers=0)
+SETTINGS = RepairSettings(arms=ARMS, steps=3, batch=8, workers=0)
 
 
 class Played:
@@ -45,7 +50,7 @@ def test_fixed_places_train_the_same_models(base: Path, monkeypatch: pytest.Monk
     plain = train_arms(base, ARMS, SETTINGS, say=silent)
 
     def fixed(
-        arms: dict[str, repair_training.Arm],
+        arms: dict[str, repair_training.RepairArm],
         shared: SharedPictures,
         device: str,
     ) -> FixedViews:

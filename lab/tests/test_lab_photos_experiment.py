@@ -18,8 +18,8 @@ from unbag_lab.experiments import photos as photos_run
 from unbag_lab.experiments.photos import (
     PHOTOS,
     Collection,
-    Listed,
-    Seen,
+    ListedPairs,
+    PhotoFeatures,
     check_size,
     collection_of,
     drawn_collection,
@@ -29,7 +29,7 @@ from unbag_lab.experiments.photos import (
     shared_out,
     triple_means,
 )
-from unbag_lab.experiments.photos_training import Told
+from unbag_lab.experiments.photos_table import Owners
 from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 
@@ -109,7 +109,7 @@ def test_a_reader_finds_what_gives_edits_away(
 ) -> None:
     """One feature is high in captions, less so in positives, and low in negatives."""
 
-    def planted(collection: Collection) -> Seen:
+    def planted(collection: Collection) -> PhotoFeatures:
         seen = drawn_features(collection)
         for pair in (*collection.train.pairs, *collection.asked.pairs):
             value = {pair.captions[0]: 40.0}
@@ -128,7 +128,7 @@ def test_a_reader_finds_what_gives_edits_away(
 def test_means_worked_by_hand() -> None:
     """Twenty triples of a seen swap: three of four are right, two of these with their positive."""
     score_T3 = np.array([[3.0, 2.0, 2.5], [3.0, 2.0, 2.5], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]] * 5)
-    told = Told(np.zeros(1, dtype=np.int64), np.zeros(20, dtype=np.int64),
+    told = Owners(np.zeros(1, dtype=np.int64), np.zeros(20, dtype=np.int64),
                 (("swap_nouns", "synonym"),) * 20, 1)  # fmt: skip
     found = triple_means(score_T3, told)
     assert set(found) == {"photos-all", "photos-seen", "photos-swap"}
@@ -159,7 +159,7 @@ def test_too_few_photographs_are_refused() -> None:
         check_size(some, 512)
     assert "at least 512" in told.value.expected
     with pytest.raises(UserError, match="are too few"):
-        check_size(Collection(some.train, Listed((), "", "")), 10)
+        check_size(Collection(some.train, ListedPairs((), "", "")), 10)
     check_size(some, 64)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from unbag.data.pairs import Pair
 from unbag.edits.shuffles import Tagged
-from unbag_lab.experiments.photos_training import METRICS, Ordered, make_ordered, order_right
+from unbag_lab.experiments.photos_heads import ORDER_METRICS, Ordered, make_ordered, order_right
 
 NOUNS = {"dog", "cat", "ball"}
 
@@ -53,7 +53,7 @@ def test_a_tie_is_wrong_and_a_shuffle_that_is_not_there_is_unknown() -> None:
     asked = [Ordered(n, ("own", "nouns", "blocks"), four) for n in range(3)]
     scores = {0: (3.0, 2.0, 1.0), 1: (2.0, 2.0, 1.0), 2: (1.0, 0.0, 2.0)}
     found = order_right(asked, lambda photograph, texts: scores[photograph])
-    assert tuple(found) == METRICS
+    assert tuple(found) == ORDER_METRICS
     assert found["order: precision"].tolist() == [1.0, 0.0, 0.0]
     assert found["order: nouns_and_adjectives"].tolist() == [1.0, 0.0, 1.0]
     assert found["order: trigrams"].tolist() == [1.0, 1.0, 0.0]

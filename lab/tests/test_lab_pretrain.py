@@ -14,7 +14,7 @@ from unbag.world.rendering import draw, draw_batch, sprite_table
 from unbag.world.stream import batch, split_seed
 from unbag.world.vocabulary import UNIT
 from unbag_lab import bases as script
-from unbag_lab.bases import Settings, Steps, pretrain
+from unbag_lab.bases import PretrainSettings, Steps, pretrain
 
 # The tiny size of the specification (12.6) on the unit-test world.
 CONFIG = TinyConfig(
@@ -26,10 +26,10 @@ CONFIG = TinyConfig(
     joint=64,
     words=words(),
 )
-SHORT = Settings(steps=40, batch=48, warm_up=5, world="unit")
+SHORT = PretrainSettings(steps=40, batch=48, warm_up=5, world="unit")
 
 
-def train(settings: Settings) -> tuple[dict[str, torch.Tensor], list[str]]:
+def train(settings: PretrainSettings) -> tuple[dict[str, torch.Tensor], list[str]]:
     said: list[str] = []
     towers = pretrain(settings, CONFIG, device="cpu", say=said.append)
     return towers.state_dict(), said
@@ -86,7 +86,7 @@ def test_accidental_truths_are_no_negatives() -> None:
 
 
 def test_schedule_warms_up_and_ends_at_zero() -> None:
-    schedule = Settings(steps=110, warm_up=10, learning_rate=1.0).schedule
+    schedule = PretrainSettings(steps=110, warm_up=10, learning_rate=1.0).schedule
     assert [schedule.rate(i) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
     assert schedule.rate(60) == pytest.approx(0.5)
     assert schedule.rate(110) == pytest.approx(0.0)

@@ -16,19 +16,18 @@ from unbag.world.rendering import draw, sprite_table
 from unbag.world.stream import batch, split_seed
 from unbag.world.truth import holds_matrix
 from unbag.world.vocabulary import DEFAULT
-from unbag_lab.bases import (
+from unbag_lab.bases import OnDevice, Schedule, Training, put_on
+from unbag_lab.claims import find_claim
+from unbag_lab.experiments.pretraining import (
     ARMS,
-    OnDevice,
-    Schedule,
+    PRETRAINING,
+    Pretraining,
     Streams,
-    Training,
+    _by_seed,
     measure,
-    put_on,
     smaller,
     train_side_by_side,
 )
-from unbag_lab.claims import find_claim
-from unbag_lab.experiments.pretraining import PRETRAINING, Pretraining, _by_seed
 from unbag_lab.plan import Order, find_experiment
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 from unbag_lab.verdict import REPRODUCED, judge_claims

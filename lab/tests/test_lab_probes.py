@@ -24,19 +24,17 @@ from unbag_lab.experiments.probes import (
     MODELS,
     PROBES,
     REPAIRED,
-    Contrast,
-    Reader,
+    load_arm,
+    probes_script,
+    seed_of,
+)
+from unbag_lab.experiments.probes_blind import CaptionContrast, PhraseReader, runs, taught
+from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,
-    load_arm,
     make_asked,
-    needs,
     order_free,
-    probe_experiment_script,
     read_linear,
-    runs,
-    seed_of,
-    taught,
 )
 from unbag_lab.plan import Order, find_experiment
 from unbag_lab.questions import Questions
@@ -109,7 +107,7 @@ def test_the_command(
 ) -> None:
     given = ["--bases", str(base), "--out", str(out), "--arms", "base", "--size", "small"]
     monkeypatch.setattr("sys.argv", ["probes", *given])
-    probe_experiment_script()
+    probes_script()
     assert capsys.readouterr().out == f"every arm is in {out / 'probes'}\n"
 
 
@@ -117,8 +115,10 @@ def test_arms_and_what_they_need() -> None:
     assert find_experiment("probes") is PROBES
     assert PROBES.arms == ARMS
     assert PROBES.needs("base") == PROBES.needs("random") == PROBES.needs("blind") == ()
-    assert needs("mix-0.25") == needs("hard_negative") == (("default", "hard_negative"),)
-    assert needs("ce_clip_fixed") == (("default", "ce_clip_fixed"),)
+    assert (
+        PROBES.needs("mix-0.25") == PROBES.needs("hard_negative") == (("default", "hard_negative"),)
+    )
+    assert PROBES.needs("ce_clip_fixed") == (("default", "ce_clip_fixed"),)
     with pytest.raises(UserError, match="unknown arm 'mix-1'"):
         PROBES.seconds("mix-1")
 
@@ -226,15 +226,20 @@ def test_runs_of_words() -> None:
 def test_a_reader_of_captions_learns_an_order_and_nothing_else() -> None:
     names = ["ant", "bee", "cup", "dog"]
     pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
-    reader = taught([Contrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES)
+    reader = taught(
+        [CaptionContrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES
+    )
     assert reader.score("ant and dog") > reader.score("dog and ant") + 0.1
-    both = [Contrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]]
+    both = [
+        CaptionContrast(f"{a} and {b}", f"{b} and {a}")
+        for a, b in pairs + [(b, a) for a, b in pairs]
+    ]
     blank = taught(both, PENALTIES)
     assert blank.score("ant and dog") == pytest.approx(blank.score("dog and ant"), abs=1e-6)
 
 
 def test_without_a_preference_a_coin_decides() -> None:
-    scores = {Reader({}).score(f"caption {n}") for n in range(50)}
+    scores = {PhraseReader({}).score(f"caption {n}") for n in range(50)}
     assert len(scores) == 50
     assert max(scores) < 1e-8
 

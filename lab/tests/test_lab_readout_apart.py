@@ -15,16 +15,13 @@ from types import ModuleType
 import pytest
 
 from unbag.errors import UserError
-from unbag_lab.experiments import decoders as readout_decoders
-from unbag_lab.experiments import pretraining, readout_experiment
-from unbag_lab.experiments import priors as prior_run
-from unbag_lab.experiments import probes as probe_experiment
-from unbag_lab.experiments import repair as repair_bases
+from unbag_lab.experiments import decoders, pretraining, priors, probes, readouts, repair
 from unbag_lab.experiments.pretraining import PRETRAINING
 from unbag_lab.experiments.priors import PRIORS
 from unbag_lab.experiments.probes import PROBES
-from unbag_lab.experiments.readout_experiment import READOUTS, SMALL
-from unbag_lab.experiments.readouts import READERS, Base, find_arm, reader_groups, run_base
+from unbag_lab.experiments.readers import READERS, find_arm, reader_groups, run_base
+from unbag_lab.experiments.readout_base import Base
+from unbag_lab.experiments.readouts import READOUTS, SMALL
 from unbag_lab.experiments.repair import DEFAULT
 from unbag_lab.plan import Experiment, Order, Say
 from unbag_lab.questions import Questions
@@ -50,7 +47,7 @@ def test_an_arm_follows_the_one_whose_weights_it_takes() -> None:
 def test_arms_that_look_at_the_same_features_stand_together() -> None:
     (every,) = reader_groups(tuple(READERS), processes=1)
     looked = [
-        (arm.is_random, arm.text, arm.found().view(arm.effort(1)).name)
+        (arm.is_random, arm.text, arm.read_out().view(arm.effort(1)).name)
         for arm in map(find_arm, every)
     ]
     changes = sum(one != other for one, other in pairwise(looked))
@@ -68,13 +65,13 @@ def test_groups_of_arms_take_the_time_of_all() -> None:
 
 def test_vectors_come_after_their_decoder_in_one_process() -> None:
     arms = ("decoder", "decoder-cls", "decoder-long", "vlm2vec", "vlm2vec-long", "decoder-nothing")
-    assert readout_decoders.decoder_groups(arms, processes=2) == [
+    assert decoders.decoder_groups(arms, processes=2) == [
         ["decoder", "vlm2vec"],
         ["decoder-cls"],
         ["decoder-long", "vlm2vec-long"],
         ["decoder-nothing"],
     ]
-    assert readout_decoders.decoder_groups(arms, processes=1) == [list(arms)]
+    assert decoders.decoder_groups(arms, processes=1) == [list(arms)]
 
 
 def test_decoders_do_not_wait_for_readers(
@@ -90,8 +87,8 @@ def test_decoders_do_not_wait_for_readers(
             assert time.monotonic() < ends, f"{there} has not begun"
             time.sleep(0.01)
 
-    monkeypatch.setattr(readout_experiment, "run_base", partial(run, "reader", "decoder"))
-    monkeypatch.setattr(readout_experiment, "run_decoders", partial(run, "decoder", "reader"))
+    monkeypatch.setattr(readouts, "run_base", partial(run, "reader", "decoder"))
+    monkeypatch.setattr(readouts, "run_decoders", partial(run, "decoder", "reader"))
     order = Order((base,), ("pooled", "decoder"), tmp_path, "small", processes=2)
     READOUTS.run(order, say=lambda said: None)
 
@@ -107,7 +104,7 @@ def test_the_script_of_decoders_too(
         log.write_text(f"{folder.name} {arms} {os.getpid() != here} {'rows' in vars(base)}")
 
     here = os.getpid()
-    monkeypatch.setattr(readout_decoders, "run_decoders", run)
+    monkeypatch.setattr(decoders, "run_decoders", run)
     words = ["--bases", str(base), "--out", str(tmp_path), "--arms", "decoder", "vlm2vec"]
     words += ["--vector-steps", "7", "--processes", "3", "--times", "1", "--bench", "world-binding"]
     words += ["--scenes", "32", "--workers", "0"]
@@ -115,11 +112,11 @@ def test_the_script_of_decoders_too(
     there = result_path(tmp_path, "readouts", base.stem, "decoder")
     there.parent.mkdir(parents=True)
     there.write_text("{}")
-    readout_decoders.readout_decoders_script()
+    decoders.decoders_script()
     assert log.read_text() == f"{base.stem} ['vlm2vec'] True True"
     log.unlink()
     there.with_name("vlm2vec.json").write_text("{}")
-    readout_decoders.readout_decoders_script()
+    decoders.decoders_script()
     assert not log.exists()
 
 
@@ -134,7 +131,7 @@ def test_readers_keep_no_features_when_they_are_done(base: Path, tmp_path: Path)
     frozen = Base(base, Questions(["world-binding"], every=50), SMALL)
     run_base(frozen, tmp_path, ["pooled"], say=lambda said: None)
     assert frozen._kept is None
-    readout_decoders.run_decoders(frozen, tmp_path, ["decoder"], say=lambda said: None)
+    decoders.run_decoders(frozen, tmp_path, ["decoder"], say=lambda said: None)
     assert frozen._looked is None
 
 
@@ -153,15 +150,15 @@ def told(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[set[str]]:
 @pytest.mark.parametrize(
     ("module", "experiment", "arms", "names"),
     [
-        (prior_run, PRIORS, PRIORS.arms, {"even, even-m3id", "prior, prior-m3id"}),
+        (priors, PRIORS, PRIORS.arms, {"even, even-m3id", "prior, prior-m3id"}),
         (
-            probe_experiment,
+            probes,
             PROBES,
             ("base", "random", "blind", "blind-ordered"),
             {"base, blind-ordered", "random", "blind"},
         ),
         (
-            repair_bases,
+            repair,
             DEFAULT,
             ("clip_ft", "neg_clip", "hard_negative", "hard_positive"),
             {"small: clip_ft, hard_positive", "small: neg_clip", "small: hard_negative"},
@@ -185,9 +182,9 @@ def test_arms_of_a_base_are_shared_among_processes(
 @pytest.mark.parametrize(
     ("module", "experiment", "arms"),
     [
-        (readout_experiment, READOUTS, ("base", "pooled", "pooled-text", "decoder")),
-        (prior_run, PRIORS, PRIORS.arms),
-        (repair_bases, DEFAULT, ("clip_ft", "clip_ft-locked")),
+        (readouts, READOUTS, ("base", "pooled", "pooled-text", "decoder")),
+        (priors, PRIORS, PRIORS.arms),
+        (repair, DEFAULT, ("clip_ft", "clip_ft-locked")),
     ],
 )
 def test_nothing_wakes_a_gpu_before_processes_fork(
@@ -204,7 +201,7 @@ def test_nothing_wakes_a_gpu_before_processes_fork(
     def load_part(*_: object, **__: object) -> None:
         log.write_text(f"{os.getpid()}")
 
-    monkeypatch.setattr(readout_experiment, "load_part", load_part)
+    monkeypatch.setattr(readouts, "load_part", load_part)
     found = told(monkeypatch, module)
     order = Order((base,), arms, tmp_path, "small", device="cuda", processes=3)
     experiment.run(order, say=lambda said: None)
@@ -217,8 +214,8 @@ def test_a_text_model_is_looked_at_once_for_all_bases(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[object] = []
-    monkeypatch.setattr(readout_experiment, "load_part", lambda text, device: looked.append(text))
-    found = told(monkeypatch, readout_experiment)
+    monkeypatch.setattr(readouts, "load_part", lambda text, device: looked.append(text))
+    found = told(monkeypatch, readouts)
     other = Path(shutil.copy(base, tmp_path / "tiny-1.safetensors"))
     READOUTS.run(
         Order((base, other), ("pooled-text",), tmp_path, "small", processes=3),

@@ -18,12 +18,11 @@ from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
 from unbag.types import Query
 from unbag.world.benchmarks import pair_items, set_items
 from unbag_lab.claims import all_claims
-from unbag_lab.experiments import decoders as readout_decoders
-from unbag_lab.experiments import decoders as readout_vectors
-from unbag_lab.experiments import readout_experiment, readouts
+from unbag_lab.experiments import decoders, readers, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
-from unbag_lab.experiments.readout_experiment import READOUTS
-from unbag_lab.experiments.readouts import FOR_DECODERS, READERS, Base, Settings, write_small_text
+from unbag_lab.experiments.readers import READERS
+from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings
+from unbag_lab.experiments.readouts import READOUTS, write_small_text
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, ArmResult, read_results, result_path, write_result
@@ -87,8 +86,8 @@ def test_a_decoder_that_is_taught_for_long_is_asked_on_the_way(ran: Ran) -> None
 
 
 def test_a_decoder_is_not_asked_on_the_way_what_nobody_asks(base: Path, tmp_path: Path) -> None:
-    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
-    readout_decoders.run_decoders(frozen, tmp_path, ["decoder-long"], say=silent)
+    frozen = Base(base, Questions(["world-binding"], every=50), readouts.SMALL)
+    decoders.run_decoders(frozen, tmp_path, ["decoder-long"], say=silent)
     (found,) = read_results(tmp_path)
     assert set(found.numbers) == {"world-binding", "fit"}
 
@@ -105,9 +104,9 @@ def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) 
     order, _ = ran
     folder = result_path(order.out, "readouts", base.stem, "decoder").with_suffix("")
     items = pair_items("swap", n=100)[::50]
-    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
+    frozen = Base(base, Questions(["world-binding"], every=50), readouts.SMALL)
     made = read_decoder(folder).made
-    score = readout_decoders._readout_decoders_score(made.net, made.words, frozen, made.settings)
+    score = decoders._score_decoder(made.net, made.words, frozen, made.settings)
     captions = frozen.questions.captions
     cells = [(p, c) for item in items for p in item.pictures for c in item.captions]
     picture_M = np.repeat(np.arange(4), 2)
@@ -122,12 +121,12 @@ def test_vectors_score_as_the_registered_read_out_does(ran: Ran, base: Path) -> 
     order, _ = ran
     folder = result_path(order.out, "readouts", base.stem, "vlm2vec").with_suffix("")
     items = set_items("a", n=100)[::50]
-    frozen = Base(base, Questions(["world-pairs-a"], every=50), readout_experiment.SMALL)
+    frozen = Base(base, Questions(["world-pairs-a"], every=50), readouts.SMALL)
     made = read_decoder(folder).made
-    seen_NLV = readout_decoders.question_features(frozen, made.settings)
+    seen_NLV = decoders.question_features(frozen, made.settings)
     assert seen_NLV is not None
-    texts = readout_vectors._Texts(made.words, "cpu")
-    score = readout_vectors._readout_vectors_score(made.net, seen_NLV, texts, frozen, asks=True)
+    texts = decoders._Texts(made.words, "cpu")
+    score = decoders._score_vectors(made.net, seen_NLV, texts, frozen, asks=True)
     captions = frozen.questions.captions
     said = [captions.index(str(c)) for item in items for _ in item.pictures for c in item.captions]
     found_M = score(np.repeat(np.arange(8), 4), np.array(said), items)
@@ -187,7 +186,7 @@ def test_without_a_text_model_the_other_arms_go_on(
     def unread(text: str, *, device: str) -> None:
         raise UserError(f"no {text}", expected="a text model", way_out="install it")
 
-    monkeypatch.setattr(readout_experiment, "load_part", unread)
+    monkeypatch.setattr(readouts, "load_part", unread)
     order = Order((base,), ("pooled-text", "pooled"), tmp_path, "small")
     with pytest.raises(UserError, match="pooled-text could not be run: no ") as error:
         READOUTS.run(order, say=silent)
@@ -219,7 +218,7 @@ def test_the_script_and_the_experiment_write_to_one_place(
     words += ["--scenes", "32", "--steps", "1", "--fit-rows", "8", "--fit-steps", "1"]
     words += ["--times", "1", "--bench", "world-binding", "--workers", "0"]
     monkeypatch.setattr(sys, "argv", ["readouts", *words])
-    readouts.readouts_script()
+    readers.readouts_script()
     order = Order((base,), (BEFORE, "pooled"), tmp_path, "small")
     found = results_of(order)
     assert set(found) == {BEFORE, "pooled"}
@@ -230,26 +229,26 @@ def test_the_script_and_the_experiment_write_to_one_place(
 
 
 def test_a_full_run_teaches_as_the_settings_say() -> None:
-    for full in (Settings(), FOR_DECODERS):
+    for full in (ReadoutSettings(), FOR_DECODERS):
         assert (full.size, full.text) == ("full", "minilm")
-        assert readout_experiment.SMALL.steps < full.steps
-    assert readout_experiment.SMALL.size == "small"
+        assert readouts.SMALL.steps < full.steps
+    assert readouts.SMALL.size == "small"
 
 
 def test_readers_and_decoders_are_given_their_own_settings(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Settings] = {}
+    asked: dict[str, ReadoutSettings] = {}
 
     def run(base: Base, folder: Path, arms: list[str], *, say: Say) -> None:
         asked.update(dict.fromkeys(arms, base.settings))
 
-    monkeypatch.setattr(readout_experiment, "run_base", run)
-    monkeypatch.setattr(readout_experiment, "run_decoders", run)
+    monkeypatch.setattr(readouts, "run_base", run)
+    monkeypatch.setattr(readouts, "run_decoders", run)
     monkeypatch.setattr(Base, "make_rows", lambda *_: None)
-    monkeypatch.setattr(readout_experiment, "Questions", lambda *_, **__: None)
+    monkeypatch.setattr(readouts, "Questions", lambda *_, **__: None)
     READOUTS.run(Order((base,), ("dcsm", "pooled", "decoder", "vlm2vec"), tmp_path, workers=3))
-    assert asked["pooled"] == asked["dcsm"] == Settings(workers=3)
+    assert asked["pooled"] == asked["dcsm"] == ReadoutSettings(workers=3)
     assert asked["decoder"] == asked["vlm2vec"] == replace(FOR_DECODERS, workers=3)
 
 

@@ -17,16 +17,9 @@ from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
 from unbag.readouts.reader import Reader
 from unbag.readouts.training import Effort, Fit
 from unbag_lab.experiments.decoders import _Lessons, _said, _Texts, taught_with
-from unbag_lab.experiments.readout_experiment import READOUTS
-from unbag_lab.experiments.readouts import (
-    READERS,
-    Base,
-    ReaderArm,
-    Settings,
-    find_arm,
-    missing,
-    run_base,
-)
+from unbag_lab.experiments.readers import READERS, ReaderArm, find_arm, run_base
+from unbag_lab.experiments.readout_base import Base, ReadoutSettings, missing
+from unbag_lab.experiments.readouts import READOUTS
 from unbag_lab.pages.tables import table
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, read_results
@@ -41,7 +34,7 @@ def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
 
 
 def test_arms_that_are_taught_for_long() -> None:
-    settings = Settings(steps=5, map_steps=3, long_steps=20)
+    settings = ReadoutSettings(steps=5, map_steps=3, long_steps=20)
     assert settings.steps_of(READERS["dcsm_fixed"]) == 3
     assert settings.steps_of(READERS["pooled"]) == 5
     for name, arm in READERS.items():
@@ -82,13 +75,13 @@ def test_unknown_arms_and_other_readouts_are_refused() -> None:
     with pytest.raises(UserError, match="dcsm_fix"):
         find_arm("dcsm_fix")
     with pytest.raises(UserError, match="no reader of parts"):
-        ReaderArm("decoder").found()
+        ReaderArm("decoder").read_out()
 
 
 def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "tiny-0.safetensors"
     write(load("base").towers, path)
-    settings = Settings(scenes=64, steps=2, fit_rows=32, fit_steps=1, times=1)
+    settings = ReadoutSettings(scenes=64, steps=2, fit_rows=32, fit_steps=1, times=1)
     questions = Questions(["world-relation", "world-pairs-a"], times=1)
     base, folder = Base(path, questions, settings), tmp_path / "out" / "tiny-0"
     run_base(base, folder, ["base", "pooled"], say=lambda said: None)
@@ -136,7 +129,7 @@ def test_an_arm_may_be_taught_relations_alone(
 ) -> None:
     path = tmp_path / "tiny-0.safetensors"
     write(load("base").towers, path)
-    settings = Settings(scenes=96, long_steps=1, fit_rows=64, fit_steps=1, times=1)
+    settings = ReadoutSettings(scenes=96, long_steps=1, fit_rows=64, fit_steps=1, times=1)
     base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
     taught: list[Pool] = []
 
@@ -145,7 +138,7 @@ def test_an_arm_may_be_taught_relations_alone(
             taught.append(pool)
             super().__init__(reader, pool, effort, **more)
 
-    monkeypatch.setattr("unbag_lab.experiments.readouts.Fit", Watched)
+    monkeypatch.setattr("unbag_lab.experiments.readers.Fit", Watched)
     run_base(base, tmp_path / "out" / "tiny-0", ["pooled-relations"], say=lambda said: None)
     captions = [text for rows in base.rows for text in rows.captions]
     opposites = [row[RELATION] for rows in base.rows for row in rows.negatives]
@@ -174,7 +167,7 @@ def test_the_mean_of_what_was_learned_by_heart_is_of_one_way_to_learn() -> None:
 def test_results_say_how_a_reader_learned_by_heart(tmp_path: Path) -> None:
     path = tmp_path / "tiny-0.safetensors"
     write(load("base").towers, path)
-    settings = Settings(scenes=64, steps=1, fit_rows=32, fit_steps=1, times=1)
+    settings = ReadoutSettings(scenes=64, steps=1, fit_rows=32, fit_steps=1, times=1)
     base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
     run_base(base, tmp_path / "out" / "tiny-0", ["pacl"], say=lambda said: None)
     (found,) = read_results(tmp_path / "out")

@@ -19,15 +19,16 @@ from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
 from unbag_lab.experiments import repair as script
-from unbag_lab.experiments.repair import FEWEST, repair, table
-from unbag_lab.experiments.repair import repair_table_script as table_main
+from unbag_lab.experiments.repair import repair
+from unbag_lab.experiments.repair_table import FEWEST, table
+from unbag_lab.experiments.repair_table import repair_table_script as table_main
 from unbag_lab.experiments.repair_training import (
     ARMS,
     CONTROL,
     EXPERIMENTS,
     LOCKED,
-    Arm,
-    Settings,
+    RepairArm,
+    RepairSettings,
     make_recipe,
     seed_of,
     train_arms,
@@ -36,11 +37,11 @@ from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag_lab.results import BEFORE, ArmResult, read_results, write_result, write_results
 from unbag_lab.verdict import interval
 
-SHORT = Settings(steps=3, batch=12, times=1)
+SHORT = RepairSettings(steps=3, batch=12, times=1)
 THREE = ("clip_ft", "ce_clip_fixed", "hard_positive-locked")
 
 
-def weights(arm: Arm) -> dict[str, torch.Tensor]:
+def weights(arm: RepairArm) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in arm.trainable.module.state_dict().items()}
 
 
@@ -77,13 +78,13 @@ def test_positives_are_of_the_families_of_the_negatives_and_held_out_where_said(
 
 def test_all_arms_of_a_step_see_the_same_batch(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, str, Batch]] = []
-    step_of = Arm.take_step
+    step_of = RepairArm.take_step
 
-    def spy(arm: Arm, batch: Batch, step: int, *, steps: int) -> None:
+    def spy(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
         seen.append((step, arm.recipe.name, batch))
         step_of(arm, batch, step, steps=steps)
 
-    monkeypatch.setattr(Arm, "take_step", spy)
+    monkeypatch.setattr(RepairArm, "take_step", spy)
     train_arms(base, THREE, SHORT, say=silent)
     assert [(step, name) for step, name, _ in seen] == [(s, n) for s in range(3) for n in THREE]
     for step in range(3):

@@ -7,7 +7,7 @@ import pytest
 from unbag_lab.claim import Claim
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments.repair import DEFAULT, HELD_OUT, ORDERED, parts_of
-from unbag_lab.experiments.repair_training import ARMS, LOCKED, VARIANTS, Settings
+from unbag_lab.experiments.repair_training import ARMS, LOCKED, VARIANTS, RepairSettings
 from unbag_lab.plan import Order, find_experiment
 from unbag_lab.results import ArmResult, read_results, result_path
 from unbag_lab.verdict import UNDECIDED, judge_claims
@@ -77,7 +77,7 @@ def test_every_arm_of_an_experiment_can_be_made_and_has_a_price() -> None:
 
 
 def test_arms_are_shared_out_once_each() -> None:
-    settings = Settings(arms=("a", "b", "c", "d", "e"))
+    settings = RepairSettings(arms=("a", "b", "c", "d", "e"))
     parts = parts_of(settings, 2)
     assert [part.arms for part in parts] == [("a", "c", "e"), ("b", "d")]
     assert [part.asks_base for part in parts] == [True, False]

@@ -12,9 +12,9 @@ from unbag.training.towers.adapters import TinyTrainable
 from unbag_lab.experiments import repair as script
 from unbag_lab.experiments.repair import repair
 from unbag_lab.experiments.repair_training import (
-    Arm,
     LockedTiny,
-    Settings,
+    RepairArm,
+    RepairSettings,
     checkpoint_of,
     train_arms,
 )
@@ -22,7 +22,7 @@ from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, read_results
 
 ARMS = ("clip_ft", "ce_clip_fixed", "hard_positive-locked", "hard_negative-locked")
-SHORT = Settings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)
+SHORT = RepairSettings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)
 
 
 class Killed(BaseException):
@@ -68,23 +68,23 @@ def test_a_killed_run_goes_on_from_its_checkpoints_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    step_of = Arm.take_step
+    step_of = RepairArm.take_step
     said: list[str] = []
     taken: list[tuple[str, int]] = []
 
-    def dies(arm: Arm, batch: Batch, step: int, *, steps: int) -> None:
+    def dies(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
         if step == at and arm.recipe.name == ARMS[1]:
             raise Killed
         step_of(arm, batch, step, steps=steps)
 
-    def counts(arm: Arm, batch: Batch, step: int, *, steps: int) -> None:
+    def counts(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
         taken.append((arm.recipe.name, step))
         step_of(arm, batch, step, steps=steps)
 
-    monkeypatch.setattr(Arm, "take_step", dies)
+    monkeypatch.setattr(RepairArm, "take_step", dies)
     with pytest.raises(Killed):
         repair(base, tmp_path, questions, SHORT, say=silent)
-    monkeypatch.setattr(Arm, "take_step", counts)
+    monkeypatch.setattr(RepairArm, "take_step", counts)
     repair(base, tmp_path, questions, SHORT, say=said.append)
     assert taken == [(arm, step) for step in range(first, 7) for arm in ARMS]
     assert said[0].endswith(f"; from step {first}") == (first > 0)
@@ -98,17 +98,17 @@ def test_an_arm_that_was_saved_before_the_kill_waits_for_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    save = Arm.save
+    save = RepairArm.save
 
-    def dies(arm: Arm, path: Path) -> None:
+    def dies(arm: RepairArm, path: Path) -> None:
         if arm.step == 6 and arm.recipe.name == ARMS[1]:
             raise Killed
         save(arm, path)
 
-    monkeypatch.setattr(Arm, "save", dies)
+    monkeypatch.setattr(RepairArm, "save", dies)
     with pytest.raises(Killed):
         repair(base, tmp_path, questions, SHORT, say=silent)
-    monkeypatch.setattr(Arm, "save", save)
+    monkeypatch.setattr(RepairArm, "save", save)
     repair(base, tmp_path, questions, SHORT, say=silent)
     assert is_same(whole, tmp_path / "default" / "small")
 
@@ -127,7 +127,7 @@ def test_all_weights_are_there_before_an_arm_is_asked_and_are_not_trained_again(
             raise Killed
         ask(encoder, result, *rest)  # type: ignore[arg-type]
 
-    def refuses(arm: Arm, batch: Batch, step: int, *, steps: int) -> None:
+    def refuses(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(script, "_ask", dies)
@@ -137,7 +137,7 @@ def test_all_weights_are_there_before_an_arm_is_asked_and_are_not_trained_again(
     assert {path.stem for path in folder.glob("*.safetensors")} == set(ARMS)
     assert {one.arm for one in read_results(tmp_path)} == {"base", "random", ARMS[0]}
     monkeypatch.setattr(script, "_ask", ask)
-    monkeypatch.setattr(Arm, "take_step", refuses)
+    monkeypatch.setattr(RepairArm, "take_step", refuses)
     with pytest.raises(UserError, match=r"ce_clip_fixed.state is of other settings: steps 7, not"):
         repair(base, tmp_path, questions, replace(SHORT, arms=ARMS[1:], steps=9), say=silent)
     repair(base, tmp_path, questions, SHORT, say=silent)

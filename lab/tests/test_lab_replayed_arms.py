@@ -12,25 +12,24 @@ import torch
 from tests.readouts.replayed import Replayed
 
 from unbag_lab.experiments import repair_training
-from unbag_lab.experiments import repair_training as fixed_batch
 from unbag_lab.experiments.repair_training import (
     WAITS,
-    Arm,
     FixedViews,
-    Settings,
+    RepairArm,
+    RepairSettings,
     SharedPictures,
     train_arms,
 )
 
 NAMES = ("hard_positive", "ce_clip_fixed", "hard_negative-locked")
-SETTINGS = Settings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
+SETTINGS = RepairSettings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
 
 
 def silent(text: str) -> None:
     """Says nothing."""
 
 
-def fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews:
+def fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews:
     """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
     shared.is_shared = False
     for arm in arms.values():
@@ -65,8 +64,8 @@ def test_batches_of_other_sizes_are_recorded_in_rooms_of_their_own(
 ) -> None:
     names = NAMES[:2]
     plain = train_arms(base, names, SETTINGS, say=silent)
-    monkeypatch.setattr(fixed_batch, "_ROUND_STRINGS", 1)
-    monkeypatch.setattr(fixed_batch, "_ROUND_TOKENS", 1)
+    monkeypatch.setattr(repair_training, "_ROUND_STRINGS", 1)
+    monkeypatch.setattr(repair_training, "_ROUND_TOKENS", 1)
     monkeypatch.setattr(repair_training, "_fixed", fixed)
     monkeypatch.setattr(repair_training, "Recorded", Replayed)
     before = Replayed.made

@@ -12,24 +12,31 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
 from unbag.models.tiny import TinyTowers
-from unbag_lab import bases as pretraining_steps
-from unbag_lab import bases as script
-from unbag_lab.bases import Arm, Kept, Schedule, Settings, Training, pretrain, small_config
+from unbag_lab import bases
+from unbag_lab.bases import (
+    PretrainCheckpoint,
+    PretrainingArm,
+    PretrainSettings,
+    Schedule,
+    Training,
+    pretrain,
+    small_config,
+)
 
-SETTINGS = Settings(seed=3, steps=4, batch=16, warm_up=1)
+SETTINGS = PretrainSettings(seed=3, steps=4, batch=16, warm_up=1)
 CONFIG = small_config()
 
 
 class OnGpu(Training):
     """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
 
-    def __init__(self, arm: Arm, schedule: Schedule, device: str) -> None:
+    def __init__(self, arm: PretrainingArm, schedule: Schedule, device: str) -> None:
         super().__init__(arm, schedule, device)
         self.is_recorded = True
         self.optimiser = on_the_device(self.optimiser)
 
 
-def made(kept: Kept | None = None, *, stops_at: str = "never") -> TinyTowers:
+def made(kept: PretrainCheckpoint | None = None, *, stops_at: str = "never") -> TinyTowers:
     def say(line: str) -> None:
         if line.startswith(stops_at):
             raise KeyboardInterrupt
@@ -53,11 +60,11 @@ def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = made()
-    monkeypatch.setattr(script, "Training", OnGpu)
-    monkeypatch.setattr(pretraining_steps, "Recorded", Replayed)
+    monkeypatch.setattr(bases, "Training", OnGpu)
+    monkeypatch.setattr(bases, "Recorded", Replayed)
     before = Replayed.made
     whole = made()
-    kept = Kept(tmp_path / "base.kept", "settings", every=0.0)
+    kept = PretrainCheckpoint(tmp_path / "base.kept", "settings", every=0.0)
     with pytest.raises(KeyboardInterrupt):
         # It says so before it saves: two steps are kept.
         made(kept, stops_at="step     2")

@@ -107,7 +107,7 @@ EXPERIMENTS = MappingProxyType(
         "default": "unbag_lab.experiments.repair:DEFAULT",
         "ordered": "unbag_lab.experiments.repair:ORDERED",
         "held_out": "unbag_lab.experiments.repair:HELD_OUT",
-        "readouts": "unbag_lab.experiments.readout_experiment:READOUTS",
+        "readouts": "unbag_lab.experiments.readouts:READOUTS",
         "pretraining": "unbag_lab.experiments.pretraining:PRETRAINING",
         "probes": "unbag_lab.experiments.probes:PROBES",
         "priors": "unbag_lab.experiments.priors:PRIORS",

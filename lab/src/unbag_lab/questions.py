@@ -1,9 +1,10 @@
-"""Towers in training come in; their numbers on every benchmark of the world go out.
+"""All benchmarks of the world, asked of models in memory: training runs, readers, decoders.
 
-The same items, scores and metrics as `unbag run`, without its cache, intervals and files, which
-need more than torch and numpy. Items are made and tokenized once and asked of many models.
+Items, scores and metrics are those of `unbag run`, without its cache, intervals and files. Items
+are made once and asked of many models.
 
-Dimensions: N unique pictures or captions, M cells of all items, D joint space.
+Dimensions: N unique images or captions, M cells of all items, D joint space, P images and C
+captions of an item.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = Mappi
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class BenchmarkItems:
     """The items of one benchmark, and which unique pictures and captions they hold."""
 
     benchmark: Benchmark
@@ -91,18 +92,18 @@ class Questions:
         """
         scene_row: dict[Scene, int] = {}
         caption_row: dict[str, int] = {}
-        self._asked: list[_Asked] = []
+        self._asked: list[BenchmarkItems] = []
         for name in names or tuple(_MAKERS):
             if name not in _MAKERS:
                 raise unknown_name("benchmark of the world", name, _MAKERS)
             benchmark, make = _MAKERS[name]
             items = make(times)[::every]
             self._asked.append(
-                _Asked(
+                BenchmarkItems(
                     benchmark,
                     items,
-                    [_number(map(_scene, item.pictures), scene_row) for item in items],
-                    [_number(map(str, item.captions), caption_row) for item in items],
+                    [_numbered(map(scene_of, item.pictures), scene_row) for item in items],
+                    [_numbered(map(str, item.captions), caption_row) for item in items],
                 )
             )
         scenes, self.captions = list(scene_row), list(caption_row)
@@ -130,11 +131,11 @@ class Questions:
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
         """By benchmark and metric, for anything that scores a picture and a caption by number."""
-        return {asked.benchmark.name: _measured(asked, score) for asked in self._asked}
+        return {asked.benchmark.name: metrics_of(asked, score) for asked in self._asked}
 
     def measured_on(self, name: str, score: Score) -> dict[str, float]:
         """By metric, of one of the benchmarks that were made."""
-        return _measured(next(one for one in self._asked if one.benchmark.name == name), score)
+        return metrics_of(next(one for one in self._asked if one.benchmark.name == name), score)
 
     @property
     def names(self) -> list[str]:
@@ -151,16 +152,18 @@ class Questions:
             yield trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}).cpu()
 
 
-def _number(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
+def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
     return np.array([row.setdefault(value, len(row)) for value in values], dtype=np.int64)
 
 
-def _scene(picture: object) -> Scene:
+def scene_of(picture: object) -> Scene:
+    """What a picture of the world shows."""
     assert isinstance(picture, ScenePicture)
     return picture.scene
 
 
-def _measured(asked: _Asked, score: Score) -> dict[str, float]:
+def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
+    """By metric, of one benchmark."""
     cases = [
         Case(item, Scores(item.id, values))
         for item, values in zip(asked.items, _values(asked, score), strict=True)
@@ -170,7 +173,7 @@ def _measured(asked: _Asked, score: Score) -> dict[str, float]:
     return {name: point(one, rule) for name, one in outcomes.items()}
 
 
-def _values(asked: _Asked, score: Score) -> Iterator[FloatArray]:
+def _values(asked: BenchmarkItems, score: Score) -> Iterator[FloatArray]:
     """Scores [P, C] of each item; all cells at once, since most items have three."""
     both = list(zip(asked.pictures, asked.captions, strict=True))
     picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])

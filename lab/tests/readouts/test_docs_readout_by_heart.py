@@ -9,7 +9,8 @@ import pytest
 
 from unbag.readouts.data import RELATION, world_rows
 from unbag_lab.claim import LEAST_FIT
-from unbag_lab.experiments.readouts import READERS, Settings
+from unbag_lab.experiments.readers import READERS
+from unbag_lab.experiments.readout_base import ReadoutSettings
 from unbag_lab.results import RESULTS, ArmResult, read_results
 
 from .readout_page import DOCS, ends, values, words_of
@@ -18,7 +19,7 @@ from .readout_page import DOCS, ends, values, words_of
 @pytest.fixture(scope="module")
 def relations(results: list[ArmResult]) -> dict[str, float]:
     """By base, the share of the rows learned by heart that state a relation."""
-    settings, found = Settings(), {}
+    settings, found = ReadoutSettings(), {}
     for base in {one.base for one in results}:
         rows = world_rows(settings.fit_rows, seed=settings.seed_of(Path(base)))
         judged = [own for some in rows for own in some.negatives if any(own)]

@@ -87,7 +87,8 @@ def _relation_text(
         return f"Is the {first} {joined_by_or(listed)}? {_SHORT}"
     ending = ENDINGS.get(frozenset(phrases)) if len(item.pictures) > 1 else _SHORT
     count = _COUNTS.get(len(phrases), str(len(phrases)))
-    return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
+    ending = ending or _MANY.replace("{count}", count)
+    return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending}"
 
 
 def _choice(item: Item, captions: Sequence[str]) -> Asked:

@@ -1,1 +1,11 @@
-"""Experiments."""
+"""The experiments of the study; `unbag_lab.plan` finds them by name.
+
+| experiment | its object, and how it runs | beside it |
+|---|---|---|
+| `pretraining` | `pretraining` | |
+| `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms), `repair_table` |
+| `readouts` | `readouts` | `readout_base` (frozen bases), `readers`, `decoders` (and VLM2Vec) |
+| `priors` | `priors` | uses `readout_base` and `decoders` |
+| `probes` | `probes` | `probes_measuring` (its numbers), `probes_blind` (captions alone) |
+| `photos` | `photos` | `photos_training` (arms), `photos_table`, `photos_heads` |
+"""

@@ -1,12 +1,14 @@
-"""Decoders on frozen patches, on the world: bases come in; decoders, taught and asked, go out.
+"""Decoders and VLM2Vec of the experiment `readouts`, on the frozen patches of bases.
 
     python -m unbag_lab decoders --bases tiny-0.safetensors --out runs/arms
 
 A decoder is asked for the probability of Yes; one without questions for that of the caption. From
-the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without.
-The same command goes on after a stop, arm by arm.
+the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without. Every
+decoder is first trained on a few hundred fixed lessons and measured on these: one that cannot fit
+them says nothing about the features. A stopped run resumes with the same command, arm by arm.
 
-Dimensions: N pictures, L patches, V width of features, M pairs, B rows of a batch, T targets.
+Dimensions: N images, L patches, V width of features, M pairs or lessons, B rows of a batch or
+queries, T targets, A tokens of an answer, W width of the language model.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -39,8 +42,7 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
-from unbag.readouts.decoder.training import Taught as Step
-from unbag.readouts.decoder.training import Teaching, autocast, fits, of_world, share_right
+from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of_world, share_right
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import unit
@@ -52,12 +54,11 @@ from unbag.training.data.world import FindWorldTruth
 from unbag.training.optim import put_rate
 from unbag.training.recipes import Precision
 from unbag.types import FloatArray, IntArray, Item
-from unbag_lab.experiments.readouts import (
+from unbag_lab.experiments.readout_base import (
     EXPERIMENT,
     FOR_DECODERS,
-    VECTOR_ARMS,
     Base,
-    Settings,
+    ReadoutSettings,
     add_options,
     finish,
     missing,
@@ -68,14 +69,333 @@ from unbag_lab.questions import Questions, Score
 from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult, result_path
 from unbag_lab.scheduler import each_apart, shares
 
-# NOTE lab.readout_vectors
-# A decoder on patches comes in; VLM2Vec trained from it on the world, and asked, goes out.
-#
-# Dimensions: N pictures, L patches, V width of features, M pairs, B queries, T targets, K
-# negatives,
-# W width of the language model.
+DECODERS: dict[str, DecoderSettings] = {
+    "decoder": DecoderSettings(keeps="float16"),
+    "decoder-cls": DecoderSettings(keeps="float16", sees="cls"),
+    "decoder-nothing": DecoderSettings(keeps="float16", sees="nothing"),
+    "decoder-no_question": DecoderSettings(keeps="float16", asks=False),
+    "decoder-long": DecoderSettings(keeps="float16"),
+    "decoder-cls-long": DecoderSettings(keeps="float16", sees="cls"),
+}
 
-_SETTINGS = DecoderSettings(keeps="float16")
+
+@dataclass(frozen=True)
+class VectorArm:
+    """Which decoder on patches it goes on from, and whether the question stands in the prompt."""
+
+    decoder: str = "decoder"
+    asks: bool = True
+
+
+VECTOR_ARMS: Mapping[str, VectorArm] = MappingProxyType(
+    {
+        "vlm2vec": VectorArm(),
+        "vlm2vec-plain": VectorArm(asks=False),
+        "vlm2vec-long": VectorArm("decoder-long"),
+        "vlm2vec-plain-long": VectorArm("decoder-long", asks=False),
+    }
+)
+"""Of VLM2Vec."""
+ARMS = (*DECODERS, *VECTOR_ARMS)
+RELATION = "world-relation"
+CURVE = f"{RELATION}{BY_STEP}"
+"""Under which results keep what a decoder that is taught for long answered on the way."""
+
+
+def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
+    """One after the other; results and weights go to the folder."""
+    words = _vocabulary(base)
+    nets: dict[str, DecoderNet] = {}
+    for name in arms:
+        began = time.perf_counter()
+        if name in DECODERS:
+            result, nets[name] = _train_decoder(name, base, words, folder)
+        else:
+            decoder = VECTOR_ARMS[name].decoder
+            net = nets.get(decoder) or read_decoder(folder / decoder).made.net
+            result, net = run_vectors(name, base, net, words)
+            settings = taught_with(decoder, base.settings)
+            keep(net, words, base, settings, folder / name, embeds=True)
+        finish(result, folder, began, say)
+    base.forget()
+
+
+def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
+    """Those that may be run apart: all in one, if there is one process, else each decoder.
+
+    VLM2Vec goes on from a decoder, and so comes after it in the same process.
+    """
+    if processes <= 1:
+        return [list(arms)]
+    families: dict[str, list[str]] = {}
+    for name in arms:
+        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
+        families.setdefault(decoder, []).append(name)
+    return list(families.values())
+
+
+def _vocabulary(base: Base) -> Words:
+    """A vocabulary of everything that any decoder of this base is told or asked."""
+    nothing = DECODERS["decoder-nothing"]
+    material = of_world(base.encoder, base.rows, nothing, progress=Silent())
+    texts = [text for fact in material.facts for text in (fact.caption, *fact.negatives)]
+    asked = lessons_of(material.facts[:5_000], nothing, seed=base.seed)
+    questions = [about_caption(text, is_turned=False) for text in texts[:5_000]]
+    instructions = [instruction(one) for one in dict.fromkeys(questions)]
+    return words_of(
+        [
+            *dict.fromkeys(texts),
+            *base.questions.captions,
+            *(text for one in asked for text in (one.prompt, one.answer)),
+            *words_asked(),
+            *instructions,
+        ]
+    )
+
+
+def _train_decoder(
+    name: str, base: Base, words: Words, folder: Path
+) -> tuple[ArmResult, DecoderNet]:
+    settings = taught_with(name, base.settings)
+    if not settings.asks:
+        words = replace(words, asks=False)  # type: ignore[type-var]
+    material = base.material(settings)
+    first = material.count - material.held
+    trained = [fact for fact in material.facts if fact.picture < first]
+    held = [fact for fact in material.facts if fact.picture >= first]
+    course = Course(
+        material.seen_NLV,
+        lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
+        lessons_of(trained, settings, seed=base.seed),
+        lessons_of(held, settings, seed=base.seed),
+    )
+    found = teach(
+        course,
+        words,
+        settings,
+        fit_steps=base.settings.fit_steps,
+        device=base.settings.device,
+        seed=base.seed,
+        look=_relations_on_the_way(base, words, settings) if is_long(name) else None,
+    )
+    keep(found.net, words, base, settings, folder / name)
+    numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
+    curve = {f"{step}": share for step, share in found.curve.items()}
+    result = base.result(
+        name,
+        {**numbers, "fit": found.fit, **({CURVE: curve} if curve else {})},
+        steps=settings.steps,
+        batch=settings.batch,
+        loss=found.loss,
+        precision=precision_of(base.settings.device),
+    )
+    return result, found.net
+
+
+def _relations_on_the_way(
+    base: Base, words: Words, settings: DecoderSettings
+) -> PeriodicMeasure | None:
+    """Relations, ten times on the way, if they are asked at all."""
+    if RELATION not in base.questions.names:
+        return None
+
+    def ask(net: DecoderNet) -> float:
+        score = _score_decoder(net, words, base, settings)
+        return base.questions.measured_on(RELATION, score)["original"]
+
+    return PeriodicMeasure(max(1, settings.steps // 10), ask)
+
+
+def is_long(name: str) -> bool:
+    """Whether a decoder is taught for long."""
+    return name.endswith("-long")
+
+
+def taught_with(name: str, settings: ReadoutSettings) -> DecoderSettings:
+    """How a decoder is built and taught."""
+    steps = settings.long_steps if is_long(name) else settings.steps
+    wanted = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
+    return wanted if settings.size == "full" else shrunk(wanted)
+
+
+def keep(
+    net: DecoderNet,
+    words: Words,
+    base: Base,
+    settings: DecoderSettings,
+    folder: Path,
+    *,
+    embeds: bool = False,
+) -> None:
+    """As a folder for `--model decoder:FOLDER`, or for `--scorer vlm2vec@FOLDER` if it embeds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = base.encoder.config
+    patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
+    places = 0 if settings.sees == "nothing" else patches
+    made = Made(net, words, settings, places, places + settings.context, embeds)
+    name = base.encoder.name
+    save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
+
+
+def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
+    """What a decoder sees of the questions' pictures."""
+    if settings.sees == "nothing":
+        return None
+    device, view = base.settings.device, view_of(settings)
+    found = [
+        view.look(base.encoder, pixels.to(device).float() / 127.5 - 1.0).to(device)
+        for pixels in base.questions.pixels
+    ]
+    return picture_tokens(stacked(found), settings)
+
+
+_PAIRS = 2_048
+
+
+def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderSettings) -> Score:
+    """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
+    device = base.settings.device
+    seen_NLV = question_features(base, settings)
+    prompt = next(one for one in sets.YES if one.is_published).caption
+    asked = [
+        Lesson(0, "yes", filled(prompt, text=text), "Yes")
+        if settings.asks
+        else Lesson(0, "describe", "", text)
+        for text in base.questions.captions
+    ]
+    lessons = make_lessons(asked, words, context=settings.context).to(device)
+    if len(lessons) < len(asked):
+        raise ValueError(f"{len(asked) - len(lessons)} captions of the questions are too long")
+    net.eval()
+
+    @torch.inference_mode()
+    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        # Of like length together, so that little is padded.
+        order_M = np.argsort(lessons.length_M[caption_M], kind="stable")
+        value_M = np.empty(len(order_M))
+        for start in range(0, len(order_M), _PAIRS):
+            at = order_M[start : start + _PAIRS]
+            batch = lessons.batch(caption_M[at])
+            row_B = torch.from_numpy(picture_M[at]).to(device)
+            # In single precision, whatever trained it: bfloat16 gives captions that are nearly as
+            # probable the same number, and a tie counts as a miss.
+            logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
+            value_M[at] = _said(logit.float(), batch, end=words.end).cpu().numpy()
+        return value_M
+
+    return score
+
+
+def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
+    """Mean log-probability of the answer, its end left out."""
+    is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
+    target_BA1 = batch.target_BA.clamp(min=0)[..., None]
+    log_BA = logit_BAV.log_softmax(dim=-1).gather(2, target_BA1)[..., 0]
+    return (log_BA * is_word_BA).sum(dim=1).double() / is_word_BA.sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What one decoder is taught and asked."""
+
+    seen_NLV: Tensor | None
+    """Features of all pictures; None where none is seen."""
+    few: Sequence[Lesson]
+    """Fixed, to be learned by heart."""
+    lessons: Sequence[Lesson]
+    held: Sequence[Lesson]
+    """About pictures that no step sees."""
+
+
+@dataclass(frozen=True)
+class PeriodicMeasure:
+    """A number that is asked of a decoder in training, now and then."""
+
+    every: int
+    """Steps."""
+    ask: Callable[[DecoderNet], float]
+
+
+@dataclass(frozen=True, eq=False)
+class TaughtDecoder:
+    """A decoder after its last step."""
+
+    net: DecoderNet
+    fit: dict[str, float]
+    """Shares of lessons that it answers right."""
+    loss: float | None
+    curve: dict[int, float]
+    """What was asked in between, by steps; empty without a look."""
+
+
+def teach(
+    course: Course,
+    words: Words,
+    settings: DecoderSettings,
+    *,
+    fit_steps: int,
+    device: str,
+    seed: int,
+    look: PeriodicMeasure | None = None,
+) -> TaughtDecoder:
+    """The few by a decoder of their own, then all by the one that comes back."""
+    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
+    can_fit = fits(
+        fresh(settings, words, seen_NLV, seed=seed),
+        seen_NLV,
+        make_lessons(course.few, words, context=context),
+        replace(settings, steps=fit_steps, blind=0.0),
+        device=device,
+        precision=precision,
+        seed=seed,
+    )
+    teaching = Teaching(
+        fresh(settings, words, seen_NLV, seed=seed),
+        seen_NLV,
+        make_lessons(course.lessons, words, context=context),
+        settings,
+        device=device,
+        precision=precision,
+        seed=seed,
+    )
+    losses: list[float] = []
+
+    def on_step(taken: Taught) -> bool:
+        losses.extend([] if taken.loss is None else [taken.loss])
+        return look is not None and taken.step % look.every == 0
+
+    curve: dict[int, float] = {}
+    while teaching.step < settings.steps:
+        # Asked between two runs: what a step depends on is not touched.
+        teaching.run(on_step)
+        if look is not None and teaching.step % look.every == 0:
+            curve[teaching.step] = look.ask(teaching.net)
+    held = make_lessons(course.held, words, context=context).to(device)
+    kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
+    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
+    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
+    return TaughtDecoder(teaching.net, fit, losses[-1] if losses else None, curve)
+
+
+def fresh(
+    settings: DecoderSettings, words: Words, seen_NLV: Tensor | None, *, seed: int
+) -> DecoderNet:
+    """Before any step; the same for the same seed."""
+    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
+    with seeded(seed):
+        return DecoderNet(scratch_language(settings, words, places=places), width=width)
+
+
+def shrunk(settings: DecoderSettings) -> DecoderSettings:
+    """For small runs, which show that the code runs."""
+    return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
+
+
+def precision_of(device: str) -> Precision:
+    """As in pre-training."""
+    return "float32" if device == "cpu" else "bfloat16"
+
+
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
 _AT_ONCE = 1_024
 
@@ -85,12 +405,22 @@ def run_vectors(
 ) -> tuple[ArmResult, DecoderNet]:
     """Contrastive, from query to target, over captions and hard negatives of the batch."""
     asks, settings = VECTOR_ARMS[name].asks, base.settings
-    texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
+    texts, material = _Texts(words, settings.device), base.material(DECODERS["decoder"])
     assert material.seen_NLV is not None
-    lesson = _lessons_of(base, asks=asks)
+    code = {
+        key: torch.cat([some.code[key] for some in base.rows]).to(settings.device)
+        for key in base.rows[0].code
+    }
+    lesson = _Lessons(
+        [caption for some in base.rows for caption in some.captions],
+        [negatives for some in base.rows for negatives in some.negatives],
+        code,
+        asks=asks,
+        seed=base.seed,
+    )
     count = material.count - material.held
     few = min(settings.fit_rows, count)
-    train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
+    train = partial(_TrainedVectors, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
     fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
     by_heart = train(rows=few, steps=fit_steps)
     share = by_heart.share_right(np.arange(few), among_own=True)
@@ -100,11 +430,9 @@ def run_vectors(
     for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
         if len(rows):
             fit[what] = trained.share_right(rows)
-    seen_NLV = question_features(base, _SETTINGS)
+    seen_NLV = question_features(base, DECODERS["decoder"])
     assert seen_NLV is not None
-    numbers = base.questions.measured(
-        _readout_vectors_score(trained.net, seen_NLV, texts, base, asks=asks)
-    )
+    numbers = base.questions.measured(_score_vectors(trained.net, seen_NLV, texts, base, asks=asks))
     result = base.result(
         name,
         {**numbers, "fit": fit},
@@ -116,7 +444,7 @@ def run_vectors(
     return result, trained.net
 
 
-class _Trained:
+class _TrainedVectors:
     """A copy of a decoder that has learned to embed the first rows."""
 
     def __init__(
@@ -160,46 +488,6 @@ class _Trained:
             for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH))
         ]
         return float(torch.cat(found).float().mean())
-
-
-def _lessons_of(base: Base, *, asks: bool) -> _Lessons:
-    code = {
-        key: torch.cat([some.code[key] for some in base.rows]).to(base.settings.device)
-        for key in base.rows[0].code
-    }
-    return _Lessons(
-        [c for some in base.rows for c in some.captions],
-        [n for some in base.rows for n in some.negatives],
-        code,
-        asks=asks,
-        seed=base.seed,
-    )
-
-
-def precision_of(device: str) -> Precision:
-    """As in pre-training."""
-    return "float32" if device == "cpu" else "bfloat16"
-
-
-class _Texts:
-    """Tokens of texts, each made once."""
-
-    def __init__(self, words: Words, device: str) -> None:
-        self._words, self.device = words, device
-        self._known: dict[str, list[int]] = {}
-
-    def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """[N, T] padded on the right, and the place of the last token of each."""
-        rows = []
-        for text in texts:
-            if text not in self._known:
-                self._known[text] = self._words.ask(text)
-            rows.append(self._known[text])
-        token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
-        for n, row in enumerate(rows):
-            token[n, : len(row)] = row
-        last = np.array([len(row) - 1 for row in rows])
-        return torch.from_numpy(token).to(self.device), torch.from_numpy(last).to(self.device)
 
 
 class _Lessons:
@@ -251,6 +539,27 @@ class _Lessons:
         return torch.tensor([*range(len(row_B)), *every])
 
 
+class _Texts:
+    """Tokens of texts, each made once."""
+
+    def __init__(self, words: Words, device: str) -> None:
+        self._words, self.device = words, device
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[N, T] padded on the right, and the place of the last token of each."""
+        rows = []
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._words.ask(text)
+            rows.append(self._known[text])
+        token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
+        for n, row in enumerate(rows):
+            token[n, : len(row)] = row
+        last = np.array([len(row) - 1 for row in rows])
+        return torch.from_numpy(token).to(self.device), torch.from_numpy(last).to(self.device)
+
+
 def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
     hidden_BTW = net.hidden(seen_BLV, token)
     return hidden_BTW[torch.arange(len(last), device=last.device), last]
@@ -300,11 +609,7 @@ def _told_apart(
     return (own_B > best_B)[best_B.isfinite()]
 
 
-def _repeated(item: Item, said: str) -> list[str]:
-    return [said] * (len(item.pictures) * len(item.captions))
-
-
-def _readout_vectors_score(
+def _score_vectors(
     net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool
 ) -> Score:
     precision = precision_of(texts.device)
@@ -325,7 +630,8 @@ def _readout_vectors_score(
         asked = [
             said
             for item in items
-            for said in _repeated(item, instruction(question_of(item) if asks else None))
+            for said in [instruction(question_of(item) if asks else None)]
+            * (len(item.pictures) * len(item.captions))
         ]
         place: dict[tuple[int, str], int] = {}
         keys = zip(picture_M.tolist(), asked, strict=True)
@@ -337,321 +643,9 @@ def _readout_vectors_score(
     return score
 
 
-# NOTE lab.decoder_taught
-# Lessons about frozen features come in; a decoder that was taught them, and how well, goes out.
-#
-# Every decoder is first taught a few thousand fixed lessons and asked these: one that cannot fit
-# them
-# says nothing about the features.
-#
-# Dimensions: N pictures, L patches, V width of features.
-
-
-@dataclass(frozen=True, eq=False)
-class Course:
-    """What one decoder is taught and asked."""
-
-    seen_NLV: Tensor | None
-    """Features of all pictures; None where none is seen."""
-    few: Sequence[Lesson]
-    """Fixed, to be learned by heart."""
-    lessons: Sequence[Lesson]
-    held: Sequence[Lesson]
-    """About pictures that no step sees."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """A number that is asked of a decoder in training, now and then."""
-
-    every: int
-    """Steps."""
-    ask: Callable[[DecoderNet], float]
-
-
-@dataclass(frozen=True, eq=False)
-class Taught:
-    """A decoder after its last step."""
-
-    net: DecoderNet
-    fit: dict[str, float]
-    """Shares of lessons that it answers right."""
-    loss: float | None
-    curve: dict[int, float]
-    """What was asked in between, by steps; empty without a look."""
-
-
-def teach(
-    course: Course,
-    words: Words,
-    settings: DecoderSettings,
-    *,
-    fit_steps: int,
-    device: str,
-    seed: int,
-    look: Look | None = None,
-) -> Taught:
-    """The few by a decoder of their own, then all by the one that comes back."""
-    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
-    can_fit = fits(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.few, words, context=context),
-        replace(settings, steps=fit_steps, blind=0.0),
-        device=device,
-        precision=precision,
-        seed=seed,
-    )
-    teaching = Teaching(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.lessons, words, context=context),
-        settings,
-        device=device,
-        precision=precision,
-        seed=seed,
-    )
-    losses: list[float] = []
-
-    def on_step(taken: Step) -> bool:
-        losses.extend([] if taken.loss is None else [taken.loss])
-        return look is not None and taken.step % look.every == 0
-
-    curve: dict[int, float] = {}
-    while teaching.step < settings.steps:
-        # Asked between two runs: what a step depends on is not touched.
-        teaching.run(on_step)
-        if look is not None and teaching.step % look.every == 0:
-            curve[teaching.step] = look.ask(teaching.net)
-    held = make_lessons(course.held, words, context=context).to(device)
-    kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
-    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
-    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
-    return Taught(teaching.net, fit, losses[-1] if losses else None, curve)
-
-
-def fresh(
-    settings: DecoderSettings, words: Words, seen_NLV: Tensor | None, *, seed: int
-) -> DecoderNet:
-    """Before any step; the same for the same seed."""
-    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    with seeded(seed):
-        return DecoderNet(scratch_language(settings, words, places=places), width=width)
-
-
-def shrunk(settings: DecoderSettings) -> DecoderSettings:
-    """For small runs, which show that the code runs."""
-    return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
-
-
-# NOTE lab.readout_decoders
-
-
-DECODERS: dict[str, DecoderSettings] = {
-    "decoder": DecoderSettings(keeps="float16"),
-    "decoder-cls": DecoderSettings(keeps="float16", sees="cls"),
-    "decoder-nothing": DecoderSettings(keeps="float16", sees="nothing"),
-    "decoder-no_question": DecoderSettings(keeps="float16", asks=False),
-    "decoder-long": DecoderSettings(keeps="float16"),
-    "decoder-cls-long": DecoderSettings(keeps="float16", sees="cls"),
-}
-ARMS = (*DECODERS, *VECTOR_ARMS)
-_PAIRS = 2_048
-RELATION = "world-relation"
-CURVE = f"{RELATION}{BY_STEP}"
-"""Under which results keep what a decoder that is taught for long answered on the way."""
-
-
-def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart: all in one, if there is one process, else each decoder.
-
-    VLM2Vec goes on from a decoder, and so comes after it in the same process.
-    """
-    if processes <= 1:
-        return [list(arms)]
-    families: dict[str, list[str]] = {}
-    for name in arms:
-        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
-        families.setdefault(decoder, []).append(name)
-    return list(families.values())
-
-
-def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
-    """One after the other; results and weights go to the folder."""
-    words = _words(base)
-    nets: dict[str, DecoderNet] = {}
-    for name in arms:
-        began = time.perf_counter()
-        if name in DECODERS:
-            result, nets[name] = _decoder(name, base, words, folder)
-        else:
-            decoder = VECTOR_ARMS[name].decoder
-            net = nets.get(decoder) or read_decoder(folder / decoder).made.net
-            result, net = run_vectors(name, base, net, words)
-            settings = taught_with(decoder, base.settings)
-            keep(net, words, base, settings, folder / name, embeds=True)
-        finish(result, folder, began, say)
-    base.forget()
-
-
-def _words(base: Base) -> Words:
-    """A vocabulary of everything that any decoder of this base is told or asked."""
-    nothing = DECODERS["decoder-nothing"]
-    material = of_world(base.encoder, base.rows, nothing, progress=Silent())
-    texts = [text for fact in material.facts for text in (fact.caption, *fact.negatives)]
-    asked = lessons_of(material.facts[:5_000], nothing, seed=base.seed)
-    questions = [about_caption(text, is_turned=False) for text in texts[:5_000]]
-    instructions = [instruction(one) for one in dict.fromkeys(questions)]
-    return words_of(
-        [
-            *dict.fromkeys(texts),
-            *base.questions.captions,
-            *(text for one in asked for text in (one.prompt, one.answer)),
-            *words_asked(),
-            *instructions,
-        ]
-    )
-
-
-def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResult, DecoderNet]:
-    settings = taught_with(name, base.settings)
-    if not settings.asks:
-        words = replace(words, asks=False)  # type: ignore[type-var]
-    material = base.material(settings)
-    first = material.count - material.held
-    trained = [fact for fact in material.facts if fact.picture < first]
-    held = [fact for fact in material.facts if fact.picture >= first]
-    course = Course(
-        material.seen_NLV,
-        lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
-        lessons_of(trained, settings, seed=base.seed),
-        lessons_of(held, settings, seed=base.seed),
-    )
-    found = teach(
-        course,
-        words,
-        settings,
-        fit_steps=base.settings.fit_steps,
-        device=base.settings.device,
-        seed=base.seed,
-        look=_look(base, words, settings) if is_long(name) else None,
-    )
-    keep(found.net, words, base, settings, folder / name)
-    numbers = base.questions.measured(_readout_decoders_score(found.net, words, base, settings))
-    curve = {f"{step}": share for step, share in found.curve.items()}
-    result = base.result(
-        name,
-        {**numbers, "fit": found.fit, **({CURVE: curve} if curve else {})},
-        steps=settings.steps,
-        batch=settings.batch,
-        loss=found.loss,
-        precision=precision_of(base.settings.device),
-    )
-    return result, found.net
-
-
-def _look(base: Base, words: Words, settings: DecoderSettings) -> Look | None:
-    """Relations, ten times on the way, if they are asked at all."""
-    if RELATION not in base.questions.names:
-        return None
-
-    def ask(net: DecoderNet) -> float:
-        score = _readout_decoders_score(net, words, base, settings)
-        return base.questions.measured_on(RELATION, score)["original"]
-
-    return Look(max(1, settings.steps // 10), ask)
-
-
-def is_long(name: str) -> bool:
-    """Whether a decoder is taught for long."""
-    return name.endswith("-long")
-
-
-def taught_with(name: str, settings: Settings) -> DecoderSettings:
-    """How a decoder is built and taught."""
-    steps = settings.long_steps if is_long(name) else settings.steps
-    wanted = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
-    return wanted if settings.size == "full" else shrunk(wanted)
-
-
-def keep(
-    net: DecoderNet,
-    words: Words,
-    base: Base,
-    settings: DecoderSettings,
-    folder: Path,
-    *,
-    embeds: bool = False,
-) -> None:
-    """As a folder for `--model decoder:FOLDER`, or for `--scorer vlm2vec@FOLDER` if it embeds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    config = base.encoder.config
-    patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
-    places = 0 if settings.sees == "nothing" else patches
-    made = Made(net, words, settings, places, places + settings.context, embeds)
-    name = base.encoder.name
-    save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
-
-
-def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
-    """What a decoder sees of the questions' pictures."""
-    if settings.sees == "nothing":
-        return None
-    device, view = base.settings.device, view_of(settings)
-    found = [
-        view.look(base.encoder, pixels.to(device).float() / 127.5 - 1.0).to(device)
-        for pixels in base.questions.pixels
-    ]
-    return picture_tokens(stacked(found), settings)
-
-
-def _readout_decoders_score(
-    net: DecoderNet, words: Words, base: Base, settings: DecoderSettings
-) -> Score:
-    """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
-    device = base.settings.device
-    seen_NLV = question_features(base, settings)
-    prompt = next(one for one in sets.YES if one.is_published).caption
-    asked = [
-        Lesson(0, "yes", filled(prompt, text=text), "Yes")
-        if settings.asks
-        else Lesson(0, "describe", "", text)
-        for text in base.questions.captions
-    ]
-    lessons = make_lessons(asked, words, context=settings.context).to(device)
-    if len(lessons) < len(asked):
-        raise ValueError(f"{len(asked) - len(lessons)} captions of the questions are too long")
-    net.eval()
-
-    @torch.inference_mode()
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        # Of like length together, so that little is padded.
-        order_M = np.argsort(lessons.length_M[caption_M], kind="stable")
-        value_M = np.empty(len(order_M))
-        for start in range(0, len(order_M), _PAIRS):
-            at = order_M[start : start + _PAIRS]
-            batch = lessons.batch(caption_M[at])
-            row_B = torch.from_numpy(picture_M[at]).to(device)
-            # In single precision, whatever trained it: bfloat16 gives captions that are nearly as
-            # probable the same number, and a tie counts as a miss.
-            logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
-            value_M[at] = _said(logit.float(), batch, end=words.end).cpu().numpy()
-        return value_M
-
-    return score
-
-
-def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
-    """Mean log-probability of the answer, its end left out."""
-    is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
-    target_BA1 = batch.target_BA.clamp(min=0)[..., None]
-    log_BA = logit_BAV.log_softmax(dim=-1).gather(2, target_BA1)[..., 0]
-    return (log_BA * is_word_BA).sum(dim=1).double() / is_word_BA.sum(dim=1)
-
-
-def readout_decoders_script() -> None:
+def decoders_script() -> None:
     """Train and measure decoders on the frozen patches of existing bases."""
-    parser = argparse.ArgumentParser(description=readout_decoders_script.__doc__)
+    parser = argparse.ArgumentParser(description=decoders_script.__doc__)
     add_options(parser, FOR_DECODERS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     options = parser.parse_args()

@@ -1,6 +1,14 @@
-"""An order for `photos` comes in; its arms are trained on kept features, asked, and written.
+"""The experiment `photos`: heads on two frozen parts, trained on a user's own photographs.
 
-Arms of a seed take their steps on the same batches. Dimensions: T triples.
+Both pretrained parts stay as they are installed, so their features of photographs and captions are
+computed once and arms take minutes on a CPU. The arms are heads, repairs of them, and a linear
+reader of captions alone. Nothing is read of a base but the seed in its name; arms of a seed train
+on the same batches.
+
+    FOLDER/captions.jsonl: {"image": "images/1.jpg", "captions": ["...", "..."]}
+
+The captions are edited once, and a tenth of the photographs is held out to ask about. Small runs
+use a drawn collection instead, with features of no meaning. Dimensions: T triples.
 """
 
 from __future__ import annotations
@@ -33,38 +41,31 @@ from unbag.training.towers.cached_features import Features, KeptPhoto, caption_t
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
+from unbag_lab.experiments.photos_table import FEWEST, Owners, groups_of, judged, owners_of
 from unbag_lab.experiments.photos_training import (
     BUILD,
-    FEWEST,
+    READER_LEARNS_FROM,
     SEEN_KINDS,
-    SEEN_POSITIVE_KINDS,
-    Questions,
-    Told,
+    PhotoQuestions,
     answers,
-    groups_of,
-    judged,
+    drawable_texts,
     make_questions,
     repair_arms,
     take_steps,
 )
+from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Experiment, Order, Say, Wish
 from unbag_lab.results import ArmResult, Extent, Size, find_same, result_path, write_result
 
-# NOTE lab.photos_experiment
-# An order comes in; heads of photographs, repairs of them, and a reader of captions go out.
-#
-# Both pretrained parts stay as they are installed, so what they make of photographs and captions is
-# computed once and arms take minutes on a CPU. Nothing is read of a base but the seed in its name.
-
 NAME = "photos"
 START, BLIND = "heads", "blind"
-REPAIRS = ("clip_ft", "neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
+REPAIRS = tuple(PUBLISHED_REPAIRS)
 _EXTENTS = {START: Extent(180, 512, 1), BLIND: Extent(0, 0, 1)}
 _REPAIRED = Extent(190, 256, 1)
 """As many steps for any number of photographs; twenty and ten epochs of five thousand."""
-_SMALL = 3
-_HEADS, _REPAIR, _BLIND = 30.0, 30.0, 30.0
-"""Seconds on one core of a CPU: nothing here needs a GPU."""
+_SMALL_STEPS = 3
+_SECONDS = 30.0
+"""Of any arm on one core of a CPU: nothing here needs a GPU."""
 
 
 @dataclass(frozen=True)
@@ -87,27 +88,208 @@ class PhotosExperiment:
     def seconds(self, arm: str) -> float:
         """On one core, features not counted."""
         self.needs(arm)
-        return {START: _HEADS, BLIND: _BLIND}.get(arm, _REPAIR)
+        return _SECONDS
 
     def extent(self, arm: str, *, size: Size) -> Extent:
         """Whatever the number of photographs; a reader takes no steps."""
         self.needs(arm)
         found = _EXTENTS.get(arm, _REPAIRED)
-        return found if size == "full" or arm == BLIND else Extent(_SMALL, 64, 1)
+        return found if size == "full" or arm == BLIND else Extent(_SMALL_STEPS, 64, 1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
-        # Everything that needs torch, which a list of arms does not.
-
         for arm in order.arms:
             self.needs(arm)
-        run_photos(order, self, say=say)
+        for base in order.bases:
+            seed_of(base)
+        bench = Bench(order, _collection(order, self, say), say)
+        for base in order.bases:
+            for arm in order.arms:
+                path = result_path(order.out, self.name, base.stem, arm)
+                wanted = _wanted(bench, self, base, arm)
+                if find_same(wanted, path) is not None:
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                bench.make_ready()
+                started = time.monotonic()
+                result = _blind(bench, wanted) if arm == BLIND else _train(bench, wanted, path)
+                write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
+                say(f"{base.stem}: {arm}")
 
 
 PHOTOS = PhotosExperiment()
 
-# NOTE lab.photos_wanted
-# What was asked for comes in; what can be run without photographs, or with them, goes out.
+BENCHMARKS = {
+    "all": "photos-all",
+    "seen": "photos-seen",
+    "swap, seen": "photos-swap",
+    "replace, seen": "photos-replace",
+    "unseen": "photos-unseen",
+}
+"""Groups of triples, and what they are called among results."""
+METRICS = {
+    "original": "original",
+    "augmented": "augmented",
+    "brittleness": "brittleness",
+    "mean c": "mean_original",
+    "mean n": "mean_negative",
+    "mean p": "mean_positive",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What all arms share; features are made when the first arm asks for them."""
+
+    order: Order
+    collection: Collection
+    say: Say
+
+    @cached_property
+    def seen(self) -> PhotoFeatures:
+        """What both parts make of everything."""
+        if self.order.size == "small":
+            return drawn_features(self.collection)
+        return look(self.collection, cache=default_cache(), device=self.order.device, say=self.say)
+
+    @cached_property
+    def asked(self) -> PhotoQuestions:
+        """Of photographs that could be opened; refused where they say too little."""
+        place_of = self.seen.pictures.place_of
+        pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
+        has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
+        asked = make_questions(pairs, place_of) if has_edits else None
+        groups = groups_of(owners_of(asked)) if asked is not None else {}
+        few = [name for group, name in BENCHMARKS.items() if group not in groups]
+        if asked is None or few:
+            raise UserError(
+                f"{len(pairs):,} photographs that are asked about have too few edits: "
+                f"{', '.join(few)}",
+                expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
+                way_out="name a larger collection with --photos",
+            )
+        return asked
+
+    def make_ready(self) -> None:
+        """Make what all arms share, so that none of them is charged with it."""
+        assert self.asked is not None
+
+    def heads(self, start: Path | None, seed: int) -> KeptPhoto:
+        """As a file has them, or before training."""
+        return KeptPhoto(
+            load_heads(start, seed=seed),
+            device=self.order.device,
+            pictures=self.seen.pictures,
+            captions=self.seen.captions,
+        )
+
+
+def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
+    if order.size == "small":
+        return drawn_collection()
+    if order.photos is None:
+        raise UserError(
+            "no photographs were named",
+            expected="a folder of your own, with captions",
+            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
+        )
+    folder = edits_folder(order.out)
+    make_folder(folder, what="folder for edits", way_out="name another folder with --out")
+    found = collection_of(order.photos, folder, say=say)
+    check_size(found, experiment.extent(START, size=order.size).batch)
+    return found
+
+
+def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
+    """As in `photos_training`, without its locks: the frozen parts are not even loaded."""
+    made = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
+    epochs = ceil(extent.steps / (photographs // extent.batch))
+    warm_up = min(made.recipe.warm_up, extent.steps // 3)
+    return replace(made.recipe, locks=Locks(), batch=extent.batch, epochs=epochs, warm_up=warm_up)
+
+
+def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmResult:
+    order, seed = bench.order, seed_of(base)
+    extent = experiment.extent(arm, size=order.size)
+    return ArmResult(
+        experiment=experiment.name,
+        base=base.stem,
+        # Arms of a seed belong together, if they are of the same photographs.
+        fingerprint=f"photos-{seed}-{bench.collection.train.fingerprint[:12]}",
+        arm=arm,
+        steps=extent.steps,
+        batch=extent.batch,
+        seed=seed,
+        times=extent.times,
+        precision="bfloat16" if extent.steps and order.device != "cpu" else "float32",
+        loss=None,
+        numbers={},
+        size=order.size,
+    )
+
+
+def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
+    """Heads from the seed, or a repair of them; the weights are written before the result."""
+    device, seed = bench.order.device, wanted.seed
+    start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
+    if start is not None and not start.exists():
+        raise UserError(
+            f"{start} is not there, though its result is",
+            expected="the weights that repairs go on from",
+            way_out=f"remove {start.with_suffix('.json')}: the same command makes both again",
+        )
+    train, steps = bench.collection.train, wanted.steps
+    recipe = recipe_of(wanted.arm, wanted.extent, len(train))
+    trained = bench.heads(start, seed)
+    loss = take_steps(trained, recipe, seed, train, device=device, steps=steps)
+    weights = path.with_suffix(".safetensors")
+    write_atomically(weights, partial(write, trained.module))
+    # The file is asked, not the model it was written from: it has half the digits.
+    found = answers(bench.heads(weights, seed), bench.asked, device=device)
+    numbers = triple_means(found["scores"].astype(float), owners_of(bench.asked))
+    recall = {
+        "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
+        "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
+    }
+    return replace(wanted, loss=loss, numbers={**numbers, "photos-retrieval": recall})
+
+
+def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
+    """A linear reader of caption features, told of edits of the kinds that arms are trained on."""
+    train, captions = bench.collection.train.pairs, bench.seen.captions
+    dice = np.random.default_rng([wanted.seed, 0])
+    some = dice.permutation(len(train))[:READER_LEARNS_FROM]
+    learned = [
+        Contrast(place, caption, edit.text, edit.kind)
+        for place in sorted(some.tolist())
+        for caption, edits in zip(train[place].captions, train[place].edits, strict=True)
+        for edit in edits
+        if edit.kind in SEEN_KINDS
+    ]
+    vector_NC = captions.vector_NC
+    weight_C = fit_reader(
+        differences(lambda texts: vector_NC[[captions.place_of[t] for t in texts]], learned),
+        [row.picture for row in learned],
+    )
+    value_N = (vector_NC.double() @ weight_C).numpy()
+    asked = bench.asked
+    place = np.array([captions.place_of[text] for text in asked.texts])
+    row_T3 = asked.triple_T4[:, 1:].numpy()
+    score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
+    return replace(wanted, numbers=triple_means(score_T3, owners_of(asked)))
+
+
+def triple_means(score_T3: FloatArray, owners: Owners) -> dict[str, Mapping[str, float]]:
+    """By group of edits and metric, from scores of caption, negative and positive."""
+    found: dict[str, Mapping[str, float]] = {}
+    for group, is_in_T in groups_of(owners).items():
+        if group in BENCHMARKS:
+            values = judged([score_T3], is_in_T)
+            found[BENCHMARKS[group]] = {
+                METRICS[name]: float(one.mean()) for name, [one] in values.items()
+            }
+    return found
+
 
 CAPTIONS = "captions.jsonl"
 
@@ -143,20 +325,13 @@ def captions_file(given: Path) -> Path:
     return file
 
 
-# NOTE lab.photos_collection
-# A folder of photographs with captions comes in; what arms learn from and are asked goes out.
-#
-#     FOLDER/captions.jsonl: {"image": "images/1.jpg", "captions": ["...", "..."]}
-#
-# Captions are edited once, and a tenth of the photographs is kept to ask about.
-
 APART = 10
 """One photograph of so many is kept to ask about."""
 _EDITS = "edits.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedPairs:
     """Pairs in memory; see `unbag.data.pairs.Pairs`."""
 
     pairs: tuple[Pair, ...]
@@ -177,12 +352,12 @@ class Listed:
 class Collection:
     """Photographs with edited captions, in two parts."""
 
-    train: Listed
-    asked: Listed
+    train: ListedPairs
+    asked: ListedPairs
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class PhotoFeatures:
     """What both parts make of a collection."""
 
     pictures: Features
@@ -229,7 +404,7 @@ def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collec
         tuple(pair for pair, is_in in zip(pairs, apart, strict=True) if is_in is wanted)
         for wanted in (False, True)
     ]
-    train, asked = (Listed(part, about, fingerprint) for part in parts)
+    train, asked = (ListedPairs(part, about, fingerprint) for part in parts)
     return Collection(train, asked)
 
 
@@ -244,37 +419,23 @@ def check_size(collection: Collection, batch: int) -> None:
         )
 
 
-def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> Seen:
+def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
     """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
     model = load("random", device=device)
     both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = dict.fromkeys(_texts(collection))
+    texts = dict.fromkeys(drawable_texts(collection.train.pairs))
+    for pair in collection.asked.pairs:
+        texts.update(dict.fromkeys(pair.captions))
+        texts.update((edit.text, None) for some in pair.edits for edit in some)
     say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
     pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
-    return Seen(pictures, caption_table(model, tuple(texts), cache, Silent()))
-
-
-def _texts(collection: Collection) -> Iterator[str]:
-    kinds = SEEN_KINDS | SEEN_POSITIVE_KINDS
-    for pair in collection.train.pairs:
-        yield from pair.captions
-        edits = (edit for some in pair.edits for edit in some)
-        yield from (edit.text for edit in edits if edit.kind in kinds)
-    for pair in collection.asked.pairs:
-        yield from pair.captions
-        yield from (edit.text for some in pair.edits for edit in some)
+    return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
 
 
 def _is_apart(pair: Pair) -> bool:
     digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") % APART == 0
 
-
-# NOTE lab.photos_drawn
-# Nothing comes in; a collection without photographs goes out, for small runs of `photos`.
-#
-# Captions with an edit of each family, and features that dice decide: enough to show that the code
-# runs where neither photographs nor pretrained parts are at hand.
 
 _NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")
 _COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
@@ -285,13 +446,15 @@ def drawn_collection() -> Collection:
     return shared_out(tuple(_pairs()), about="drawn", fingerprint="drawn")
 
 
-def drawn_features(collection: Collection) -> Seen:
+def drawn_features(collection: Collection) -> PhotoFeatures:
     """Of no meaning, and the same each time."""
     both = (*collection.train.pairs, *collection.asked.pairs)
     texts = [text for pair in both for text in pair.captions]
     texts += [edit.text for pair in both for some in pair.edits for edit in some]
     pictures = [pair.picture.name for pair in both]
-    return Seen(_features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE))
+    return PhotoFeatures(
+        _features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE)
+    )
 
 
 def _pairs() -> Iterator[Pair]:
@@ -311,208 +474,3 @@ def _features(names: list[str], width: int) -> Features:
     dice = np.random.default_rng(width)
     vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
     return Features({name: row for row, name in enumerate(names)}, vector_NC)
-
-
-# NOTE lab.photos_run
-
-READER_LEARNS_FROM = 1_500
-"""Photographs that a seed draws."""
-BENCHMARKS = {
-    "all": "photos-all",
-    "seen": "photos-seen",
-    "swap, seen": "photos-swap",
-    "replace, seen": "photos-replace",
-    "unseen": "photos-unseen",
-}
-"""Groups of triples, and what they are called among results."""
-METRICS = {
-    "original": "original",
-    "augmented": "augmented",
-    "brittleness": "brittleness",
-    "mean c": "mean_original",
-    "mean n": "mean_negative",
-    "mean p": "mean_positive",
-}
-
-
-def run_photos(order: Order, experiment: Experiment, *, say: Say) -> None:
-    """All arms of all seeds that are missing."""
-    for base in order.bases:
-        seed_of(base)
-    bench = Bench(order, _collection(order, experiment, say), say)
-    for base in order.bases:
-        for arm in order.arms:
-            path = result_path(order.out, experiment.name, base.stem, arm)
-            wanted = _wanted(bench, experiment, base, arm)
-            if find_same(wanted, path) is not None:
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            bench.make_ready()
-            started = time.monotonic()
-            result = _blind(bench, wanted) if arm == BLIND else _trained(bench, wanted, path)
-            write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
-            say(f"{base.stem}: {arm}")
-
-
-@dataclass(frozen=True, eq=False)
-class Bench:
-    """What all arms share; features are made when the first arm asks for them."""
-
-    order: Order
-    collection: Collection
-    say: Say
-
-    @cached_property
-    def seen(self) -> Seen:
-        """What both parts make of everything."""
-        if self.order.size == "small":
-            return drawn_features(self.collection)
-        return look(self.collection, cache=default_cache(), device=self.order.device, say=self.say)
-
-    @cached_property
-    def asked(self) -> Questions:
-        """Of photographs that could be opened; refused where they say too little."""
-        place_of = self.seen.pictures.place_of
-        pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
-        has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
-        asked = make_questions(pairs, place_of) if has_edits else None
-        groups = groups_of(_told(asked)) if asked is not None else {}
-        few = [name for group, name in BENCHMARKS.items() if group not in groups]
-        if asked is None or few:
-            raise UserError(
-                f"{len(pairs):,} photographs that are asked about have too few edits: "
-                f"{', '.join(few)}",
-                expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
-                way_out="name a larger collection with --photos",
-            )
-        return asked
-
-    def make_ready(self) -> None:
-        """Make what all arms share, so that none of them is charged with it."""
-        assert self.asked is not None
-
-    @property
-    def told(self) -> Told:
-        """Who owns what among the answers."""
-        return _told(self.asked)
-
-    def heads(self, start: Path | None, seed: int) -> KeptPhoto:
-        """As a file has them, or before training."""
-        return KeptPhoto(
-            load_heads(start, seed=seed),
-            device=self.order.device,
-            pictures=self.seen.pictures,
-            captions=self.seen.captions,
-        )
-
-
-def _told(asked: Questions) -> Told:
-    photo_T = asked.triple_T4[:, 0].numpy()
-    return Told(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
-
-
-def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
-    if order.size == "small":
-        return drawn_collection()
-    if order.photos is None:
-        raise UserError(
-            "no photographs were named",
-            expected="a folder of your own, with captions",
-            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
-        )
-    folder = edits_folder(order.out)
-    make_folder(folder, what="folder for edits", way_out="name another folder with --out")
-    found = collection_of(order.photos, folder, say=say)
-    check_size(found, experiment.extent(START, size=order.size).batch)
-    return found
-
-
-def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
-    """That of `unbag_lab.experiments.photos_training`, whose locks are met by not loading what they lock."""
-    made = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
-    epochs = ceil(extent.steps / (photographs // extent.batch))
-    warm_up = min(made.recipe.warm_up, extent.steps // 3)
-    return replace(made.recipe, locks=Locks(), batch=extent.batch, epochs=epochs, warm_up=warm_up)
-
-
-def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmResult:
-    order, seed = bench.order, seed_of(base)
-    extent = experiment.extent(arm, size=order.size)
-    return ArmResult(
-        experiment=experiment.name,
-        base=base.stem,
-        # Arms of a seed belong together, if they are of the same photographs.
-        fingerprint=f"photos-{seed}-{bench.collection.train.fingerprint[:12]}",
-        arm=arm,
-        steps=extent.steps,
-        batch=extent.batch,
-        seed=seed,
-        times=extent.times,
-        precision="bfloat16" if extent.steps and order.device != "cpu" else "float32",
-        loss=None,
-        numbers={},
-        size=order.size,
-    )
-
-
-def _trained(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
-    """Heads from the seed, or a repair of them; the weights are written before the result."""
-    device, seed = bench.order.device, wanted.seed
-    start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
-    if start is not None and not start.exists():
-        raise UserError(
-            f"{start} is not there, though its result is",
-            expected="the weights that repairs go on from",
-            way_out=f"remove {start.with_suffix('.json')}: the same command makes both again",
-        )
-    train, steps = bench.collection.train, wanted.steps
-    recipe = recipe_of(wanted.arm, wanted.extent, len(train))
-    trained = bench.heads(start, seed)
-    loss = take_steps(trained, recipe, seed, train, device=device, steps=steps)
-    weights = path.with_suffix(".safetensors")
-    write_atomically(weights, partial(write, trained.module))
-    # The file is asked, not the model it was written from: it has half the digits.
-    found = answers(bench.heads(weights, seed), bench.asked, device=device)
-    numbers = triple_means(found["scores"].astype(float), bench.told)
-    recall = {
-        "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
-        "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
-    }
-    return replace(wanted, loss=loss, numbers={**numbers, "photos-retrieval": recall})
-
-
-def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
-    """A linear reader of caption features, told of edits of the kinds that arms are trained on."""
-    train, captions = bench.collection.train.pairs, bench.seen.captions
-    dice = np.random.default_rng([wanted.seed, 0])
-    some = dice.permutation(len(train))[:READER_LEARNS_FROM]
-    learned = [
-        Contrast(place, caption, edit.text, edit.kind)
-        for place in sorted(some.tolist())
-        for caption, edits in zip(train[place].captions, train[place].edits, strict=True)
-        for edit in edits
-        if edit.kind in SEEN_KINDS
-    ]
-    vector_NC = captions.vector_NC
-    weight_C = fit_reader(
-        differences(lambda texts: vector_NC[[captions.place_of[t] for t in texts]], learned),
-        [row.picture for row in learned],
-    )
-    value_N = (vector_NC.double() @ weight_C).numpy()
-    asked = bench.asked
-    place = np.array([captions.place_of[text] for text in asked.texts])
-    row_T3 = asked.triple_T4[:, 1:].numpy()
-    score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
-    return replace(wanted, numbers=triple_means(score_T3, bench.told))
-
-
-def triple_means(score_T3: FloatArray, told: Told) -> dict[str, Mapping[str, float]]:
-    """By group of edits and metric, from scores of caption, negative and positive."""
-    found: dict[str, Mapping[str, float]] = {}
-    for group, is_in_T in groups_of(told).items():
-        if group in BENCHMARKS:
-            values = judged([score_T3], is_in_T)
-            found[BENCHMARKS[group]] = {
-                METRICS[name]: float(one.mean()) for name, [one] in values.items()
-            }
-    return found

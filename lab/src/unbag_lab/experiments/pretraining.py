@@ -1,34 +1,50 @@
-"""Experiment `pretraining`: seeds come in; tiny dual encoders, trained from scratch, go out.
+"""The experiment `pretraining`: tiny dual encoders trained from scratch, arm by arm.
 
     python -m unbag_lab pretraining --seeds 0 1 2 3 4 --out runs/pretraining --device cuda
 
-Three sizes on the same batches, and streams with and without captions that meet their own words.
-Nothing is read of a base but the number at the end of its name, which is the seed. The same command
-goes on after a stop: an arm whose weights are in the folder is only asked, and one whose result is
-there is left alone.
+The arms are three model sizes on the same batches, and streams with and without captions that share
+all their words with another caption ("collisions"). Nothing is read of a base except the number at
+the end of its name, which is the seed. A stopped run resumes with the same command: an arm whose
+weights are in the folder is only measured, and one whose result is there is left alone.
+
+Arms with the same knobs train on the same batches. A stream with collisions has more captions that
+bind or relate than one without; `without_collisions` gives a stream with as many of each kind in
+which captions share words by chance alone, so that the two differ in nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 
-from unbag.models.tiny import read, write
-from unbag.runs.files import write_atomically
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from unbag.errors import unknown_name
+from unbag.models.tiny import TinyConfig, WordTokenizer, read, write
+from unbag.runs.files import paused_collector, write_atomically
+from unbag.training.optim import shared_memory
 from unbag.training.towers.adapters import TinyTrainable
+from unbag.world.grammar import Rel, words
+from unbag.world.rendering import sprite_table
+from unbag.world.stream import Knobs, Mixture, batch, collision_rate, incentive, split_seed
+from unbag.world.vocabulary import DEFAULT
 from unbag_lab.bases import (
-    ARMS,
-    Arm,
+    OnDevice,
+    PretrainingArm,
+    SceneBatch,
     Schedule,
-    find_arm,
-    measure,
+    Training,
+    load,
+    put_on,
     seed_of,
-    smaller,
-    train_side_by_side,
+    show,
 )
 from unbag_lab.claim import ArmKey
 from unbag_lab.plan import Order, Say
@@ -44,26 +60,7 @@ from unbag_lab.results import (
 )
 from unbag_lab.scheduler import Share, each_apart, say_now
 
-"""Experiment `pretraining`: seeds come in; tiny dual encoders, trained from scratch, go out.
-
-    python -m unbag_lab pretraining --seeds 0 1 2 3 4 --out runs/pretraining --device cuda
-
-Three sizes on the same batches, and streams with and without captions that meet their own words.
-Nothing is read of a base but the number at the end of its name, which is the seed. The same command
-goes on after a stop: an arm whose weights are in the folder is only asked, and one whose result is
-there is left alone.
-"""
-
-
 NAME = "pretraining"
-_SMALL_QUESTIONS = (
-    "world-swap",
-    "world-replace",
-    "world-relation",
-    "world-pairs-a",
-    "world-retrieval",
-)
-_SMALL_EVERY = 20
 _SECONDS = {"small": 9.0, "large": 24.0}
 _SECONDS_OF_BASE = 14.0
 
@@ -124,6 +121,103 @@ class Pretraining:
 PRETRAINING = Pretraining()
 
 
+def without_collisions(knobs: Knobs) -> Knobs:
+    """As many captions of each kind, on average, each drawn for itself.
+
+    With chance q a draw gives two partners and else one sample, so that 2q / (1 + q) of all
+    samples are partners; these bind or relate, and none of them denies.
+    """
+    partners = 2 * knobs.collision / (1 + knobs.collision)
+    alone = 1 - partners
+    one_thing, counted = alone * knobs.one_thing, alone * knobs.counted
+    two_alone = alone * (1 - knobs.one_thing - knobs.counted)
+    mixture = _joined(knobs.mixture, two_alone * (1 - knobs.negated), partners)
+    unsaid = two_alone * (1 - knobs.mixture.relation)
+    return replace(
+        knobs,
+        mixture=mixture,
+        one_thing=one_thing,
+        counted=counted,
+        negated=alone * (1 - knobs.counted) * knobs.negated / (1 - counted),
+        related=knobs.related * unsaid / ((two_alone + partners) * (1 - mixture.relation)),
+        collision=0.0,
+    )
+
+
+def _joined(mixture: Mixture, alone: float, partners: float) -> Mixture:
+    """Captions of two things that come alone, and partners, which only bind or relate."""
+    composed = ("both_bound", "relation")
+    of_composed = sum(getattr(mixture, kind) for kind in composed)
+    found = {}
+    for field in fields(mixture):
+        share = getattr(mixture, field.name)
+        joined = partners * share / of_composed if field.name in composed else 0.0
+        found[field.name] = alone * share + joined
+    total = sum(found.values())
+    return Mixture(**{kind: share / total for kind, share in found.items()})
+
+
+_PLAIN = Knobs(withheld_combinations=0.2)
+"""The stream of `tiny:base`: a fifth of the shape-colour combinations is never shown."""
+_COLLIDE = replace(_PLAIN, collision=0.5)
+_RELATE = replace(_COLLIDE, mixture=Mixture(two_plain=0.02, relation=0.40))
+_BASE = TinyConfig(words=words())
+_SMALL = replace(
+    _BASE, picture_width=128, picture_depth=4, caption_width=128, caption_depth=3, joint=128
+)
+_LARGE = replace(
+    _BASE, picture_width=256, picture_depth=6, caption_width=256, caption_depth=4, joint=256
+)
+ARMS: Mapping[str, PretrainingArm] = MappingProxyType(
+    {
+        "small": PretrainingArm("1.5 million weights", _SMALL, _PLAIN),
+        "base": PretrainingArm("the size of tiny:base, 3 million weights", _BASE, _PLAIN),
+        "large": PretrainingArm("8 million weights", _LARGE, _PLAIN),
+        "collide": PretrainingArm(
+            "half of all draws are two captions of the same words", _BASE, _COLLIDE
+        ),
+        "mixed": PretrainingArm(
+            "as many captions of each kind, drawn alone", _BASE, without_collisions(_COLLIDE)
+        ),
+        "relations_collide": PretrainingArm(
+            "collisions, most of them of relations", _BASE, _RELATE
+        ),
+        "relations": PretrainingArm(
+            "as many relations, drawn alone", _BASE, without_collisions(_RELATE)
+        ),
+        "unmasked": PretrainingArm(
+            "as base; pairs that are true as well are negatives", _BASE, _PLAIN, masks=False
+        ),
+    }
+)
+"""In the order in which tables show them."""
+
+
+def find_arm(name: str) -> PretrainingArm:
+    """By name."""
+    if name not in ARMS:
+        raise unknown_name("arm of pretraining", name, ARMS)
+    return ARMS[name]
+
+
+def smaller(arm: PretrainingArm) -> PretrainingArm:
+    """The same arm with a few thousand weights, for a run that only shows that the code works."""
+    width = arm.config.picture_width // 16
+    return replace(
+        arm,
+        config=replace(
+            arm.config,
+            patch=16,
+            picture_width=width,
+            picture_depth=1,
+            caption_width=width,
+            caption_depth=1,
+            joint=width,
+            heads=2,
+        ),
+    )
+
+
 def _by_seed(order: Order) -> list[Order]:
     """One for each seed.
 
@@ -163,6 +257,25 @@ def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:
         say(f"{base.stem}: {arm} asked")
 
 
+def _wanted(experiment: Pretraining, order: Order, base: Path, arm: str) -> ArmResult:
+    seed = seed_of(base)
+    return ArmResult(
+        experiment=NAME,
+        base=base.stem,
+        # Nothing of the base is read, so arms of a seed belong together whatever its weights are.
+        fingerprint=f"{NAME}-{seed}",
+        arm=arm,
+        steps=experiment.steps,
+        batch=experiment.batch,
+        seed=seed,
+        times=experiment.times,
+        precision="float32" if order.device == "cpu" else "bfloat16",
+        loss=None,
+        numbers={},
+        size=order.size,
+    )
+
+
 def _train(
     experiment: Pretraining,
     order: Order,
@@ -198,27 +311,99 @@ def _train(
         write_result(states[name], result)
 
 
-def _sized(arm: Arm, order: Order) -> Arm:
+def _sized(arm: PretrainingArm, order: Order) -> PretrainingArm:
     return arm if order.size == "full" else smaller(arm)
 
 
-def _wanted(experiment: Pretraining, order: Order, base: Path, arm: str) -> ArmResult:
-    seed = seed_of(base)
-    return ArmResult(
-        experiment=NAME,
-        base=base.stem,
-        # Nothing of the base is read, so arms of a seed belong together whatever its weights are.
-        fingerprint=f"{NAME}-{seed}",
-        arm=arm,
-        steps=experiment.steps,
-        batch=experiment.batch,
-        seed=seed,
-        times=experiment.times,
-        precision="float32" if order.device == "cpu" else "bfloat16",
-        loss=None,
-        numbers={},
-        size=order.size,
-    )
+_SAID_EVERY = 100
+
+
+def train_side_by_side(
+    arms: Mapping[str, PretrainingArm],
+    schedule: Schedule,
+    *,
+    device: str,
+    workers: int,
+    say: Say,
+) -> dict[str, Training]:
+    """From scratch; the same arms on the same kind of machine come to the same weights."""
+    streams = list(dict.fromkeys(arm.knobs for arm in arms.values()))
+    batches = load(Streams(streams, schedule, next(iter(arms.values()))), workers=workers)
+    # Workers are forked by now; only from here on may the device be touched.
+    table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
+    # One for each stream: noise must not depend on which other arms are trained.
+    noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
+    memory = shared_memory() if device.startswith("cuda") else None
+    found = {name: Training(arm, schedule, device, memory=memory) for name, arm in arms.items()}
+    shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
+    places: list[OnDevice | None] = [None] * len(streams)
+    context = next(iter(arms.values())).config.context
+    start = time.monotonic()
+    for number, step in enumerate(batches):
+        for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
+            there = put_on(shown, table, own)
+            if trainings[0].is_recorded:
+                there = places[at] = there.copied_to(places[at], context=context)
+            for training in trainings:
+                training.step(there, schedule.rate(number))
+        if (number + 1) % _SAID_EVERY == 0:
+            losses = "  ".join(f"{name} {one.loss.item():.3f}" for name, one in found.items())
+            rate = (number + 1) / (time.monotonic() - start)
+            left = (schedule.steps - number - 1) / rate
+            say(f"step {number + 1}: {losses}; {rate:.1f} steps/s, {left:.0f} s left")
+    return found
+
+
+class Streams(Dataset[tuple[SceneBatch, ...]]):
+    """The batches of step i, one for each stream; they depend on the seed and i alone."""
+
+    def __init__(self, streams: Sequence[Knobs], schedule: Schedule, arm: PretrainingArm) -> None:
+        """`arm` has the vocabulary, which all share."""
+        self._streams = tuple(streams)
+        self._schedule = schedule
+        self._tokenize = WordTokenizer(arm.config.words, context=arm.config.context)
+
+    def __len__(self) -> int:
+        """As many as there are steps."""
+        return self._schedule.steps
+
+    @paused_collector()
+    def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
+        """Sample, say, encode; drawing is left to the device."""
+        return tuple(self._shown(knobs, step) for knobs in self._streams)
+
+    def _shown(self, knobs: Knobs, step: int) -> SceneBatch:
+        seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
+        samples = batch(DEFAULT, knobs, seed=seed, step=step, size=size)
+        return show(samples, self._tokenize)
+
+
+_MEASURED = 4
+"""Batches over which a stream is measured."""
+
+
+def measure(knobs: Knobs, schedule: Schedule) -> dict[str, float]:
+    """What the first batches of a stream ask of a model."""
+    seed = split_seed("train", schedule.seed)
+    found = [
+        batch(DEFAULT, knobs, seed=seed, step=step, size=schedule.batch)
+        for step in range(_MEASURED)
+    ]
+    return {
+        "collision": float(np.mean([collision_rate(one) for one in found])),
+        "incentive": float(np.mean([incentive(one) for one in found])),
+        "relations": float(np.mean([isinstance(s.ast, Rel) for one in found for s in one])),
+    }
+
+
+_SMALL_QUESTIONS = (
+    "world-swap",
+    "world-replace",
+    "world-relation",
+    "world-pairs-a",
+    "world-retrieval",
+)
+_SMALL_EVERY = 20
 
 
 @cache

@@ -1,6 +1,15 @@
-"""Bases come in; results of decoders that were taught with an answer prior go out, arm by arm.
+"""The experiment `priors`: decoders taught with and without an answer prior, scored with M3ID.
 
-Dimensions: N pictures, L patches, V width of features.
+Two decoders on frozen patches learn where things are from the same images and as many questions.
+For one of them 70 of 100 answers are left, above, on or in front of; for the other 50. Each is
+scored plainly and with M3ID.
+
+Every relation can be asked from either of its things: "Is the cup to the left of or to the right of
+the plate?" is answered by left where the question about the plate is answered by right. Which one
+is asked decides how often an answer is right, and changes neither images nor the number of lessons.
+
+Dimensions: N images, L patches, V width of features, M cells, B rows, A tokens of an answer, U
+vocabulary.
 """
 
 from __future__ import annotations
@@ -42,30 +51,25 @@ from unbag_lab.claim import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
     Course,
-    Taught,
+    TaughtDecoder,
     keep,
     precision_of,
     question_features,
     shrunk,
     teach,
 )
-from unbag_lab.experiments.readouts import FOR_DECODERS, Base, Settings, finish
-from unbag_lab.plan import Experiment, Order, Say, arms_left
+from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings, finish
+from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
 from unbag_lab.scheduler import each_apart, shares
 
-# NOTE lab.prior_experiment
-# An order comes in; decoders that were taught with an answer prior, and scored with M3ID, go out.
-#
-# Two decoders on frozen patches learn where things are from the same pictures and as many
-# questions.
-# For one of them 70 of 100 answers are left, above, on or in front of; for the other 50. Each is
-# scored plainly and with M3ID.
-
 M3ID_ENDING = "-m3id"
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
 """Decoders, and how many of their answers are frequent ones."""
+BENCHMARKS = ("world-pairs-a", "world-pairs-b")
+"""Sets of pictures whose captions are such relations, opposite ones beside each other."""
+SMALL_EVERY = 10
 _SECONDS = 70.0
 
 
@@ -101,26 +105,149 @@ class PriorExperiment:
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
-        # Everything that needs torch, which a list of arms does not.
-
         for arm in order.arms:
             self.needs(arm)
-        run_priors(order, self, say=say)
+        settings = replace(sized(order.size), device=order.device, workers=order.workers)
+        every = 1 if order.size == "full" else SMALL_EVERY
+        questions = Questions(BENCHMARKS, times=settings.times, every=every)
+        for path in order.bases:
+            base = Base(path, questions, settings)
+            arms = arms_left(order, self, path, seed=base.seed)
+            if not arms:
+                continue
+            if any(arm in SHARES for arm in arms):
+                base.make_rows("decoders", say)
+            # An arm that takes another's weights follows it in the same process.
+            groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
+            run = partial(_run_arms, base, self.name, order, say)
+            # One base after the other, the two decoders of a base side by side.
+            groups = [group for group in groups if group] if order.processes > 1 else [arms]
+            each_apart(shares(run, groups), processes=order.processes, say=say)
 
 
 PRIORS = PriorExperiment()
 
-# NOTE lab.prior_lessons
-# What is true of pictures comes in; questions about relations go out, answered with a prior.
-#
-# Every relation can be asked from either of its things: "Is the cup to the left of or to the right
-# of
-# the plate?" is answered by left where the question about the plate is answered by right. Which one
-# is asked decides how often an answer is right, and changes neither pictures nor the number of
-# lessons.
 
-BENCHMARKS = ("world-pairs-a", "world-pairs-b")
-"""Sets of pictures whose captions are such relations, opposite ones beside each other."""
+def sized(size: Size) -> ReadoutSettings:
+    """Those of the other decoders, so that features and steps are the same."""
+    if size == "full":
+        return FOR_DECODERS
+    return ReadoutSettings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
+
+
+def decoder_settings(steps: int, size: Size) -> DecoderSettings:
+    """The decoder on patches, asked about relations only: few of its questions are."""
+    own = replace(DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0)
+    return own if size == "full" else shrunk(own)
+
+
+_SHOWN = (
+    ("prior", "blind"),
+    (BENCHMARKS[0], "pair"),
+    (BENCHMARKS[0], "relaxed"),
+    (BENCHMARKS[0], "same_answer"),
+)
+
+
+def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequence[str]) -> None:
+    lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
+    if base.settings.device != "cpu":
+        torch.set_float32_matmul_precision("high")
+    folder = result_path(order.out, experiment, base.path.stem, arms[0]).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for arm in arms:
+        began = time.perf_counter()
+        weights = folder / arm.removesuffix(M3ID_ENDING)
+        fit, loss = {}, None
+        if arm in SHARES:
+            found, words = lab.taught(SHARES[arm])
+            net, loss, fit = found.net, found.loss, {"fit": found.fit}
+            keep(net, words, base, lab.settings, weights)
+        else:
+            net, words = _read(lab, weights)
+        numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
+        result = base.result(
+            arm,
+            {**numbers, **fit},
+            steps=lab.settings.steps if arm in SHARES else 0,
+            batch=lab.settings.batch,
+            loss=loss,
+            precision=precision_of(base.settings.device),
+        )
+        finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
+
+
+def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
+    """A decoder that an arm left beside its result."""
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no {folder}, the decoder that M3ID is to score",
+            expected="weights beside the result of the arm that was taught",
+            way_out=f"remove {folder.name}.json beside it and run that arm again",
+        )
+    made = read_decoder(folder).made
+    return made.net.to(lab.base.settings.device), made.words
+
+
+_BLIND_SETS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class _Lab:
+    """What the arms of one base share."""
+
+    base: Base
+    settings: DecoderSettings
+
+    @cached_property
+    def asked(self) -> Tensor:
+        """Features of the pictures that are asked about, [N, L, V]."""
+        found = question_features(self.base, self.settings)
+        assert found is not None
+        return found
+
+    def taught(self, share: float) -> tuple[TaughtDecoder, Words]:
+        """A decoder for which so many answers are frequent ones."""
+        base = self.base
+        material = base.material(self.settings)
+        every = relation_lessons(material.facts, share=share, seed=base.seed)
+        fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
+        first = material.count - material.held
+        trained = [one for one in every if one.picture < first]
+        course = Course(
+            material.seen_NLV,
+            trained[: base.settings.fit_rows],
+            trained,
+            # Without a prior for every arm, so that shares can be compared.
+            [one for one in fair if one.picture >= first],
+        )
+        said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
+        words = words_of([*said, *texts_asked(), *base.questions.captions])
+        found = teach(
+            course,
+            words,
+            self.settings,
+            fit_steps=base.settings.fit_steps,
+            device=base.settings.device,
+            seed=base.seed,
+        )
+        return found, words
+
+    def measured(
+        self, net: DecoderNet, words: Words, *, m3id: M3ID | None
+    ) -> dict[str, dict[str, float]]:
+        """Two captions compete at a time, so that numbers of four would mean nothing."""
+        device, context = self.base.settings.device, self.settings.context
+        score = score_answers(net, words, self.asked, context=context, m3id=m3id, device=device)
+        found = {
+            name: {metric: value for metric, value in numbers.items() if metric in TWO_WAY}
+            for name, numbers in self.base.questions.measured(score).items()
+        }
+        items = set_items("a", n=_BLIND_SETS)
+        share = blind_share(net, words, items, context=context, device=device)
+        return {**found, "prior": {"blind": share}}
+
+
 FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
 """One of each two opposite relations: what a prior is for."""
 _KIND = "answer"
@@ -172,12 +299,6 @@ def _prompt(question: str) -> str:
     return filled(published.caption, question=question)
 
 
-# NOTE lab.prior_scores
-# A decoder comes in; how probable it finds answers about relations, with M3ID or not, goes out.
-#
-# Dimensions: N pictures, L patches, V width of features, M cells, B rows, A tokens of an answer, U
-# vocabulary.
-
 _ROWS = 2_048
 
 
@@ -200,6 +321,16 @@ def score_answers(
         return value_M
 
     return score
+
+
+def _lesson_of_cell(items: Sequence[Item]) -> IntArray:
+    """Cells stand picture by picture, lessons caption by caption."""
+    found, first = [], 0
+    for item in items:
+        own = np.arange(first, first + len(item.captions))
+        found.append(np.tile(own, len(item.pictures)))
+        first += len(item.captions)
+    return np.concatenate(found)
 
 
 def blind_share(
@@ -237,153 +368,3 @@ def _log_probabilities(net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBa
     # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
     logit_BAU = net.answered(seen_BLV, batch)
     return logit_BAU.float().log_softmax(dim=-1)
-
-
-def _lesson_of_cell(items: Sequence[Item]) -> IntArray:
-    """Cells stand picture by picture, lessons caption by caption."""
-    found, first = [], 0
-    for item in items:
-        own = np.arange(first, first + len(item.captions))
-        found.append(np.tile(own, len(item.pictures)))
-        first += len(item.captions)
-    return np.concatenate(found)
-
-
-# NOTE lab.prior_run
-
-_BLIND_SETS = 100
-SMALL_EVERY = 10
-_SHOWN = (
-    ("prior", "blind"),
-    (BENCHMARKS[0], "pair"),
-    (BENCHMARKS[0], "relaxed"),
-    (BENCHMARKS[0], "same_answer"),
-)
-
-
-def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
-    """Base by base; the two decoders of a base side by side, if more processes are allowed."""
-    settings = replace(sized(order.size), device=order.device, workers=order.workers)
-    every = 1 if order.size == "full" else SMALL_EVERY
-    questions = Questions(BENCHMARKS, times=settings.times, every=every)
-    for path in order.bases:
-        base = Base(path, questions, settings)
-        arms = arms_left(order, experiment, path, seed=base.seed)
-        if not arms:
-            continue
-        if any(arm in SHARES for arm in arms):
-            base.make_rows("decoders", say)
-        # An arm that takes another's weights follows it in the same process.
-        groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
-        run = partial(_run_arms, base, experiment.name, order, say)
-        groups = [group for group in groups if group] if order.processes > 1 else [arms]
-        each_apart(shares(run, groups), processes=order.processes, say=say)
-
-
-def sized(size: Size) -> Settings:
-    """Those of the other decoders, so that features and steps are the same."""
-    if size == "full":
-        return FOR_DECODERS
-    return Settings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
-
-
-def decoder_settings(steps: int, size: Size) -> DecoderSettings:
-    """The decoder on patches, asked about relations only: few of its questions are."""
-    own = replace(DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0)
-    return own if size == "full" else shrunk(own)
-
-
-@dataclass(frozen=True, eq=False)
-class _Lab:
-    """What the arms of one base share."""
-
-    base: Base
-    settings: DecoderSettings
-
-    @cached_property
-    def asked(self) -> Tensor:
-        """Features of the pictures that are asked about, [N, L, V]."""
-        found = question_features(self.base, self.settings)
-        assert found is not None
-        return found
-
-    def taught(self, share: float) -> tuple[Taught, Words]:
-        """A decoder for which so many answers are frequent ones."""
-        base = self.base
-        material = base.material(self.settings)
-        every = relation_lessons(material.facts, share=share, seed=base.seed)
-        fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
-        first = material.count - material.held
-        trained = [one for one in every if one.picture < first]
-        course = Course(
-            material.seen_NLV,
-            trained[: base.settings.fit_rows],
-            trained,
-            # Without a prior for every arm, so that shares can be compared.
-            [one for one in fair if one.picture >= first],
-        )
-        said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
-        words = words_of([*said, *texts_asked(), *base.questions.captions])
-        found = teach(
-            course,
-            words,
-            self.settings,
-            fit_steps=base.settings.fit_steps,
-            device=base.settings.device,
-            seed=base.seed,
-        )
-        return found, words
-
-    def measured(
-        self, net: DecoderNet, words: Words, *, m3id: M3ID | None
-    ) -> dict[str, dict[str, float]]:
-        """Two captions compete at a time, so that numbers of four would mean nothing."""
-        device, context = self.base.settings.device, self.settings.context
-        score = score_answers(net, words, self.asked, context=context, m3id=m3id, device=device)
-        found = {
-            name: {metric: value for metric, value in numbers.items() if metric in TWO_WAY}
-            for name, numbers in self.base.questions.measured(score).items()
-        }
-        items = set_items("a", n=_BLIND_SETS)
-        share = blind_share(net, words, items, context=context, device=device)
-        return {**found, "prior": {"blind": share}}
-
-
-def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequence[str]) -> None:
-    lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
-    if base.settings.device != "cpu":
-        torch.set_float32_matmul_precision("high")
-    folder = result_path(order.out, experiment, base.path.stem, arms[0]).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    for arm in arms:
-        began = time.perf_counter()
-        weights = folder / arm.removesuffix(M3ID_ENDING)
-        fit, loss = {}, None
-        if arm in SHARES:
-            found, words = lab.taught(SHARES[arm])
-            net, loss, fit = found.net, found.loss, {"fit": found.fit}
-            keep(net, words, base, lab.settings, weights)
-        else:
-            net, words = _read(lab, weights)
-        numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
-        result = base.result(
-            arm,
-            {**numbers, **fit},
-            steps=lab.settings.steps if arm in SHARES else 0,
-            batch=lab.settings.batch,
-            loss=loss,
-            precision=precision_of(base.settings.device),
-        )
-        finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
-
-
-def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
-    """A decoder that an arm left beside its result."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no {folder}, the decoder that M3ID is to score",
-            expected="weights beside the result of the arm that was taught",
-            way_out=f"remove {folder.name}.json beside it and run that arm again",
-        )
-    made = read_decoder(folder).made
-    return made.net.to(lab.base.settings.device), made.words

@@ -1,14 +1,21 @@
-"""Names of arms come in; models trained side by side on the same batches go out.
+"""Arms of the repair experiments, and how they are trained side by side on the same batches.
+
+All arms of an experiment see the same images, captions, negatives and positives for as many steps;
+they differ in the loss, and in whether the image encoder is frozen (methods.md 12.7, 12.10). Arms
+of a view are shown the edits of one family only, or other positives: the words of the caption in
+another form.
 
 A batch is made once, drawn once and given to every arm. What an arm becomes does not depend on the
-arms beside it, nor on stops: every arm has a checkpoint of its own and goes on from there, on a CPU
+arms beside it, nor on stops: every arm has a checkpoint of its own and resumes from there, on a CPU
 with the same bits.
+
+Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,15 +62,8 @@ from unbag.training.step import Plan, add_gradient
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.towers.base import apply_locks
 from unbag.world.grammar import Statement, Style
+from unbag_lab.plan import Say
 from unbag_lab.results import Size
-
-# NOTE lab.repair_arms
-# The arms of the repair experiment: names come in; recipes that differ in one thing go out.
-#
-# All arms of an experiment see the same pictures, captions, negatives and positives for as many
-# steps; they differ in the loss, and in whether the picture tower is locked (methods.md 12.7,
-# 12.10).
-# Arms of a view are shown some of these edits only, or other positives.
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
@@ -72,7 +72,6 @@ LOCKED = "-locked"
 View = Literal["all", "swap", "replace", "rephrased"]
 """What an arm is shown: all edits, those that exchange words, those that put another word, or
 captions in another form in place of hard positives."""
-
 _WORDS = (
     "relation_synonym",
     "synonym_colour",
@@ -83,7 +82,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ArmData:
     """What all arms are trained on."""
 
     about: str
@@ -92,27 +91,26 @@ class Experiment:
     positives: tuple[Slot, ...]
 
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+EXPERIMENTS: Mapping[str, ArmData] = MappingProxyType(
     {
-        "default": Experiment(
+        "default": ArmData(
             "things are named in random order; positives of the same families as the negatives",
             DEFAULT_PRESET,
             (Slot("positive", ("conjunct_swap", "inverse", *_WORDS)),),
         ),
-        "ordered": Experiment(
+        "ordered": ArmData(
             "things are named in one order, so only positives have the other; else as default",
             "ordered",
             (Slot("positive", ("conjunct_swap", "inverse", *_WORDS)),),
         ),
-        "held_out": Experiment(
+        "held_out": ArmData(
             "as ordered, but positives are synonyms: the other order is true in no arm",
             "ordered",
             (Slot("positive", _WORDS),),
         ),
     }
 )
-
-_RECIPES: Mapping[str, Recipe] = MappingProxyType(
+PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
@@ -124,8 +122,8 @@ _RECIPES: Mapping[str, Recipe] = MappingProxyType(
         )
     }
 )
-"""Of their losses; everything else is the same in all arms."""
-ARMS: tuple[str, ...] = (*_RECIPES, *(f"{name}{LOCKED}" for name in _RECIPES))
+"""The published recipes; arms take their losses alone, everything else is the same in all."""
+ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUBLISHED_REPAIRS))
 """The published repairs, with both towers open and with the picture tower locked."""
 
 
@@ -164,7 +162,7 @@ def view_of(arm: str) -> View:
     return _VIEWS.get(arm, "all")
 
 
-def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
+def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
     """An arm by name; learning rate and the rest are those of pilot C, the same for all."""
     if arm not in (*ARMS, *VARIANTS):
         raise unknown_name("arm", arm, (*ARMS, *VARIANTS))
@@ -173,7 +171,7 @@ def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
     shared = Recipe(
         name=arm,
         source="methods.md 12.10, variant C",
-        objective=_VARIANTS[name] if name in _VARIANTS else _RECIPES[name].objective,
+        objective=_VARIANTS[name] if name in _VARIANTS else PUBLISHED_REPAIRS[name].objective,
         negatives=NEGATIVES,
         positives=experiment.positives,
         epochs=1,
@@ -186,106 +184,281 @@ def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
     return replace(shared, locks=Locks(picture="all")) if is_locked else shared
 
 
-# NOTE lab.fixed_batch
-# Batches of any shape come in; the same ones, always in the same place and shape, go out.
-#
-# A recorded step reads its inputs where they lay when it was recorded (`unbag.training.optim`). So
-# strings stand in one group, padded to a round length and a round number: few rooms hold all
-# batches.
-# What is padded is never looked at, since text towers are causal and no row points there.
-#
-# Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
+@dataclass(frozen=True)
+class RepairSettings:
+    """Everything about the experiment besides the bases; the defaults are those of pilot C."""
+
+    experiment: str = "default"
+    arms: tuple[str, ...] = ARMS
+    steps: int = 1_250
+    batch: int = 512
+    seed: int = 0
+    """With the name of a base it gives the seed of its scenes."""
+    times: int = 5
+    """Items in the number of the registered benchmarks."""
+    device: str = "cpu"
+    workers: int = 0
+    save_every: int = 250
+    """Steps between checkpoints."""
+    size: Size = "full"
+    asks_base: bool = True
+    """Whether the base itself and its untrained twin are asked too."""
+
+    @property
+    def precision(self) -> Precision:
+        """As in pre-training."""
+        return "float32" if self.device == "cpu" else "bfloat16"
 
 
-_TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
-_ROUND_STRINGS, _ROUND_TOKENS = 256, 8
-"""A room more is a recording more of every arm; room that is not used is time in every step."""
+def train_arms(
+    base: Path,
+    names: Sequence[str],
+    settings: RepairSettings,
+    *,
+    folder: Path | None = None,
+    say: Say,
+) -> dict[str, RepairArm]:
+    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
+    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
+    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
+    arms = {recipe.name: RepairArm(base, recipe, settings, shared) for recipe in recipes}
+    for name, arm in arms.items():
+        if folder is not None and (path := checkpoint_of(folder, name)).exists():
+            arm.go_back_to(path)
+    batches = make_batches(base, list(arms.values()), settings)
+    # A stop while checkpoints were written leaves some arms behind the others.
+    first = min(arm.step for arm in arms.values())
+    went_on = f"; from step {first}" if first else ""
+    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
+    clock = _Clock(base.stem, first, settings.steps, Waiting())
+    flow = views_on_device(
+        batches,
+        first=first,
+        workers=settings.workers,
+        device=settings.device,
+        waiting=clock.waiting,
+    )
+    fixed = _fixed(arms, shared, settings.device)
+    for step, views in enumerate(flow, start=first):
+        placed = views if fixed is None else fixed.fill(views)
+        for name, arm in arms.items():
+            if step >= arm.step:
+                place = views if name in WAITS else placed
+                arm.take_step(place[view_of(name)], step, steps=settings.steps)
+        if step % 100 == 99 or step + 1 == settings.steps:
+            say(clock.line(step + 1, arms))
+        # After the last step the weights are written at once, and need no checkpoint.
+        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
+        if folder is not None and is_due:
+            for name, arm in arms.items():
+                arm.save(checkpoint_of(folder, name))
+    for arm in arms.values():
+        # The last line of the clock has waited for the device.
+        arm.seconds = None if first else clock.taken / len(arms)
+    return arms
 
 
-class FixedBatch:
-    """Tensors that stay where they are."""
+def seed_of(base: Path, settings: RepairSettings) -> int:
+    """Each base has scenes of its own, in whatever order or process the bases are taken."""
+    return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
 
-    def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
-        """Room for batches of as many pictures, negatives and positives, and so many strings."""
-        assert isinstance(like.pixels, torch.Tensor)
-        device = like.pixels.device
-        inputs = {
-            _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
-            _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
-        }
-        self.batch = Batch(
-            pixels=torch.empty(like.pixels.shape, dtype=torch.float32, device=device),
-            caption_B=torch.empty_like(like.caption_B),
-            negative_BK=torch.empty_like(like.negative_BK),
-            positive_BP=torch.empty_like(like.positive_BP),
-            groups=(Group(torch.arange(strings), inputs),),
-            place_U=torch.zeros(strings, dtype=torch.int64, device=device),
-            code={name: torch.empty_like(value) for name, value in like.code.items()},
+
+def checkpoint_of(folder: Path, arm: str) -> Path:
+    """Where an arm in training is kept."""
+    return folder / f"{arm}.checkpoint"
+
+
+def curve_of(path: Path) -> Path:
+    """Where the thresholds of a checkpoint are kept."""
+    return path.with_suffix(".curve")
+
+
+def make_batches(base: Path, arms: Sequence[RepairArm], settings: RepairSettings) -> RepairBatches:
+    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
+    return RepairBatches(
+        recipe=arms[0].recipe,
+        reads=arms[0].trainable.reads,
+        seed=seed_of(base, settings),
+        preset=EXPERIMENTS[settings.experiment].preset,
+        per_epoch=settings.steps,
+        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
+    )
+
+
+class _Clock:
+    """How long steps take."""
+
+    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
+        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
+        self.started = time.monotonic()
+
+    @property
+    def taken(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.started
+
+    def line(self, step: int, arms: Mapping[str, RepairArm]) -> str:
+        """After so many steps."""
+        taken = self.taken
+        each = taken / (step - self.first)
+        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
+        return (
+            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
+            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
+            f"{each * (self.steps - step):.0f} s left  {shown}"
         )
 
-    def fill(self, batch: Batch) -> None:
-        """Copy another batch here; nothing is asked of the device."""
-        own, inputs = self.batch, self.batch.groups[0].inputs
-        assert isinstance(own.pixels, torch.Tensor)
-        assert isinstance(batch.pixels, torch.Tensor)
-        is_bytes = batch.pixels.dtype == torch.uint8
-        own.pixels.copy_(batch.pixels)
-        if is_bytes:
-            # As towers take them: looking levels up copies a table, which cannot be recorded.
-            own.pixels.div_(127.5).sub_(1.0)
-        end = 0
-        for group in batch.groups:
-            token_GL = group.inputs[_TOKENS]
-            start, end = end, end + len(token_GL)
-            inputs[_TOKENS][start:end, : token_GL.shape[1]].copy_(token_GL)
-            inputs[_ENDS][start:end].copy_(group.inputs[_ENDS])
-        own.place_U[:end].copy_(batch.place_U)
-        for name in ("caption_B", "negative_BK", "positive_BP"):
-            getattr(own, name).copy_(getattr(batch, name))
-        for name, value in own.code.items():
-            value.copy_(batch.code[name])
+
+WAITS = ("ce_clip",)
+"""Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
 
 
-class FixedViews:
-    """What arms are shown, each view and size in a place of its own."""
+class RepairArm:
+    """One model in training."""
 
-    def __init__(self, context: int) -> None:
-        """Tokens of the longest caption that a tower takes."""
-        self._context = context
-        self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
+    def __init__(
+        self, base: Path, recipe: Recipe, settings: RepairSettings, shared: SharedPictures
+    ) -> None:
+        self.recipe = recipe
+        self.step = 0
+        """Steps that were taken."""
+        self.loss = torch.zeros(())
+        self.seconds: float | None = None
+        """Its share of the time of all arms beside it; None where it went on after a stop."""
+        self._shared = shared
+        self._is_recorded = False
+        self._recorded: dict[Batch, Recorded] = {}
+        self._memory: Memory | None = None
+        encoder = read(base, name=recipe.name, device=settings.device)
+        self.trainable = (
+            LockedTiny(encoder, shared, device=settings.device)
+            if recipe.locks.picture == "all"
+            else TinyTrainable(encoder, device=settings.device)
+        )
+        apply_locks(self.trainable, recipe.locks)
+        self.optimiser = make_optimiser(self.trainable, recipe)
+        self.plan = Plan(
+            recipe=recipe,
+            team=Team(),
+            device=settings.device,
+            precision=settings.precision,
+            find_truth=KnownTruth(),
+        )
+        rule = recipe.objective.threshold
+        self.threshold_K: Tensor | None = None
+        self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=settings.device)
+        """Thresholds after each step; stays on the device, where no step waits for it."""
+        if rule is not None:
+            self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
 
-    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
-        """The batches of the next step; of one size always the same objects."""
-        found: dict[View, Batch] = {}
-        for view, batch in views.items():
-            room = self._room(view, batch)
-            room.fill(batch)
-            found[view] = room.batch
-        return found
+    def record(self, device: str, memory: Memory | None) -> None:
+        """Take steps as a GPU replays them, from now on; a batch of a size stays in one place."""
+        self._memory = memory
+        self.plan = replace(self.plan, is_seeded=False)
+        rate = torch.tensor(self.recipe.learning_rate, device=device)
+        for group in self.optimiser.param_groups:
+            group["lr"], group["capturable"], group["fused"] = rate, True, True
+        for moments in self.optimiser.state.values():
+            # What a checkpoint gave back.
+            moments["step"] = moments["step"].to(device)
+        towers = self.trainable.module
+        if self.recipe.locks.picture != "all":
+            compile_layers(towers.picture.blocks, device=device)
+        compile_layers(towers.caption.blocks, device=device, varies=True)
+        self._is_recorded = True
 
-    def _room(self, view: View, batch: Batch) -> FixedBatch:
-        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
-        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
-        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
-        key = (view, strings, tokens)
-        if key not in self._rooms:
-            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
-        return self._rooms[key]
+    def take_step(self, batch: Batch, step: int, *, steps: int) -> None:
+        """The next step; the loss stays on the device."""
+        self._shared.look_at(batch)
+        set_rate(self.optimiser, self.recipe, step=step, steps=steps)
+        if not self._is_recorded:
+            self.loss = self._learn(batch, step)
+        else:
+            if batch not in self._recorded:
+                self._recorded[batch] = Recorded(
+                    lambda: self._learn(batch, 0),
+                    self.optimiser,
+                    device=self.plan.device,
+                    beside=() if self.threshold_K is None else (self.threshold_K,),
+                    memory=self._memory,
+                )
+            self.loss = self._recorded[batch]()
+        if self.threshold_K is not None:
+            self.curve_SK[step] = self.threshold_K
+        self.step = step + 1
+
+    def _learn(self, batch: Batch, step: int) -> Tensor:
+        taken = add_gradient(
+            self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
+        )
+        if self.threshold_K is not None and taken.threshold_K is not None:
+            self.threshold_K.copy_(taken.threshold_K)
+        apply_gradient(self.trainable, self.optimiser, self.recipe)
+        return taken.losses.total.detach()
+
+    def save(self, path: Path) -> None:
+        """All that the next step needs, and the curve so far: it may be ahead, never behind."""
+        if self.threshold_K is not None:
+            curve = self.curve_SK.cpu()
+            write_atomically(curve_of(path), partial(torch.save, curve))
+        standing = checkpoint.Standing(step=self.step)
+        checkpoint.save(
+            path,
+            self.trainable,
+            standing,
+            optimiser=self.optimiser,
+            threshold_K=self.threshold_K,
+        )
+
+    def go_back_to(self, path: Path) -> None:
+        """Where `save` left it."""
+        found = checkpoint.load(path)
+        checkpoint.restore(found, self.trainable, self.optimiser)
+        self.step = found.standing.step
+        if found.threshold_K is not None:
+            self.threshold_K = found.threshold_K.to(self.plan.device)
+            self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
 
 
-def _rounded(count: int, step: int) -> int:
-    """Up to the next multiple."""
-    return -(-count // step) * step
+@dataclass(frozen=True)
+class KnownTruth:
+    """The truth of a batch that stands in it: it was found once, for all arms."""
+
+    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
+        """Of the whole batch."""
+        return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
-# NOTE lab.repair_batches
-# Batches of the repair experiment come in; what each arm is shown of them goes out.
-#
-# All arms of a step see the same scenes, captions and edits. Some are shown less, the edits of one
-# family alone, and some other positives: the words of the caption in another form.
-#
-# Dimensions: B batch, K negatives, P positives of a caption.
+class SharedPictures:
+    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self.vector_BD: Tensor | None = None
+        self.is_shared = True
+        """Recorded steps each compute their own: they cannot wait for one another."""
+
+    def look_at(self, batch: Batch) -> None:
+        """Forget the vectors of any other batch."""
+        if batch is not self._batch:
+            self._batch, self.vector_BD = batch, None
+
+
+class LockedTiny(TinyTrainable):
+    """Towers of which the picture tower stays as the base has it."""
+
+    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
+        super().__init__(encoder, device=device)
+        self._shared = shared
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
+        if not self._shared.is_shared:
+            return super().embed_pictures(pixels).detach()
+        if self._shared.vector_BD is None:
+            self._shared.vector_BD = super().embed_pictures(pixels).detach()
+        return self._shared.vector_BD
+
 
 SWAPS = "swap"
 """The slot of negatives that exchange words; all others put another word."""
@@ -379,15 +552,6 @@ def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
     return tuple(None if one is None else one.text for one in statements)
 
 
-@dataclass(frozen=True)
-class Known:
-    """The truth of a batch that stands in it: it was found once, for all arms."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
-        return Truth(code["also_true_BB"], code["negative_true_BBK"])
-
-
 def views_on_device(
     batches: RepairBatches, *, first: int, workers: int, device: str, waiting: Waiting
 ) -> Generator[dict[View, Batch]]:
@@ -451,242 +615,7 @@ def _placed_group(group: Group, device: str) -> Group:
     return Group(group.row_G, inputs)
 
 
-# NOTE lab.repair_locked
-# A tiny dual encoder comes in; towers go out of which that of pictures stays as it is.
-
-
-class SharedPictures:
-    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
-
-    def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self.vector_BD: Tensor | None = None
-        self.is_shared = True
-        """Recorded steps each compute their own: they cannot wait for one another."""
-
-    def look_at(self, batch: Batch) -> None:
-        """Forget the vectors of any other batch."""
-        if batch is not self._batch:
-            self._batch, self.vector_BD = batch, None
-
-
-class LockedTiny(TinyTrainable):
-    """Towers of which the picture tower stays as the base has it."""
-
-    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
-        super().__init__(encoder, device=device)
-        self._shared = shared
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
-        if not self._shared.is_shared:
-            return super().embed_pictures(pixels).detach()
-        if self._shared.vector_BD is None:
-            self._shared.vector_BD = super().embed_pictures(pixels).detach()
-        return self._shared.vector_BD
-
-
-# NOTE lab.repair_training
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything about the experiment besides the bases; the defaults are those of pilot C."""
-
-    experiment: str = "default"
-    arms: tuple[str, ...] = ARMS
-    steps: int = 1_250
-    batch: int = 512
-    seed: int = 0
-    """With the name of a base it gives the seed of its scenes."""
-    times: int = 5
-    """Items in the number of the registered benchmarks."""
-    device: str = "cpu"
-    workers: int = 0
-    save_every: int = 250
-    """Steps between checkpoints."""
-    size: Size = "full"
-    asks_base: bool = True
-    """Whether the base itself and its untrained twin are asked too."""
-
-    @property
-    def precision(self) -> Precision:
-        """As in pre-training."""
-        return "float32" if self.device == "cpu" else "bfloat16"
-
-
-WAITS = ("ce_clip",)
-"""Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
-
-
-class Arm:
-    """One model in training."""
-
-    def __init__(
-        self, base: Path, recipe: Recipe, settings: Settings, shared: SharedPictures
-    ) -> None:
-        self.recipe = recipe
-        self.step = 0
-        """Steps that were taken."""
-        self.loss = torch.zeros(())
-        self.seconds: float | None = None
-        """Its share of the time of all arms beside it; None where it went on after a stop."""
-        self._shared = shared
-        self._is_recorded = False
-        self._recorded: dict[Batch, Recorded] = {}
-        self._memory: Memory | None = None
-        encoder = read(base, name=recipe.name, device=settings.device)
-        self.trainable = (
-            LockedTiny(encoder, shared, device=settings.device)
-            if recipe.locks.picture == "all"
-            else TinyTrainable(encoder, device=settings.device)
-        )
-        apply_locks(self.trainable, recipe.locks)
-        self.optimiser = make_optimiser(self.trainable, recipe)
-        self.plan = Plan(
-            recipe=recipe,
-            team=Team(),
-            device=settings.device,
-            precision=settings.precision,
-            find_truth=Known(),
-        )
-        rule = recipe.objective.threshold
-        self.threshold_K: Tensor | None = None
-        self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=settings.device)
-        """Thresholds after each step; stays on the device, where no step waits for it."""
-        if rule is not None:
-            self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
-
-    def record(self, device: str, memory: Memory | None) -> None:
-        """Take steps as a GPU replays them, from now on; a batch of a size stays in one place."""
-        self._memory = memory
-        self.plan = replace(self.plan, is_seeded=False)
-        rate = torch.tensor(self.recipe.learning_rate, device=device)
-        for group in self.optimiser.param_groups:
-            group["lr"], group["capturable"], group["fused"] = rate, True, True
-        for moments in self.optimiser.state.values():
-            # What a checkpoint gave back.
-            moments["step"] = moments["step"].to(device)
-        towers = self.trainable.module
-        if self.recipe.locks.picture != "all":
-            compile_layers(towers.picture.blocks, device=device)
-        compile_layers(towers.caption.blocks, device=device, varies=True)
-        self._is_recorded = True
-
-    def take_step(self, batch: Batch, step: int, *, steps: int) -> None:
-        """The next step; the loss stays on the device."""
-        self._shared.look_at(batch)
-        set_rate(self.optimiser, self.recipe, step=step, steps=steps)
-        if not self._is_recorded:
-            self.loss = self._learn(batch, step)
-        else:
-            if batch not in self._recorded:
-                self._recorded[batch] = Recorded(
-                    lambda: self._learn(batch, 0),
-                    self.optimiser,
-                    device=self.plan.device,
-                    beside=() if self.threshold_K is None else (self.threshold_K,),
-                    memory=self._memory,
-                )
-            self.loss = self._recorded[batch]()
-        if self.threshold_K is not None:
-            self.curve_SK[step] = self.threshold_K
-        self.step = step + 1
-
-    def _learn(self, batch: Batch, step: int) -> Tensor:
-        taken = add_gradient(
-            self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
-        )
-        if self.threshold_K is not None and taken.threshold_K is not None:
-            self.threshold_K.copy_(taken.threshold_K)
-        apply_gradient(self.trainable, self.optimiser, self.recipe)
-        return taken.losses.total.detach()
-
-    def save(self, path: Path) -> None:
-        """All that the next step needs, and the curve so far: it may be ahead, never behind."""
-        if self.threshold_K is not None:
-            curve = self.curve_SK.cpu()
-            write_atomically(curve_of(path), partial(torch.save, curve))
-        standing = checkpoint.Standing(step=self.step)
-        checkpoint.save(
-            path,
-            self.trainable,
-            standing,
-            optimiser=self.optimiser,
-            threshold_K=self.threshold_K,
-        )
-
-    def go_back_to(self, path: Path) -> None:
-        """Where `save` left it."""
-        found = checkpoint.load(path)
-        checkpoint.restore(found, self.trainable, self.optimiser)
-        self.step = found.standing.step
-        if found.threshold_K is not None:
-            self.threshold_K = found.threshold_K.to(self.plan.device)
-            self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
-
-
-def seed_of(base: Path, settings: Settings) -> int:
-    """Each base has scenes of its own, in whatever order or process the bases are taken."""
-    return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
-
-
-def checkpoint_of(folder: Path, arm: str) -> Path:
-    """Where an arm in training is kept."""
-    return folder / f"{arm}.checkpoint"
-
-
-def curve_of(path: Path) -> Path:
-    """Where the thresholds of a checkpoint are kept."""
-    return path.with_suffix(".curve")
-
-
-def train_arms(
-    base: Path, names: Sequence[str], settings: Settings, *, folder: Path | None = None, say: Say
-) -> dict[str, Arm]:
-    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
-    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
-    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
-    arms = {recipe.name: Arm(base, recipe, settings, shared) for recipe in recipes}
-    for name, arm in arms.items():
-        if folder is not None and (path := checkpoint_of(folder, name)).exists():
-            arm.go_back_to(path)
-    batches = make_batches(base, list(arms.values()), settings)
-    # A stop while checkpoints were written leaves some arms behind the others.
-    first = min(arm.step for arm in arms.values())
-    went_on = f"; from step {first}" if first else ""
-    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
-    clock = _Clock(base.stem, first, settings.steps, Waiting())
-    flow = views_on_device(
-        batches,
-        first=first,
-        workers=settings.workers,
-        device=settings.device,
-        waiting=clock.waiting,
-    )
-    fixed = _fixed(arms, shared, settings.device)
-    for step, views in enumerate(flow, start=first):
-        placed = views if fixed is None else fixed.fill(views)
-        for name, arm in arms.items():
-            if step >= arm.step:
-                place = views if name in WAITS else placed
-                arm.take_step(place[view_of(name)], step, steps=settings.steps)
-        if step % 100 == 99 or step + 1 == settings.steps:
-            say(clock.line(step + 1, arms))
-        # After the last step the weights are written at once, and need no checkpoint.
-        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
-        if folder is not None and is_due:
-            for name, arm in arms.items():
-                arm.save(checkpoint_of(folder, name))
-    for arm in arms.values():
-        # The last line of the clock has waited for the device.
-        arm.seconds = None if first else clock.taken / len(arms)
-    return arms
-
-
-def _fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews | None:
+def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews | None:
     """Where recorded arms find their batches; None on a CPU, which replays nothing."""
     if not device.startswith("cuda"):
         return None
@@ -697,37 +626,83 @@ def _fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> Fixe
     return FixedViews(next(iter(arms.values())).trainable.module.config.context)
 
 
-class _Clock:
-    """How long steps take."""
+_TOKENS, _ENDS = "token_NL", "end_N"
+"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
+_ROUND_STRINGS, _ROUND_TOKENS = 256, 8
+"""A room more is a recording more of every arm; room that is not used is time in every step."""
 
-    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
-        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
-        self.started = time.monotonic()
 
-    @property
-    def taken(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self.started
+class FixedViews:
+    """What arms are shown, each view and size in a place of its own."""
 
-    def line(self, step: int, arms: Mapping[str, Arm]) -> str:
-        """After so many steps."""
-        taken = self.taken
-        each = taken / (step - self.first)
-        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
-        return (
-            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
-            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
-            f"{each * (self.steps - step):.0f} s left  {shown}"
+    def __init__(self, context: int) -> None:
+        """Tokens of the longest caption that a tower takes."""
+        self._context = context
+        self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
+
+    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
+        """The batches of the next step; of one size always the same objects."""
+        found: dict[View, Batch] = {}
+        for view, batch in views.items():
+            room = self._room(view, batch)
+            room.fill(batch)
+            found[view] = room.batch
+        return found
+
+    def _room(self, view: View, batch: Batch) -> FixedBatch:
+        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
+        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
+        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
+        key = (view, strings, tokens)
+        if key not in self._rooms:
+            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
+        return self._rooms[key]
+
+
+class FixedBatch:
+    """Tensors that stay where they are."""
+
+    def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
+        """Room for batches of as many pictures, negatives and positives, and so many strings."""
+        assert isinstance(like.pixels, torch.Tensor)
+        device = like.pixels.device
+        inputs = {
+            _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
+            _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
+        }
+        self.batch = Batch(
+            pixels=torch.empty(like.pixels.shape, dtype=torch.float32, device=device),
+            caption_B=torch.empty_like(like.caption_B),
+            negative_BK=torch.empty_like(like.negative_BK),
+            positive_BP=torch.empty_like(like.positive_BP),
+            groups=(Group(torch.arange(strings), inputs),),
+            place_U=torch.zeros(strings, dtype=torch.int64, device=device),
+            code={name: torch.empty_like(value) for name, value in like.code.items()},
         )
 
+    def fill(self, batch: Batch) -> None:
+        """Copy another batch here; nothing is asked of the device."""
+        own, inputs = self.batch, self.batch.groups[0].inputs
+        assert isinstance(own.pixels, torch.Tensor)
+        assert isinstance(batch.pixels, torch.Tensor)
+        is_bytes = batch.pixels.dtype == torch.uint8
+        own.pixels.copy_(batch.pixels)
+        if is_bytes:
+            # As towers take them: looking levels up copies a table, which cannot be recorded.
+            own.pixels.div_(127.5).sub_(1.0)
+        end = 0
+        for group in batch.groups:
+            token_GL = group.inputs[_TOKENS]
+            start, end = end, end + len(token_GL)
+            inputs[_TOKENS][start:end, : token_GL.shape[1]].copy_(token_GL)
+            inputs[_ENDS][start:end].copy_(group.inputs[_ENDS])
+        own.place_U[:end].copy_(batch.place_U)
+        for name in ("caption_B", "negative_BK", "positive_BP"):
+            getattr(own, name).copy_(getattr(batch, name))
+        for name, value in own.code.items():
+            value.copy_(batch.code[name])
 
-def make_batches(base: Path, arms: Sequence[Arm], settings: Settings) -> RepairBatches:
-    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
-    return RepairBatches(
-        recipe=arms[0].recipe,
-        reads=arms[0].trainable.reads,
-        seed=seed_of(base, settings),
-        preset=EXPERIMENTS[settings.experiment].preset,
-        per_epoch=settings.steps,
-        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
-    )
+
+def _rounded(count: int, step: int) -> int:
+    """Up to the next multiple."""
+    return -(-count // step) * step

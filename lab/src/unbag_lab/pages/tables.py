@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag_lab.claims import all_claims
-from unbag_lab.experiments.repair import Column, ask_for_table
+from unbag_lab.experiments.repair_table import ResultColumn, ask_for_table
 from unbag_lab.results import (
     BEFORE,
     FEW_DROPOUT,
@@ -110,29 +110,29 @@ ORDER = (
     "decoder-nothing",
     "decoder-no_question",
 )
-BY_HEART = Column("learned by heart", "fit", ("few",))
-COLUMNS: tuple[Column, ...] = (
+BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
+COLUMNS: tuple[ResultColumn, ...] = (
     BY_HEART,
-    Column("held out", "fit", ("held",)),
-    Column("swap orig / aug", "world-swap", ("original", "augmented")),
-    Column("replace orig / aug", "world-replace", ("original", "augmented")),
-    Column(
+    ResultColumn("held out", "fit", ("held",)),
+    ResultColumn("swap orig / aug", "world-swap", ("original", "augmented")),
+    ResultColumn("replace orig / aug", "world-replace", ("original", "augmented")),
+    ResultColumn(
         "relation orig / aug / brittle",
         "world-relation",
         ("original", "augmented", "brittleness"),
     ),
-    Column("pairs-a strict / relaxed", "world-pairs-a", ("pair", "relaxed")),
-    Column("pairs-b strict / relaxed", "world-pairs-b", ("pair", "relaxed")),
-    Column("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
+    ResultColumn("pairs-a strict / relaxed", "world-pairs-a", ("pair", "relaxed")),
+    ResultColumn("pairs-b strict / relaxed", "world-pairs-b", ("pair", "relaxed")),
+    ResultColumn("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
 )
-COMPARED: tuple[Column, ...] = (
-    Column("swap orig", "world-swap", ("original",)),
-    Column("replace orig", "world-replace", ("original",)),
-    Column("relation orig", "world-relation", ("original",)),
-    Column("pairs-a strict", "world-pairs-a", ("pair",)),
-    Column("pairs-a relaxed", "world-pairs-a", ("relaxed",)),
-    Column("pairs-b strict", "world-pairs-b", ("pair",)),
-    Column("R@1 text", "world-retrieval", ("text_to_image@1",)),
+COMPARED: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig", "world-swap", ("original",)),
+    ResultColumn("replace orig", "world-replace", ("original",)),
+    ResultColumn("relation orig", "world-relation", ("original",)),
+    ResultColumn("pairs-a strict", "world-pairs-a", ("pair",)),
+    ResultColumn("pairs-a relaxed", "world-pairs-a", ("relaxed",)),
+    ResultColumn("pairs-b strict", "world-pairs-b", ("pair",)),
+    ResultColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
 )
 
 
@@ -176,7 +176,7 @@ def _of(arm: str, results: Sequence[ArmResult]) -> list[ArmResult]:
     return sorted((one for one in results if one.arm == arm), key=lambda one: place(one.base))
 
 
-def _mean(column: Column, results: Sequence[ArmResult]) -> str:
+def _mean(column: ResultColumn, results: Sequence[ArmResult]) -> str:
     if column is BY_HEART:
         # As readers learn now, where some did: with dropout they were kept from it.
         now = [one for one in results if not one.numbers.get("fit", {}).get(FEW_DROPOUT)]
@@ -185,11 +185,11 @@ def _mean(column: Column, results: Sequence[ArmResult]) -> str:
     return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
 
 
-def _each(column: Column, results: Sequence[ArmResult]) -> str:
+def _each(column: ResultColumn, results: Sequence[ArmResult]) -> str:
     return ", ".join(column.shown(column.values(result)[0]) for result in results)
 
 
-def _apart(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+def _apart(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
     control = {one.base: one for one in _of(CONTROL, results)}
     apart = [
         column.values(one)[0] - column.values(control[one.base])[0]
@@ -206,7 +206,7 @@ def _apart(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
 
 
 def _rows(
-    columns: Sequence[Column],
+    columns: Sequence[ResultColumn],
     rows: Sequence[tuple[str, Sequence[str]]],
     on: Mapping[str, str],
 ) -> str:

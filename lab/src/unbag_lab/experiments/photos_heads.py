@@ -1,0 +1,341 @@
+"""Repaired heads of the photo model: order precision, mixed weights, and readers that see no image.
+
+    python -m unbag_lab photos-heads --train train-edits.jsonl --val val-edits.jsonl
+        --out runs/heads --cache features --numbers photo_heads.json
+    python -m unbag_lab photos-blind --train train-edits.jsonl --val val-edits.jsonl
+
+The arms are those that leave both parts as they are installed, so features are computed once and
+no GPU is needed. A stopped run resumes with the same command. Order precision is precision at 1
+among a caption and its four shuffles of ARO, as `aro_order_flickr30k` makes them (methods.md 3.3);
+a tie is wrong. The blind reader is that of `unbag.training.before_after` on MiniLM's frozen
+features, trained on the kinds of edits that photo arms are trained on: what it reaches on other
+photographs can be had by reading alone.
+
+Dimensions: N pairs of texts, F features, Q captions, K kinds of shuffles, T triples.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.benchmarks.aro import options_of
+from unbag.benchmarks.taggers import find_tagger, tags_of
+from unbag.data.pairs import Pair, Pairs
+from unbag.data.readers import open_pairs
+from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
+from unbag.metrics.intervals import bootstrap, generator
+from unbag.models.baselines import load_likelihood
+from unbag.models.photo import Photo, load, write
+from unbag.runs.files import write_atomically
+from unbag.runs.progress import Silent
+from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.merge import interpolate, state_of
+from unbag.training.towers.cached_features import Features, KeptPhoto, caption_table, picture_table
+from unbag.types import FloatArray
+from unbag_lab.experiments.photos_table import (
+    SHOWN,
+    ArmNumber,
+    number_of,
+    numbers_of,
+    owners_of,
+    triple_numbers,
+    write_numbers,
+)
+from unbag_lab.experiments.photos_training import (
+    BUILD,
+    READER_LEARNS_FROM,
+    SEEN_KINDS,
+    PhotoQuestions,
+    PhotosArm,
+    answers,
+    drawable_texts,
+    make_questions,
+    opened,
+    repair_arms,
+    start_of,
+    take_steps,
+)
+
+HEADS: Mapping[str, PhotosArm] = MappingProxyType(
+    {
+        "heads": BUILD["heads"],
+        **{name: arm for name, arm in repair_arms("heads").items() if name.endswith("-heads")},
+    }
+)
+"""Arms that leave both parts as they are installed, the base first."""
+WEIGHTS = tuple(k / 8 for k in range(9))
+MIXED = "hard_negative-heads"
+BLIND = "blind reader"
+LIKELIHOOD = "language model"
+ReadsTexts = Callable[[Sequence[str]], Sequence[float]]
+
+
+def photos_heads_script() -> None:
+    """Measure order precision and mixed weights of the repaired heads of the photo model."""
+    parser = argparse.ArgumentParser(description=photos_heads_script.__doc__)
+    parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
+    parser.add_argument("--val", required=True, help="the same of other photographs")
+    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
+    parser.add_argument("--out", type=Path, required=True, help="for the weights of all arms")
+    parser.add_argument("--cache", type=Path, help="for features")
+    parser.add_argument("--numbers", type=Path, required=True)
+    parser.add_argument("--language-model", help="folder or name: one more blind baseline")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--limit", type=int, help="photographs of val, to try it")
+    given = parser.parse_args()
+    rows = edited(given.train, given.pictures, limit=READER_LEARNS_FROM)
+    learned = [row for row in rows if row.kind in SEEN_KINDS]
+    bench = _bench(given, learned)
+    numbers = _blind(bench, learned)
+    if given.language_model:
+        numbers += _by_reading(LIKELIHOOD, load_likelihood(given.language_model).of, bench)
+    numbers += _arms(bench, given.seeds)
+    write_numbers(numbers, given.numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadsBench:
+    """What all arms share."""
+
+    train: Pairs
+    asked: PhotoQuestions
+    ordered: tuple[Ordered, ...]
+    pictures: Features
+    captions: Features
+    out: Path
+
+    def towers(self, encoder: Photo) -> KeptPhoto:
+        """A model that starts at its heads."""
+        return KeptPhoto(encoder, device="cpu", pictures=self.pictures, captions=self.captions)
+
+    def read(self, texts: Sequence[str]) -> Tensor:
+        """Features of texts."""
+        return self.captions.vector_NC[[self.captions.place_of[text] for text in texts]]
+
+
+def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
+    train = open_pairs(given.train, pictures=given.pictures)
+    val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
+    tagger = find_tagger()
+    assert tagger is not None, "two of the four shuffles need a tagger"
+    ordered = tuple(make_ordered(val, tagger))
+    paths = [given.out / str(seed) / f"{n}.safetensors" for seed in given.seeds for n in HEADS]
+    # What is only asked about needs no features of what was trained on.
+    every = () if all(path.exists() for path in paths) else opened(train)
+    model, said = load("random"), Silent()
+    pictures = picture_table(model, [p.picture for p in (*every, *val)], given.cache, said)
+    asked = make_questions(val, pictures.place_of)
+    texts = dict.fromkeys((*drawable_texts(every), *asked.texts))
+    texts.update((text, None) for one in ordered for text in one.texts)
+    texts.update((text, None) for row in learned for text in (row.caption, row.negative))
+    captions = caption_table(model, tuple(texts), given.cache, said)
+    print(f"features of {len(pictures.place_of):,} photographs, {len(texts):,} texts", flush=True)
+    return HeadsBench(train, asked, ordered, pictures, captions, given.out)
+
+
+def _arms(bench: HeadsBench, seeds: Sequence[int]) -> list[ArmNumber]:
+    """Heads, repairs of them, and mixes of heads with one repair."""
+    by_name: dict[str, list[dict[str, FloatArray]]] = {}
+    for seed in seeds:
+        for name, arm in HEADS.items():
+            towers = bench.towers(start_of(_trained(name, arm, seed, bench), seed))
+            by_name.setdefault(name, []).append(_asked(towers, bench))
+        for weight, encoder in _mixes(seed, bench):
+            found = _asked(bench.towers(encoder), bench)
+            by_name.setdefault(f"mix {weight:g}", []).append(found)
+    return [number for name, some in by_name.items() for number in _numbers(name, some, bench)]
+
+
+def _trained(name: str, arm: PhotosArm, seed: int, bench: HeadsBench) -> Path:
+    """Where the weights are; what is there already is left alone."""
+    path = bench.out / str(seed) / f"{name}.safetensors"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        start = bench.out / str(seed) / f"{arm.start}.safetensors"
+        towers = bench.towers(start_of(start if arm.start else None, seed))
+        loss = take_steps(towers, arm.recipe, seed, bench.train)
+        write_atomically(path, partial(write, towers.module))
+        print(f"{seed} {name}: loss {loss:.3f}", flush=True)
+    return path
+
+
+def _mixes(seed: int, bench: HeadsBench) -> Iterator[tuple[float, Photo]]:
+    """One model whose weights are changed from step to step."""
+    folder = bench.out / str(seed)
+    model, tuned = (start_of(folder / f"{name}.safetensors", seed) for name in ("heads", MIXED))
+    start, end = state_of(model.towers), state_of(tuned.towers)
+    for weight in WEIGHTS:
+        model.towers.load_state_dict(interpolate(start, end, weight))
+        yield weight, model
+
+
+@torch.inference_mode()
+def _asked(towers: KeptPhoto, bench: HeadsBench) -> dict[str, FloatArray]:
+    found = answers(towers, bench.asked, device="cpu")
+    picture_ND = towers.embed_pictures(bench.asked.place_N)
+    texts = list(dict.fromkeys(text for one in bench.ordered for text in one.texts))
+    place = {text: at for at, text in enumerate(texts)}
+    text_ND = towers.embed_captions(towers.reads.tokenize(texts))
+
+    def score(photograph: int, some: Sequence[str]) -> list[float]:
+        scores: list[float] = (
+            text_ND[[place[text] for text in some]] @ picture_ND[photograph]
+        ).tolist()
+        return scores
+
+    return found | order_right(bench.ordered, score)
+
+
+def _numbers(
+    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
+) -> list[ArmNumber]:
+    found = numbers_of(name, some, owners_of(bench.asked), only=SHOWN)
+    return found + _order_numbers(name, some, bench)
+
+
+def _order_numbers(
+    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
+) -> list[ArmNumber]:
+    owner_Q = np.array([one.photograph for one in bench.ordered])
+    found = []
+    for metric in (key for key in some[0] if key.startswith("order: ")):
+        there = np.isfinite(some[0][metric])
+        values = [one[metric][there] for one in some]
+        found.append(number_of(name, metric, values, owner_Q[there]))
+    return found
+
+
+def _blind(bench: HeadsBench, learned: Sequence[Contrast]) -> list[ArmNumber]:
+    """A linear reader of the caption part's features, told of the same edits."""
+    weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
+
+    def score(texts: Sequence[str]) -> list[float]:
+        scores: list[float] = (bench.read(texts).double() @ weight_F).tolist()
+        return scores
+
+    return _by_reading(BLIND, score, bench)
+
+
+def _by_reading(name: str, score: ReadsTexts, bench: HeadsBench) -> list[ArmNumber]:
+    """The same questions to one who is given no picture; retrieval cannot be asked."""
+    asked = bench.asked
+    shuffles = (text for one in bench.ordered for text in one.texts)
+    texts = list(dict.fromkeys((*asked.texts, *shuffles)))
+    value = dict(zip(texts, score(texts), strict=True))
+    value_T3 = np.array(
+        [
+            [np.nan if at < 0 else value[asked.texts[at]] for at in row]
+            for row in asked.triple_T4[:, 1:].tolist()
+        ]
+    )
+    found = triple_numbers(name, [value_T3], owners_of(bench.asked), only=SHOWN)
+    right = order_right(bench.ordered, lambda _, some: [value[text] for text in some])
+    return found + _order_numbers(name, [right], bench)
+
+
+PRECISION = "order: precision"
+ORDER_METRICS = (PRECISION, *(f"order: {kind}" for kind in SHUFFLES))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A caption and its shuffles."""
+
+    photograph: int
+    texts: tuple[str, ...]
+    """The caption first."""
+    kinds: tuple[str, ...]
+
+    @property
+    def chance(self) -> float:
+        """Of a guess."""
+        return 1 / len(self.texts)
+
+
+def make_ordered(pairs: Sequence[Pair], tagger: Tagger, *, seed: int = 0) -> list[Ordered]:
+    """One for every caption that has another order."""
+    captions = [
+        (at, n, text) for at, pair in enumerate(pairs) for n, text in enumerate(pair.captions)
+    ]
+    tags = tags_of(tagger, [spaced(text) for *_, text in captions])
+    found = []
+    for (at, n, text), tagged in zip(captions, tags, strict=True):
+        names = ("photographs", f"{pairs[at].id}#{n}")
+        options = options_of(text, names, seed=seed, tagged=tagged)
+        found.append(Ordered(at, tuple(options), tuple(options.values())))
+    return [one for one in found if len(one.texts) > 1]
+
+
+def order_right(
+    asked: Sequence[Ordered], score: Callable[[int, Sequence[str]], Sequence[float]]
+) -> dict[str, FloatArray]:
+    """1 where the caption beats all its shuffles, and where it beats that of a kind; NaN: none.
+
+    `score` is given the number of a photograph and texts.
+    """
+    found = {metric: np.full(len(asked), np.nan) for metric in ORDER_METRICS}
+    for at, one in enumerate(asked):
+        own, *others = score(one.photograph, one.texts)
+        found[PRECISION][at] = own > max(others)
+        for kind, other in zip(one.kinds[1:], others, strict=True):
+            found[f"order: {kind}"][at] = own > other
+    return found
+
+
+def photos_blind_script() -> None:
+    """Measure how well a reader that never sees an image tells edited captions from originals."""
+    parser = argparse.ArgumentParser(description=photos_blind_script.__doc__)
+    parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
+    parser.add_argument("--val", required=True, help="the same of other photographs")
+    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
+    parser.add_argument("--limit", type=int, default=1_500, help="photographs to train on")
+    given = parser.parse_args()
+    read = load("random").caption_features
+    train = edited(given.train, given.pictures, limit=given.limit)
+    train = [row for row in train if row.kind in SEEN_KINDS]
+    weight_F = fit_reader(differences(read, train), [row.picture for row in train])
+    val = edited(given.val, given.pictures, needs_positive=True)
+    right_N = (differences(read, val) @ weight_F > 0).double().numpy()
+    groups = {
+        "swap, seen": [r.kind in SEEN_KINDS and r.kind.startswith("swap") for r in val],
+        "replace, seen": [r.kind in SEEN_KINDS and not r.kind.startswith("swap") for r in val],
+        "unseen": [r.kind not in SEEN_KINDS for r in val],
+        "all": [True] * len(val),
+    }
+    for name, is_in in groups.items():
+        print(share(right_N[is_in], [r for r, keep in zip(val, is_in, strict=True) if keep], name))
+
+
+def edited(
+    path: str, pictures: Path | None, *, limit: int | None = None, needs_positive: bool = False
+) -> list[Contrast]:
+    """Negatives of all captions, or of those that have a positive too, as tables count them."""
+    pairs, found = open_pairs(path, pictures=pictures), []
+    for at in range(min(len(pairs), limit or len(pairs))):
+        pair = pairs[at]
+        for caption, edits in zip(pair.captions, pair.edits, strict=True):
+            if not needs_positive or any(edit.keeps_meaning for edit in edits):
+                negatives = [edit for edit in edits if not edit.keeps_meaning]
+                found += [Contrast(at, caption, edit.text, edit.kind) for edit in negatives]
+    return found
+
+
+def share(right_N: FloatArray, rows: Sequence[Contrast], name: str) -> str:
+    """Percent with an interval over photographs."""
+    low, high, _ = bootstrap(
+        right_N,
+        clusters=[str(row.picture) for row in rows],
+        resamples=5_000,
+        rng=generator(0, name),
+    )
+    shown = f"{100 * right_N.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{name} ({len(rows):,}): {shown}"
