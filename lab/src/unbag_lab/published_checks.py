@@ -33,10 +33,18 @@ from unbag.published.numbers import MMVP_PATTERNS, PrintedNumber, averages
 from unbag.types import Published
 
 CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
+
+
 HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
+
+
 TWO_VALUES = " has two values"
 """How the flag of a contradiction ends."""
+
+
 CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
+
+
 CLIP_B32 = "CLIP ViT-B/32 (openai)"
 
 
@@ -319,11 +327,22 @@ def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
 
 
 CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
+
+
 T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10))
+
+
 PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
+
+
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
+
+
 _RECALLS = ("COCO text-to-image", "COCO image-to-text")
+
+
 _CHECKLIST = ("VL-CheckList Avg.",)
+
 
 GAINS = (
     Gain(_TEXT, "11.4", CE_CLIP_PLUS, CLIP_B32, CE_T1, ("VALSE Avg.",), "gain on VALSE"),
@@ -333,8 +352,12 @@ GAINS = (
     Gain(_TEXT, "7.5", CE_CLIP_PLUS, CLIP_B32, CE_T5, _RECALLS, "gain in retrieval"),
 )
 
+
 _WORDS = f"{HARD_POSITIVES_PAPER}, text"
+
+
 _REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
+
 
 ORDERS = (
     Ranking(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
@@ -356,6 +379,7 @@ ORDERS = (
         is_strict=False,
     ),
 )
+
 
 _FILES = "in the released files"
 
@@ -481,7 +505,10 @@ class Total:
 
 Key = tuple[str, str, str]
 """Benchmark, metric, averaging rule."""
+
+
 _REJECTED = "with the rows that annotators rejected"
+
 
 _VALSE = {
     "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
@@ -491,14 +518,21 @@ _VALSE = {
     "coreference-hard": (104, 141), "foil-it": (943, 1000),
 }  # fmt: skip
 
+
 _SUGARCREPE = {
     "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
     "replace_rel": 1406, "swap_att": 666,
 }  # fmt: skip
+
+
 SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
 """Sets of four pictures in each half of What'sUp."""
+
+
 _IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
 """Units of a metric for each set; two-way ones for each opposite pair."""
+
+
 _SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
 
 

@@ -28,11 +28,6 @@ from unbag_lab.verdict import (
     sides,
 )
 
-# NOTE lab.claim_beside
-# A claim and results come in; its numbers and those beside it go out, as means over bases.
-#
-# Only bases that count for the claim, so that all arms are of the same.
-
 PAIR, RELAXED = "pair", "relaxed"
 
 
@@ -81,9 +76,6 @@ def arm_name(key: ArmKey, claim: Claim) -> str:
     """With its experiment, where that is not the claim's own."""
     experiment, arm = key
     return f"`{arm}`" if experiment == claim.experiment else f"`{arm}` of `{experiment}`"
-
-
-# NOTE lab.claim_page
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

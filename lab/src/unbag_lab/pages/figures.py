@@ -28,11 +28,6 @@ from unbag_lab.verdict import (
     points,
 )
 
-# NOTE lab.effect_marks
-# Effects come in; the pieces of their pictures go out: axis, predicted side, dots, marks, words.
-#
-# Pictures are SVG files with their own colours for light and dark.
-
 WIDE = 760
 LEFT, RIGHT = 16, 16
 """Free pixels at the sides."""
@@ -149,11 +144,6 @@ def svg(title: str, said: str, high: float, parts: Sequence[str], *, style: str 
     )
 
 
-# NOTE lab.overview_figure
-# Predictions come in; a picture goes out with a lane for each, all on one axis of points.
-#
-# A number that is held against a level stands as far from 0 as it is from that.
-
 MANY = 6
 """Predictions beyond which those of a claim stand in lanes on one axis."""
 LANE, HIGH_LANE = 20, 36
@@ -258,8 +248,6 @@ def _words(y: float) -> str:
     parts.append(f'<rect class="side" x="{x - 6:g}" y="{y - 12:g}" width="26" height="16"/>')
     return "".join([*parts, label(x + 26, y, "predicted", "small")])
 
-
-# NOTE lab.claim_figure
 
 LINE, STRIP = 18, 52
 """Heights in pixels: of a line of text, and of the band that holds dots and interval."""

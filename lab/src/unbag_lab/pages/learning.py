@@ -15,9 +15,6 @@ from unbag_lab.pages.figures import STYLE, WIDE, label, svg
 from unbag_lab.plan import counted
 from unbag_lab.results import ArmResult, in_order
 
-# NOTE lab.threshold_figure
-# Results of arms with thresholds come in; a picture of how they rose goes out, as SVG.
-
 THRESHOLD_FIGURE_ARMS: Mapping[str, str] = {
     "ce_clip": "as printed",
     "ce_clip_fixed": "mended",
@@ -151,8 +148,6 @@ def _threshold_figure_across(share: float) -> float:
 def _threshold_figure_down(value: float, most: float, top: float) -> float:
     return top + THRESHOLD_FIGURE_HIGH * (1 - value / most)
 
-
-# NOTE lab.learning_figure
 
 PATCHES, TOKEN = "decoder-long", "decoder-cls-long"
 LEARNING_FIGURE_ARMS: Mapping[str, str] = {PATCHES: "patches", TOKEN: "token"}

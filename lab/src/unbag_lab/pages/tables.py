@@ -28,13 +28,6 @@ from unbag_lab.results import (
 )
 from unbag_lab.verdict import Tested, Verdict, effect_text, interval, judge_claims
 
-# NOTE lab.overview
-# Claims and results come in; the overview goes out: claim by claim, with verdict and numbers.
-#
-#     python -m unbag_lab overview
-#
-# Verdicts are about the built-in world, or the photographs of a run, and no more.
-
 
 def overview(verdicts: Sequence[Verdict]) -> str:
     """A table in Markdown, a row for each prediction."""
@@ -64,9 +57,6 @@ def overview_script() -> None:
     named = [result for path in options.found for result in results_in(path)]
     results = named if options.found else shipped_results()
     print(overview(judge_claims(all_claims(), results)))
-
-
-# NOTE lab.readout_table
 
 
 CONTROL = BEFORE
