@@ -1,4 +1,8 @@
-"""Arms that claims compare come in; what must be run goes out, in its order and with its time."""
+"""Experiments by name, and the plan of a run: which of their arms are missing, in which order.
+
+A plan is made from the claims or experiments that were asked for and what a run folder holds; a
+clock tells how long the rest of it will take.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan comes in; bases are made, experiments run, and what failed goes out.
+"""`unbag lab run`: says what will be run, makes bases, runs experiments, and judges the claims.
 
 Whatever ends a run, the same command goes on: bases and results appear whole or not at all, and
 experiments keep where their trainings stand.

@@ -1,7 +1,8 @@
-"""Effects by base come in; the verdict goes out, by a rule that was fixed before any was seen.
+"""The verdict on a claim, by a rule fixed before any result was seen, and its wording.
 
 Each prediction is tested over bases by Student's t. P-values of all predictions that are read
-together are corrected by Holm's method. Fewer than five bases decide nothing.
+together are corrected by Holm's method. Fewer than five bases decide nothing. Sentences are true
+for any verdict; warnings stand beside one that says less than it seems to.
 """
 
 from __future__ import annotations

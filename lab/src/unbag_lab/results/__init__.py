@@ -1,6 +1,9 @@
-"""Run folders come in; one file of results for each experiment goes out, as the package ships them.
+"""What an arm of an experiment came to on a base: as a file, in a run folder, and as it ships.
 
-    python -m unbag_lab join runs/lab runs/more --into src/unbag/lab/results
+The results that ship lie beside this module, one file for each experiment. New ones are joined to
+them from run folders:
+
+    python -m unbag_lab join runs/lab runs/more
 
 A result that is there already is replaced by that of the same arm on the same base. One line holds
 one result, in a fixed order, so that a difference between two versions can be read.
@@ -23,32 +26,60 @@ from unbag.runs.files import locked_folder, make_folder, remove_leftovers, write
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
+
+
 RESULTS = Path(str(files("unbag_lab") / "results"))
+
+
 BEFORE = "base"
 """The name under which a base stands beside its arms."""
+
+
 UNTRAINED = "random"
 """The same network before any training."""
+
+
 FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
+
+
 FEW_DROPOUT = "few_dropout"
 """Likewise: with how much dropout, of readers of patches."""
+
+
 FEW_RATE = "few_rate"
 """Likewise: at which learning rate."""
+
+
 BY_STEP = " by step"
 """Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
+
+
 LAB_VERSION = 3
 """Raised when an arm, a base or a question changes its meaning: results of two versions must not
 stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
 higher rate."""
+
+
 _RECORD = "lab.json"
+
+
 _OWN = (_RECORD, ".lock")
 """What stands in a folder before any work."""
+
+
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
+
+
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
+
+
 _NUMBER = re.compile(r"[- ](\d+)")
+
+
 _DIGITS = 10
 
 
@@ -267,8 +298,8 @@ def opened(out: Path, *, size: Size) -> Iterator[None]:
     with locked_folder(out, taken):
         for folder in {path.parent for path in out.rglob(".*.part")}:
             remove_leftovers(folder)
-        if _begun(out) is None:
-            write_text(out / _RECORD, json.dumps(asdict(Begun(LAB_VERSION, size, __version__))))
+        if _read_record(out) is None:
+            write_text(out / _RECORD, json.dumps(asdict(RunRecord(LAB_VERSION, size, __version__))))
         yield
 
 
@@ -327,9 +358,9 @@ def _is_result(path: Path) -> bool:
         return False
 
 
-def _check_version(out: Path, *, way_out: str) -> Begun | None:
+def _check_version(out: Path, *, way_out: str) -> RunRecord | None:
     """What a folder was begun with; refused if arms mean something else now."""
-    found = _begun(out)
+    found = _read_record(out)
     if found is not None and found.lab != LAB_VERSION:
         raise UserError(
             f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
@@ -339,13 +370,13 @@ def _check_version(out: Path, *, way_out: str) -> Begun | None:
     return found
 
 
-def _begun(out: Path) -> Begun | None:
+def _read_record(out: Path) -> RunRecord | None:
     """What its record says; None where nothing was begun, though somebody may have asked for it."""
     path = out / _RECORD
     if not path.exists() or not any(one.name not in _OWN for one in out.iterdir()):
         return None
     try:
-        return Begun(**json.loads(path.read_text(encoding="utf-8")))
+        return RunRecord(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} cannot be read: {error}",
@@ -355,8 +386,8 @@ def _begun(out: Path) -> Begun | None:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What a folder was begun with."""
+class RunRecord:
+    """What a run folder was begun with."""
 
     lab: int
     size: Size
@@ -365,8 +396,9 @@ class Begun:
 
 
 def join_script() -> None:
-    """Join run folders of `unbag lab run` into one file of results for each experiment, as they ship."""
-    parser = argparse.ArgumentParser(description=join_script.__doc__)
+    """Join run folders into the results that ship."""
+    text = "Join run folders of `unbag lab run` into one file of results for each experiment, as "
+    parser = argparse.ArgumentParser(description=f"{text}they ship.")
     text = "run folders of `unbag lab run`; later ones win"
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=text)
     text = "folder with one file for each experiment (default: that of the package)"
@@ -383,7 +415,8 @@ def join(folders: Sequence[Path], into: Path) -> list[Path]:
     found: dict[tuple[str, str, str], ArmResult] = {}
     for one in (*shipped_results(into), *new):
         found[one.experiment, one.base, one.arm] = one
-    _check(found.values())
+    _check_bases(found.values())
+    _check_arms(found.values())
     written = []
     for experiment in sorted({one.experiment for one in new}):
         path = into / f"{experiment}.json"
@@ -412,10 +445,20 @@ def _rounded(value: object) -> object:
     return value
 
 
-def _check(results: Collection[ArmResult]) -> None:
-    """Refuse what a verdict must not put together."""
-    _check_bases(results)
-    _check_arms(results)
+def _check_bases(results: Iterable[ArmResult]) -> None:
+    """Arms of one base are compared, so they must be of the same base and size."""
+    first: dict[tuple[str, str], ArmResult] = {}
+    for one in results:
+        other = first.setdefault((one.experiment, one.base), one)
+        for what in ("size", "fingerprint"):
+            mine, yours = getattr(one, what), getattr(other, what)
+            if mine != yours:
+                raise UserError(
+                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
+                    f"{what} {mine}, {other.arm} has {yours}",
+                    expected="one base and one size, since arms of a base are compared",
+                    way_out="name folders of one run, or an empty folder with --into",
+                )
 
 
 def _check_arms(results: Iterable[ArmResult]) -> None:
@@ -432,20 +475,4 @@ def _check_arms(results: Iterable[ArmResult]) -> None:
                     expected="the same settings on every base, since a verdict is over bases",
                     way_out="run the arm on all bases with one unbag, or name an empty folder with "
                     "--into",
-                )
-
-
-def _check_bases(results: Iterable[ArmResult]) -> None:
-    """Arms of one base are compared, so they must be of the same base and size."""
-    first: dict[tuple[str, str], ArmResult] = {}
-    for one in results:
-        other = first.setdefault((one.experiment, one.base), one)
-        for what in ("size", "fingerprint"):
-            mine, yours = getattr(one, what), getattr(other, what)
-            if mine != yours:
-                raise UserError(
-                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
-                    f"{what} {mine}, {other.arm} has {yours}",
-                    expected="one base and one size, since arms of a base are compared",
-                    way_out="name folders of one run, or an empty folder with --into",
                 )
