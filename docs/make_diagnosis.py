@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unbag_lab.pages import marked
+from unbag_lab import pages
 
 HERE = Path(__file__).parent
 FILE, PAGE = HERE / "diagnosis_numbers.json", HERE / "diagnosis.md"
@@ -127,7 +127,7 @@ def _shown(one: dict[str, Any] | None) -> str:
 
 def renewed(page: str, numbers: dict[str, Any]) -> str:
     """The page with both tables as the numbers say."""
-    return marked.renewed(page, {"models": models_table(numbers), "parts": parts_table(numbers)})
+    return pages.renewed(page, {"models": models_table(numbers), "parts": parts_table(numbers)})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from unbag.published.lookup import Flag, flags
-from unbag_lab.pages import marked
+from unbag_lab import pages
 
 PAGE = Path(__file__).parent / "published.md"
 TWO_VALUES = " has two values"
@@ -15,7 +15,7 @@ TWO_VALUES = " has two values"
 
 def renewed(page: str) -> str:
     """The page with its lists as the data has them now."""
-    return marked.renewed(page, {"flags": as_markdown()})
+    return pages.renewed(page, {"flags": as_markdown()})
 
 
 def as_markdown() -> str:

@@ -1,4 +1,4 @@
-"""Write the pages of the claims, their pictures and the tables of index.md from shipped results.
+"""Write the pages of the claims, their figures and the tables of index.md from shipped results.
 
     python lab/docs/make_lab.py
 
@@ -15,10 +15,10 @@ from statistics import fmean
 
 from unbag_lab.claim import Claim
 from unbag_lab.claims import NAMES, all_claims
-from unbag_lab.pages.claim_page import claim_page, has_run, span, table
+from unbag_lab.pages import renewed, table
+from unbag_lab.pages.claim_page import claim_page, has_run, span
+from unbag_lab.pages.curves import threshold_figure
 from unbag_lab.pages.figures import MANY, claim_figure, overview_figure
-from unbag_lab.pages.learning import threshold_figure
-from unbag_lab.pages.marked import renewed
 from unbag_lab.plan import EXPERIMENTS, find_experiment
 from unbag_lab.results import ArmResult, in_order, shipped_results
 from unbag_lab.verdict import (

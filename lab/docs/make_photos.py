@@ -1,4 +1,4 @@
-"""Numbers of photo arms come in; tables and plots of lab/docs/photos.md go out.
+"""Write the tables and plots of the page on photographs from the numbers of their arms.
 
 python lab/docs/make_photos.py
 """
@@ -6,13 +6,12 @@ python lab/docs/make_photos.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from unbag_lab.experiments.photos_heads import ORDER_METRICS
 from unbag_lab.experiments.photos_table import ArmNumber, difference, read_numbers
-from unbag_lab.pages.marked import renewed
+from unbag_lab.pages import renewed, table
+from unbag_lab.pages.svg import Panel, label, set_apart, svg
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "photos.md", HERE / "images"
@@ -37,26 +36,6 @@ STYLE = (
 )
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Where a panel lies and what its axis holds."""
-
-    left: float
-    top: float
-    wide: float
-    high: float
-    low: float
-    most: float
-
-    def along(self, value: float) -> float:
-        """Percent to a place across."""
-        return self.left + self.wide * (value - self.low) / (self.most - self.low)
-
-    def up(self, value: float) -> float:
-        """Percent to a height."""
-        return self.top + self.high * (self.most - value) / (self.most - self.low)
-
-
 Found = dict[tuple[str, str], ArmNumber]
 
 
@@ -69,7 +48,7 @@ def read(*names: str) -> Found:
 def order_table(of: Found) -> str:
     """A row an arm and a blind reader, a column a kind of shuffle."""
     arms = [arm for arm in (*HEADS, BLIND, LIKELIHOOD) if (arm, ORDER_METRICS[0]) in of]
-    return _table(["arm", *ORDER], [[_named(arm), *_cells(of, arm, ORDER_METRICS)] for arm in arms])
+    return table(["arm", *ORDER], [[_named(arm), *_cells(of, arm, ORDER_METRICS)] for arm in arms])
 
 
 def order_apart(of: Found) -> str:
@@ -81,13 +60,13 @@ def order_apart(of: Found) -> str:
         apart = (difference(of[arm, metric], of[control, metric]) for metric in ORDER_METRICS)
         said = [_signed(mean, mean - half, mean + half) for mean, half in apart]
         rows.append([_named(arm), *said])
-    return _table(["arm", *ORDER], rows)
+    return table(["arm", *ORDER], rows)
 
 
 def curve_table(of: Found) -> str:
     """A row a weight."""
     rows = [[f"{weight:g}", *_cells(of, arm, CURVE)] for weight, arm in _mixes(of)]
-    return _table(["weight", *CURVE.values()], rows)
+    return table(["weight", *CURVE.values()], rows)
 
 
 def _mixes(of: Found) -> list[tuple[float, str]]:
@@ -112,42 +91,45 @@ def _named(arm: str) -> str:
     return arm if arm in (BLIND, LIKELIHOOD) else f"`{arm}`"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
 def repairs_plot(of: Found) -> str:
     """Four panels: every loss with three locks, with intervals, and the blind reader as a line."""
     parts = [_legend()]
     for at, (metric, title) in enumerate(PANELS.items()):
         row, column = divmod(at, 2)
         low, most = (15.0, 35.0) if "R@1" in metric else (50.0, 100.0)
-        frame = Frame(110 + 370 * column, 62 + 205 * row, 250, 150, low, most)
-        parts += [_panel(frame, title), *_arms(of, metric, frame), _blind(of, metric, frame)]
+        panel = Panel(110 + 370 * column, 62 + 205 * row, 250, 150, x=(low, most))
+        parts += [_panel(panel, title), *_arms(of, metric, panel), _blind(of, metric, panel)]
     said = "; ".join(
         f"{title}: " + ", ".join(f"{arm} {_shown(of[arm, metric])}" for arm in ("heads", *LOSSES))
         for metric, title in PANELS.items()
     )
-    return _svg("Repairs on photographs, three seeds, 95 % intervals", said, 750, 470, parts)
+    return svg(
+        "Repairs on photographs, three seeds, 95 % intervals",
+        said,
+        470,
+        parts,
+        wide=750,
+        style=STYLE,
+        paper="#fff",
+    )
 
 
-def _arms(of: Found, metric: str, frame: Frame) -> list[str]:
-    parts, step = [], frame.high / (1 + len(LOSSES))
+def _arms(of: Found, metric: str, panel: Panel) -> list[str]:
+    parts, step = [], panel.high / (1 + len(LOSSES))
     for at, name in enumerate(("heads", *LOSSES)):
-        y = frame.top + step * (at + 0.5)
-        label = "base (heads)" if name == "heads" else name
-        parts.append(_text(frame.left - 8, y + 4, label, anchor="end"))
+        y = panel.top + step * (at + 0.5)
+        shown = "base (heads)" if name == "heads" else name
+        parts.append(label(panel.left - 8, y + 4, shown, anchor="end"))
         locks = [""] if name == "heads" else list(LOCKS)
         for lane, lock in enumerate(locks):
             one = of[f"{name}{lock}", metric]
             lift = 0.0 if name == "heads" else 6.5 * (lane - 1)
-            parts.append(_whisker(one, frame, y + lift, lock, is_base=name == "heads"))
+            parts.append(_whisker(one, panel, y + lift, lock, is_base=name == "heads"))
     return parts
 
 
-def _whisker(one: ArmNumber, frame: Frame, y: float, lock: str, *, is_base: bool) -> str:
-    low, middle, high = (frame.along(100 * v) for v in (one.low, one.mean, one.high))
+def _whisker(one: ArmNumber, panel: Panel, y: float, lock: str, *, is_base: bool) -> str:
+    low, middle, high = (panel.across(100 * v) for v in (one.low, one.mean, one.high))
     colour = "#222" if is_base else COLOURS[lock]
     line = f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{colour}" stroke-width="1.5"/>'
     return line + _mark(middle, y, "" if is_base else lock, colour)
@@ -162,87 +144,88 @@ def _mark(x: float, y: float, lock: str, colour: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{colour}"/>'
 
 
-def _blind(of: Found, metric: str, frame: Frame) -> str:
+def _blind(of: Found, metric: str, panel: Panel) -> str:
     if (BLIND, metric) not in of:
         return ""
     one = of[BLIND, metric]
-    low, x, high = (frame.along(100 * v) for v in (one.low, one.mean, one.high))
+    low, x, high = (panel.across(100 * v) for v in (one.low, one.mean, one.high))
     return (
-        f'<rect x="{low:.1f}" y="{frame.top}" width="{high - low:.1f}" height="{frame.high}" '
-        f'fill="#888" opacity=".18"/><path class="blind" d="M{x:.1f} {frame.top}v{frame.high}"/>'
+        f'<rect x="{low:.1f}" y="{panel.top}" width="{high - low:.1f}" height="{panel.high}" '
+        f'fill="#888" opacity=".18"/><path class="blind" d="M{x:.1f} {panel.top}v{panel.high}"/>'
     )
 
 
 def _legend() -> str:
     parts, x = [], 110
     for lock, words in LOCKS.items():
-        parts += [_mark(x, 20, lock, COLOURS[lock]), _text(x + 9, 24, words)]
+        parts += [_mark(x, 20, lock, COLOURS[lock]), label(x + 9, 24, words)]
         x += 40 + 7 * len(words)
     parts.append(f'<path class="blind" d="M{x} 12v16"/>')
-    return "".join([*parts, _text(x + 9, 24, "a reader that sees no picture")])
+    return "".join([*parts, label(x + 9, 24, "a reader that sees no picture")])
 
 
-def _panel(frame: Frame, title: str) -> str:
-    parts = [_text(frame.left, frame.top - 10, title, kind="title")]
-    for tick in _ticks(frame):
-        x = frame.along(tick)
-        parts.append(f'<path class="grid" d="M{x:.1f} {frame.top}v{frame.high}"/>')
+def _panel(panel: Panel, title: str) -> str:
+    parts = [label(panel.left, panel.top - 10, title, kind="title")]
+    for tick in _ticks(panel):
+        x = panel.across(tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {panel.top}v{panel.high}"/>')
         parts.append(
-            _text(x, frame.top + frame.high + 15, f"{tick:g}", anchor="middle", kind="small")
+            label(x, panel.top + panel.high + 15, f"{tick:g}", anchor="middle", kind="small")
         )
     return "".join(parts)
 
 
-def _ticks(frame: Frame) -> list[float]:
-    step = 5 if frame.most - frame.low <= 20 else 10
-    return [float(v) for v in range(int(frame.low), int(frame.most) + 1, step)]
+def _ticks(panel: Panel) -> list[float]:
+    low, high = panel.x
+    step = 5 if high - low <= 20 else 10
+    return [float(v) for v in range(int(low), int(high) + 1, step)]
 
 
 def mixing_plot(of: Found) -> str:
     """Percent over the mixing weight: means with bands over photographs, a dot a seed."""
-    frame = Frame(45, 20, 480, 360, 10.0, 95.0)
+    panel = Panel(45, 20, 480, 360, y=(10.0, 95.0))
     parts = []
     for tick in range(10, 91, 10):
-        y = frame.up(tick)
-        parts.append(f'<path class="grid" d="M{frame.left} {y:.1f}h{frame.wide}"/>')
-        parts.append(_text(frame.left - 8, y + 4, f"{tick}", anchor="end", kind="small"))
+        y = panel.down(tick)
+        parts.append(f'<path class="grid" d="M{panel.left} {y:.1f}h{panel.wide}"/>')
+        parts.append(label(panel.left - 8, y + 4, f"{tick}", anchor="end", kind="small"))
     mixes = _mixes(of)
     for weight, _ in mixes[::2]:
-        x = frame.left + frame.wide * weight
-        parts.append(_text(x, 398, f"{weight:g}", anchor="middle", kind="small"))
-    parts.append(_text(285, 418, "weight of the repaired heads", anchor="middle"))
-    ends = _apart([frame.up(100 * of[mixes[-1][1], metric].mean) for metric in CURVE])
-    for (metric, words), colour, end in zip(CURVE.items(), LINES, ends, strict=True):
-        parts.append(_line(of, mixes, metric, colour, frame))
-        parts.append(_text(frame.left + frame.wide + 10, end + 4, words, colour=colour))
+        x = panel.across(weight)
+        parts.append(label(x, 398, f"{weight:g}", anchor="middle", kind="small"))
+    parts.append(label(285, 418, "weight of the repaired heads", anchor="middle"))
+    ends = {metric: panel.down(100 * of[mixes[-1][1], metric].mean) for metric in CURVE}
+    heights = set_apart(ends, least=15.0)
+    for (metric, words), colour in zip(CURVE.items(), LINES, strict=True):
+        parts.append(_line(of, mixes, metric, colour, panel))
+        parts.append(label(panel.left + panel.wide + 10, heights[metric] + 4, words, colour=colour))
     said = "; ".join(
         f"{words}: " + ", ".join(f"{w:g} {_shown(of[arm, metric])}" for w, arm in mixes)
         for metric, words in CURVE.items()
     )
-    return _svg("Weights between plain heads and repaired ones", said, 740, 430, parts)
-
-
-def _apart(heights: Sequence[float], least: float = 15.0) -> list[float]:
-    """Heights of labels, pushed down where two would lie on each other."""
-    found = list(heights)
-    order = sorted(range(len(found)), key=lambda at: found[at])
-    for before, at in pairwise(order):
-        found[at] = max(found[at], found[before] + least)
-    return found
+    return svg(
+        "Weights between plain heads and repaired ones",
+        said,
+        430,
+        parts,
+        wide=740,
+        style=STYLE,
+        paper="#fff",
+    )
 
 
 def _line(
-    of: Found, mixes: Sequence[tuple[float, str]], metric: str, colour: str, frame: Frame
+    of: Found, mixes: Sequence[tuple[float, str]], metric: str, colour: str, panel: Panel
 ) -> str:
-    some = [(frame.left + frame.wide * weight, of[arm, metric]) for weight, arm in mixes]
+    some = [(panel.across(weight), of[arm, metric]) for weight, arm in mixes]
 
     def path(value: Callable[[ArmNumber], float], *, back: bool = False) -> str:
-        found = [f"{x:.1f} {frame.up(100 * value(one)):.1f}" for x, one in some]
+        found = [f"{x:.1f} {panel.down(100 * value(one)):.1f}" for x, one in some]
         return "L".join(found[::-1] if back else found)
 
     band = f"M{path(lambda one: one.low)}L{path(lambda one: one.high, back=True)}Z"
     dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{frame.up(100 * value):.1f}" r="1.8" fill="{colour}"/>'
+        f'<circle cx="{x:.1f}" cy="{panel.down(100 * value):.1f}" r="1.8" fill="{colour}"/>'
         for x, one in some
         for value in one.by_seed
     )
@@ -250,22 +233,6 @@ def _line(
         f'<path d="{band}" fill="{colour}" opacity=".13"/>'
         f'<path d="M{path(lambda one: one.mean)}" fill="none" stroke="{colour}" stroke-width="2"/>'
         f"{dots}"
-    )
-
-
-def _text(
-    x: float, y: float, said: str, *, anchor: str = "start", kind: str = "", colour: str = ""
-) -> str:
-    extra = f' class="{kind}"' if kind else ""
-    extra += f' style="fill:{colour}"' if colour else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{said}</text>'
-
-
-def _svg(title: str, said: str, wide: int, high: int, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
-        f"<title>{title}</title><desc>{said}</desc><style>{STYLE}</style>"
-        f'<rect width="{wide}" height="{high}" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
 
 

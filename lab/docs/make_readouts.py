@@ -1,4 +1,4 @@
-"""Shipped results of read-outs come in; the tables and the pictures of their page go out.
+"""Write the tables and figures of the page on read-outs from their shipped results.
 
 python lab/docs/make_readouts.py
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag.reports.charts import Axis
-from unbag_lab.pages.figures import LEFT, RIGHT, STYLE, WIDE, label, svg
-from unbag_lab.pages.learning import learning_figure
-from unbag_lab.pages.marked import renewed
-from unbag_lab.pages.tables import table
+from unbag_lab.pages import renewed, table
+from unbag_lab.pages.curves import learning_figure
+from unbag_lab.pages.svg import LEFT, STYLE, across, label, svg
+from unbag_lab.pages.tables import readout_tables
 from unbag_lab.results import BEFORE, RESULTS, ArmResult, in_order, read_results
 
 HERE = Path(__file__).parent
@@ -89,7 +89,7 @@ def rows_of(results: Sequence[ArmResult]) -> list[Row]:
 
 def short_table(rows: Sequence[Row]) -> str:
     """Means over bases."""
-    lines = [["read-out", "steps (bases)", *ASKED], ["---"] * (2 + len(ASKED))]
+    lines = []
     for row in rows:
         (steps,) = {one.steps for one in row.results}
         means = [
@@ -99,20 +99,20 @@ def short_table(rows: Sequence[Row]) -> str:
         taught = f"{steps:,}" if steps else "–"
         cells = [row.said, f"{taught} ({len(row.results)})", *means]
         lines.append([f"**{cell}**" for cell in cells] if row.is_long else cells)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table(("read-out", "steps (bases)", *ASKED), lines)
 
 
 def taught_table(results: Sequence[ArmResult]) -> str:
     """Relations told from their opposites after many steps: least and most over bases."""
     several, alone = ("learned relation", "held relation"), ("learned", "held")
     titles = ("of taught scenes", "of held out scenes")
-    head = ["reader, 20,000 steps", *titles, f"taught nothing else: {titles[0]}", titles[1]]
-    lines = [head, ["---"] * len(head)]
+    head = ("reader, 20,000 steps", *titles, f"taught nothing else: {titles[0]}", titles[1])
+    lines = []
     for arm, said in TAUGHT.items():
         cells = [_span(results, arm + LONG, name) for name in several]
         cells += [_span(results, arm + "-relations", name) for name in alone]
         lines.append([said, *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table(head, lines)
 
 
 def _span(results: Sequence[ArmResult], arm: str, name: str) -> str:
@@ -136,7 +136,9 @@ def picture(rows: Sequence[Row]) -> str:
             y = middle + (8 if own.is_long else -8) * bool(long)
             for one in own.results:
                 value = one.numbers[RELATION[0]][RELATION[1]]
-                parts.append(_mark(_across(axis, value), y, one, value, is_long=own.is_long))
+                parts.append(
+                    _mark(across(axis, value, names=NAMES), y, one, value, is_long=own.is_long)
+                )
             shown = f"{100 * fmean(own.values(*RELATION)):.1f}"
             said.append(f"{own.said}{', 20,000 steps' if own.is_long else ''}: {shown}")
     parts.append(_legend(TOP + high + 42))
@@ -144,14 +146,10 @@ def picture(rows: Sequence[Row]) -> str:
     return svg(title, "; ".join(said), TOP + high + 56, parts, style=STYLE + MARKS)
 
 
-def _across(axis: Axis, value: float) -> float:
-    return LEFT + NAMES + (WIDE - LEFT - RIGHT - NAMES) * axis.part(value)
-
-
 def _ticks(axis: Axis, high: float) -> str:
     parts = []
     for tick in axis.ticks():
-        x = _across(axis, tick)
+        x = across(axis, tick, names=NAMES)
         kind = "chance" if abs(tick - 0.5) < 1e-9 else "grid"
         parts.append(f'<path class="{kind}" d="M{x:.1f} {TOP}v{high:g}"/>')
         parts.append(label(x, TOP + high + 15, axis.text(tick), "small", anchor="middle"))
@@ -185,7 +183,7 @@ def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
         "readouts-relation.svg": picture(rows),
         "readouts-learning.svg": learning_figure(results),
     }
-    return {**tables, "all": table(results) + "\n"}, pictures
+    return {**tables, "all": readout_tables(results) + "\n"}, pictures
 
 
 if __name__ == "__main__":

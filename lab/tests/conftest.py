@@ -1,8 +1,15 @@
-"""A small base and one benchmark of the world, for all tests of repair arms."""
+"""What tests of the study share: the set-up of the tool's tests, a small base, one benchmark."""
 
 from pathlib import Path
 
 import pytest
+from tests.conftest import (  # noqa: F401
+    _can_fork,
+    _no_width,
+    _one_pipeline,
+    _own_cache,
+    browser,
+)
 
 from unbag.models.tiny import untrained, write
 from unbag_lab.bases import small_config

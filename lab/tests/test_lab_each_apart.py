@@ -15,7 +15,7 @@ import pytest
 
 from unbag.errors import UserError
 from unbag_lab import scheduler as apart
-from unbag_lab.scheduler import Begun, BrokenError, DiedError, Share, Work, each_apart, end_all
+from unbag_lab.scheduler import BrokenError, DiedError, ForkedWork, Share, Work, each_apart, end_all
 
 
 def note(path: Path, line: str) -> None:
@@ -137,9 +137,9 @@ def test_no_process_outlives_the_one_that_began_it(tmp_path: Path) -> None:
 
     def outer() -> None:
         note(path, f"{os.getpid()}")
-        Begun(inner).result()
+        ForkedWork(inner).result()
 
-    begun = Begun(outer)
+    begun = ForkedWork(outer)
     until(lambda: path.exists() and len(path.read_text().split()) == 2)
     first, second = map(int, path.read_text().split())
     os.kill(first, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_those_who_did_not_hear_of_a_stop_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apart, "_HEARD", 0.1)
-    begun = [Begun(partial(_sleep, tmp_path / name)) for name in "ab"]
+    begun = [ForkedWork(partial(_sleep, tmp_path / name)) for name in "ab"]
     until(lambda: all((tmp_path / name).exists() for name in "ab"))
     with soon():
         end_all(begun)
@@ -170,7 +170,7 @@ def test_those_who_hear_no_stop_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(apart, "_HEARD", 0.1)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        begun = Begun(partial(_sleep, tmp_path / "a"))
+        begun = ForkedWork(partial(_sleep, tmp_path / "a"))
         until(lambda: (tmp_path / "a").exists())
         with soon():
             end_all([begun])
@@ -183,7 +183,7 @@ def test_a_stop_that_only_the_first_process_heard_reaches_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apart, "_HEARD", 0.1)
-    begun = Begun(partial(_sleep, tmp_path / "a"))
+    begun = ForkedWork(partial(_sleep, tmp_path / "a"))
     until(lambda: (tmp_path / "a").exists())
     with monkeypatch.context() as patched:
         patched.setattr(begun.ours, "recv", partial(_raise, KeyboardInterrupt))
@@ -206,13 +206,13 @@ def test_those_who_hear_a_stop_can_put_things_away(
             (tmp_path / "away").touch()
 
     def outer() -> None:
-        begun = Begun(inner)
+        begun = ForkedWork(inner)
         try:
             begun.result()
         finally:
             (tmp_path / "left").write_text(f"{begun.join(0)}")
 
-    begun = Begun(outer)
+    begun = ForkedWork(outer)
     until(lambda: (tmp_path / "begun").exists())
     # The one in the middle hears it first, as from a terminal, and is told again while it waits.
     begun.interrupt()
@@ -244,6 +244,6 @@ def test_a_process_compiles_with_few_threads(
 ) -> None:
     name = "TORCHINDUCTOR_COMPILE_THREADS"
     monkeypatch.delenv(name, raising=False)
-    assert Begun(partial(os.environ.get, name)).result() == "2"
+    assert ForkedWork(partial(os.environ.get, name)).result() == "2"
     monkeypatch.setenv(name, "5")
-    assert Begun(partial(os.environ.get, name)).result() == "5"
+    assert ForkedWork(partial(os.environ.get, name)).result() == "5"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from unbag_lab.experiments.decoders import CURVE
-from unbag_lab.pages.learning import PATCHES, TOKEN, beside, learned_of, learning_figure
+from unbag_lab.pages.curves import PATCHES, TOKEN, learned_of, learning_figure
+from unbag_lab.pages.svg import set_apart
 from unbag_lab.results import RESULTS, ArmResult, shipped_results
 
 
@@ -42,7 +43,7 @@ def test_a_line_ends_where_its_base_does(share: float, y: float) -> None:
 
 
 def test_names_do_not_lie_upon_each_other() -> None:
-    assert beside({"a": 10.0, "b": 8.0, "c": 60.0}) == {"b": 8.0, "a": 24.0, "c": 60.0}
+    assert set_apart({"a": 10.0, "b": 8.0, "c": 60.0}) == {"b": 8.0, "a": 24.0, "c": 60.0}
 
 
 def test_the_shipped_picture_has_every_base_that_was_asked() -> None:

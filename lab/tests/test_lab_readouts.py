@@ -20,7 +20,7 @@ from unbag_lab.experiments.decoders import _Lessons, _said, _Texts, taught_with
 from unbag_lab.experiments.readers import READERS, ReaderArm, find_arm, run_base
 from unbag_lab.experiments.readout_base import Base, ReadoutSettings, missing
 from unbag_lab.experiments.readouts import READOUTS
-from unbag_lab.pages.tables import table
+from unbag_lab.pages.tables import readout_tables
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, read_results
 
@@ -93,7 +93,7 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert found["pooled"].numbers["fit"]["few_steps"] == 1
     assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
     assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
-    assert "| `pooled` |" in table(list(found.values()))
+    assert "| `pooled` |" in readout_tables(list(found.values()))
 
 
 @pytest.mark.parametrize("name", [name for name, arm in READERS.items() if not arm.taught_as])
@@ -159,9 +159,9 @@ def test_the_mean_of_what_was_learned_by_heart_is_of_one_way_to_learn() -> None:
         return ArmResult("readouts", base, "print", "pacl", 1, 1, 0, 1, "float32", None, numbers)
 
     old, new = learned("tiny-1", 0.5, few_dropout=0.1), learned("tiny-2", 0.9, few_dropout=0.0)
-    assert "| `pacl` | 1, 2 | 90.0 | 70.0 |" in table([old, new])
-    assert "| `pacl` | 1 | 50.0 | 50.0 |" in table([old])
-    assert "| `pacl` | 1, 2 | 80.0 | 80.0 |" in table([learned("tiny-1", 0.7), new])
+    assert "| `pacl` | 1, 2 | 90.0 | 70.0 |" in readout_tables([old, new])
+    assert "| `pacl` | 1 | 50.0 | 50.0 |" in readout_tables([old])
+    assert "| `pacl` | 1, 2 | 80.0 | 80.0 |" in readout_tables([learned("tiny-1", 0.7), new])
 
 
 def test_results_say_how_a_reader_learned_by_heart(tmp_path: Path) -> None:

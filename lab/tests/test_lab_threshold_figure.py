@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from unbag_lab.experiments.repair import SHARES
-from unbag_lab.pages.learning import KINDS, curves_of, threshold_figure
-from unbag_lab.pages.learning import THRESHOLD_FIGURE_ARMS as ARMS
+from unbag_lab.pages.curves import KINDS, THRESHOLD_ARMS, threshold_figure, thresholds_of
 from unbag_lab.results import ArmResult, shipped_results
 
 
@@ -22,8 +21,8 @@ def test_curves_are_those_of_the_arm_and_whole() -> None:
     half = ArmResult("default", "tiny-2", "2", "ce_clip", 1, 1, 0, 1, "float32", None,
                      {"threshold-swap": {"1%": 0.5, "largest": 1.0}})  # fmt: skip
     results = [result("ce_clip", 0, 0.25), half, result("ce_clip", 1, 0.5, experiment="ordered")]
-    assert curves_of("ce_clip", results) == {"swap": [(0.25,) * len(SHARES)]}
-    assert curves_of("ce_clip_fixed", results) == {}
+    assert thresholds_of("ce_clip", results) == {"swap": [dict.fromkeys(SHARES, 0.25)]}
+    assert thresholds_of("ce_clip_fixed", results) == {}
 
 
 def test_no_curves_no_picture() -> None:
@@ -42,6 +41,10 @@ def test_the_shipped_picture_has_every_arm_kind_and_base() -> None:
     drawn = threshold_figure(results)
     root = ET.fromstring(drawn)
     lines = [one for one in root.iter() if one.get("class", "").startswith("line ")]
-    bases = sum(len(some) for arm in ARMS for some in curves_of(arm, results).values())
-    assert len(lines) == bases + 2 * len(ARMS) * len(KINDS)  # with means, and marks beside names
+    bases = sum(
+        len(some) for arm in THRESHOLD_ARMS for some in thresholds_of(arm, results).values()
+    )
+    assert len(lines) == bases + 2 * len(THRESHOLD_ARMS) * len(
+        KINDS
+    )  # with means, and marks beside names
     assert "nan" not in drawn

@@ -1,11 +1,9 @@
 """Every inconsistency that is known in the sources is found, and nothing else is flagged."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import unbag.published
 from unbag.published.lookup import Flag, entries, tables
 from unbag.published.lookup import flags as shipped
 from unbag.types import Published
@@ -13,6 +11,7 @@ from unbag_lab.published_checks import (
     CE_CLIP,
     CE_CLIP_PLUS,
     CLIP_B32,
+    DOUBTS,
     GAINS,
     HARD_POSITIVES_PAPER,
     NEGCLIP,
@@ -124,9 +123,8 @@ def paper(number: Published) -> str:
 
 
 def test_the_tool_ships_what_is_found() -> None:
-    path = Path(unbag.published.__file__).parent / "doubts.json"
-    assert path.read_text(encoding="utf-8") == as_json(), (
-        "run: python -m unbag_lab.published_checks"
+    assert DOUBTS.read_text(encoding="utf-8") == as_json(), (
+        "run: python -m unbag_lab published-checks"
     )
     assert shipped() == flags()
 

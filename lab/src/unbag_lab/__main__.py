@@ -32,6 +32,10 @@ SCRIPTS = {
     ),
     "photos-table": ("unbag_lab.experiments.photos_table:photos_table_script", "tables of all"),
     "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),
+    "published-checks": (
+        "unbag_lab.published_checks:published_checks_script",
+        "what does not add up in published numbers",
+    ),
     "overview": ("unbag_lab.pages.tables:overview_script", "every claim with its verdict"),
 }
 
@@ -41,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     name, *rest = arguments or ["--help"]
     if name in {"-h", "--help"}:
         print(__doc__ and __doc__.strip(), end="\n\n")
-        print("\n".join(f"  {name:14} {about}" for name, (_, about) in SCRIPTS.items()))
+        print("\n".join(f"  {name:16} {about}" for name, (_, about) in SCRIPTS.items()))
         return
     if name not in SCRIPTS:
         raise unknown_name("script", name, SCRIPTS, way_out="python -m unbag_lab lists them")

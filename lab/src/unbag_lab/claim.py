@@ -14,8 +14,14 @@ from typing import Literal
 from unbag.errors import UserError
 from unbag_lab.results import ArmResult, in_order, seeds_for
 
-# NOTE lab.where
-# What a verdict is about, and what may not be read into it.
+FEWEST_BASES = 5
+"""Base models below which nothing is decided (methods.md 12.7)."""
+LEAST_FIT = 0.85
+"""Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
+ArmKey = tuple[str, str]
+"""An experiment and one of its arms."""
+ArmsOfBase = Mapping[ArmKey, ArmResult]
+"""All that is known of one base."""
 
 
 @dataclass(frozen=True)
@@ -34,82 +40,6 @@ PHOTOGRAPHS = Where(
     "small heads on two frozen parts, asked about edits that rules made of the captions of one "
     "collection",
 )
-
-# NOTE lab.claim
-
-FEWEST_BASES = 5
-"""Base models below which nothing is decided (methods.md 12.7)."""
-LEAST_FIT = 0.85
-"""Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
-
-ArmKey = tuple[str, str]
-"""An experiment and one of its arms."""
-ArmsOfBase = Mapping[ArmKey, ArmResult]
-"""All that is known of one base."""
-
-
-@dataclass(frozen=True)
-class Number:
-    """One number of one arm: a metric of a benchmark, as a fraction."""
-
-    arm: str
-    benchmark: str
-    metric: str
-    experiment: str = ""
-    """Where the arm is not of the claim's own experiment."""
-
-    def key(self, experiment: str) -> ArmKey:
-        """Which arm it is of, in a claim of this experiment."""
-        return self.experiment or experiment, self.arm
-
-    def of(self, arms: ArmsOfBase, experiment: str) -> float | None:
-        """On one base; None where it was not asked."""
-        result = arms.get(self.key(experiment))
-        return None if result is None else result.numbers.get(self.benchmark, {}).get(self.metric)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """An inequality: `number` minus `control` is above, below or within `bound`."""
-
-    says: str
-    """For people, in one sentence."""
-    number: Number
-    control: Number | float
-    side: Literal["above", "below", "within"]
-    bound: float = 0.0
-    """As a fraction; for `within`, how far from 0 on either side still counts as nothing."""
-
-    def __post_init__(self) -> None:
-        if self.side == "within" and self.bound <= 0:
-            raise UserError(
-                f"the prediction {self.says!r} is within {self.bound}", expected="a number above 0"
-            )
-
-    @property
-    def level(self) -> float | None:
-        """What its number is held against, where that is no number of an arm."""
-        return None if isinstance(self.control, Number) else self.control
-
-    @property
-    def numbers(self) -> tuple[Number, ...]:
-        """The one or two that it compares."""
-        return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
-
-    def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
-        """By base, for every base on which both sides were asked and came to a number."""
-        found = {}
-        for base in in_order(bases):
-            arms = bases[base]
-            value = self.number.of(arms, experiment)
-            other = (
-                self.control.of(arms, experiment)
-                if isinstance(self.control, Number)
-                else self.control
-            )
-            if value is not None and other is not None and isfinite(value - other):
-                found[base] = value - other
-        return found
 
 
 @dataclass(frozen=True)
@@ -173,3 +103,67 @@ class Claim:
         """Those that are run for it too."""
         keys = dict.fromkeys(number.key(self.experiment) for number in self.beside)
         return tuple(key for key in keys if key not in self.arms)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An inequality: `number` minus `control` is above, below or within `bound`."""
+
+    says: str
+    """For people, in one sentence."""
+    number: Number
+    control: Number | float
+    side: Literal["above", "below", "within"]
+    bound: float = 0.0
+    """As a fraction; for `within`, how far from 0 on either side still counts as nothing."""
+
+    def __post_init__(self) -> None:
+        if self.side == "within" and self.bound <= 0:
+            raise UserError(
+                f"the prediction {self.says!r} is within {self.bound}", expected="a number above 0"
+            )
+
+    @property
+    def level(self) -> float | None:
+        """What its number is held against, where that is no number of an arm."""
+        return None if isinstance(self.control, Number) else self.control
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """The one or two that it compares."""
+        return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
+
+    def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
+        """By base, for every base on which both sides were asked and came to a number."""
+        found = {}
+        for base in in_order(bases):
+            arms = bases[base]
+            value = self.number.of(arms, experiment)
+            other = (
+                self.control.of(arms, experiment)
+                if isinstance(self.control, Number)
+                else self.control
+            )
+            if value is not None and other is not None and isfinite(value - other):
+                found[base] = value - other
+        return found
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of one arm: a metric of a benchmark, as a fraction."""
+
+    arm: str
+    benchmark: str
+    metric: str
+    experiment: str = ""
+    """Where the arm is not of the claim's own experiment."""
+
+    def key(self, experiment: str) -> ArmKey:
+        """Which arm it is of, in a claim of this experiment."""
+        return self.experiment or experiment, self.arm
+
+    def of(self, arms: ArmsOfBase, experiment: str) -> float | None:
+        """On one base; None where it was not asked."""
+        result = arms.get(self.key(experiment))
+        return None if result is None else result.numbers.get(self.benchmark, {}).get(self.metric)

@@ -1,4 +1,4 @@
-"""`unbag lab list` and `show`: results in, claims with their verdicts out.
+"""`unbag lab list` and `unbag lab show`: claims with their verdicts, in a terminal.
 
 Effects are in points: hundredths of a share or of a cosine.
 """

@@ -1,4 +1,8 @@
-"""Arms that claims compare come in; what must be run goes out, in its order and with its time."""
+"""Experiments by name, and the plan of a run: which of their arms are missing, in which order.
+
+A plan is made from the claims or experiments that were asked for and what a run folder holds; a
+clock tells how long the rest of it will take.
+"""
 
 from __future__ import annotations
 
@@ -28,31 +32,25 @@ from unbag_lab.results import (
     told_apart,
 )
 
-# NOTE lab.experiment
-# What an experiment of the lab is: arms that can be run on base models, each kept as a file.
-
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a run of the lab wants of an experiment."""
-
-    bases: tuple[Path, ...]
-    """Weights of tiny models, `tiny-0.safetensors` and so on: the stem names the base."""
-    arms: tuple[str, ...]
-    """One that another needs stands before it."""
-    out: Path
-    """Results go to `result_path`, weights beside them; an arm whose result is there is left
-    alone."""
-    size: Size = "full"
-    device: str = "cpu"
-    workers: int = 0
-    """Processes that make scenes."""
-    processes: int = 1
-    """In which arms may be run side by side."""
-    photos: Path | None = None
-    """Photographs with captions, for experiments that need some; small runs draw their own."""
+ALL = "all"
+EXPERIMENTS = MappingProxyType(
+    {
+        "default": "unbag_lab.experiments.repair:DEFAULT",
+        "ordered": "unbag_lab.experiments.repair:ORDERED",
+        "held_out": "unbag_lab.experiments.repair:HELD_OUT",
+        "readouts": "unbag_lab.experiments.readouts:READOUTS",
+        "pretraining": "unbag_lab.experiments.pretraining:PRETRAINING",
+        "probes": "unbag_lab.experiments.probes:PROBES",
+        "priors": "unbag_lab.experiments.priors:PRIORS",
+        "photos": "unbag_lab.experiments.photos:PHOTOS",
+    }
+)
+"""By name, where each is defined: only those that are asked for are imported."""
+_EVERY = 30.0
+"""Seconds between two lines about the whole."""
+_ENOUGH = 0.1
+"""Of what is planned, for a pace: where much runs at once, the short ends long before the rest."""
 
 
 class Experiment(Protocol):
@@ -102,19 +100,29 @@ class Experiment(Protocol):
         """Run what is missing; the same order goes on after a stop."""
 
 
-EXPERIMENTS = MappingProxyType(
-    {
-        "default": "unbag_lab.experiments.repair:DEFAULT",
-        "ordered": "unbag_lab.experiments.repair:ORDERED",
-        "held_out": "unbag_lab.experiments.repair:HELD_OUT",
-        "readouts": "unbag_lab.experiments.readouts:READOUTS",
-        "pretraining": "unbag_lab.experiments.pretraining:PRETRAINING",
-        "probes": "unbag_lab.experiments.probes:PROBES",
-        "priors": "unbag_lab.experiments.priors:PRIORS",
-        "photos": "unbag_lab.experiments.photos:PHOTOS",
-    }
-)
-"""By name, where each is defined: only those that are asked for are imported."""
+Find = Callable[[str], Experiment]
+"""An experiment by name."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run of the lab wants of an experiment."""
+
+    bases: tuple[Path, ...]
+    """Weights of tiny models, `tiny-0.safetensors` and so on: the stem names the base."""
+    arms: tuple[str, ...]
+    """One that another needs stands before it."""
+    out: Path
+    """Results go to `result_path`, weights beside them; an arm whose result is there is left
+    alone."""
+    size: Size = "full"
+    device: str = "cpu"
+    workers: int = 0
+    """Processes that make scenes."""
+    processes: int = 1
+    """In which arms may be run side by side."""
+    photos: Path | None = None
+    """Photographs with captions, for experiments that need some; small runs draw their own."""
 
 
 def find_experiment(name: str) -> Experiment:
@@ -124,93 +132,6 @@ def find_experiment(name: str) -> Experiment:
     module, _, attribute = EXPERIMENTS[name].partition(":")
     found: Experiment = getattr(import_module(module), attribute)
     return found
-
-
-# NOTE lab.arms_left
-# An order comes in; the arms whose results a base still lacks go out.
-
-
-def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
-    """In the order asked for; raises UserError if a result is there but of other settings."""
-    from unbag.models.tiny import read
-
-    paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
-    there = {arm: path for arm, path in paths.items() if path.exists()}
-    if there:
-        # On a processor: nothing may touch a GPU before processes fork.
-        fingerprint = read(base, name=base.stem, device="cpu").fingerprint
-    for arm, path in there.items():
-        (found,) = read_results(path)
-        extent = experiment.extent(arm, size=order.size)
-        wanted = replace(
-            found,
-            fingerprint=fingerprint,
-            seed=seed,
-            size=order.size,
-            steps=extent.steps,
-            batch=extent.batch,
-            times=extent.times,
-        )
-        check_same(found, wanted, path=path)
-    return [arm for arm in order.arms if arm not in there]
-
-
-# NOTE lab.plan
-
-ALL = "all"
-Find = Callable[[str], Experiment]
-"""An experiment by name."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What is asked of one experiment at a time."""
-
-    experiment: str
-    missing: tuple[tuple[str, str], ...]
-    """A base and an arm each, in the order of the experiment."""
-    each: Mapping[str, float]
-    """By arm, seconds on one base and one H200, roughly."""
-    needs: Mapping[str, tuple[ArmKey, ...]]
-    """By arm, what must be there before."""
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Each is missing on some base."""
-        return tuple(dict.fromkeys(arm for _, arm in self.missing))
-
-    @property
-    def bases(self) -> tuple[str, ...]:
-        """On which some arm is missing."""
-        # tiny-10 comes after tiny-9.
-        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
-
-    @property
-    def seconds(self) -> float:
-        """Roughly, on one H200."""
-        return sum(self.each[arm] for _, arm in self.missing)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that a run has to do."""
-
-    bases: tuple[str, ...]
-    untrained: Mapping[str, float]
-    """Bases that must be made first, with seconds on one H200, roughly."""
-    parts: tuple[Part, ...]
-    there: int
-    """Results that need not be made again."""
-
-    @property
-    def seconds(self) -> float:
-        """Of all, roughly, on one H200."""
-        return sum(self.untrained.values()) + sum(part.seconds for part in self.parts)
-
-    @property
-    def count(self) -> int:
-        """Of results that are missing."""
-        return sum(len(part.missing) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -259,6 +180,57 @@ def _seen_by_all(claims: Iterable[Claim]) -> dict[ArmKey, frozenset[str]]:
     return found
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run has to do."""
+
+    bases: tuple[str, ...]
+    untrained: Mapping[str, float]
+    """Bases that must be made first, with seconds on one H200, roughly."""
+    parts: tuple[Part, ...]
+    there: int
+    """Results that need not be made again."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all, roughly, on one H200."""
+        return sum(self.untrained.values()) + sum(part.seconds for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        """Of results that are missing."""
+        return sum(len(part.missing) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is asked of one experiment at a time."""
+
+    experiment: str
+    missing: tuple[tuple[str, str], ...]
+    """A base and an arm each, in the order of the experiment."""
+    each: Mapping[str, float]
+    """By arm, seconds on one base and one H200, roughly."""
+    needs: Mapping[str, tuple[ArmKey, ...]]
+    """By arm, what must be there before."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Each is missing on some base."""
+        return tuple(dict.fromkeys(arm for _, arm in self.missing))
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """On which some arm is missing."""
+        # tiny-10 comes after tiny-9.
+        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
+
+    @property
+    def seconds(self) -> float:
+        """Roughly, on one H200."""
+        return sum(self.each[arm] for _, arm in self.missing)
+
+
 def make_plan(
     arms: Sequence[ArmKey],
     out: Path,
@@ -295,6 +267,21 @@ def make_plan(
     return Plan(tuple(bases), to_make, tuple(parts), there)
 
 
+def _with_needs(
+    arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
+) -> dict[ArmKey, None]:
+    """Of arms that are not there, those and all that they need and that is not there either."""
+    found: dict[ArmKey, None] = {}
+    left = list(arms)
+    while left:
+        key = left.pop()
+        known.rank(key)
+        if key not in found and not is_there(key):
+            found[key] = None
+            left += known.needs(key)
+    return found
+
+
 def _check_extents(
     out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
 ) -> None:
@@ -312,12 +299,6 @@ def _check_extents(
             expected="what this version of the lab would run",
             way_out="name another folder with --out, or remove these files to run the arms again",
         )
-
-
-def first_few(names: Sequence[str], most: int = 3) -> str:
-    """And how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _is_there(out: Path, base: str, key: ArmKey) -> bool:
@@ -370,30 +351,6 @@ class _Known:
         return rounds, at, own, self.of(key).arms.index(key[1])
 
 
-def _with_needs(
-    arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
-) -> dict[ArmKey, None]:
-    """Of arms that are not there, those and all that they need and that is not there either."""
-    found: dict[ArmKey, None] = {}
-    left = list(arms)
-    while left:
-        key = left.pop()
-        known.rank(key)
-        if key not in found and not is_there(key):
-            found[key] = None
-            left += known.needs(key)
-    return found
-
-
-def _took(measured: Iterable[ArmResult]) -> dict[ArmKey, float]:
-    """Seconds of one arm on one base, where they were measured at full size."""
-    found: dict[ArmKey, list[float]] = {}
-    for one in measured:
-        if one.seconds is not None and one.size == "full":
-            found.setdefault((one.experiment, one.arm), []).append(one.seconds)
-    return {key: median(some) for key, some in found.items()}
-
-
 def _part(
     name: str,
     missing: Mapping[ArmKey, Sequence[str]],
@@ -408,13 +365,38 @@ def _part(
     )
 
 
-# NOTE lab.clock
-# A plan and the folder that fills come in; how long the rest will take goes out.
+def _took(measured: Iterable[ArmResult]) -> dict[ArmKey, float]:
+    """Seconds of one arm on one base, where they were measured at full size."""
+    found: dict[ArmKey, list[float]] = {}
+    for one in measured:
+        if one.seconds is not None and one.size == "full":
+            found.setdefault((one.experiment, one.arm), []).append(one.seconds)
+    return {key: median(some) for key, some in found.items()}
 
-_EVERY = 30.0
-"""Seconds between two lines about the whole."""
-_ENOUGH = 0.1
-"""Of what is planned, for a pace: where much runs at once, the short ends long before the rest."""
+
+def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
+    """In the order asked for; raises UserError if a result is there but of other settings."""
+    from unbag.models.tiny import read
+
+    paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
+    there = {arm: path for arm, path in paths.items() if path.exists()}
+    if there:
+        # On a processor: nothing may touch a GPU before processes fork.
+        fingerprint = read(base, name=base.stem, device="cpu").fingerprint
+    for arm, path in there.items():
+        (found,) = read_results(path)
+        extent = experiment.extent(arm, size=order.size)
+        wanted = replace(
+            found,
+            fingerprint=fingerprint,
+            seed=seed,
+            size=order.size,
+            steps=extent.steps,
+            batch=extent.batch,
+            times=extent.times,
+        )
+        check_same(found, wanted, path=path)
+    return [arm for arm in order.arms if arm not in there]
 
 
 class Clock:
@@ -482,3 +464,9 @@ def duration(seconds: float) -> str:
 def counted(count: int, what: str) -> str:
     """One arm, two arms."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """And how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,11 +1,12 @@
 """Finds what does not add up in published numbers, from the numbers alone.
 
 A flag says that numbers do not fit together, not which of them is wrong, nor why. The result ships
-with unbag as published/doubts.json: `python -m unbag_lab.published_checks` writes it anew.
+with unbag as published/doubts.json: `python -m unbag_lab published-checks` writes it anew.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -30,14 +31,26 @@ from unbag.published.lookup import (
     usual_rule,
 )
 from unbag.published.numbers import MMVP_PATTERNS, PrintedNumber, averages
+from unbag.runs.files import write_text
 from unbag.types import Published
 
+DOUBTS = Path(unbag.published.__file__).parent / "doubts.json"
 CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
 HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
 TWO_VALUES = " has two values"
 """How the flag of a contradiction ends."""
 CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
 CLIP_B32 = "CLIP ViT-B/32 (openai)"
+
+
+def published_checks_script() -> None:
+    """Find what does not add up in published numbers, and write it as the file that unbag ships."""
+    parser = argparse.ArgumentParser(description=published_checks_script.__doc__)
+    text = "the file to write (default: published/doubts.json of the installed unbag)"
+    parser.add_argument("--out", type=Path, default=DOUBTS, metavar="FILE", help=text)
+    options = parser.parse_args()
+    write_text(options.out, as_json())
+    print(options.out)
 
 
 @cache
@@ -48,7 +61,7 @@ def flags() -> tuple[Flag, ...]:
         for found in (
             wrong_averages(),
             wrong_columns(),
-            _claims(),
+            wrong_claims(),
             impossible_shares(),
             impossible_counts(),
             swapped_totals(),
@@ -164,28 +177,8 @@ def _of_columns(cell: TableCell, cells: dict[str, TableCell]) -> tuple[Fraction,
     return low / len(numbers), high / len(numbers)
 
 
-def difference(first: PrintedNumber, second: PrintedNumber) -> tuple[Fraction, Fraction]:
-    """Least and greatest difference: it may have been taken before the two were rounded."""
-    return first.low - second.high, first.high - second.low
-
-
-def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
-    """Half-way between two ends."""
-    return (ends[0] + ends[1]) / 2
-
-
-def percent(value: Fraction, digits: int = 2) -> str:
-    """A computed number, with more digits than printed ones have."""
-    return f"{float(value):.{digits}f}"
-
-
-def either(parts: Iterable[str]) -> str:
-    """As `a, b or c`."""
-    some = list(parts)
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
-
-
-def _claims() -> Iterator[Flag]:
+def wrong_claims() -> Iterator[Flag]:
+    """Gains, orders and numbers stated in words that the tables do not bear out."""
     for gain in GAINS:
         if flag := gain.flag(tables()):
             yield flag
@@ -194,11 +187,6 @@ def _claims() -> Iterator[Flag]:
     for restated in RESTATED:
         if flag := restated.flag():
             yield flag
-
-
-if __name__ == "__main__":
-    path = Path(unbag.published.__file__).parent / "doubts.json"
-    path.write_text(as_json(), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,10 +309,19 @@ def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
 CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
 T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10))
 PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
+
+
+def _people(column: str) -> str:
+    cell = PEOPLE.cell(HUMAN, column)
+    return str(cell.number) if cell else ""
+
+
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
+_WORDS = f"{HARD_POSITIVES_PAPER}, text"
+_FILES = "in the released files"
 _RECALLS = ("COCO text-to-image", "COCO image-to-text")
 _CHECKLIST = ("VL-CheckList Avg.",)
-
+_REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
 GAINS = (
     Gain(_TEXT, "11.4", CE_CLIP_PLUS, CLIP_B32, CE_T1, ("VALSE Avg.",), "gain on VALSE"),
     Gain(_ABSTRACT, "5.9", CE_CLIP, CLIP_B32, CE_T2, _CHECKLIST, "gain on VL-CheckList"),
@@ -332,10 +329,6 @@ GAINS = (
     Gain(CE_T5.source, "13.4", CE_CLIP_PLUS, CLIP_B32, CE_T5, _RECALLS[:1], "text-to-image gain"),
     Gain(_TEXT, "7.5", CE_CLIP_PLUS, CLIP_B32, CE_T5, _RECALLS, "gain in retrieval"),
 )
-
-_WORDS = f"{HARD_POSITIVES_PAPER}, text"
-_REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
-
 ORDERS = (
     Ranking(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
     Ranking(
@@ -356,15 +349,6 @@ ORDERS = (
         is_strict=False,
     ),
 )
-
-_FILES = "in the released files"
-
-
-def _people(column: str) -> str:
-    cell = PEOPLE.cell(HUMAN, column)
-    return str(cell.number) if cell else ""
-
-
 RESTATED = (
     Restated(
         _WORDS,
@@ -414,33 +398,11 @@ def impossible_counts() -> Iterator[Flag]:
         yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
 
 
-def other_total(entry: NumberEntry) -> str:
-    """A remark where a number fits only the other total; empty otherwise."""
-    total = total_of(entry)
-    if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
-        return ""
-    right = counts(f"{entry.number.alone}", total.other)[0]
-    return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
-
-
-def _fits(entry: NumberEntry, n: int) -> bool:
-    return bool(counts(f"{entry.number.alone}", n))
-
-
 def _nearest(entry: NumberEntry, n: int) -> str:
     below = int(entry.number.value * n / 100)
     digits = entry.number.digits
     shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
     return " and ".join(shown)
-
-
-def total_of(entry: NumberEntry) -> Total | None:
-    """What a number is a share of, where that is known; people judged samples."""
-    number, benchmark = entry.published, entry.cell.column.benchmark
-    if number.scoring == "people":
-        return None
-    found = TOTALS.get((benchmark, number.metric, number.aggregate))
-    return found or TOTALS.get((benchmark, number.metric, ""))
 
 
 def swapped_totals() -> Iterator[Flag]:
@@ -468,6 +430,28 @@ def swapped_totals() -> Iterator[Flag]:
             )
 
 
+def other_total(entry: NumberEntry) -> str:
+    """A remark where a number fits only the other total; empty otherwise."""
+    total = total_of(entry)
+    if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
+        return ""
+    right = counts(f"{entry.number.alone}", total.other)[0]
+    return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
+
+
+def _fits(entry: NumberEntry, n: int) -> bool:
+    return bool(counts(f"{entry.number.alone}", n))
+
+
+def total_of(entry: NumberEntry) -> Total | None:
+    """What a number is a share of, where that is known; people judged samples."""
+    number, benchmark = entry.published, entry.cell.column.benchmark
+    if number.scoring == "people":
+        return None
+    found = TOTALS.get((benchmark, number.metric, number.aggregate))
+    return found or TOTALS.get((benchmark, number.metric, ""))
+
+
 @dataclass(frozen=True)
 class Total:
     """How many units a number is a share of."""
@@ -482,7 +466,6 @@ class Total:
 Key = tuple[str, str, str]
 """Benchmark, metric, averaging rule."""
 _REJECTED = "with the rows that annotators rejected"
-
 _VALSE = {
     "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
     "counting-hard": (868, 1000), "counting-small-quant": (900, 1000),
@@ -490,7 +473,6 @@ _VALSE = {
     "actant-swap": (949, 1042), "coreference-standard": (708, 916),
     "coreference-hard": (104, 141), "foil-it": (943, 1000),
 }  # fmt: skip
-
 _SUGARCREPE = {
     "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
     "replace_rel": 1406, "swap_att": 666,
@@ -594,3 +576,24 @@ def vague_recalls() -> Iterator[Flag]:
             f"other sources print {' or '.join(likely)} alike" if likely else "no rank fits",
             tuple(entry.published for entry in found),
         )
+
+
+def difference(first: PrintedNumber, second: PrintedNumber) -> tuple[Fraction, Fraction]:
+    """Least and greatest difference: it may have been taken before the two were rounded."""
+    return first.low - second.high, first.high - second.low
+
+
+def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
+    """Half-way between two ends."""
+    return (ends[0] + ends[1]) / 2
+
+
+def percent(value: Fraction, digits: int = 2) -> str:
+    """A computed number, with more digits than printed ones have."""
+    return f"{float(value):.{digits}f}"
+
+
+def either(parts: Iterable[str]) -> str:
+    """As `a, b or c`."""
+    some = list(parts)
+    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"

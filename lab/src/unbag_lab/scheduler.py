@@ -1,7 +1,12 @@
-"""Tasks come in; each is done in a process of its own, as many at once as there is room for.
+"""Runs tasks side by side in forked processes of their own, each once what it needs has ended.
 
-Nothing is kept of what one leaves behind but its results in the folder, and one that fails stops
-no other.
+The first process only forks and waits. It never touches a GPU, which no process forked later could
+use, and keeps torch to one thread, since a forked process waits for ever for threads that stayed
+behind. A task leaves its results in a folder; one that fails stops no other.
+
+`concurrent.futures` does not do this. Its process pool pickles the work (here closures over models
+and scenes), runs threads in the process that forks, and cannot give every task a fresh process by
+fork. It does not say which signal ended a process, and cannot interrupt one that is at work.
 """
 
 from __future__ import annotations
@@ -23,191 +28,14 @@ from typing import Generic, TypeVar
 
 from unbag.errors import UserError
 
-# NOTE lab.apart
-# Work comes in; it is done in a process of its own, so that its death is not that of the others.
-#
-# Experiments fork processes that use a GPU, which works only as long as the process that forks them
-# never touched it. So each has a process of its own, and the one that starts them all stays clean.
-# It
-# also keeps to one thread: a forked process waits for ever for the threads that torch had before.
-
-T = TypeVar("T")
-_PR_SET_PDEATHSIG = 1
-_HEARD = 3.0
-"""Seconds in which a process that heard Ctrl-C has put its things away."""
-_COMPILING = "TORCHINDUCTOR_COMPILE_THREADS"
-
-
-class DiedError(Exception):
-    """The work ended otherwise than by its own word."""
-
-
-class BrokenError(Exception):
-    """The work raised what no user can mend; it says so in a traceback."""
-
-    def __init__(self, said: str, trace: str) -> None:
-        self.said, self.trace = said, trace
-        # Both are arguments, so that it can go from one process to another.
-        super().__init__(said, trace)
-
-    def __str__(self) -> str:
-        """Without the traceback."""
-        return self.said
-
-
-@contextmanager
-def one_thread(is_needed: bool) -> Iterator[int]:
-    """One thread for torch in this process, if needed; gives how many there were."""
-    import torch
-
-    before = torch.get_num_threads()
-    if is_needed:
-        torch.set_num_threads(1)
-    try:
-        yield before
-    finally:
-        torch.set_num_threads(before)
-
-
-class Begun(Generic[T]):
-    """Work that is being done in a process of its own, where torch has so many threads."""
-
-    def __init__(self, work: Callable[[], T], *, threads: int = 1) -> None:
-        context = get_context("fork")
-        self.ours, theirs = context.Pipe(duplex=False)
-        """Can be read as soon as the work ended, however it did."""
-        self._process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
-        with warnings.catch_warnings():
-            # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process.start()
-        theirs.close()
-
-    def result(self) -> T:
-        """What the work gives, or its error; waits for it."""
-        try:
-            found = self.ours.recv()
-            self.join()
-        except EOFError:
-            self.join()
-            raise DiedError(_how(self._process.exitcode)) from None
-        except KeyboardInterrupt:
-            end_all([self])
-            raise
-        if isinstance(found, BaseException):
-            raise found
-        result: T = found
-        return result
-
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait until its process is no more, or so long; whether it is."""
-        self._process.join(seconds)
-        return self._process.exitcode is not None
-
-    def interrupt(self) -> None:
-        """As Ctrl-C does; where that is not heard, as in what a shell runs behind, end it."""
-        if self._process.is_alive() and self._process.pid is not None:
-            is_heard = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-            os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
-
-
-def end_all(begun: Sequence[Begun[T]]) -> None:
-    """Wait until all are gone; those that did not hear of the end themselves are told."""
-    with _told_once():
-        ends = time.monotonic() + _HEARD
-        for one in begun:
-            if not one.join(max(0.0, ends - time.monotonic())):
-                one.interrupt()
-        for one in begun:
-            one.join()
-
-
-@contextmanager
-def _told_once() -> Iterator[None]:
-    """Whoever waits in a process apart may be told again, and would leave those it waits for.
-
-    Not so the first process: somebody who presses Ctrl-C twice means it.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if parent_process() is None or before is signal.SIG_IGN:
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def say_now(line: str) -> None:
-    """Beside the output, and at once: a run that is killed has said how far it came.
-
-    In one piece, so that lines of several processes do not mix where nothing is buffered.
-    """
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
-def can_fork() -> bool:
-    """Whether this system starts processes that share what the first one has."""
-    return sys.platform.startswith("linux")
-
-
-def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
-    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
-    if device == "cpu" or not can_fork():
-        return _here(work)
-    return Begun(work, threads=threads).result()
-
-
-def _here(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _broke(error) from error
-
-
-def _there(work: Callable[[], object], to: Connection, parent: int, threads: int) -> None:
-    # Nobody else would end it if the parent were killed, and both would write to one folder.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    try:
-        import torch
-
-        torch.set_num_threads(threads)
-        # Else each of them would compile with all cores.
-        os.environ.setdefault(_COMPILING, "2")
-        to.send(work())
-    except KeyboardInterrupt:
-        os._exit(130)
-    except UserError as error:
-        to.send(UserError(error.found, expected=error.expected, way_out=error.way_out))
-    except (BrokenError, DiedError) as error:
-        # Of work that this work had done apart.
-        to.send(error)
-    except (Exception, SystemExit) as error:
-        to.send(_broke(error))
-
-
-def _how(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        return f"its process was ended by {name}" + (", as by a lack of memory" * (code == -9))
-    return f"its process ended with code {code}"
-
-
-def _broke(error: BaseException) -> BrokenError:
-    said = f"{type(error).__name__}: {error}".strip(": ")
-    return BrokenError(said, "".join(traceback.format_exception(error)))
-
-
-# NOTE lab.at_once
-
 _LOOK = 30.0
 """Seconds after which whoever waits is told how far all is."""
+_HEARD = 3.0
+"""Seconds in which a process that heard Ctrl-C has put its things away."""
+_PR_SET_PDEATHSIG = 1
+_COMPILING = "TORCHINDUCTOR_COMPILE_THREADS"
+
+T = TypeVar("T")
 Work = Callable[[], None]
 
 
@@ -231,20 +59,20 @@ class Task:
 
 def at_once(
     tasks: Sequence[Task], *, room: int, look: Callable[[], None]
-) -> Iterator[tuple[Task, Begun[None]]]:
+) -> Iterator[tuple[Task, ForkedWork[None]]]:
     """Tasks as they end, with their results.
 
     After Ctrl-C, which most often all of them hear, it waits until the last is gone.
     """
     left = sorted(tasks, key=lambda task: -_chain(task, tasks))
-    live: dict[object, tuple[Task, int, Begun[None]]] = {}
+    live: dict[object, tuple[Task, int, ForkedWork[None]]] = {}
     try:
         while left or live:
             free = room - sum(taken for task, taken, _ in live.values() if not task.is_beside)
             for task, taken in _to_begin(left, [task for task, _, _ in live.values()], free):
                 left.remove(task)
                 if (work := task.work(taken)) is not None:
-                    begun = Begun(partial(_behind, work) if task.is_beside else work)
+                    begun = ForkedWork(partial(_behind, work) if task.is_beside else work)
                     live[begun.ours] = task, taken, begun
             if live:
                 ready = wait([begun.ours for _, _, begun in live.values()], timeout=_LOOK)
@@ -255,76 +83,6 @@ def at_once(
                     yield task, begun
     finally:
         end_all([begun for _, _, begun in live.values()])
-
-
-@dataclass(frozen=True, eq=False)
-class Share:
-    """Some of the work of an experiment."""
-
-    name: str
-    """Told if it fails."""
-    work: Work
-    seconds: float = 1.0
-    """Roughly."""
-
-
-def shares(
-    run: Callable[[Sequence[str]], None],
-    groups: Sequence[Sequence[str]],
-    *,
-    seconds: Callable[[str], float] = lambda arm: 1.0,
-) -> list[Share]:
-    """Groups of arms as work that can be done apart; arms that read one another stay together."""
-    return [
-        Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
-    ]
-
-
-def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
-    """Each in a process of its own, the longest first. Nothing may have touched a GPU before.
-
-    One that fails is told at once and stops no other; when all have ended its error is raised, the
-    first of several. With one process all is done here, in turn, up to the first that fails.
-    """
-    if processes <= 1 or not can_fork():
-        for share in shares:
-            share.work()
-        return
-    tasks = [Task(share.name, partial(_given, share.work), 1, share.seconds) for share in shares]
-    errors: list[Exception] = []
-    for task, begun in at_once(tasks, room=processes, look=_nothing):
-        try:
-            begun.result()
-        except (UserError, DiedError, BrokenError) as error:
-            said = f"{task.name} failed: {error}"
-            # A traceback is lost with the machine, if it is not told before the others have ended.
-            say(f"{said}\n{error.trace}" if isinstance(error, BrokenError) else said)
-            errors.append(_named(task.name, error))
-    if errors:
-        raise errors[0]
-
-
-def _named(name: str, error: Exception) -> Exception:
-    """With what failed, where the error itself says nothing of it."""
-    if isinstance(error, DiedError):
-        return DiedError(f"{name}: {error}")
-    if isinstance(error, BrokenError):
-        return BrokenError(f"{name}: {error.said}", error.trace)
-    return error
-
-
-def _given(work: Work, taken: int) -> Work:
-    return work
-
-
-def _nothing() -> None:
-    pass
-
-
-def _behind(work: Work) -> None:
-    """Cores go first to those that keep a GPU busy."""
-    os.nice(10)
-    work()
 
 
 def _chain(task: Task, tasks: Sequence[Task]) -> float:
@@ -356,3 +114,229 @@ def _to_begin(left: Sequence[Task], live: Sequence[Task], free: int) -> list[tup
         free -= taken
         is_shared = True
     return found
+
+
+def _behind(work: Work) -> None:
+    """Cores go first to those that keep a GPU busy."""
+    os.nice(10)
+    work()
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Some of the work of an experiment."""
+
+    name: str
+    """Told if it fails."""
+    work: Work
+    seconds: float = 1.0
+    """Roughly."""
+
+    @property
+    def task(self) -> Task:
+        """The same for `at_once`, in one process."""
+        return Task(self.name, lambda taken: self.work, 1, self.seconds)
+
+
+def shares(
+    run: Callable[[Sequence[str]], None],
+    groups: Sequence[Sequence[str]],
+    *,
+    seconds: Callable[[str], float] = lambda arm: 1.0,
+) -> list[Share]:
+    """Groups of arms as work that can be done apart; arms that read one another stay together."""
+    return [
+        Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
+    ]
+
+
+def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
+    """Each in a process of its own, the longest first. Nothing may have touched a GPU before.
+
+    One that fails is told at once and stops no other; when all have ended its error is raised, the
+    first of several. With one process all is done here, in turn, up to the first that fails.
+    """
+    if processes <= 1 or not can_fork():
+        for share in shares:
+            share.work()
+        return
+    errors: list[Exception] = []
+    for task, begun in at_once([one.task for one in shares], room=processes, look=lambda: None):
+        # What failed is named where the error itself says nothing of it.
+        try:
+            begun.result()
+        except UserError as error:
+            say(f"{task.name} failed: {error}")
+            errors.append(error)
+        except DiedError as error:
+            say(f"{task.name} failed: {error}")
+            errors.append(DiedError(f"{task.name}: {error}"))
+        except BrokenError as error:
+            # A traceback is lost with the machine, if it is not told before the others have ended.
+            say(f"{task.name} failed: {error}\n{error.trace}")
+            errors.append(BrokenError(f"{task.name}: {error}", error.trace))
+    if errors:
+        raise errors[0]
+
+
+def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
+    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
+    if device != "cpu" and can_fork():
+        return ForkedWork(work, threads=threads).result()
+    try:
+        return work()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _broke(error) from error
+
+
+class ForkedWork(Generic[T]):
+    """Work that is being done in a process of its own, where torch has so many threads."""
+
+    def __init__(self, work: Callable[[], T], *, threads: int = 1) -> None:
+        context = get_context("fork")
+        self.ours, theirs = context.Pipe(duplex=False)
+        """Can be read as soon as the work ended, however it did."""
+        self._process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
+        with warnings.catch_warnings():
+            # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
+        theirs.close()
+
+    def result(self) -> T:
+        """What the work gives, or its error; waits for it."""
+        try:
+            found = self.ours.recv()
+            self.join()
+        except EOFError:
+            self.join()
+            raise DiedError(_ending(self._process.exitcode)) from None
+        except KeyboardInterrupt:
+            end_all([self])
+            raise
+        if isinstance(found, BaseException):
+            raise found
+        result: T = found
+        return result
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until its process is no more, or so long; whether it is."""
+        self._process.join(seconds)
+        return self._process.exitcode is not None
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does; where that is not heard, as in what a shell runs behind, end it."""
+        if self._process.is_alive() and self._process.pid is not None:
+            is_heard = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+            os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
+
+
+def _there(work: Callable[[], object], to: Connection, parent: int, threads: int) -> None:
+    """Does the work in the forked process and sends what it gives, or its error."""
+    # Nobody else would end it if the parent were killed, and both would write to one folder.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    try:
+        import torch
+
+        torch.set_num_threads(threads)
+        # Else each of them would compile with all cores.
+        os.environ.setdefault(_COMPILING, "2")
+        to.send(work())
+    except KeyboardInterrupt:
+        os._exit(130)
+    except UserError as error:
+        to.send(UserError(error.found, expected=error.expected, way_out=error.way_out))
+    except (BrokenError, DiedError) as error:
+        # Of work that this work had done apart.
+        to.send(error)
+    except (Exception, SystemExit) as error:
+        to.send(_broke(error))
+
+
+class DiedError(Exception):
+    """The work ended otherwise than by its own word."""
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        return f"its process was ended by {name}" + (", as by a lack of memory" * (code == -9))
+    return f"its process ended with code {code}"
+
+
+class BrokenError(Exception):
+    """The work raised what no user can mend; it says so in a traceback."""
+
+    def __init__(self, said: str, trace: str) -> None:
+        self.said, self.trace = said, trace
+        # Both are arguments, so that it can go from one process to another.
+        super().__init__(said, trace)
+
+    def __str__(self) -> str:
+        """Without the traceback."""
+        return self.said
+
+
+def _broke(error: BaseException) -> BrokenError:
+    said = f"{type(error).__name__}: {error}".strip(": ")
+    return BrokenError(said, "".join(traceback.format_exception(error)))
+
+
+def end_all(begun: Sequence[ForkedWork[T]]) -> None:
+    """Wait until all are gone; those that did not hear of the end themselves are told."""
+    with _told_once():
+        ends = time.monotonic() + _HEARD
+        for one in begun:
+            if not one.join(max(0.0, ends - time.monotonic())):
+                one.interrupt()
+        for one in begun:
+            one.join()
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Whoever waits in a process apart may be told again, and would leave those it waits for.
+
+    Not so the first process: somebody who presses Ctrl-C twice means it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if parent_process() is None or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def can_fork() -> bool:
+    """Whether this system starts processes that share what the first one has."""
+    return sys.platform.startswith("linux")
+
+
+@contextmanager
+def one_thread(is_needed: bool) -> Iterator[int]:
+    """One thread for torch in this process, if needed; gives how many there were."""
+    import torch
+
+    before = torch.get_num_threads()
+    if is_needed:
+        torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def say_now(line: str) -> None:
+    """Beside the output, and at once: a run that is killed has said how far it came.
+
+    In one piece, so that lines of several processes do not mix where nothing is buffered.
+    """
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

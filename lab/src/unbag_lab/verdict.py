@@ -1,7 +1,8 @@
-"""Effects by base come in; the verdict goes out, by a rule that was fixed before any was seen.
+"""The verdict on a claim, by a rule fixed before any result was seen, and its wording.
 
 Each prediction is tested over bases by Student's t. P-values of all predictions that are read
-together are corrected by Holm's method. Fewer than five bases decide nothing.
+together are corrected by Holm's method. Fewer than five bases decide nothing. Sentences are true
+for any verdict; warnings stand beside one that says less than it seems to.
 """
 
 from __future__ import annotations
@@ -17,55 +18,20 @@ from typing import Literal
 from unbag_lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Number, Prediction
 from unbag_lab.results import ArmResult, in_order, number
 
-# NOTE lab.over_bases
-# Numbers of several bases come in; their mean and its interval go out.
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval by Student's t; NaN for one value."""
-    if len(values) == 1:
-        return values[0], nan
-    # Not scipy.stats, which takes a second and a half longer to import.
-    from scipy.special import stdtrit
-
-    return fmean(values), float(stdtrit(len(values) - 1, 0.975)) * standard_error(values)
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean."""
-    return stdev(values) / sqrt(len(values))
-
-
-# NOTE lab.verdict
-
 Word = Literal["reproduced", "not reproduced", "undecided"]
 REPRODUCED: Word = "reproduced"
 FAILED: Word = "not reproduced"
 UNDECIDED: Word = "undecided"
 LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class Tested:
-    """A prediction and what was found."""
-
-    prediction: Prediction
-    effects: Mapping[str, float]
-    """By base, as fractions."""
-    mean: float | None
-    low: float | None
-    high: float | None
-    """95 % interval over bases; None with fewer than two."""
-    p_right: float
-    """Of the test that would show the prediction right, before correction; 1 where none is."""
-    p_wrong: float
-    """Of the test that would show it wrong."""
-    word: Word = UNDECIDED
-
-    @property
-    def missing(self) -> int:
-        """Bases that are still needed for a verdict."""
-        return max(0, FEWEST_BASES - len(self.effects))
+METRIC, CHANCE = "original", 0.5
+QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation": 120})
+"""Of the registered benchmarks; the eight items of one share pictures and words, and count as one.
+"""
+BRITTLENESS = "brittleness"
+HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
+"""Of a prediction."""
+NOT_RUN = "not run yet"
+NONE_COUNTS = "no base counts"
 
 
 @dataclass(frozen=True)
@@ -123,10 +89,27 @@ class Verdict:
         return "no clear answer after correction"
 
 
-def too_few(missing: int) -> str:
-    """How many bases there are, and how many more it takes."""
-    have, verb = FEWEST_BASES - missing, "is" if missing == 1 else "are"
-    return f"{have} of {FEWEST_BASES} bases: {missing} more {verb} needed"
+@dataclass(frozen=True)
+class Tested:
+    """A prediction and what was found."""
+
+    prediction: Prediction
+    effects: Mapping[str, float]
+    """By base, as fractions."""
+    mean: float | None
+    low: float | None
+    high: float | None
+    """95 % interval over bases; None with fewer than two."""
+    p_right: float
+    """Of the test that would show the prediction right, before correction; 1 where none is."""
+    p_wrong: float
+    """Of the test that would show it wrong."""
+    word: Word = UNDECIDED
+
+    @property
+    def missing(self) -> int:
+        """Bases that are still needed for a verdict."""
+        return max(0, FEWEST_BASES - len(self.effects))
 
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
@@ -144,27 +127,6 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
         )
         for claim, some in tested
     ]
-
-
-def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
-    """Arms of one name on bases of other weights are of two bases, whatever they are called."""
-    found: dict[str, dict[ArmKey, ArmResult]] = {}
-    names: dict[tuple[str, str], str] = {}
-    for one in results:
-        key = (one.base, one.fingerprint)
-        if key not in names:
-            names[key] = next(name for name in _names(one) if name not in names.values())
-        found.setdefault(names[key], {})[one.experiment, one.arm] = one
-    return dict(found)
-
-
-def _names(one: ArmResult) -> tuple[str, ...]:
-    """What its base may be called, the last one of certainty."""
-    name, prints = one.base, (one.fingerprint[:8], one.fingerprint)
-    if one.fingerprint.startswith(f"{one.experiment}-"):
-        # No weights were read: the experiment took the number of a base for its seed.
-        return tuple(f"seed {number(name)} ({of})" for of in (one.experiment, one.fingerprint))
-    return name, *(f"{name} ({text})" for text in prints)
 
 
 def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
@@ -224,110 +186,46 @@ def _below(values: Sequence[float], bound: float) -> float:
     return _above([-value for value in values], -bound)
 
 
-# NOTE lab.told_nothing
-# A claim and results come in; a warning of readers that learned by heart and no more goes out.
-#
-# A reader may learn a few fixed examples and then fail to train. Its bases count by the rule, which
-# was fixed before, but an effect over them says little of what it reads.
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half of its 95 % interval by Student's t; NaN for one value."""
+    if len(values) == 1:
+        return values[0], nan
+    # Not scipy.stats, which takes a second and a half longer to import.
+    from scipy.special import stdtrit
 
-METRIC, CHANCE = "original", 0.5
-QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation": 120})
-"""Of the registered benchmarks; the eight items of one share pictures and words, and count as one.
-"""
+    return fmean(values), float(stdtrit(len(values) - 1, 0.975)) * standard_error(values)
 
 
-def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
-    """By arm, the bases that count though it is at chance on all of these benchmarks there."""
-    found: dict[str, list[str]] = {}
-    bases = by_base(results)
-    for base in in_order(bases):
-        arms = bases[base]
-        for name in claim.must_fit if claim.counts(arms) else ():
-            if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
-                found.setdefault(name, []).append(base)
-    return found
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean."""
+    return stdev(values) / sqrt(len(values))
 
 
-def is_coin(one: ArmResult, benchmark: str) -> bool:
-    """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
-    share = one.numbers.get(benchmark, {}).get(METRIC)
-    if one.size == "small" or share is None or benchmark not in QUADS:
-        return False
-    return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * one.times))
+def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
+    """Arms of one name on bases of other weights are of two bases, whatever they are called."""
+    found: dict[str, dict[ArmKey, ArmResult]] = {}
+    names: dict[tuple[str, str], str] = {}
+    for one in results:
+        key = (one.base, one.fingerprint)
+        if key not in names:
+            names[key] = next(name for name in _names(one) if name not in names.values())
+        found.setdefault(names[key], {})[one.experiment, one.arm] = one
+    return dict(found)
 
 
-def warning(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """To stand beside a verdict; empty where every reader tells something apart."""
-    found = told_nothing(claim, results)
-    if not found:
-        return ""
-    where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in found.items())
-    names = " and ".join(f"`{name}`" for name in QUADS)
-    return (
-        "Mind: some readers learned fixed examples by heart and yet, trained, are within sampling "
-        f"noise of chance on both {names}: {where}. A reader that tells nothing "
-        "apart says little of what it reads, and so does an effect averaged over such bases."
-    )
+def _names(one: ArmResult) -> tuple[str, ...]:
+    """What its base may be called, the last one of certainty."""
+    name, prints = one.base, (one.fingerprint[:8], one.fingerprint)
+    if one.fingerprint.startswith(f"{one.experiment}-"):
+        # No weights were read: the experiment took the number of a base for its seed.
+        return tuple(f"seed {number(name)} ({of})" for of in (one.experiment, one.fingerprint))
+    return name, *(f"{name} ({text})" for text in prints)
 
 
-# NOTE lab.coin_control
-# A claim and results come in; a warning of brittleness that could only fall goes out.
-#
-# What is a coin on originals is as brittle as can be. Where the arm that a prediction compares with
-# is one, whatever teaches the benchmark lowers brittleness, and the prediction that it rises could
-# hardly come out: its verdict says little of rewordings.
-
-BRITTLENESS = "brittleness"
-
-
-def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
-    """Of predictions that brittleness rises, controls that are coins on every base that counts."""
-    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
-    found: dict[Number, None] = {}
-    for one in claim.predictions:
-        control = one.control
-        if not isinstance(control, Number) or control.metric != BRITTLENESS or one.side != "above":
-            continue
-        key = control.key(claim.experiment)
-        asked = [arms[key] for arms in bases if key in arms]
-        if asked and all(is_coin(result, control.benchmark) for result in asked):
-            found[control] = None
-    return tuple(found)
-
-
-def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
-    """All that a reader of a verdict must mind, a text each."""
-    return [one for one in (warning(claim, results), coin_warning(claim, results)) if one]
-
-
-def coin_warning(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """To stand beside a verdict; empty where brittleness has room to rise."""
-    found = coin_controls(claim, results)
-    if not found:
-        return ""
-    where = ", ".join(f"`{one.arm}` on `{one.benchmark}`" for one in found)
-    return (
-        f"Mind: what brittleness is compared with is a coin ({where}, within sampling noise of "
-        "chance on every base), and a coin is as brittle as can be. Whatever teaches the benchmark "
-        "lowers brittleness, so that it rises could hardly come out there. What is told apart "
-        "before the repair stands beside."
-    )
-
-
-# NOTE lab.wording
-# Predictions and what was found come in; sentences that are true for any verdict go out.
-
-
-def points(value: float, *, signed: bool = True) -> str:
-    """A fraction in points, with one digit; no sign before a zero."""
-    shown = f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
-    return "0.0" if shown in ("-0.0", "+0.0") else shown
-
-
-HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
-"""Of a prediction."""
-NOT_RUN = "not run yet"
-NONE_COUNTS = "no base counts"
+def too_few(missing: int) -> str:
+    """How many bases there are, and how many more it takes."""
+    have, verb = FEWEST_BASES - missing, "is" if missing == 1 else "are"
+    return f"{have} of {FEWEST_BASES} bases: {missing} more {verb} needed"
 
 
 def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -> str:
@@ -352,112 +250,72 @@ def tally(verdict: Verdict) -> str:
     return ", ".join(f"{words.count(word)} {said}" for word, said in HOLDS.items() if word in words)
 
 
-def seen_text(claim: Claim) -> str:
-    """Which bases gave rise to its predictions, and so cannot test them; empty without such."""
-    if not claim.seen:
+def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
+    """All that a reader of a verdict must mind, a text each."""
+    return [one for one in (warning(claim, results), coin_warning(claim, results)) if one]
+
+
+def warning(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """To stand beside a verdict; empty where every reader tells something apart."""
+    found = told_nothing(claim, results)
+    if not found:
         return ""
+    where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in found.items())
+    names = " and ".join(f"`{name}`" for name in QUADS)
     return (
-        "Its predictions were written down when results of its arms on "
-        f"{', '.join(claim.seen)} had been seen. These bases decide nothing."
+        "Mind: some readers learned fixed examples by heart and yet, trained, are within sampling "
+        f"noise of chance on both {names}: {where}. A reader that tells nothing "
+        "apart says little of what it reads, and so does an effect averaged over such bases."
     )
 
 
-def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
-    """Mean and interval in points, or why there is none.
-
-    Of a difference between arms with its sign; where a number is held against a level, the number.
-    """
-    return _interval_text(one, why_none, partial(found_text, one.prediction))
-
-
-def difference_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
-    """Likewise, and where a number is held against a level, how far it is from that."""
-    return _interval_text(one, why_none, points)
-
-
-def found_text(prediction: Prediction, effect: float) -> str:
-    """One effect as `effect_text` shows it."""
-    level = prediction.level
-    return points(effect) if level is None else points(level + effect, signed=False)
+def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
+    """By arm, the bases that count though it is at chance on all of these benchmarks there."""
+    found: dict[str, list[str]] = {}
+    bases = by_base(results)
+    for base in in_order(bases):
+        arms = bases[base]
+        for name in claim.must_fit if claim.counts(arms) else ():
+            if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
+                found.setdefault(name, []).append(base)
+    return found
 
 
-def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> str:
-    if one.mean is None:
-        return why_none
-    if one.low is None or one.high is None:
-        return text(one.mean)
-    return f"{text(one.mean)} [{text(one.low)}, {text(one.high)}]"
+def coin_warning(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """To stand beside a verdict; empty where brittleness has room to rise."""
+    found = coin_controls(claim, results)
+    if not found:
+        return ""
+    where = ", ".join(f"`{one.arm}` on `{one.benchmark}`" for one in found)
+    return (
+        f"Mind: what brittleness is compared with is a coin ({where}, within sampling noise of "
+        "chance on every base), and a coin is as brittle as can be. Whatever teaches the benchmark "
+        "lowers brittleness, so that it rises could hardly come out there. What is told apart "
+        "before the repair stands beside."
+    )
 
 
-def arm_text(number: Number, experiment: str) -> str:
-    """Which arm it is of, in a claim of this experiment."""
-    away = number.experiment not in ("", experiment)
-    return f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
+def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
+    """Of predictions that brittleness rises, controls that are coins on every base that counts."""
+    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
+    found: dict[Number, None] = {}
+    for one in claim.predictions:
+        control = one.control
+        if not isinstance(control, Number) or control.metric != BRITTLENESS or one.side != "above":
+            continue
+        key = control.key(claim.experiment)
+        asked = [arms[key] for arms in bases if key in arms]
+        if asked and all(is_coin(result, control.benchmark) for result in asked):
+            found[control] = None
+    return tuple(found)
 
 
-def metric_text(number: Number) -> str:
-    """Which metric of which benchmark."""
-    return f"`{number.benchmark}` `{number.metric}`"
-
-
-def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
-    """What both sides share, and what each is: arms of one number, or numbers of their own."""
-    number, control = prediction.number, prediction.control
-    arm = arm_text(number, experiment)
-    if not isinstance(control, Number):
-        return metric_text(number), arm, points(control, signed=False)
-    other = arm_text(control, experiment)
-    if metric_text(number) == metric_text(control):
-        return metric_text(number), arm, other
-    return "", f"{metric_text(number)} of {arm}", f"{metric_text(control)} of {other}"
-
-
-def inequality(prediction: Prediction, experiment: str) -> str:
-    """A prediction as it is tested: a number, or one minus another, against a bound in points."""
-    shared, one, other = sides(prediction, experiment)
-    left = one if prediction.level is not None else f"{one} - {other}"
-    left = f"{shared}: {left}" if shared else left
-    bound = prediction.bound
-    if prediction.side == "within":
-        low, high = (found_text(prediction, end) for end in (-bound, bound))
-        return f"{left} is between {low} and {high}"
-    return f"{left} is {prediction.side} {found_text(prediction, bound)}"
-
-
-def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
-    """Why a prediction has its word; `together` predictions are corrected together."""
-    if not one.effects:
-        return f"{why_none.capitalize()}."
-    if one.missing:
-        return f"{too_few(one.missing)}."
-    p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    corrected = f"{shown} before correction for {together} predictions"
-    if one.word == REPRODUCED:
-        return f"The effect lies where it was predicted ({corrected})."
-    if one.word == FAILED:
-        return f"The effect lies where the prediction rules it out ({corrected})."
-    side = _side_of_interval(one)
-    if side == "across":
-        return f"The 95 % interval does not keep to one side of the bound ({corrected})."
-    where = "where it was predicted" if side == "right" else "where the prediction rules it out"
-    return f"The 95 % interval lies {where}, but not clearly enough ({corrected})."
-
-
-def _side_of_interval(one: Tested) -> str:
-    """Right, wrong, or across the bound."""
-    assert one.low is not None
-    assert one.high is not None
-    bound = one.prediction.bound
-    low, high = (one.low, one.high) if one.prediction.side != "below" else (-one.high, -one.low)
-    if one.prediction.side == "within":
-        if -bound < low and high < bound:
-            return "right"
-        return "wrong" if low > bound or high < -bound else "across"
-    edge = bound if one.prediction.side == "above" else -bound
-    if low > edge:
-        return "right"
-    return "wrong" if high < edge else "across"
+def is_coin(one: ArmResult, benchmark: str) -> bool:
+    """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
+    share = one.numbers.get(benchmark, {}).get(METRIC)
+    if one.size == "small" or share is None or benchmark not in QUADS:
+        return False
+    return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * one.times))
 
 
 def sense(verdict: Verdict) -> str:
@@ -510,3 +368,117 @@ def _failed(verdict: Verdict) -> str:
         if (count := sum(one.word == word for one in verdict.tested))
     ]
     return f"{text} (of the others, {' and '.join(others)})" if others else text
+
+
+def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
+    """Why a prediction has its word; `together` predictions are corrected together."""
+    if not one.effects:
+        return f"{why_none.capitalize()}."
+    if one.missing:
+        return f"{too_few(one.missing)}."
+    p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    corrected = f"{shown} before correction for {together} predictions"
+    if one.word == REPRODUCED:
+        return f"The effect lies where it was predicted ({corrected})."
+    if one.word == FAILED:
+        return f"The effect lies where the prediction rules it out ({corrected})."
+    side = _side_of_interval(one)
+    if side == "across":
+        return f"The 95 % interval does not keep to one side of the bound ({corrected})."
+    where = "where it was predicted" if side == "right" else "where the prediction rules it out"
+    return f"The 95 % interval lies {where}, but not clearly enough ({corrected})."
+
+
+def _side_of_interval(one: Tested) -> str:
+    """Right, wrong, or across the bound."""
+    assert one.low is not None
+    assert one.high is not None
+    bound = one.prediction.bound
+    low, high = (one.low, one.high) if one.prediction.side != "below" else (-one.high, -one.low)
+    if one.prediction.side == "within":
+        if -bound < low and high < bound:
+            return "right"
+        return "wrong" if low > bound or high < -bound else "across"
+    edge = bound if one.prediction.side == "above" else -bound
+    if low > edge:
+        return "right"
+    return "wrong" if high < edge else "across"
+
+
+def inequality(prediction: Prediction, experiment: str) -> str:
+    """A prediction as it is tested: a number, or one minus another, against a bound in points."""
+    shared, one, other = sides(prediction, experiment)
+    left = one if prediction.level is not None else f"{one} - {other}"
+    left = f"{shared}: {left}" if shared else left
+    bound = prediction.bound
+    if prediction.side == "within":
+        low, high = (found_text(prediction, end) for end in (-bound, bound))
+        return f"{left} is between {low} and {high}"
+    return f"{left} is {prediction.side} {found_text(prediction, bound)}"
+
+
+def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
+    """What both sides share, and what each is: arms of one number, or numbers of their own."""
+    number, control = prediction.number, prediction.control
+    arm = arm_text(number, experiment)
+    if not isinstance(control, Number):
+        return metric_text(number), arm, points(control, signed=False)
+    other = arm_text(control, experiment)
+    if metric_text(number) == metric_text(control):
+        return metric_text(number), arm, other
+    return "", f"{metric_text(number)} of {arm}", f"{metric_text(control)} of {other}"
+
+
+def arm_text(number: Number, experiment: str) -> str:
+    """Which arm it is of, in a claim of this experiment."""
+    away = number.experiment not in ("", experiment)
+    return f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
+
+
+def metric_text(number: Number) -> str:
+    """Which metric of which benchmark."""
+    return f"`{number.benchmark}` `{number.metric}`"
+
+
+def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
+    """Mean and interval in points, or why there is none.
+
+    Of a difference between arms with its sign; where a number is held against a level, the number.
+    """
+    return _interval_text(one, why_none, partial(found_text, one.prediction))
+
+
+def difference_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
+    """Likewise, and where a number is held against a level, how far it is from that."""
+    return _interval_text(one, why_none, points)
+
+
+def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> str:
+    if one.mean is None:
+        return why_none
+    if one.low is None or one.high is None:
+        return text(one.mean)
+    return f"{text(one.mean)} [{text(one.low)}, {text(one.high)}]"
+
+
+def found_text(prediction: Prediction, effect: float) -> str:
+    """One effect as `effect_text` shows it."""
+    level = prediction.level
+    return points(effect) if level is None else points(level + effect, signed=False)
+
+
+def points(value: float, *, signed: bool = True) -> str:
+    """A fraction in points, with one digit; no sign before a zero."""
+    shown = f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+    return "0.0" if shown in ("-0.0", "+0.0") else shown
+
+
+def seen_text(claim: Claim) -> str:
+    """Which bases gave rise to its predictions, and so cannot test them; empty without such."""
+    if not claim.seen:
+        return ""
+    return (
+        "Its predictions were written down when results of its arms on "
+        f"{', '.join(claim.seen)} had been seen. These bases decide nothing."
+    )

@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from unbag_lab.pages.tables import table
+from unbag_lab.pages.tables import readout_tables
 from unbag_lab.results import ArmResult
 
 from .readout_page import (
@@ -34,7 +34,7 @@ FAST = ("pacl_fixed-rotary-2d-fast", "sparc_fixed-fast")
 
 
 def test_page_holds_the_tables_of_the_shipped_numbers(results: list[ArmResult]) -> None:
-    assert table(results) in PAGE.read_text(encoding="utf-8")
+    assert readout_tables(results) in PAGE.read_text(encoding="utf-8")
 
 
 def test_every_arm_but_four_has_three_bases_and_all_have_their_cosine(

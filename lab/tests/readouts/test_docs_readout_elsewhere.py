@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from unbag_lab.claims import all_claims
-from unbag_lab.pages.learning import PATCHES, learned_of
+from unbag_lab.pages.curves import PATCHES, learned_of
 from unbag_lab.results import ArmResult, shipped_results
 from unbag_lab.verdict import REPRODUCED, UNDECIDED, judge_claims
 

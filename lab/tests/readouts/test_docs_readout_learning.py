@@ -7,8 +7,7 @@ from statistics import mean
 
 import pytest
 
-from unbag_lab.pages.learning import PATCHES, TOKEN, learned_of
-from unbag_lab.pages.learning import LearningFigureCurve as Curve
+from unbag_lab.pages.curves import PATCHES, TOKEN, Curve, learned_of
 from unbag_lab.results import ArmResult
 
 from .readout_page import RELATION, STRICT, SWAP, apart_of, ends, shown, values, with_interval

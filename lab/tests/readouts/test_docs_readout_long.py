@@ -15,6 +15,7 @@ from unbag_lab.results import RESULTS, ArmResult, read_results
 
 from .readout_page import (
     DOCS,
+    LAB,
     PAGE,
     RELATION,
     STRICT,
@@ -44,7 +45,7 @@ Asked = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def script() -> dict[str, Any]:
-    return runpy.run_path(str(DOCS / "make_readouts.py"))
+    return runpy.run_path(str(LAB / "make_readouts.py"))
 
 
 def test_tables_and_pictures_are_those_of_the_numbers(

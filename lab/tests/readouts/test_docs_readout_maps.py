@@ -127,9 +127,9 @@ def test_all_lean_as_predicted_and_one_is_clear(
     assert verdicts[CLAIM].word == UNDECIDED
     assert f"After correction it calls the claim [undecided](claims/{CLAIM}.md)." in words
     assert (
-        f"is [undecided](claims/{CLAIM}.md): nine bases count and all lean as predicted, three of "
-        "them by little, and about relations that is not clear enough after correction for all "
-        "predictions."
+        f"is [undecided](../lab/docs/claims/{CLAIM}.md): nine bases count and all lean as "
+        "predicted, three of them by little, and about relations that is not clear enough after "
+        "correction for all predictions."
     ) in words_of(DOCS / "dcsm.md")
     assert (
         "On nine other bases all predictions of the second lean as written, those about relations "

@@ -113,7 +113,7 @@ def _claim(
 def _prediction(
     *, number: Sequence[str], control: Sequence[str] | float, **fields: Any
 ) -> Prediction:
-    """A number is written as [arm, benchmark, metric], with the experiment behind if it is another."""
+    """A number is written as [arm, benchmark, metric], and the experiment if it is another."""
     return Prediction(
         number=Number(*number),
         control=control if isinstance(control, float) else Number(*control),

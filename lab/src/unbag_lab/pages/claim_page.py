@@ -1,4 +1,7 @@
-"""A verdict and results come in; the page of its claim goes out, in Markdown."""
+"""The page of a claim in Markdown: predictions, arms, numbers by base, and the verdict with why.
+
+Numbers are of bases that count for the claim, so that all arms are of the same.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from math import isfinite
 from statistics import fmean
 
 from unbag_lab.claim import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
+from unbag_lab.pages import table
 from unbag_lab.pages.figures import MANY
 from unbag_lab.results import BY_STEP, FEW_DROPOUT, ArmResult, in_order
 from unbag_lab.verdict import (
@@ -28,74 +32,7 @@ from unbag_lab.verdict import (
     sides,
 )
 
-# NOTE lab.claim_beside
-# A claim and results come in; its numbers and those beside it go out, as means over bases.
-#
-# Only bases that count for the claim, so that all arms are of the same.
-
 PAIR, RELAXED = "pair", "relaxed"
-
-
-@dataclass(frozen=True)
-class Beside:
-    """One metric of all arms that have it."""
-
-    benchmark: str
-    metric: str
-    values: Mapping[ArmKey, tuple[float, ...]]
-    """One for each base."""
-
-    def text(self, key: ArmKey) -> str:
-        """Mean in points, and of how many bases."""
-        some = self.values.get(key)
-        return f"{points(fmean(some), signed=False)} ({len(some)})" if some else "–"
-
-
-def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
-    """Every metric of a claim, of every arm that has it; none if nothing beside it was run.
-
-    Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
-    """
-    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
-    tested = [number for one in claim.predictions for number in one.numbers]
-    pairs = [replace(one, metric=RELAXED) for one in (*tested, *claim.beside) if one.metric == PAIR]
-    beside = (*claim.beside, *pairs)
-    if not any(one.of(arms, claim.experiment) is not None for one in beside for arms in bases):
-        return ()
-    found = []
-    for benchmark, metric in dict.fromkeys(
-        (one.benchmark, one.metric) for one in (*tested, *beside)
-    ):
-        values = {}
-        for key in (*claim.arms, *claim.arms_beside):
-            told = [
-                arms[key].numbers.get(benchmark, {}).get(metric) for arms in bases if key in arms
-            ]
-            if known := tuple(one for one in told if one is not None and isfinite(one)):
-                values[key] = known
-        found.append(Beside(benchmark, metric, values))
-    return tuple(one for one in found if one.values)
-
-
-def arm_name(key: ArmKey, claim: Claim) -> str:
-    """With its experiment, where that is not the claim's own."""
-    experiment, arm = key
-    return f"`{arm}`" if experiment == claim.experiment else f"`{arm}` of `{experiment}`"
-
-
-# NOTE lab.claim_page
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """In Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    safe = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in safe) + "\n"
-
-
-def has_run(verdict: Verdict) -> bool:
-    """Whether any base says anything about it."""
-    return any(one.effects for one in verdict.tested)
 
 
 def claim_page(
@@ -122,6 +59,11 @@ def claim_page(
         f"## What to make of it\n\n{sense(verdict)}\n",
     ]
     return "\n".join(part for part in [*parts, note] if part)
+
+
+def has_run(verdict: Verdict) -> bool:
+    """Whether any base says anything about it."""
+    return any(one.effects for one in verdict.tested)
 
 
 def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
@@ -169,6 +111,84 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     return f"## What was run\n\n{table(head, rows)}{lines}"
 
 
+def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    """Whether each reader could learn what it was shown, base by base."""
+    if not claim.must_fit:
+        return ""
+    rows = []
+    dropout: dict[str, float] = {}
+    for base in in_order(bases):
+        arms = bases[base]
+        asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
+        if all(one is not None for one in asked):
+            fits = [one.numbers.get("fit", {}) for one in asked if one]
+            shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
+            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
+            if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
+                dropout[base] = max(known)
+    if not rows:
+        return ""
+    head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
+    return (
+        "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
+        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
+        f"{' and that was not seen before' if claim.seen else ''}.\n\n"
+        f"{table(head, rows)}{_changed(dropout)}"
+    )
+
+
+def _changed(dropout: Mapping[str, float]) -> str:
+    """By base, with how much dropout readers that can have some learned; empty without such."""
+    if not dropout:
+        return ""
+    before = ", ".join(base for base, share in dropout.items() if share)
+    return (
+        "\nHow such readers learn by heart was changed after results were seen, and bases count "
+        "now that did not before: without dropout and faster than they are taught "
+        f"([more](../index.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
+    )
+
+
+def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
+    name, bases = verdict.claim.name, by_base(results)
+    parts = [f"## Found\n\n![Effects by base](../images/claims/{name}.svg)\n"]
+    if len(verdict.tested) > MANY:
+        return [*parts, _effects_table(verdict)]
+    tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
+    parts += tables
+    return parts
+
+
+def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    number, control = one.prediction.number, one.prediction.control
+    rows = []
+    for base, effect in one.effects.items():
+        value = number.of(bases[base], claim.experiment)
+        other = (
+            control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
+        )
+        shown = (points(v, signed=False) for v in (value, other) if v is not None)
+        rows.append((base, *shown, points(effect)))
+    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
+    shared, first, second = sides(one.prediction, claim.experiment)
+    head = ("base", first, second, "difference")
+    name = f"{shared}, " if shared else ""
+    return f"{name}{one.prediction.says}:\n\n{table(head, rows)}"
+
+
+def _effects_table(verdict: Verdict) -> str:
+    """Of many predictions the differences only; both sides stand under every arm."""
+    bases = in_order(base for one in verdict.tested for base in one.effects)
+    rows = []
+    for one in verdict.tested:
+        known = {base: points(effect) for base, effect in one.effects.items()}
+        if known:
+            each = ", ".join(known.get(base, "–") for base in bases)
+            rows.append((one.prediction.says, difference_text(one), each))
+    head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
+    return f"Differences in points:\n\n{table(head, rows)}"
+
+
 def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
     """What its arms answered while they were taught, of bases that count."""
     bases = {base: arms for base, arms in by_base(results).items() if claim.counts(arms)}
@@ -208,84 +228,6 @@ def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
     )
 
 
-def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
-    name, bases = verdict.claim.name, by_base(results)
-    parts = [f"## Found\n\n![Effects by base](../images/claims/{name}.svg)\n"]
-    if len(verdict.tested) > MANY:
-        return [*parts, _effects_table(verdict)]
-    tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
-    parts += tables
-    return parts
-
-
-def _effects_table(verdict: Verdict) -> str:
-    """Of many predictions the differences only; both sides stand under every arm."""
-    bases = in_order(base for one in verdict.tested for base in one.effects)
-    rows = []
-    for one in verdict.tested:
-        known = {base: points(effect) for base, effect in one.effects.items()}
-        if known:
-            each = ", ".join(known.get(base, "–") for base in bases)
-            rows.append((one.prediction.says, difference_text(one), each))
-    head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
-    return f"Differences in points:\n\n{table(head, rows)}"
-
-
-def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
-    """Whether each reader could learn what it was shown, base by base."""
-    if not claim.must_fit:
-        return ""
-    rows = []
-    dropout: dict[str, float] = {}
-    for base in in_order(bases):
-        arms = bases[base]
-        asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
-        if all(one is not None for one in asked):
-            fits = [one.numbers.get("fit", {}) for one in asked if one]
-            shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
-            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
-            if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
-                dropout[base] = max(known)
-    if not rows:
-        return ""
-    head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
-    return (
-        "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
-        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
-        f"{' and that was not seen before' if claim.seen else ''}.\n\n"
-        f"{table(head, rows)}{_changed(dropout)}"
-    )
-
-
-def _changed(dropout: Mapping[str, float]) -> str:
-    """By base, with how much dropout readers that can have some learned; empty without such."""
-    if not dropout:
-        return ""
-    before = ", ".join(base for base, share in dropout.items() if share)
-    return (
-        "\nHow such readers learn by heart was changed after results were seen, and bases count "
-        "now that did not before: without dropout and faster than they are taught "
-        f"([more](../index.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
-    )
-
-
-def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
-    number, control = one.prediction.number, one.prediction.control
-    rows = []
-    for base, effect in one.effects.items():
-        value = number.of(bases[base], claim.experiment)
-        other = (
-            control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
-        )
-        shown = (points(v, signed=False) for v in (value, other) if v is not None)
-        rows.append((base, *shown, points(effect)))
-    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
-    shared, first, second = sides(one.prediction, claim.experiment)
-    head = ("base", first, second, "difference")
-    name = f"{shared}, " if shared else ""
-    return f"{name}{one.prediction.says}:\n\n{table(head, rows)}"
-
-
 def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> str:
     small = "A small run decides nothing.\n\n" if verdict.is_small else ""
     rows = []
@@ -294,6 +236,53 @@ def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> s
         why = reason(one, together=together, why_none=none)
         rows.append((one.prediction.says, verdict.about(one.word), why))
     return f"## Verdict and why\n\n{small}{table(('prediction', 'verdict', 'why'), rows)}"
+
+
+def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
+    """Every metric of a claim, of every arm that has it; none if nothing beside it was run.
+
+    Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
+    """
+    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
+    tested = [number for one in claim.predictions for number in one.numbers]
+    pairs = [replace(one, metric=RELAXED) for one in (*tested, *claim.beside) if one.metric == PAIR]
+    beside = (*claim.beside, *pairs)
+    if not any(one.of(arms, claim.experiment) is not None for one in beside for arms in bases):
+        return ()
+    found = []
+    for benchmark, metric in dict.fromkeys(
+        (one.benchmark, one.metric) for one in (*tested, *beside)
+    ):
+        values = {}
+        for key in (*claim.arms, *claim.arms_beside):
+            told = [
+                arms[key].numbers.get(benchmark, {}).get(metric) for arms in bases if key in arms
+            ]
+            if known := tuple(one for one in told if one is not None and isfinite(one)):
+                values[key] = known
+        found.append(Beside(benchmark, metric, values))
+    return tuple(one for one in found if one.values)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One metric of all arms that have it."""
+
+    benchmark: str
+    metric: str
+    values: Mapping[ArmKey, tuple[float, ...]]
+    """One for each base."""
+
+    def text(self, key: ArmKey) -> str:
+        """Mean in points, and of how many bases."""
+        some = self.values.get(key)
+        return f"{points(fmean(some), signed=False)} ({len(some)})" if some else "–"
+
+
+def arm_name(key: ArmKey, claim: Claim) -> str:
+    """With its experiment, where that is not the claim's own."""
+    experiment, arm = key
+    return f"`{arm}`" if experiment == claim.experiment else f"`{arm}` of `{experiment}`"
 
 
 def span(values: Iterable[int]) -> str:

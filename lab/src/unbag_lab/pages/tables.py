@@ -1,5 +1,6 @@
-"""Results of read-outs come in; the tables of the docs go out: means, differences, every base.
+"""Tables of the pages: the overview of all claims, and means and differences of read-outs.
 
+    python -m unbag_lab overview
     python -m unbag_lab readout-table runs/arms/readouts --out readouts.json
 
 Intervals are over bases (Student's t), which are few. `few` is the share of fixed examples that an
@@ -16,6 +17,7 @@ from statistics import fmean
 
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments.repair_table import ResultColumn, ask_for_table
+from unbag_lab.pages import table
 from unbag_lab.results import (
     BEFORE,
     FEW_DROPOUT,
@@ -26,51 +28,11 @@ from unbag_lab.results import (
     results_in,
     shipped_results,
 )
-from unbag_lab.verdict import Tested, Verdict, effect_text, interval, judge_claims
-
-# NOTE lab.overview
-# Claims and results come in; the overview goes out: claim by claim, with verdict and numbers.
-#
-#     python -m unbag_lab overview
-#
-# Verdicts are about the built-in world, or the photographs of a run, and no more.
-
-
-def overview(verdicts: Sequence[Verdict]) -> str:
-    """A table in Markdown, a row for each prediction."""
-    lines = [
-        "| claim | prediction | effect [95 %], bases | verdict |",
-        "| --- | --- | --- | --- |",
-    ]
-    for verdict in verdicts:
-        for place, one in enumerate(verdict.tested):
-            name = f"`{verdict.claim.name}`" if place == 0 else ""
-            why = f" ({verdict.why})" if verdict.why and place == 0 else ""
-            word = f"{verdict.said}{why}" if place == 0 else ""
-            lines.append(f"| {name} | {one.prediction.says} | {_effect(one)} | {word} |")
-    return "\n".join(lines)
-
-
-def _effect(one: Tested) -> str:
-    return f"{effect_text(one)}, {len(one.effects)}" if one.effects else effect_text(one)
-
-
-def overview_script() -> None:
-    """Print the overview of the documentation: every claim with its verdict and numbers."""
-    parser = argparse.ArgumentParser(description=overview_script.__doc__)
-    text = "folders or files with results; those that ship with the package if none is named"
-    parser.add_argument("found", type=Path, nargs="*", help=text)
-    options = parser.parse_args()
-    named = [result for path in options.found for result in results_in(path)]
-    results = named if options.found else shipped_results()
-    print(overview(judge_claims(all_claims(), results)))
-
-
-# NOTE lab.readout_table
-
+from unbag_lab.verdict import Verdict, effect_text, interval, judge_claims
 
 CONTROL = BEFORE
 """Cosine of the same frozen base: what every read-out is compared with."""
+BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
 ORDER = (
     BEFORE,
     "pooled",
@@ -110,7 +72,6 @@ ORDER = (
     "decoder-nothing",
     "decoder-no_question",
 )
-BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
 COLUMNS: tuple[ResultColumn, ...] = (
     BY_HEART,
     ResultColumn("held out", "fit", ("held",)),
@@ -136,38 +97,63 @@ COMPARED: tuple[ResultColumn, ...] = (
 )
 
 
-def table(results: Sequence[ArmResult]) -> str:
+def overview_script() -> None:
+    """Print the overview of the documentation: every claim with its verdict and numbers."""
+    parser = argparse.ArgumentParser(description=overview_script.__doc__)
+    text = "folders or files with results; those that ship with the package if none is named"
+    parser.add_argument("found", type=Path, nargs="*", help=text)
+    options = parser.parse_args()
+    named = [result for path in options.found for result in results_in(path)]
+    results = named if options.found else shipped_results()
+    print(overview(judge_claims(all_claims(), results)))
+
+
+def overview(verdicts: Sequence[Verdict]) -> str:
+    """A table in Markdown, a row for each prediction."""
+    rows = []
+    for verdict in verdicts:
+        name, word = f"`{verdict.claim.name}`", verdict.said
+        if verdict.why:
+            word += f" ({verdict.why})"
+        for one in verdict.tested:
+            effect = effect_text(one)
+            if one.effects:
+                effect += f", {len(one.effects)}"
+            rows.append((name, one.prediction.says, effect, word))
+            name = word = ""
+    return table(("claim", "prediction", "effect [95 %], bases", "verdict"), rows).rstrip("\n")
+
+
+def readout_table_script() -> None:
+    """Print the tables of the read-out experiment: means, differences, every base."""
+    ask_for_table(readout_tables, readout_table_script.__doc__ or "")
+
+
+def readout_tables(results: Sequence[ArmResult]) -> str:
     """Means over bases, differences to cosine within bases, and every base, in Markdown."""
     known = {result.arm for result in results}
     arms = [arm for arm in ORDER if arm in known]
     arms += sorted(known - set(ORDER))
     bases = in_order(result.base for result in results)
     on = {arm: numbers([one.base for one in _of(arm, results)]) for arm in arms}
+
+    def rows(columns: Sequence[ResultColumn], cells: Mapping[str, Sequence[str]]) -> str:
+        head = ("arm", "bases", *(column.title for column in columns))
+        shown = [(f"`{arm}`", on[arm], *some) for arm, some in cells.items()]
+        return table(head, shown).rstrip("\n")
+
+    means = {arm: [_mean(c, _of(arm, results)) for c in COLUMNS] for arm in arms}
+    apart = {arm: [_apart(c, arm, results) for c in COMPARED] for arm in arms if arm != CONTROL}
+    each = {arm: [_each(c, _of(arm, results)) for c in COMPARED] for arm in arms}
     return "\n\n".join(
         (
             f"Means over bases (by their numbers: of {', '.join(bases)}).",
-            _rows(
-                COLUMNS,
-                [(arm, [_mean(c, _of(arm, results)) for c in COLUMNS]) for arm in arms],
-                on,
-            ),
+            rows(COLUMNS, means),
             "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
             "over bases].",
-            _rows(
-                COMPARED,
-                [
-                    (arm, [_apart(c, arm, results) for c in COMPARED])
-                    for arm in arms
-                    if arm != CONTROL
-                ],
-                on,
-            ),
+            rows(COMPARED, apart),
             f"Every base ({', '.join(bases)}):",
-            _rows(
-                COMPARED,
-                [(arm, [_each(c, _of(arm, results)) for c in COMPARED]) for arm in arms],
-                on,
-            ),
+            rows(COMPARED, each),
         )
     )
 
@@ -183,10 +169,6 @@ def _mean(column: ResultColumn, results: Sequence[ArmResult]) -> str:
         results = now or results
     rows = [column.values(result) for result in results]
     return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
-
-
-def _each(column: ResultColumn, results: Sequence[ArmResult]) -> str:
-    return ", ".join(column.shown(column.values(result)[0]) for result in results)
 
 
 def _apart(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
@@ -205,17 +187,5 @@ def _apart(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
     return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
 
 
-def _rows(
-    columns: Sequence[ResultColumn],
-    rows: Sequence[tuple[str, Sequence[str]]],
-    on: Mapping[str, str],
-) -> str:
-    titles = ["arm", "bases", *(column.title for column in columns)]
-    lines = [titles, ["---"] * len(titles)]
-    lines += [[f"`{arm}`", on[arm], *cells] for arm, cells in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def readout_table_script() -> None:
-    """Print the tables of the read-out experiment: means, differences, every base."""
-    ask_for_table(table, readout_table_script.__doc__ or "")
+def _each(column: ResultColumn, results: Sequence[ArmResult]) -> str:
+    return ", ".join(column.shown(column.values(result)[0]) for result in results)

@@ -1,6 +1,9 @@
-"""Run folders come in; one file of results for each experiment goes out, as the package ships them.
+"""What an arm of an experiment came to on a base: as a file, in a run folder, and as it ships.
 
-    python -m unbag_lab join runs/lab runs/more --into src/unbag/lab/results
+The results that ship lie beside this module, one file for each experiment. New ones are joined to
+them from run folders:
+
+    python -m unbag_lab join runs/lab runs/more
 
 A result that is there already is replaced by that of the same arm on the same base. One line holds
 one result, in a fixed order, so that a difference between two versions can be read.
@@ -22,35 +25,62 @@ from unbag.errors import UserError
 from unbag.runs.files import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.version import __version__
 
-# NOTE lab.arm_result
-# What an arm of an experiment came to, as a file.
-
 Size = Literal["full", "small"]
+
+
+RESULTS = Path(str(files("unbag_lab") / "results"))
+
+
 BEFORE = "base"
 """The name under which a base stands beside its arms."""
+
+
 UNTRAINED = "random"
 """The same network before any training."""
+
+
 FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
+
+
 FEW_DROPOUT = "few_dropout"
 """Likewise: with how much dropout, of readers of patches."""
+
+
 FEW_RATE = "few_rate"
 """Likewise: at which learning rate."""
+
+
 BY_STEP = " by step"
 """Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
+
+
+LAB_VERSION = 3
+"""Raised when an arm, a base or a question changes its meaning: results of two versions must not
+stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
+higher rate."""
+
+
+_RECORD = "lab.json"
+
+
+_OWN = (_RECORD, ".lock")
+"""What stands in a folder before any work."""
+
+
+_RESULTS = "*/*/*.json"
+"""EXPERIMENT/BASE/ARM.json."""
+
+
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 
 
-@dataclass(frozen=True)
-class Extent:
-    """How far an arm is trained and asked."""
+_NUMBER = re.compile(r"[- ](\d+)")
 
-    steps: int
-    batch: int
-    times: int
-    """Items in the number of the registered benchmarks."""
+
+_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -85,49 +115,54 @@ class ArmResult:
         return Extent(self.steps, self.batch, self.times)
 
 
-def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
-    """Where every experiment keeps the result of an arm; its weights stand beside it."""
-    return out / experiment / base / f"{arm}.json"
+@dataclass(frozen=True)
+class Extent:
+    """How far an arm is trained and asked."""
+
+    steps: int
+    batch: int
+    times: int
+    """Items in the number of the registered benchmarks."""
 
 
-def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
-    """Refuse to go on in a folder of another experiment."""
-    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
-    if apart := told_apart(found, wanted, names):
-        raise UserError(
-            f"{path} is of other settings: {apart}",
-            expected="the settings it was begun with",
-            way_out="give those, or name another folder with --out",
-        )
+def shipped_results(folder: Path = RESULTS) -> list[ArmResult]:
+    """Of every experiment; none where nothing has been run."""
+    return read_results(folder) if any(folder.glob("*.json")) else []
 
 
-def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
-    """What a file says, unless it is not there; refused if it is of other settings."""
+def results_in(path: Path) -> list[ArmResult]:
+    """Of a run folder, or of a file or folder of joined results; an empty run has none."""
     if not path.exists():
-        return None
-    found = read_results(path)[0]
-    check_same(found, wanted, path=path)
-    return found
+        raise UserError(
+            f"no results in {path}: it does not exist",
+            expected="a folder of `unbag lab run`, or a file that `python -m unbag_lab join` wrote",
+            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
+        )
+    if not (path / _RECORD).exists():
+        _check_joined(path)
+        return read_results(path)
+    _check_version(path, way_out="judge it with the unbag that began it, or name another")
+    files = sorted(path.glob(_RESULTS))
+    return [one for file in files for one in read_results(file)]
 
 
-def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
-    """What of these is not as wanted; empty if all is."""
-    apart = [
-        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
-        for name in names
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    return "; ".join(apart)
-
-
-def write_result(path: Path, result: ArmResult) -> None:
-    """Atomically, so that a file that is there is whole."""
-    write_text(path, json.dumps(asdict(result), indent=1))
-
-
-def write_results(path: Path, results: Iterable[ArmResult]) -> None:
-    """Many in one file, which is easier to carry."""
-    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
+def _check_joined(path: Path) -> None:
+    """Refuse a folder around run folders, or a run folder without its record."""
+    runs = sorted(record.parent.name for record in path.glob(f"*/{_RECORD}"))
+    if runs:
+        raise UserError(
+            f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
+            expected="one run folder, or files that `python -m unbag_lab join` wrote",
+            way_out=f"name one of them: {path / runs[0]}",
+        )
+    if any((path / "bases").glob("*.json")):
+        raise UserError(
+            f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
+            "the lab its results are",
+            expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab join`"
+            " wrote",
+            way_out=f"put {_RECORD} back, or run the claims again into another folder",
+        )
 
 
 def read_results(path: Path) -> list[ArmResult]:
@@ -160,10 +195,59 @@ def _read(file: Path) -> list[ArmResult]:
         ) from error
 
 
-# NOTE lab.base_names
-# Names of bases come in; their order and their numbers go out.
+def write_result(path: Path, result: ArmResult) -> None:
+    """Atomically, so that a file that is there is whole."""
+    write_text(path, json.dumps(asdict(result), indent=1))
 
-_NUMBER = re.compile(r"[- ](\d+)")
+
+def write_results(path: Path, results: Iterable[ArmResult]) -> None:
+    """Many in one file, which is easier to carry."""
+    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
+
+
+def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
+    """Where every experiment keeps the result of an arm; its weights stand beside it."""
+    return out / experiment / base / f"{arm}.json"
+
+
+def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
+    """Whether an arm was run on a base."""
+    return result_path(out, experiment, base, arm).exists()
+
+
+def base_path(out: Path, name: str) -> Path:
+    """Where the weights of a base stand in a run folder."""
+    return out / "bases" / f"{name}.safetensors"
+
+
+def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
+    """What a file says, unless it is not there; refused if it is of other settings."""
+    if not path.exists():
+        return None
+    found = read_results(path)[0]
+    check_same(found, wanted, path=path)
+    return found
+
+
+def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
+    """Refuse to go on in a folder of another experiment."""
+    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+    if apart := told_apart(found, wanted, names):
+        raise UserError(
+            f"{path} is of other settings: {apart}",
+            expected="the settings it was begun with",
+            way_out="give those, or name another folder with --out",
+        )
+
+
+def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
+    """What of these is not as wanted; empty if all is."""
+    apart = [
+        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
+        for name in names
+        if getattr(found, name) != getattr(wanted, name)
+    ]
+    return "; ".join(apart)
 
 
 def named(seed: int) -> str:
@@ -201,30 +285,6 @@ def numbers(bases: Sequence[str]) -> str:
     return ", ".join(map(number, bases))
 
 
-# NOTE lab.run_folder
-# The folder of a run of the lab: what it was begun with comes in, its results go out.
-
-LAB_VERSION = 3
-"""Raised when an arm, a base or a question changes its meaning: results of two versions must not
-stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
-higher rate."""
-_RECORD = "lab.json"
-_OWN = (_RECORD, ".lock")
-"""What stands in a folder before any work."""
-_RESULTS = "*/*/*.json"
-"""EXPERIMENT/BASE/ARM.json."""
-
-
-@dataclass(frozen=True)
-class Begun:
-    """What a folder was begun with."""
-
-    lab: int
-    size: Size
-    version: str
-    """Of the package; for people."""
-
-
 @contextmanager
 def opened(out: Path, *, size: Size) -> Iterator[None]:
     """The folder, made if need be, for one process at a time; refused if it is of another lab."""
@@ -238,8 +298,8 @@ def opened(out: Path, *, size: Size) -> Iterator[None]:
     with locked_folder(out, taken):
         for folder in {path.parent for path in out.rglob(".*.part")}:
             remove_leftovers(folder)
-        if _begun(out) is None:
-            write_text(out / _RECORD, json.dumps(asdict(Begun(LAB_VERSION, size, __version__))))
+        if _read_record(out) is None:
+            write_text(out / _RECORD, json.dumps(asdict(RunRecord(LAB_VERSION, size, __version__))))
         yield
 
 
@@ -298,9 +358,9 @@ def _is_result(path: Path) -> bool:
         return False
 
 
-def _check_version(out: Path, *, way_out: str) -> Begun | None:
+def _check_version(out: Path, *, way_out: str) -> RunRecord | None:
     """What a folder was begun with; refused if arms mean something else now."""
-    found = _begun(out)
+    found = _read_record(out)
     if found is not None and found.lab != LAB_VERSION:
         raise UserError(
             f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
@@ -310,13 +370,13 @@ def _check_version(out: Path, *, way_out: str) -> Begun | None:
     return found
 
 
-def _begun(out: Path) -> Begun | None:
+def _read_record(out: Path) -> RunRecord | None:
     """What its record says; None where nothing was begun, though somebody may have asked for it."""
     path = out / _RECORD
     if not path.exists() or not any(one.name not in _OWN for one in out.iterdir()):
         return None
     try:
-        return Begun(**json.loads(path.read_text(encoding="utf-8")))
+        return RunRecord(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} cannot be read: {error}",
@@ -325,66 +385,27 @@ def _begun(out: Path) -> Begun | None:
         ) from error
 
 
-def results_in(path: Path) -> list[ArmResult]:
-    """Of a run folder, or of a file or folder of joined results; an empty run has none."""
-    if not path.exists():
-        raise UserError(
-            f"no results in {path}: it does not exist",
-            expected="a folder of `unbag lab run`, or a file that `python -m unbag_lab join` wrote",
-            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
-        )
-    if not (path / _RECORD).exists():
-        _check_joined(path)
-        return read_results(path)
-    _check_version(path, way_out="judge it with the unbag that began it, or name another")
-    files = sorted(path.glob(_RESULTS))
-    return [one for file in files for one in read_results(file)]
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run folder was begun with."""
+
+    lab: int
+    size: Size
+    version: str
+    """Of the package; for people."""
 
 
-def _check_joined(path: Path) -> None:
-    """Refuse a folder around run folders, or a run folder without its record."""
-    runs = sorted(record.parent.name for record in path.glob(f"*/{_RECORD}"))
-    if runs:
-        raise UserError(
-            f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
-            expected="one run folder, or files that `python -m unbag_lab join` wrote",
-            way_out=f"name one of them: {path / runs[0]}",
-        )
-    if any((path / "bases").glob("*.json")):
-        raise UserError(
-            f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
-            "the lab its results are",
-            expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab join`"
-            " wrote",
-            way_out=f"put {_RECORD} back, or run the claims again into another folder",
-        )
-
-
-def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
-    """Whether an arm was run on a base."""
-    return result_path(out, experiment, base, arm).exists()
-
-
-def base_path(out: Path, name: str) -> Path:
-    """Where the weights of a base stand in a run folder."""
-    return out / "bases" / f"{name}.safetensors"
-
-
-# NOTE lab.shipped
-# The name of an experiment comes in; its results that ship with the package go out.
-
-RESULTS = Path(str(files("unbag_lab") / "results"))
-
-
-def shipped_results(folder: Path = RESULTS) -> list[ArmResult]:
-    """Of every experiment; none where nothing has been run."""
-    return read_results(folder) if any(folder.glob("*.json")) else []
-
-
-# NOTE lab.join
-
-
-_DIGITS = 10
+def join_script() -> None:
+    """Join run folders into the results that ship."""
+    text = "Join run folders of `unbag lab run` into one file of results for each experiment, as "
+    parser = argparse.ArgumentParser(description=f"{text}they ship.")
+    text = "run folders of `unbag lab run`; later ones win"
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=text)
+    text = "folder with one file for each experiment (default: that of the package)"
+    parser.add_argument("--into", type=Path, default=RESULTS, metavar="DIR", help=text)
+    options = parser.parse_args()
+    for path in join(options.folders, options.into):
+        print(path)
 
 
 def join(folders: Sequence[Path], into: Path) -> list[Path]:
@@ -394,7 +415,8 @@ def join(folders: Sequence[Path], into: Path) -> list[Path]:
     found: dict[tuple[str, str, str], ArmResult] = {}
     for one in (*shipped_results(into), *new):
         found[one.experiment, one.base, one.arm] = one
-    _check(found.values())
+    _check_bases(found.values())
+    _check_arms(found.values())
     written = []
     for experiment in sorted({one.experiment for one in new}):
         path = into / f"{experiment}.json"
@@ -423,10 +445,20 @@ def _rounded(value: object) -> object:
     return value
 
 
-def _check(results: Collection[ArmResult]) -> None:
-    """Refuse what a verdict must not put together."""
-    _check_bases(results)
-    _check_arms(results)
+def _check_bases(results: Iterable[ArmResult]) -> None:
+    """Arms of one base are compared, so they must be of the same base and size."""
+    first: dict[tuple[str, str], ArmResult] = {}
+    for one in results:
+        other = first.setdefault((one.experiment, one.base), one)
+        for what in ("size", "fingerprint"):
+            mine, yours = getattr(one, what), getattr(other, what)
+            if mine != yours:
+                raise UserError(
+                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
+                    f"{what} {mine}, {other.arm} has {yours}",
+                    expected="one base and one size, since arms of a base are compared",
+                    way_out="name folders of one run, or an empty folder with --into",
+                )
 
 
 def _check_arms(results: Iterable[ArmResult]) -> None:
@@ -444,31 +476,3 @@ def _check_arms(results: Iterable[ArmResult]) -> None:
                     way_out="run the arm on all bases with one unbag, or name an empty folder with "
                     "--into",
                 )
-
-
-def _check_bases(results: Iterable[ArmResult]) -> None:
-    """Arms of one base are compared, so they must be of the same base and size."""
-    first: dict[tuple[str, str], ArmResult] = {}
-    for one in results:
-        other = first.setdefault((one.experiment, one.base), one)
-        for what in ("size", "fingerprint"):
-            mine, yours = getattr(one, what), getattr(other, what)
-            if mine != yours:
-                raise UserError(
-                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
-                    f"{what} {mine}, {other.arm} has {yours}",
-                    expected="one base and one size, since arms of a base are compared",
-                    way_out="name folders of one run, or an empty folder with --into",
-                )
-
-
-def join_script() -> None:
-    """Join run folders of `unbag lab run` into one file of results for each experiment, as they ship."""
-    parser = argparse.ArgumentParser(description=join_script.__doc__)
-    text = "run folders of `unbag lab run`; later ones win"
-    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=text)
-    text = "folder with one file for each experiment (default: that of the package)"
-    parser.add_argument("--into", type=Path, default=RESULTS, metavar="DIR", help=text)
-    options = parser.parse_args()
-    for path in join(options.folders, options.into):
-        print(path)
