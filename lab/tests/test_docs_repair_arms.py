@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.models.tiny import SHIPPED, load
+from unbag.models.tiny import OF_THE_STUDY, SHIPPED, load
 from unbag_lab.experiments.repair import BLIND
 from unbag_lab.experiments.repair_table import table
 from unbag_lab.experiments.repair_training import ARMS, LOCKED
@@ -43,6 +43,7 @@ RUN_ON: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "held_out": dict.fromkeys((UNTRAINED, BEFORE, "hard_positive"), OTHER),
 }
 """Bases of every arm, by experiment."""
+MODELS = (*SHIPPED, *OF_THE_STUDY)
 CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
 
 
@@ -90,14 +91,14 @@ def _losses(results: list[ArmResult], arm: str) -> str:
 
 def test_the_card_has_the_numbers_of_the_shipped_arms(results: list[ArmResult]) -> None:
     arms = {one.arm: one for one in results if one.base == "tiny-0"}
-    assert {arms[name].fingerprint for name in SHIPPED} == {load("base").fingerprint}
+    assert {arms[name].fingerprint for name in MODELS} == {load("base").fingerprint}
     rows = [line.split(" | ") for line in CARD.read_text(encoding="utf-8").splitlines()]
-    head = ["| benchmark", "metric", *(f"tiny:{name}" for name in SHIPPED[:-1])]
+    head = ["| benchmark", "metric", *(f"tiny:{name}" for name in MODELS[:-1])]
     start = next(at for at, row in enumerate(rows) if row[: len(head)] == head)
     found = 0
     for row in rows[start + 2 : rows.index([""], start)]:
         metric = row[1].removesuffix(" ↓").replace("\\_", "_")
-        values = [arms[name].numbers[row[0].removeprefix("| ")][metric] for name in SHIPPED]
+        values = [arms[name].numbers[row[0].removeprefix("| ")][metric] for name in MODELS]
         assert [f"{100 * value:.1f}" for value in values] == [
             cell.removesuffix(" |") for cell in row[2:]
         ]

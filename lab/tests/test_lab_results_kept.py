@@ -93,7 +93,7 @@ def test_what_is_run_today_can_be_joined_with_what_ships() -> None:
 
 
 def test_two_experiments_take_the_time_of_a_processor() -> None:
-    """`docs/lab.md` says so too, where it says what the lab cost."""
+    """`lab/docs/index.md` says so too, where it says what the lab cost."""
     assert [name for name in EXPERIMENTS if find_experiment(name).on_processor] == [
         "probes",
         "photos",

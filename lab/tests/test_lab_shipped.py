@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.readouts.decoder_made import begun, encoder, pictures
 
+from unbag.api import make_scorer
 from unbag.errors import UserError
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
@@ -17,7 +18,6 @@ from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
 from unbag.readouts.reader import (
     read_head,
 )
-from unbag.scorers.resolve import make_scorer
 from unbag.types import DualEncoder, Query
 from unbag.world.benchmarks import triple_items
 from unbag_lab.experiments.readouts import ship_head

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from unbag.errors import UserError
 from unbag.models.tiny import (
     END,
+    OF_THE_STUDY,
     PAD,
     SHIPPED,
     UNKNOWN,
@@ -125,7 +126,7 @@ def test_fingerprints_follow_the_weights() -> None:
 
 
 def test_the_shipped_ones_are_the_base_and_repairs_of_it() -> None:
-    models = [load(name) for name in SHIPPED]
+    models = [load(name) for name in (*SHIPPED, *OF_THE_STUDY)]
     assert [model.name for model in models] == [
         "tiny:base",
         "tiny:hard_negative",

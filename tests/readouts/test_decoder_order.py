@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 import pytest
 
+from unbag.api import make_scorer
 from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
-from unbag.scorers.resolve import make_scorer
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
 from unbag.world.rendering import ScenePicture
