@@ -36,7 +36,7 @@ from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import (
     SLICE,
     SLICE_CUDA,
-    Features,
+    FeatureTable,
     KeptPhoto,
     keep_features,
 )
@@ -90,14 +90,14 @@ def opening_alone(model: Photo, pairs: Pairs, count: int) -> float:
 
 
 def known(pairs: Pairs, model: Photo) -> KeptPhoto:
-    """Features of any numbers: training takes as long."""
+    """FeatureTable of any numbers: training takes as long."""
     names = [pairs[at].picture.name for at in range(len(pairs))]
     texts = list(dict.fromkeys(text for at in range(len(pairs)) for text in pairs[at].captions))
     random = np.random.default_rng(0)
 
-    def some(keys: list[str], width: int) -> Features:
+    def some(keys: list[str], width: int) -> FeatureTable:
         vector_NC = random.standard_normal((len(keys), width), dtype=np.float32)
-        return Features({key: n for n, key in enumerate(keys)}, torch.from_numpy(vector_NC))
+        return FeatureTable({key: n for n, key in enumerate(keys)}, torch.from_numpy(vector_NC))
 
     return KeptPhoto(
         model,

@@ -30,12 +30,12 @@ from torch import Tensor
 
 from unbag.data.readers import open_pairs
 from unbag.runs.distributed import ALONE
-from unbag.training.data.batch import Batch, Group, Inputs, Said, make_batch
+from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Inputs, make_batch
 from unbag.training.data.loader import Waiting, load
 from unbag.training.data.pairs import PairBatches
 from unbag.training.optim import change_weights, make_optimiser
 from unbag.training.recipes import Precision, Recipe, Slot, clip_ft, hard_positive
-from unbag.training.step import Plan, add_gradient
+from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable
 
@@ -53,7 +53,7 @@ def batch_of(trainable: Trainable, count: int, *, largest: int | None = None) ->
     each = 1 + NEGATIVES + POSITIVES
     texts = captions(count * each)
     said = [
-        Said(
+        CaptionTexts(
             texts[n * each],
             tuple(texts[n * each + 1 : n * each + 1 + NEGATIVES]),
             tuple(texts[n * each + 1 + NEGATIVES : (n + 1) * each]),
@@ -81,7 +81,7 @@ def _takes_bytes(trainable: Trainable) -> bool:
 def on_device(batch: Batch, device: str) -> Batch:
     """Already there, so that copying is not what is compared."""
     groups = tuple(
-        Group(g.row_G, {k: v.to(device) for k, v in g.inputs.items()}) for g in batch.groups
+        CaptionGroup(g.row_G, {k: v.to(device) for k, v in g.inputs.items()}) for g in batch.groups
     )
     pixels: Any = batch.pixels.to(device)
     rows = {
@@ -96,12 +96,12 @@ def clear(trainable: Trainable) -> None:
         weight.grad = None
 
 
-def ours(trainable: Trainable, batch: Batch, plan: Plan) -> None:
+def ours(trainable: Trainable, batch: Batch, plan: StepPlan) -> None:
     add_gradient(trainable, batch, plan, step=0)
     clear(trainable)
 
 
-def towers_alone(trainable: Trainable, batch: Batch, plan: Plan) -> None:
+def towers_alone(trainable: Trainable, batch: Batch, plan: StepPlan) -> None:
     """Forward and backward of both towers with a gradient that costs nothing to find."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
@@ -111,7 +111,9 @@ def towers_alone(trainable: Trainable, batch: Batch, plan: Plan) -> None:
     clear(trainable)
 
 
-def type_by_type(trainable: Trainable, batch: Batch, types: Sequence[Inputs], plan: Plan) -> None:
+def type_by_type(
+    trainable: Trainable, batch: Batch, types: Sequence[Inputs], plan: StepPlan
+) -> None:
     """As public trainers do it: every type of caption in a pass of its own, at 77 tokens."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
@@ -148,7 +150,7 @@ def kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: Plan) -> float:
+def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
     batch = on_device(batch_of(trainable, said.batch), plan.device)
     types = padded(trainable, batch, said.batch, plan.device)
     rounds = said.rounds
@@ -171,7 +173,9 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: Plan) ->
     return each
 
 
-def compare_parts(trainable: Trainable, said: argparse.Namespace, plan: Plan, each: float) -> None:
+def compare_parts(
+    trainable: Trainable, said: argparse.Namespace, plan: StepPlan, each: float
+) -> None:
     strings = said.batch * (1 + NEGATIVES + POSITIVES)
     parts = replace(plan, micro=said.batch)
     large = batch_of(trainable, said.accumulated, largest=strings)
@@ -186,7 +190,7 @@ def compare_parts(trainable: Trainable, said: argparse.Namespace, plan: Plan, ea
     print(f"gradients differ by       {apart:10.1e} of the largest, float32 (wanted: 1e-5)")
 
 
-def _apart(trainable: Trainable, said: argparse.Namespace, plan: Plan) -> float:
+def _apart(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
     """Gradients of twice the batch in parts against those in one go."""
     exact = replace(plan, precision="float32")
     count = 2 * said.batch
@@ -215,7 +219,7 @@ def _peak(job: Callable[[], None], device: str) -> float:
 
 
 def compare_reading(
-    trainable: Trainable, said: argparse.Namespace, plan: Plan, folder: Path
+    trainable: Trainable, said: argparse.Namespace, plan: StepPlan, folder: Path
 ) -> None:
     paths = save_pictures(folder / "pictures", said.pictures)
     texts = captions(len(paths))
@@ -259,7 +263,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
         encoder = make(said, Path(name))
         trainable = make_trainable(encoder, device=said.device)
-        plan = Plan(recipe(), ALONE, said.device, precision=precision)
+        plan = StepPlan(recipe(), ALONE, said.device, precision=precision)
         each = compare_steps(trainable, said, plan)
         compare_parts(trainable, said, plan, each)
         if said.pictures:

@@ -14,10 +14,16 @@ from unbag.errors import UserError
 from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import Made
-from unbag.readouts.decoder.saving import CHANGE, Origin, read_decoder, save_change, save_decoder
+from unbag.readouts.decoder.saving import (
+    CHANGE,
+    DecoderOrigin,
+    read_decoder,
+    save_change,
+    save_decoder,
+)
 from unbag_lab.experiments.readouts import ChangeOf, ship_head
 
-ORIGIN = Origin("small", "small", encoder().fingerprint)
+ORIGIN = DecoderOrigin("small", "small", encoder().fingerprint)
 
 
 def trained_further(made: Made) -> Made:

@@ -14,7 +14,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.models.huggingface.chat_runner import M3ID
 from unbag.models.tiny import TinyConfig, untrained, write
-from unbag.readouts.decoder.lessons import NOTHING, Fact, LessonBatch, words_of
+from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, LessonBatch, words_of
 from unbag.readouts.vlm2vec.data import OPPOSITE
 from unbag.world.benchmarks import set_items
 from unbag.world.grammar import words as words_of_world
@@ -31,7 +31,7 @@ from unbag_lab.experiments.priors import (
 from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path
 
-FACT = Fact(0, "a red star left of a blue cup")
+FACT = DecoderFact(0, "a red star left of a blue cup")
 
 
 def test_one_relation_is_asked_from_either_side() -> None:
@@ -45,14 +45,14 @@ def test_one_relation_is_asked_from_either_side() -> None:
 
 
 def test_captions_without_two_things_in_relation_ask_nothing() -> None:
-    facts = [Fact(0, "a red star"), Fact(1, "a red star and a blue cup")]
+    facts = [DecoderFact(0, "a red star"), DecoderFact(1, "a red star and a blue cup")]
     assert relation_lessons(facts, share=0.5, seed=0) == []
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_a_prior_decides_how_often_an_answer_is_right(share: float) -> None:
     relations = sorted(OPPOSITE)
-    facts = [Fact(n, f"a star {relations[n % 8]} a cup") for n in range(4_000)]
+    facts = [DecoderFact(n, f"a star {relations[n % 8]} a cup") for n in range(4_000)]
     counts = Counter(one.answer for one in relation_lessons(facts, share=share, seed=1))
     frequent = sum(counts[one] for one in ("to the left", "above", "on top of", "in front of"))
     # Five standard errors of 4,000 draws.
@@ -61,7 +61,7 @@ def test_a_prior_decides_how_often_an_answer_is_right(share: float) -> None:
 
 
 def test_a_prior_changes_no_more_questions_than_it_must() -> None:
-    facts = [Fact(n, "a star left of a cup") for n in range(4_000)]
+    facts = [DecoderFact(n, "a star left of a cup") for n in range(4_000)]
     even, prior = (relation_lessons(facts, share=s, seed=1) for s in (0.5, 0.7))
     assert [one.picture for one in even] == [one.picture for one in prior]
     apart = sum(a != b for a, b in zip(even, prior, strict=True))

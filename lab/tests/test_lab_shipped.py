@@ -14,7 +14,7 @@ from unbag.errors import UserError
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
 from unbag.models.tiny import write
-from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
+from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
 from unbag.readouts.reader import (
     read_head,
 )
@@ -54,7 +54,7 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     spec = f"tiny:{tmp_path}/small.safetensors"
     own = load_model(spec)
     assert isinstance(own, DualEncoder)
-    save_decoder(tmp_path / "taught", begun().made, Origin(spec, own.name, own.fingerprint))
+    save_decoder(tmp_path / "taught", begun().made, DecoderOrigin(spec, own.name, own.fingerprint))
     ship_head(tmp_path / "taught", spec, tmp_path / "tiny-small.decoder")
     assert not read_decoder(tmp_path / "tiny-small.decoder").made.embeds
     queries = [Query(picture, "a red star") for picture in pictures(2)]

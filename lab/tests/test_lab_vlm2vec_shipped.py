@@ -22,7 +22,13 @@ from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
 from unbag.models.tiny import write
 from unbag.readouts.decoder.model import Made, PatchDecoder
-from unbag.readouts.decoder.saving import Origin, on_encoder, print_of, read_decoder, save_decoder
+from unbag.readouts.decoder.saving import (
+    DecoderOrigin,
+    on_encoder,
+    print_of,
+    read_decoder,
+    save_decoder,
+)
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
 from unbag.types import DualEncoder, Item, Scores
@@ -159,7 +165,7 @@ def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: Aske
 def small_folder(folder: Path, *, embeds: bool) -> Path:
     own, made = encoder(), begun().made
     kept = Made(made.net, made.words, made.settings, made.places, made.context, embeds)
-    save_decoder(folder, kept, Origin("small", own.name, own.fingerprint))
+    save_decoder(folder, kept, DecoderOrigin("small", own.name, own.fingerprint))
     return folder
 
 

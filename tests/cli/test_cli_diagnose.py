@@ -11,7 +11,7 @@ from unbag.models.tiny import TinyConfig, untrained, write
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.diagnosis import page as written
 from unbag.readouts.pacl import PACL, PaclSettings
-from unbag.readouts.reader import FILE, Head, Sizes, save_head
+from unbag.readouts.reader import FILE, ReaderHeader, Sizes, save_head
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
@@ -175,7 +175,7 @@ def test_a_read_out_is_drawn_beside_the_model(
     model = load_tiny(str(folder / "old.safetensors"))
     sizes = Sizes(4, CONFIG.picture_width, CONFIG.joint)
     settings = PaclSettings()
-    head = Head("pacl", asdict(settings), sizes, model.name, model.fingerprint)
+    head = ReaderHeader("pacl", asdict(settings), sizes, model.name, model.fingerprint)
     save_head(PACL.fresh(settings, sizes, seed=0), folder / FILE, head)
     assert diagnose("--scorer", f"pacl@{folder}", "--no-twin", "--json") == 0
     said = json.loads(capsys.readouterr().out)

@@ -16,7 +16,7 @@ from unbag.cli import main
 from unbag.data import PixelPicture
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.pooled import POOLED, PooledSettings
-from unbag.readouts.reader import FILE, Head, Sizes, save_head
+from unbag.readouts.reader import FILE, ReaderHeader, Sizes, save_head
 from unbag.types import Query
 
 HfFolder = Callable[[str], Path]
@@ -229,7 +229,7 @@ def test_a_trained_read_out(picture: Path, capsys: pytest.CaptureFixture[str]) -
     model = load_tiny("base")
     sizes = Sizes(0, model.config.picture_width, model.config.caption_width)
     settings = PooledSettings(width=8)
-    head = Head("pooled", asdict(settings), sizes, model.name, model.fingerprint)
+    head = ReaderHeader("pooled", asdict(settings), sizes, model.name, model.fingerprint)
     save_head(POOLED.fresh(settings, sizes, seed=0), picture.parent / FILE, head)
     name = f"pooled@{picture.parent}"
     options = ["--model", "tiny:base", "--scorer", name]

@@ -12,7 +12,7 @@ from unbag.edits.editor import make_editor
 from unbag.edits.generated.rewrites import CUT, TOO_LONG, LocalWriter, load_writer
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
-from unbag.models.server import MANY
+from unbag.models.server import CHECK_AFTER
 from unbag.types import Given
 
 from .tiny_words import save_causal
@@ -103,7 +103,7 @@ def test_a_model_that_reads_too_little_is_said(tmp_path: Path) -> None:
     assert long == TOO_LONG
     assert [answer] == found(["a"], longest=9)
     with pytest.raises(UserError, match="has 57 tokens or more, and the chat model reads 40"):
-        found(["x" * 30 + "y" * more for more in range(MANY)], longest=9)
+        found(["x" * 30 + "y" * more for more in range(CHECK_AFTER)], longest=9)
 
 
 def test_a_model_without_template_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
-from unbag.models.server import MANY, Manners
+from unbag.models.server import CHECK_AFTER, Manners
 from unbag.types import Given
 
 from .writing_server import Writing, served
@@ -87,7 +87,7 @@ def test_a_server_that_answers_nothing_stops(code: int, said: str) -> None:
 
 
 def test_many_captions_that_are_all_refused_stop() -> None:
-    texts = tuple(f"a knife on {at} plates" for at in range(MANY))
+    texts = tuple(f"a knife on {at} plates" for at in range(CHECK_AFTER))
     with served(Writing(saying, status=refusing("knife", 400))) as writing:
         editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
         with pytest.raises(UserError, match="refuses the request: status 400"):
@@ -96,12 +96,12 @@ def test_many_captions_that_are_all_refused_stop() -> None:
 
 
 def test_a_dead_server_is_seen_long_before_the_end() -> None:
-    texts = tuple(f"a knife on {at} plates" for at in range(20 * MANY))
+    texts = tuple(f"a knife on {at} plates" for at in range(20 * CHECK_AFTER))
     with served(Writing(saying, status=lambda prompt: 500)) as writing:
         editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
         with pytest.raises(UserError, match="no usable answer"):
             editor(given(texts))
-    assert len(writing.bodies) < 2 * 10 * MANY
+    assert len(writing.bodies) < 2 * 10 * CHECK_AFTER
 
 
 def test_a_job_goes_on_after_such_a_caption(tmp_path: Path) -> None:

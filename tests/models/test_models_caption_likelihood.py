@@ -11,7 +11,7 @@ from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.baselines import Likelihood, load, load_likelihood
 from unbag.models.huggingface import loading
-from unbag.models.huggingface.loading import Source, find_model
+from unbag.models.huggingface.loading import Source, find_language_model
 from unbag.types import Query, Question
 
 transformers = pytest.importorskip("transformers")
@@ -144,7 +144,7 @@ def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match=r"no language model at .*words\.txt': it is a file"):
         likelihood(tmp_path / "words.txt")
     with pytest.raises(UserError, match="there is no language model at '~no-such-user/gpt'"):
-        find_model("~no-such-user/gpt")
+        find_language_model("~no-such-user/gpt")
 
 
 def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
@@ -162,9 +162,9 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
     assert caught.value.way_out == (
         "check the path; if a model of the hub is meant, get it first: hf download models/gpt"
     )
-    assert find_model("owner/gpt") == Source("owner/gpt")
+    assert find_language_model("owner/gpt") == Source("owner/gpt")
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: "config.json")
-    assert find_model("models/gpt@v1") == Source("models/gpt", "v1")
+    assert find_language_model("models/gpt@v1") == Source("models/gpt", "v1")
 
 
 def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: Path) -> None:

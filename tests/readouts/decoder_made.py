@@ -11,10 +11,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from unbag.data import PixelPicture
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.readouts.decoder.lessons import DecoderSettings, Fact
+from unbag.readouts.decoder.lessons import DecoderFact, DecoderSettings
 from unbag.readouts.decoder.model import PatchDecoder, patch_decoder, picture_tokens, view_of
 from unbag.readouts.decoder.saving import print_of
-from unbag.readouts.decoder.training import Begun, Material, begin
+from unbag.readouts.decoder.training import Begun, DecoderData, begin
 
 # Without its types, which follow every field of every configuration.
 tf: Any = import_module("transformers")
@@ -37,7 +37,7 @@ def pictures(count: int) -> list[PixelPicture]:
     return [PixelPicture(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)) for _ in range(count)]
 
 
-def facts(count: int) -> tuple[Fact, ...]:
+def facts(count: int) -> tuple[DecoderFact, ...]:
     """Two things a picture: the negatives exchange colours, or the relation."""
     rng = np.random.default_rng(2)
     found = []
@@ -45,16 +45,18 @@ def facts(count: int) -> tuple[Fact, ...]:
         a, b = (COLOURS[i] for i in rng.permutation(4)[:2])
         c, d = (SHAPES[i] for i in rng.permutation(4)[:2])
         said = f"a {a} {c} left of a {b} {d}"
-        found.append(Fact(n, said, (f"a {b} {c} left of a {a} {d}", said.replace("left", "right"))))
+        found.append(
+            DecoderFact(n, said, (f"a {b} {c} left of a {a} {d}", said.replace("left", "right")))
+        )
     return tuple(found)
 
 
-def material(settings: DecoderSettings, count: int = 20, *, of: Tiny | None = None) -> Material:
+def material(settings: DecoderSettings, count: int = 20, *, of: Tiny | None = None) -> DecoderData:
     """Features of noise by the small encoder."""
     own = of or encoder()
     pixels = torch.stack([own.prepare(one.open()) for one in pictures(count)])
     seen_NLV = picture_tokens(view_of(settings).look(own, pixels), settings)
-    return Material(seen_NLV, facts(count), count, "noise", "noise-1")
+    return DecoderData(seen_NLV, facts(count), count, "noise", "noise-1")
 
 
 def begun(settings: DecoderSettings = SMALL, count: int = 20, *, seed: int = 0) -> Begun:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from unbag.api import make_scorers
 from unbag.errors import UserError
-from unbag.models.huggingface.loading import read_causal
+from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import Placement, load_model
 from unbag.models.tiny import Tiny, load, write
 from unbag.readouts.base import ReadoutTrained, train_readout
@@ -268,12 +268,12 @@ def test_a_language_model_marked_as_quantised_can_be_saved(
     folder = str(language_folder(tmp_path / "language"))
 
     def marked(place: str) -> tuple[Any, Any]:
-        model, tokenizer = read_causal(place)
+        model, tokenizer = read_language_model(place)
         model.config.quantization_config = {"quant_method": "gguf"}
         return model, tokenizer
 
     plain = decoder_language.read_language(folder, asks=True).model
-    monkeypatch.setattr(decoder_language, "read_causal", marked)
+    monkeypatch.setattr(decoder_language, "read_language_model", marked)
     found = decoder_language.read_language(folder, asks=True).model
     assert not hasattr(found.config, "quantization_config")
     weights = found.state_dict()

@@ -12,9 +12,9 @@ from unbag.readouts.decoder.lessons import (
     KINDS,
     NOTHING,
     SPECIAL,
+    DecoderFact,
     DecoderSettings,
     Draws,
-    Fact,
     Lesson,
     WordLevel,
     lessons_of,
@@ -25,11 +25,11 @@ from unbag.readouts.decoder.lessons import (
 from unbag.scorers.prompts import PROMPTS
 from unbag.training.settings import choose
 
-FACT = Fact(3, "a star left of a moon", ("a star right of a moon",))
+FACT = DecoderFact(3, "a star left of a moon", ("a star right of a moon",))
 PLAIN = DecoderSettings()
 
 
-def asked(fact: Fact, settings: DecoderSettings = PLAIN) -> list[tuple[str, str, str]]:
+def asked(fact: DecoderFact, settings: DecoderSettings = PLAIN) -> list[tuple[str, str, str]]:
     found = lessons_of([fact], settings, seed=0)
     assert {one.picture for one in found} == {fact.picture}
     return [(one.kind, one.prompt, one.answer) for one in found]
@@ -55,7 +55,7 @@ def test_a_caption_and_its_negative_make_seven_questions() -> None:
 
 
 def test_captions_that_differ_otherwise_are_a_free_choice() -> None:
-    found = asked(Fact(0, "a red star", ("a blue star",)))
+    found = asked(DecoderFact(0, "a red star", ("a blue star",)))
     free = [(prompt, answer) for kind, prompt, answer in found if kind == "answer"]
     for prompt, answer in free:
         assert f"{answer}. a red star" in prompt
@@ -63,7 +63,7 @@ def test_captions_that_differ_otherwise_are_a_free_choice() -> None:
 
 
 def test_answers_say_nothing_before_the_picture_is_seen() -> None:
-    fact = Fact(0, "a red star", ("a blue star", "a red moon"))
+    fact = DecoderFact(0, "a red star", ("a blue star", "a red moon"))
     for kind in ("yes", "letters", "answer"):
         count = Counter(answer for own, _, answer in asked(fact) if own == kind)
         assert len(count) == 2
@@ -147,7 +147,7 @@ def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
 
 
 def test_captions_without_negatives_cannot_be_asked_about() -> None:
-    lessons = lessons_of([Fact(0, "a star")], PLAIN, seed=0)
+    lessons = lessons_of([DecoderFact(0, "a star")], PLAIN, seed=0)
     made = make_lessons(lessons, words_of(words_asked()), context=128)
     with pytest.raises(UserError, match="no question of the kind yes, letters, answer") as error:
         Draws(made, PLAIN.shares, batch=8, seed=0)

@@ -11,14 +11,14 @@ import torch
 
 from unbag.api import make_scorer
 from unbag.errors import UserError
-from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, Fact
-from unbag.readouts.decoder.training import Material, Teaching, begin, fits, share_right
+from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
+from unbag.readouts.decoder.training import DecoderData, Teaching, begin, fits, share_right
 from unbag.types import Picture, Query
 
 from .decoder_made import COLOURS, SHAPES, SMALL, begun, pictures
 
 
-def seen_things(count: int) -> Material:
+def seen_things(count: int) -> DecoderData:
     """Two things side by side as one patch each, told by marks; negatives exchange colours."""
     rng = np.random.default_rng(0)
     seen_NLV, facts = torch.zeros(count, 2, 10), []
@@ -28,8 +28,8 @@ def seen_things(count: int) -> Material:
             marks = (int(colours[place]), 4 + int(shapes[place]), 8 + place)
             seen_NLV[n, place, list(marks)] = 1
         (a, b), (c, d) = ([COLOURS[i] for i in colours], [SHAPES[i] for i in shapes])
-        facts.append(Fact(n, f"{a} {c} {b} {d}", (f"{b} {c} {a} {d}",)))
-    return Material(seen_NLV, tuple(facts), count, "marks", "marks-1")
+        facts.append(DecoderFact(n, f"{a} {c} {b} {d}", (f"{b} {c} {a} {d}",)))
+    return DecoderData(seen_NLV, tuple(facts), count, "marks", "marks-1")
 
 
 def test_it_fits_questions_that_only_the_picture_answers() -> None:

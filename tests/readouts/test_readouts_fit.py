@@ -15,7 +15,7 @@ from unbag.readouts.data import Pool
 from unbag.readouts.features import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
-from unbag.readouts.training import Effort, Fit, Taken, restore, save, share_told_apart
+from unbag.readouts.training import Effort, Fit, ReaderStep, restore, save, share_told_apart
 
 SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
 EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)
@@ -63,9 +63,9 @@ def weights(given: Fit) -> list[Tensor]:
 def test_two_hundred_fixed_examples_are_learned_and_the_loss_falls() -> None:
     one = fit()
     before = share_told_apart(one.reader, one.pool, device="cpu")
-    read: list[Taken] = []
+    read: list[ReaderStep] = []
 
-    def on_step(taken: Taken) -> bool:
+    def on_step(taken: ReaderStep) -> bool:
         read.append(taken)
         return False
 

@@ -15,8 +15,8 @@ from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import (
     FILE,
     LAST,
-    Head,
     Reader,
+    ReaderHeader,
     Sizes,
     load_reader,
     read_head,
@@ -38,12 +38,12 @@ def reader() -> Pooled:
 
 def written(folder: Path, given: Reader | None = None, *, name: str = "pooled") -> Path:
     encoder = small()
-    head = Head(name, asdict(SETTINGS), SIZES, encoder.name, encoder.fingerprint)
+    head = ReaderHeader(name, asdict(SETTINGS), SIZES, encoder.name, encoder.fingerprint)
     save_head(given or reader(), folder / FILE, head)
     return folder
 
 
-def loaded(folder: Path, *, seed: int = 0) -> tuple[Reader, Head]:
+def loaded(folder: Path, *, seed: int = 0) -> tuple[Reader, ReaderHeader]:
     return load_reader(folder, small(seed), readout="pooled", settings=PooledSettings, build=Pooled)
 
 
@@ -139,7 +139,7 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
 def test_settings_that_build_no_reader_ask_for_training_again(tmp_path: Path) -> None:
     encoder = small()
     settings = asdict(SETTINGS) | {"width": "wide"}
-    head = Head("pooled", settings, SIZES, encoder.name, encoder.fingerprint)
+    head = ReaderHeader("pooled", settings, SIZES, encoder.name, encoder.fingerprint)
     save_head(reader(), tmp_path / FILE, head)
     with pytest.raises(UserError, match="does not fit the read-out 'pooled'") as caught:
         loaded(tmp_path)

@@ -15,7 +15,7 @@ from unbag.models.tiny import Tiny
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import Pool, PoolRow, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
-from unbag.readouts.reader import FILE, Head, save_head
+from unbag.readouts.reader import FILE, ReaderHeader, save_head
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import Fit, ReaderReadout, share_told_apart, sizes_of
 from unbag.runs.progress import Silent
@@ -108,7 +108,9 @@ def test_reading_leaves_the_encoder_as_it_is(tmp_path: Path) -> None:
 def written(folder: Path, encoder: Tiny, name: str) -> Path:
     readout, found = reader_readout(name), pooled(name, encoder, folder)
     reader = readout.fresh(readout.settings, sizes_of(found), seed=3)
-    head = Head(name, asdict(readout.settings), sizes_of(found), encoder.name, encoder.fingerprint)
+    head = ReaderHeader(
+        name, asdict(readout.settings), sizes_of(found), encoder.name, encoder.fingerprint
+    )
     save_head(reader, folder / FILE, head, dtype=torch.float32)
     return folder
 

@@ -14,8 +14,8 @@ from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
 from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
-from unbag.readouts.decoder.lessons import Fact
-from unbag.readouts.decoder.training import Material
+from unbag.readouts.decoder.lessons import DecoderFact
+from unbag.readouts.decoder.training import DecoderData
 from unbag.readouts.features import JOINT, POOLED_ONLY
 from unbag.readouts.training import held_rows
 from unbag.runs.progress import Silent
@@ -220,7 +220,7 @@ def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held
     every = [*first, *opposite, last]
     assert held_rows(pooled(every)) == held
     facts = tuple(
-        Fact(n, row.caption, tuple(one for one in row.negatives if one is not None))
+        DecoderFact(n, row.caption, tuple(one for one in row.negatives if one is not None))
         for n, row in enumerate(every)
     )
-    assert Material(None, facts, 20, "", "").held == held
+    assert DecoderData(None, facts, 20, "", "").held == held

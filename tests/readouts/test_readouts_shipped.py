@@ -14,7 +14,7 @@ from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
 from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.readouts.reader import (
-    Head,
+    ReaderHeader,
     Sizes,
     read_head,
     save_head,
@@ -32,7 +32,7 @@ SETTINGS = PooledSettings(width=8)
 def ship(folder: Path, name: str, *, seed: int = 0, readout: str = "pooled") -> Path:
     encoder, sizes = small(seed), Sizes(patches=0, picture_width=16, caption_width=12)
     reader = POOLED.fresh(SETTINGS, sizes, seed=seed)
-    head = Head(readout, asdict(SETTINGS), sizes, encoder.name, encoder.fingerprint)
+    head = ReaderHeader(readout, asdict(SETTINGS), sizes, encoder.name, encoder.fingerprint)
     save_head(reader, folder / name, head)
     return folder / name
 

@@ -19,7 +19,7 @@ from unbag.models.tiny import Tiny, load
 from unbag.readouts import training as reader_training
 from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
 from unbag.readouts.reader import FILE, LAST, read_head
-from unbag.readouts.training import CARD, Fit, Standing, Taken, encoder_of, write_standing
+from unbag.readouts.training import CARD, Fit, ReaderStep, Standing, encoder_of, write_standing
 from unbag.runs.progress import Silent
 
 from .core_encoder import rows, small
@@ -74,8 +74,8 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def after(steps: int) -> None:
         whole = Fit.run
 
-        def run(self: Fit, on_step: Callable[[Taken], bool] | None = None) -> None:
-            def stop(taken: Taken) -> bool:
+        def run(self: Fit, on_step: Callable[[ReaderStep], bool] | None = None) -> None:
+            def stop(taken: ReaderStep) -> bool:
                 assert on_step is not None
                 on_step(taken)
                 return taken.step == steps

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.readouts.vlm2vec.model import unit
-from unbag.readouts.vlm2vec.training import cached_step, contrast, share_of_rate
+from unbag.readouts.vlm2vec.training import cached_step, contrast, linear_lr_factor
 
 
 def test_the_worked_number_of_the_specification() -> None:
@@ -111,7 +111,7 @@ def test_dropout_is_the_same_in_both_passes() -> None:
 
 
 def test_the_rate_goes_up_and_down_a_line() -> None:
-    shares = [share_of_rate(step, steps=10, warm_up=4) for step in range(10)]
+    shares = [linear_lr_factor(step, steps=10, warm_up=4) for step in range(10)]
     assert shares[:4] == [0.25, 0.5, 0.75, 1.0]
     assert shares[4] == 1.0
     assert shares[7] == pytest.approx(0.5)

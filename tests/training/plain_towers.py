@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.training.data.batch import Batch, Inputs, Said, make_batch
+from unbag.training.data.batch import Batch, CaptionTexts, Inputs, make_batch
 from unbag.types import DualEncoder
 
 WIDTH = 5
@@ -70,7 +70,7 @@ class PlainTowers:
         raise NotImplementedError
 
 
-def batch_of(said: Sequence[Said], *, first: int = 0, largest: int | None = None) -> Batch:
+def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
     """Pictures are made of their place in the whole batch, so that parts are the same pictures."""
     pixels = torch.stack(
         [
@@ -91,15 +91,15 @@ def batch_of(said: Sequence[Said], *, first: int = 0, largest: int | None = None
 
 
 SAID = (
-    Said("a red cup", ("a blue cup", "a cup"), ("a crimson cup",)),
-    Said("two dogs run", (None, "three dogs run"), (None,)),
-    Said("a cat on a mat", ("a mat on a cat", None), ("a mat under a cat",)),
-    Said("rain", (None, None), (None,)),
-    Said(
+    CaptionTexts("a red cup", ("a blue cup", "a cup"), ("a crimson cup",)),
+    CaptionTexts("two dogs run", (None, "three dogs run"), (None,)),
+    CaptionTexts("a cat on a mat", ("a mat on a cat", None), ("a mat under a cat",)),
+    CaptionTexts("rain", (None, None), (None,)),
+    CaptionTexts(
         "a man eats an apple now", ("an apple eats a man now", None), ("a man now eats an apple",)
     ),
-    Said("a red cup", ("a green cup", "no red cup"), ("a scarlet cup",)),
-    Said("snow on a hill", (None, "snow under a hill"), ("snow upon a hill",)),
-    Said("a bird", ("a fish", None), (None,)),
+    CaptionTexts("a red cup", ("a green cup", "no red cup"), ("a scarlet cup",)),
+    CaptionTexts("snow on a hill", (None, "snow under a hill"), ("snow upon a hill",)),
+    CaptionTexts("a bird", ("a fish", None), (None,)),
 )
 """Eight pictures; the second half has other missing edits than the first."""

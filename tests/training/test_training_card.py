@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from unbag.reports.cards import Agreement, Card, Cost, Exported, Folder, LeftOut, card_of_copy
-from unbag.reports.cards import card_render as render
+from unbag.reports.cards import render_card as render
 
 FOUND = Exported(
     Path("out"),

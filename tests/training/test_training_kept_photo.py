@@ -13,14 +13,14 @@ from unbag.data import PixelPicture
 from unbag.models.photo import WIDE, WORDS_WIDE, PhotoHeads, load_heads, read, write
 from unbag.training.recipes import Locks
 from unbag.training.towers.base import apply_locks, read_picture
-from unbag.training.towers.cached_features import Features, KeptPhoto
+from unbag.training.towers.cached_features import FeatureTable, KeptPhoto
 
 TEXTS = ("a dog", "two cats on a mat", "a mat")
 
 
-def features(names: tuple[str, ...], width: int) -> Features:
+def features(names: tuple[str, ...], width: int) -> FeatureTable:
     vector_NC = torch.randn(len(names), width, generator=torch.Generator().manual_seed(width))
-    return Features({name: at for at, name in enumerate(names)}, vector_NC)
+    return FeatureTable({name: at for at, name in enumerate(names)}, vector_NC)
 
 
 PICTURES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
@@ -106,7 +106,7 @@ def test_what_is_not_kept_cannot_be_read() -> None:
 
 @pytest.mark.parametrize(("pictures", "captions"), [(PICTURES, None), (None, CAPTIONS)])
 def test_heads_alone_need_all_features(
-    pictures: Features | None, captions: Features | None
+    pictures: FeatureTable | None, captions: FeatureTable | None
 ) -> None:
     with pytest.raises(ValueError, match="need features of pictures and of captions"):
         KeptPhoto(load_heads(None, seed=3), device="cpu", pictures=pictures, captions=captions)

@@ -15,7 +15,7 @@ from unbag.training.data.batch import Batch, Truth
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, hard_positive
-from unbag.training.step import Plan, StepResult, add_gradient
+from unbag.training.step import StepPlan, StepResult, add_gradient
 from unbag.types import Embedded
 
 from .plain_towers import SAID, PlainTowers, batch_of
@@ -34,8 +34,8 @@ def recipe() -> Recipe:
     return replace(ce_clip_fixed(), objective=objective, negatives=SLOTS, positives=SLOTS[:1])
 
 
-def plan(team: Team = ALONE, micro: int | None = None) -> Plan:
-    return Plan(recipe(), team, "cpu", micro=micro)
+def plan(team: Team = ALONE, micro: int | None = None) -> StepPlan:
+    return StepPlan(recipe(), team, "cpu", micro=micro)
 
 
 def gradients(towers: PlainTowers) -> dict[str, Tensor]:
@@ -97,7 +97,7 @@ def test_parts_give_the_gradient_of_the_whole(micro: int, dropout: float) -> Non
         torch.testing.assert_close(taken.threshold_K, said.threshold_K)
 
 
-def _parts_with_graph(towers: PlainTowers, batch: Batch, both: Plan) -> tuple[Tensor, Tensor]:
+def _parts_with_graph(towers: PlainTowers, batch: Batch, both: StepPlan) -> tuple[Tensor, Tensor]:
     from unbag.training.step import _caption_parts, _picture_parts
 
     pictures = torch.cat([part() for part in _picture_parts(towers, batch, both, 3)])
@@ -146,7 +146,9 @@ def test_the_truth_of_the_batch_reaches_the_loss() -> None:
         assert code["word"].flatten().tolist() == list(range(8))
         return Truth(torch.ones(8, 8, dtype=torch.bool), torch.zeros(8, 8, 2, dtype=torch.bool))
 
-    taken = add_gradient(PlainTowers(), batch, Plan(said, ALONE, "cpu", find_truth=find), step=0)
+    taken = add_gradient(
+        PlainTowers(), batch, StepPlan(said, ALONE, "cpu", find_truth=find), step=0
+    )
     # Every other caption fits, so nothing is left to tell apart.
     assert taken.losses.total.item() == 0.0
     assert seen[0].negative_true_BBK is not None
@@ -160,7 +162,7 @@ def test_losses_that_keep_what_was_known_see_the_start() -> None:
     for micro in (None, 3):
         towers = PlainTowers()
         batch = batch_of(SAID, largest=micro)
-        keeping = Plan(said, ALONE, "cpu", micro=micro)
+        keeping = StepPlan(said, ALONE, "cpu", micro=micro)
         apart = add_gradient(towers, batch, keeping, step=0, start=start)
         same = add_gradient(PlainTowers(seed=1), batch, keeping, step=0, start=start)
         assert apart.losses.total > 1e-4

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from unbag.data.captions import Source
-    from unbag.edits.jobs.run import EditJob, Summary
+    from unbag.edits.jobs.run import EditJob, EditSummary
     from unbag.edits.kinds import Kind, Parts
     from unbag.registry import Commands
     from unbag.types import Edited
@@ -210,7 +210,7 @@ def _parts(options: argparse.Namespace) -> Parts:
     )
 
 
-def _table(summary: Summary, kinds: Sequence[Kind]) -> Table:
+def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
     """A row a kind: how many captions have a place for it, and what became of it."""
     from rich.table import Table
     from rich.text import Text
@@ -225,7 +225,7 @@ def _table(summary: Summary, kinds: Sequence[Kind]) -> Table:
     return table
 
 
-def _cells(summary: Summary, kind: Kind) -> list[str]:
+def _cells(summary: EditSummary, kind: Kind) -> list[str]:
     from unbag.edits.editor import KindTally
 
     of = summary.tally.kinds.get(kind.name) or KindTally()
@@ -248,7 +248,7 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else ""
 
 
-def _lines(summary: Summary) -> list[str]:
+def _lines(summary: EditSummary) -> list[str]:
     """What is said below the table."""
     tally = summary.tally
     lines = [

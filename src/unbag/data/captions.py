@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from unbag.errors import UserError
 from unbag.types import Edit, Edited, Given
-from unbag.types.json import Fields, as_text, edit_as_json, is_whole_text
+from unbag.types.json import Fields, as_text, edit_to_json, is_whole_text
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -222,7 +222,7 @@ def _merged(entries: list[Entry]) -> Entry:
     return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())
 
 
-class Pair(NamedTuple):
+class EditedEntry(NamedTuple):
     """An entry and its edited captions, in their order."""
 
     entry: Entry
@@ -241,7 +241,7 @@ class EditedEntries(Protocol):
     def source(self) -> Source:
         """Where the captions came from."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[EditedEntry]:
         """All entries from the first, each time anew."""
 
 
@@ -256,20 +256,20 @@ def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
 
 def edit_fields(one: Edited) -> dict[str, object]:
     """The fields that edits add to the record of a caption."""
-    said: dict[str, object] = {EDITS: [edit_as_json(edit) for edit in one.edits]}
+    said: dict[str, object] = {EDITS: [edit_to_json(edit) for edit in one.edits]}
     return said | ({SKIPPED: one.skipped} if one.skipped else {})
 
 
 def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
     """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
-    edits = [[edit_as_json(edit) for edit in one.edits] for one in several]
+    edits = [[edit_to_json(edit) for edit in one.edits] for one in several]
     skipped = [one.skipped for one in several]
     if is_list:
         return json_line(edits), json_line(skipped) if any(skipped) else ""
     return json_line(edits[0]), skipped[0]
 
 
-def new_rows(pair: Pair) -> Iterator[tuple[str, ...]]:
+def new_rows(pair: EditedEntry) -> Iterator[tuple[str, ...]]:
     """Rows of a new table, with the columns COLUMNS."""
     for one in pair.edited:
         yield (one.id, pair.entry.picture, one.text, *edit_cells([one], is_list=False))

@@ -21,9 +21,9 @@ from unbag.data.captions import (
     Bad,
     CaptionAt,
     EditedEntries,
+    EditedEntry,
     Edits,
     Entry,
-    Pair,
     Source,
     caption_field,
     captions_at,
@@ -214,7 +214,7 @@ def _record_noun(document: object) -> str:
     return "annotation" if "annotations" in document else "image"
 
 
-def _put_edits(pair: Pair, places: list[object], column: str) -> None:
+def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
     """Edits beside the captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
     for place, one in pair.rows():

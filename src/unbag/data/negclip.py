@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from unbag.data.captions import EditedEntries, Pair, Source, json_record
+from unbag.data.captions import EditedEntries, EditedEntry, Source, json_record
 from unbag.data.pairs import PairRow
 from unbag.errors import UserError
 from unbag.types import Edit
@@ -84,7 +84,7 @@ class _PictureRows(NamedTuple):
     many: int
 
 
-def _negatives(pair: Pair) -> Iterator[tuple[str, list[str]]]:
+def _negatives(pair: EditedEntry) -> Iterator[tuple[str, list[str]]]:
     for one in pair.edited:
         texts = [edit.text for edit in one.edits if not edit.keeps_meaning]
         if texts:

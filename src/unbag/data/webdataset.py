@@ -36,7 +36,7 @@ from unbag.data.captions import (
     json_record,
     json_value,
 )
-from unbag.data.captions import Pair as EditedEntry
+from unbag.data.captions import EditedEntry as EditedEntry
 from unbag.data.images import MemberPicture, read_part
 from unbag.data.pairs import Pair
 from unbag.errors import UserError

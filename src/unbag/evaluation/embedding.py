@@ -248,7 +248,7 @@ def _text_key(text: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ReadBatch:
     """Pictures that were read together."""
 
     keys: Sequence[str]
@@ -266,7 +266,7 @@ def reading(
     todo: Iterable[Sequence[str]],
     *,
     turn: Turn,
-) -> Iterator[Iterator[Batch]]:
+) -> Iterator[Iterator[ReadBatch]]:
     """The pictures of all batches; reading begins at once, before the first batch is asked for."""
     carry = Carrier(encoder.device)
     pool = ThreadPoolExecutor(min(READERS, os.cpu_count() or 1))
@@ -278,12 +278,12 @@ def reading(
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
 
-    def gather(waiting: Mapping[str, Future[Tensor | str]]) -> Batch:
+    def gather(waiting: Mapping[str, Future[Tensor | str]]) -> ReadBatch:
         found = {key: future.result() for key, future in waiting.items()}
         damaged = {key: one for key, one in found.items() if isinstance(one, str)}
         whole = {key: one for key, one in found.items() if not isinstance(one, str)}
         prepared = of_one_size(list(whole.values()), model=encoder.name)
-        return Batch(list(whole), carry(prepared) if whole else None, damaged)
+        return ReadBatch(list(whole), carry(prepared) if whole else None, damaged)
 
     asked = ({key: pool.submit(read, key) for key in keys} for keys in todo)
     try:

@@ -28,8 +28,8 @@ from unbag.models.huggingface.loading import (
     need_transformers,
     parse_source,
     plain_config,
-    read_causal,
     read_config,
+    read_language_model,
     read_tokenizer,
     read_weights,
     sentence_pooling,
@@ -188,7 +188,7 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
     """From a folder of transformers, a GGUF file, or a name on the hub."""
-    model, tokenizer = read_causal(path, device=device)
+    model, tokenizer = read_language_model(path, device=device)
     start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
     if start < 0:
         raise UserError(

@@ -34,7 +34,7 @@ _TOP = 20
 """Next tokens whose probability is asked for: the most that the protocol allows."""
 KEY = "UNBAG_SERVER_KEY"
 """Environment variable with the key, if the server wants one."""
-MANY = 16
+CHECK_AFTER = 16
 """After so many failures it is seen whether the server still works."""
 _WORTH_RETRYING = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 """Answers that a later attempt may better."""
@@ -342,7 +342,7 @@ class ServerClient:
                         failed[key] = error
                     elif error is not None:
                         raise error
-                    is_due = len(failed) % MANY == 0 and key in failed
+                    is_due = len(failed) % CHECK_AFTER == 0 and key in failed
                     if probe is not None and failed and (is_due or at == len(todo)):
                         self._send(self._key(probe), probe, check)
             except BaseException:

@@ -29,11 +29,11 @@ from unbag.models.huggingface.loading import (
     POOL_OF,
     Source,
     checkpoint_file,
-    find_model,
+    find_language_model,
     need_transformers,
     plain_config,
-    read_causal,
     read_config,
+    read_language_model,
     read_tokenizer,
     read_weights,
     sentence_pooling,
@@ -128,7 +128,7 @@ def _installed(name: str) -> str:
 
 
 def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerText:
-    source = find_model(place) if place else None
+    source = find_language_model(place) if place else None
     if source is None:
         raise UserError(
             "no text part is named after the +",
@@ -136,7 +136,7 @@ def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerT
             way_out="as in joined:tiny:base+minilm",
         )
     if isinstance(source, Path):
-        model, tokenizer = read_causal(place)
+        model, tokenizer = read_language_model(place)
         # Without the head that gives words.
         model, config, longest = model.base_model, model.config, None
         pool: Pool = asked.pool or "last"

@@ -29,7 +29,7 @@ from unbag.models.server import ServerModel
 from unbag.probes.base import Maps, Material, PicturePair, Subject, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
 from unbag.readouts.decoder.model import PatchDecoder
-from unbag.readouts.decoder.occlusion import PROMPT, WORD, Taken, met, said, spans
+from unbag.readouts.decoder.occlusion import PROMPT, WORD, PatchEffects, met, said, spans
 from unbag.readouts.features import ends
 from unbag.readouts.reader import MappedReader
 from unbag.readouts.scorer import ReaderScorer
@@ -434,8 +434,8 @@ def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
         yield some
 
 
-def _taken(value_BN: Tensor) -> Taken:
-    return Taken(value_BN[0], (value_BN[:1] - value_BN[1:]).T)
+def _taken(value_BN: Tensor) -> PatchEffects:
+    return PatchEffects(value_BN[0], (value_BN[:1] - value_BN[1:]).T)
 
 
 def asked_of(scorer: AskedCosine | Cosine, caption: str) -> str:
@@ -456,7 +456,7 @@ def with_less(caption: str) -> list[str]:
     return [caption, *(_without(words, at) for at in range(len(_shown(words))))]
 
 
-def of_caption(caption: str, found: Taken) -> Iterator[WordFall]:
+def of_caption(caption: str, found: PatchEffects) -> Iterator[WordFall]:
     """The whole caption, then what each word changes in it; found of `with_less`."""
     whole_L, *less_L = found.fall_NL
     yield WHOLE, whole_L, f"cosine {float(found.whole_N[0]):.3f}"

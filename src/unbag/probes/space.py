@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from unbag.evaluation.embedding import Batch, Turn, embed, reading
+from unbag.evaluation.embedding import ReadBatch, Turn, embed, reading
 from unbag.evaluation.plan import Plan
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress, Silent
@@ -344,7 +344,7 @@ def _opened(
     pictures: Sequence[Picture],
     progress: Progress,
     damaged: dict[str, str],
-) -> Iterator[Iterator[Batch]]:
+) -> Iterator[Iterator[ReadBatch]]:
     """The different pictures, prepared, with a bar."""
     picture_of = {picture.key: picture for picture in pictures}
     keys = list(picture_of)
@@ -357,11 +357,11 @@ def _opened(
 
 
 def _told(
-    batches: Iterator[Batch],
+    batches: Iterator[ReadBatch],
     picture_of: Mapping[str, Picture],
     advance: Callable[[int], None],
     damaged: dict[str, str],
-) -> Iterator[Batch]:
+) -> Iterator[ReadBatch]:
     for batch in batches:
         damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
         yield batch

@@ -30,7 +30,7 @@ from unbag.readouts.reader import ReaderBatch
 from unbag.reports.formatting import count_text
 from unbag.runs.files import paused_collector
 from unbag.runs.progress import Progress, Silent
-from unbag.training.data.batch import FindTruth, Inputs, Said, code_of, find_equal
+from unbag.training.data.batch import CaptionTexts, FindTruth, Inputs, code_of, find_equal
 from unbag.training.data.loader import left_out_lines
 from unbag.training.data.world import (
     DEFAULT_PRESET,
@@ -247,7 +247,7 @@ def pool_of(
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
     string_of = {text: at for at, text in enumerate(texts)}
     if code is None:
-        said = [Said(row.caption) for row in whole]
+        said = [CaptionTexts(row.caption) for row in whole]
         code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
     digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
     for row in whole:

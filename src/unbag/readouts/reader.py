@@ -201,7 +201,7 @@ def filled(
 
 
 @dataclass(frozen=True)
-class Head:
+class ReaderHeader:
     """What a file says of itself."""
 
     readout: str
@@ -215,7 +215,7 @@ class Head:
 
 
 def save_head(
-    reader: Reader, path: Path, head: Head, *, dtype: torch.dtype = torch.float16
+    reader: Reader, path: Path, head: ReaderHeader, *, dtype: torch.dtype = torch.float16
 ) -> None:
     """Weights in half precision, as they are shipped, and all that is needed to read them."""
     state = {k: _saved(v, dtype) for k, v in reader.state_dict().items()}
@@ -223,7 +223,7 @@ def save_head(
     write_head(state, path, head)
 
 
-def write_head(state: Mapping[str, Tensor], path: Path, head: Head) -> None:
+def write_head(state: Mapping[str, Tensor], path: Path, head: ReaderHeader) -> None:
     """Weights as they are, under a header."""
     header = {_HEADER: json.dumps(asdict(head))}
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
@@ -241,7 +241,7 @@ def load_reader(
     readout: str,
     settings: type[Any],
     build: Callable[[Any, Sizes], Reader],
-) -> tuple[Reader, Head]:
+) -> tuple[Reader, ReaderHeader]:
     """The reader of a folder, for the encoder it was trained on and no other."""
     path = folder if folder.is_file() else folder / FILE
     if not path.exists() and (folder / LAST).exists():
@@ -274,14 +274,14 @@ def load_reader(
     return reader.eval(), head
 
 
-def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
+def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
     """What `save_head` wrote; the file is data only, nothing in it is executed."""
     try:
         with safe_open(path, framework="pt") as file:
             said = json.loads((file.metadata() or {})[_HEADER])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         said["sizes"] = Sizes(**said["sizes"])
-        head = Head(**said)
+        head = ReaderHeader(**said)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not a reader: {said_by(error)}",

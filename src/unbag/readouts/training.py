@@ -30,8 +30,8 @@ from unbag.readouts.features import View
 from unbag.readouts.reader import (
     FILE,
     LAST,
-    Head,
     Reader,
+    ReaderHeader,
     Sizes,
     load_reader,
     read_head,
@@ -40,7 +40,7 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReaderCard, reader_card_render
+from unbag.reports.cards import ReaderCard, render_reader_card
 from unbag.runs.distributed import Team
 from unbag.runs.files import (
     locked_folder,
@@ -204,7 +204,7 @@ def train_reader(
         )
         if fit.step < settings.steps:
             return ReadoutTrained(job.out, is_done=False)
-        head = Head(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
+        head = ReaderHeader(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
         save_head(fit.reader, job.out / FILE, head)
         # Numbers are those of the weights as they were rounded for the file.
         fit.reader.load_state_dict(read_head(job.out / FILE)[1])
@@ -226,7 +226,7 @@ def train_reader(
             kept=kept,
             kept_count=count,
         )
-        write_text(job.out / CARD, reader_card_render(card))
+        write_text(job.out / CARD, render_reader_card(card))
         return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
 
@@ -269,7 +269,7 @@ def _take_steps(
         progress.task(f"training {fit.reader.name}", max(0, left)) as advance,
     ):
 
-        def on_step(taken: Taken) -> bool:
+        def on_step(taken: ReaderStep) -> bool:
             nonlocal saved
             advance(1)
             if perf_counter() - saved > 60 * minutes or stopping.agreed():
@@ -419,7 +419,7 @@ class Fit:
         """On a GPU that holds the pool: batches that are copied to it cannot be recorded."""
         return self.device.startswith("cuda") and self.pool.caption_N.is_cuda and row_B.is_cuda
 
-    def run(self, on_step: Callable[[Taken], bool] | None = None) -> None:
+    def run(self, on_step: Callable[[ReaderStep], bool] | None = None) -> None:
         """To the last step, or until `on_step` says True: somebody stopped it."""
         while self.step < self.effort.steps:
             loss = self.take_step()
@@ -431,13 +431,13 @@ class Fit:
                     expected="a finite number",
                     way_out="a smaller rate: --set learning_rate=1e-4",
                 )
-            if on_step is not None and on_step(Taken(self.step, value)):
+            if on_step is not None and on_step(ReaderStep(self.step, value)):
                 break
         self.reader.eval()
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReaderStep:
     """A step that was taken."""
 
     step: int

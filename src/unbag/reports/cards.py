@@ -72,7 +72,7 @@ def card_settings(recipe: Mapping[str, Any], *, seed: int, precision: str) -> st
     return "\n".join(lines)
 
 
-def card_render(card: Card, exported: Exported) -> str:
+def render_card(card: Card, exported: Exported) -> str:
     """README.md with the head that the Hugging Face hub reads."""
     parts = [
         _head(card, exported),
@@ -317,7 +317,7 @@ class ReaderCard:
         return tuple(found)
 
 
-def reader_card_render(card: ReaderCard) -> str:
+def render_reader_card(card: ReaderCard) -> str:
     """README.md of the folder."""
     settings = "\n".join(f"| {key} | {value} |" for key, value in card.settings.items())
     numbers = "Pairs had no hard negatives, so nothing is said here."

@@ -27,7 +27,7 @@ from unbag.scorers.prompts import Prompt, chosen, filled
 from unbag.scorers.questions import (
     CLOSED,
     VERSION,
-    Asked,
+    AskedQuestion,
     alternatives,
     asked_of,
     is_closed,
@@ -360,11 +360,11 @@ class FreeAnswer:
         assert isinstance(self.model, ContrastiveGenerator)
         return self.model.answers_of_m3id(asks, longest=self.longest)
 
-    def _prompt(self, item: Item, asked: Asked) -> str:
+    def _prompt(self, item: Item, asked: AskedQuestion) -> str:
         form = self.prompt_set.question if item.question else self.prompt_set.caption
         return filled(form, question=asked.text)
 
-    def _checked(self, item: Item) -> Asked:
+    def _checked(self, item: Item) -> AskedQuestion:
         truth = item.truth
         if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
             raise UserError(
@@ -375,7 +375,7 @@ class FreeAnswer:
         return asked_of(item)
 
 
-def _scores(item: Item, asked: Asked, answers: Sequence[str]) -> Scores:
+def _scores(item: Item, asked: AskedQuestion, answers: Sequence[str]) -> Scores:
     true_PC: BoolArray = np.asarray(item.truth, dtype=np.bool_)
     # Nothing is true where nobody said what is: captions scored outside of a benchmark.
     value_PC: FloatArray = np.where(true_PC | ~true_PC.any(), 0.0, 0.5)

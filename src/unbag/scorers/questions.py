@@ -24,7 +24,7 @@ CLOSED = ("Yes", "No")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """A question with what is needed to read its answer, caption by caption."""
 
     text: str
@@ -34,32 +34,32 @@ class Asked:
     """One caption, true or false: the readings are yes and no."""
 
 
-def asked_of(item: Item) -> Asked:
+def asked_of(item: Item) -> AskedQuestion:
     """The question about every picture of an item."""
     captions = [text_of(caption) for caption in item.captions]
     if item.question is not None:
         return _own(item.question, captions)
     if len(captions) == 1:
         text = f'Does this figure show "{captions[0]}"? Please answer yes or no.'
-        return Asked(text, (("yes",), ("no",)), is_statement=True)
+        return AskedQuestion(text, (("yes",), ("no",)), is_statement=True)
     return _about_relation(item, captions) or _choice(item, captions)
 
 
-def _own(question: Question, captions: Sequence[str]) -> Asked:
+def _own(question: Question, captions: Sequence[str]) -> AskedQuestion:
     if is_closed(captions):
         labels = () if captions[0] in CLOSED else tuple(captions)
-        return Asked(question.text, tuple((caption,) for caption in captions), labels)
+        return AskedQuestion(question.text, tuple((caption,) for caption in captions), labels)
     options = [option_of(question, caption) for caption in captions]
     found = [re.match(r"\((\w)\) ", option) for option in options]
     labels = tuple(match[1] for match in found if match)
-    return Asked(
+    return AskedQuestion(
         f"{question.text} {' '.join(options)}",
         tuple((caption,) for caption in captions),
         labels if len(labels) == len(captions) else (),
     )
 
 
-def _about_relation(item: Item, captions: Sequence[str]) -> Asked | None:
+def _about_relation(item: Item, captions: Sequence[str]) -> AskedQuestion | None:
     """Captions of the same things that differ in their relation only."""
     for pattern, known in ((SAYS_PLACE, PLACES), (_BETWEEN, BETWEEN)):
         found = [pattern.fullmatch(caption.strip()) for caption in captions]
@@ -71,7 +71,7 @@ def _about_relation(item: Item, captions: Sequence[str]) -> Asked | None:
         if len({r.phrase for r in relations}) < max(len(relations), 2):
             continue
         words = tuple(r.keywords for r in relations)
-        return Asked(_relation_text(item, relations, *things.pop()), words)
+        return AskedQuestion(_relation_text(item, relations, *things.pop()), words)
     return None
 
 
@@ -91,14 +91,14 @@ def _relation_text(
     return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending}"
 
 
-def _choice(item: Item, captions: Sequence[str]) -> Asked:
+def _choice(item: Item, captions: Sequence[str]) -> AskedQuestion:
     """Which caption? In an order that does not give the true one away."""
     order = list(range(len(captions)))
     if is_turned(item.id):
         order.reverse()
     shown = lettered([captions[n] for n in order])
     letter = {n: ascii_uppercase[place] for place, n in enumerate(order)}
-    return Asked(
+    return AskedQuestion(
         f"Which caption fits the picture?\n{shown}\nAnswer with the letter.",
         tuple((caption,) for caption in captions),
         tuple(letter[n] for n in range(len(captions))),

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from unbag.runs.distributed import Team, gathered, sum_gradients
-from unbag.training.data.batch import Batch, FindTruth, Group, Truth
+from unbag.training.data.batch import Batch, CaptionGroup, FindTruth, Truth
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.towers.base import Trainable, weights_of
@@ -32,7 +32,7 @@ _TowerPass = Callable[[], Tensor]
 def add_gradient(
     trainable: Trainable,
     batch: Batch,
-    plan: Plan,
+    plan: StepPlan,
     *,
     step: int,
     threshold_K: Tensor | None = None,
@@ -70,7 +70,7 @@ def add_gradient(
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class StepPlan:
     """Settings that stay the same from step to step."""
 
     recipe: Recipe
@@ -95,7 +95,7 @@ class StepResult:
 
 
 def _picture_parts(
-    trainable: Trainable, batch: Batch, plan: Plan, step: int
+    trainable: Trainable, batch: Batch, plan: StepPlan, step: int
 ) -> Iterator[_TowerPass]:
     size = plan.micro or len(batch)
     for number, at in enumerate(range(0, len(batch), size)):
@@ -111,12 +111,12 @@ def _picture_parts(
 
 
 def _caption_parts(
-    trainable: Trainable, batch: Batch, plan: Plan, step: int
+    trainable: Trainable, batch: Batch, plan: StepPlan, step: int
 ) -> Iterator[_TowerPass]:
     for number, group in enumerate(batch.groups):
         seed = _seed(plan, step, 2 * number + 1)
 
-        def run(group: Group = group, seed: int = seed) -> Tensor:
+        def run(group: CaptionGroup = group, seed: int = seed) -> Tensor:
             if plan.is_seeded:
                 torch.manual_seed(seed)
             inputs = {k: v.to(plan.device, non_blocking=True) for k, v in group.inputs.items()}
@@ -125,13 +125,13 @@ def _caption_parts(
         yield run
 
 
-def _seed(plan: Plan, step: int, part: int) -> int:
+def _seed(plan: StepPlan, step: int, part: int) -> int:
     """Seed of dropout: the same in both passes, another in every part, step and process."""
     mixed = hash((plan.seed, step, plan.team.rank, part))
     return mixed & 0x7FFF_FFFF_FFFF_FFFF
 
 
-def _autocast(plan: Plan) -> torch.autocast:
+def _autocast(plan: StepPlan) -> torch.autocast:
     kind = plan.device.partition(":")[0]
     return torch.autocast(kind, torch.bfloat16, enabled=plan.precision == "bfloat16")
 
@@ -157,7 +157,7 @@ def _embedded(
     leaves: _Vectors,
     batch: Batch,
     trainable: Trainable,
-    plan: Plan,
+    plan: StepPlan,
     threshold_K: Tensor | None,
 ) -> Embedded:
     string_UD = torch.cat(leaves.captions).index_select(0, leaves.place_U)
@@ -184,7 +184,9 @@ def _embedded(
     )
 
 
-def _edits(string_UD: Tensor, row_BK: Tensor, plan: Plan) -> tuple[Tensor | None, Tensor | None]:
+def _edits(
+    string_UD: Tensor, row_BK: Tensor, plan: StepPlan
+) -> tuple[Tensor | None, Tensor | None]:
     if row_BK.shape[1] == 0:
         return None, None
     row_BK = row_BK.to(string_UD.device, non_blocking=True)
@@ -195,7 +197,7 @@ def _edits(string_UD: Tensor, row_BK: Tensor, plan: Plan) -> tuple[Tensor | None
     return gathered(vector_BKD, plan.team), gathered(mask_BK, plan.team)
 
 
-def _truth(batch: Batch, plan: Plan) -> Truth | None:
+def _truth(batch: Batch, plan: StepPlan) -> Truth | None:
     if plan.find_truth is None:
         return None
     found = {
@@ -206,7 +208,7 @@ def _truth(batch: Batch, plan: Plan) -> Truth | None:
 
 
 @torch.no_grad()
-def _of_start(start: Trainable, batch: Batch, plan: Plan, step: int) -> Embedded:
+def _of_start(start: Trainable, batch: Batch, plan: StepPlan, step: int) -> Embedded:
     """The same batch by the weights before training."""
     with _autocast(plan):
         pictures = [part() for part in _picture_parts(start, batch, plan, step)]
@@ -214,7 +216,7 @@ def _of_start(start: Trainable, batch: Batch, plan: Plan, step: int) -> Embedded
     return _embedded(_leaves(pictures, captions, batch), batch, start, plan, None)
 
 
-def _run_again(parts: Sequence[_TowerPass], leaves: Sequence[Tensor], plan: Plan) -> None:
+def _run_again(parts: Sequence[_TowerPass], leaves: Sequence[Tensor], plan: StepPlan) -> None:
     for part, leaf in zip(parts, leaves, strict=True):
         with _autocast(plan):
             out = part()

@@ -55,7 +55,7 @@ from unbag.training.logging import (
     wandb,
 )
 from unbag.training.optim import change_weights, make_optimiser, open_weights
-from unbag.training.step import Plan, add_gradient
+from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, set_training
 from unbag.training.towers.cached_features import OnFeatures
@@ -119,7 +119,7 @@ class _TrainRun:
             weights = open_weights(job.trainable)
             self.first = {name: weight.detach().clone() for name, weight in weights.items()}
         self.optimiser = make_optimiser(job.trainable, job.recipe)
-        self.plan = Plan(
+        self.plan = StepPlan(
             recipe=job.recipe,
             team=team,
             device=job.device,

@@ -320,7 +320,7 @@ def _score_row(value: object, where: str) -> tuple[float, ...]:
     return as_tuple(value, where, of=as_number)
 
 
-def edit_as_json(edit: Edit) -> dict[str, object]:
+def edit_to_json(edit: Edit) -> dict[str, object]:
     """An edit as it is written into every form of collection."""
     return {
         "text": edit.text,

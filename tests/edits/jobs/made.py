@@ -11,7 +11,7 @@ from typing import Any
 
 from unbag.data.captions import Source
 from unbag.data.readers import form_of
-from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import InProcess
 
 from .swapper import make
@@ -41,7 +41,7 @@ def json_lines(path: Path, *records: Mapping[str, object]) -> Path:
     return path
 
 
-def run(path: Path, out: Path, **more: Any) -> Summary:
+def run(path: Path, out: Path, **more: Any) -> EditSummary:
     """Edit it in chunks of two captions, without a parser."""
     of = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
     form = more.pop("form", "") or form_of(str(out), "")

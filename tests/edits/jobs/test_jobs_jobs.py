@@ -15,7 +15,7 @@ import pytest
 from unbag.data.captions import Chunk, Source
 from unbag.data.readers import entries
 from unbag.edits.jobs.chunks import JobFolder
-from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import Parts
 from unbag.edits.quality import sampled
@@ -102,7 +102,7 @@ def test_another_job_is_refused_in_words(job: EditJob) -> None:
     with pytest.raises(UserError, match="exists already: seed was 0, is 1") as caught:
         run_edit(replace(job, seed=1), runner=HERE)
     assert "--out" in caught.value.way_out
-    Summary.path(job.out).unlink()
+    EditSummary.path(job.out).unlink()
     with pytest.raises(UserError, match="exists already: nothing says how it was made"):
         run_edit(job, runner=HERE)
 
@@ -266,6 +266,6 @@ def test_the_leak_of_each_kind_is_in_the_summary(
     # Exchanged words keep the length, "indeed" adds to it.
     assert summary.leaks["first_words"]["preferred"] == 0.5
     assert summary.leaks["indeed"]["preferred"] == 1.0
-    read = Summary.read(job.out)
+    read = EditSummary.read(job.out)
     assert read
     assert read.leaks == summary.leaks

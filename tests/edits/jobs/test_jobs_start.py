@@ -16,7 +16,7 @@ from unbag.data.captions import Chunk, Source
 from unbag.edits import parsing as pipelines
 from unbag.edits import wordnet
 from unbag.edits.jobs.chunks import JobFolder
-from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
@@ -141,7 +141,7 @@ def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.Mon
     assert len(JobFolder.of(job.out).done()) == 2
     monkeypatch.setattr("unbag.edits.jobs.run.leaks", lambda *_, **__: {})
     run_edit(replace(job, leak="right"), runner=lambda chunks, _: iter(()))
-    found = Summary.read(job.out)
+    found = EditSummary.read(job.out)
     assert found
     assert found.asked["leak"] == "right"
 

@@ -41,12 +41,12 @@ from unbag.readouts.decoder.lessons import (
     words_of,
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
-from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
+from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
 from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of_world, share_right
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import unit
-from unbag.readouts.vlm2vec.training import contrast, share_of_rate
+from unbag.readouts.vlm2vec.training import contrast, linear_lr_factor
 from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
@@ -234,7 +234,7 @@ def keep(
     places = 0 if settings.sees == "nothing" else patches
     made = Made(net, words, settings, places, places + settings.context, embeds)
     name = base.encoder.name
-    save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
+    save_decoder(folder, made, DecoderOrigin(f"tiny:{name}", name, base.encoder.fingerprint))
 
 
 def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
@@ -467,7 +467,7 @@ class _TrainedVectors:
         loss: Tensor | None = None
         with nullcontext() if texts.device == "cpu" else lean(self.net):
             for step in range(steps):
-                share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
+                share = linear_lr_factor(step, steps=steps, warm_up=min(_WARM_UP, steps))
                 put_rate(optimiser, _RATE * share)
                 rng = np.random.default_rng((seed, step))
                 row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)

@@ -37,7 +37,12 @@ from unbag.runs.files import make_folder, write_atomically
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.recipes import Locks, Recipe
-from unbag.training.towers.cached_features import Features, KeptPhoto, caption_table, picture_table
+from unbag.training.towers.cached_features import (
+    FeatureTable,
+    KeptPhoto,
+    caption_table,
+    picture_table,
+)
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
@@ -360,8 +365,8 @@ class Collection:
 class PhotoFeatures:
     """What both parts make of a collection."""
 
-    pictures: Features
-    captions: Features
+    pictures: FeatureTable
+    captions: FeatureTable
 
 
 def collection_of(given: Path, folder: Path, *, say: Say) -> Collection:
@@ -470,7 +475,7 @@ def _pairs() -> Iterator[Pair]:
         yield Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,))
 
 
-def _features(names: list[str], width: int) -> Features:
+def _features(names: list[str], width: int) -> FeatureTable:
     dice = np.random.default_rng(width)
     vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
-    return Features({name: row for row, name in enumerate(names)}, vector_NC)
+    return FeatureTable({name: row for row, name in enumerate(names)}, vector_NC)

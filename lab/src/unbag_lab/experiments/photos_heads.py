@@ -39,7 +39,12 @@ from unbag.runs.files import write_atomically
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.merge import interpolate, state_of
-from unbag.training.towers.cached_features import Features, KeptPhoto, caption_table, picture_table
+from unbag.training.towers.cached_features import (
+    FeatureTable,
+    KeptPhoto,
+    caption_table,
+    picture_table,
+)
 from unbag.types import FloatArray
 from unbag_lab.experiments.photos_table import (
     SHOWN,
@@ -109,8 +114,8 @@ class HeadsBench:
     train: Pairs
     asked: PhotoQuestions
     ordered: tuple[Ordered, ...]
-    pictures: Features
-    captions: Features
+    pictures: FeatureTable
+    captions: FeatureTable
     out: Path
 
     def towers(self, encoder: Photo) -> KeptPhoto:
@@ -118,7 +123,7 @@ class HeadsBench:
         return KeptPhoto(encoder, device="cpu", pictures=self.pictures, captions=self.captions)
 
     def read(self, texts: Sequence[str]) -> Tensor:
-        """Features of texts."""
+        """FeatureTable of texts."""
         return self.captions.vector_NC[[self.captions.place_of[text] for text in texts]]
 
 

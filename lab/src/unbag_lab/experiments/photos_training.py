@@ -47,7 +47,7 @@ from unbag.training.recipes import (
     Slot,
     clip_ft,
 )
-from unbag.training.step import Plan, add_gradient
+from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.types import Edit, Picture
@@ -144,7 +144,7 @@ def take_steps(
     apply_locks(trainable, recipe.locks)
     optimiser = make_optimiser(trainable, recipe)
     batches = PairBatches(pairs, recipe, trainable.reads, seed)
-    plan = Plan(
+    plan = StepPlan(
         recipe=recipe,
         team=Team(),
         device=device,

@@ -30,8 +30,8 @@ from unbag.metrics.pairs import TWO_WAY
 from unbag.models.huggingface.chat_runner import M3ID
 from unbag.readouts.decoder.lessons import (
     NOTHING,
+    DecoderFact,
     DecoderSettings,
-    Fact,
     Lesson,
     LessonBatch,
     Words,
@@ -253,12 +253,12 @@ FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on",
 _KIND = "answer"
 
 
-def relation_lessons(facts: Sequence[Fact], *, share: float, seed: int) -> list[Lesson]:
+def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -> list[Lesson]:
     """One for each caption that states a relation; `share` of the answers are frequent ones."""
     return [lesson for fact in facts if (lesson := _lesson(fact, share, seed)) is not None]
 
 
-def _lesson(fact: Fact, share: float, seed: int) -> Lesson | None:
+def _lesson(fact: DecoderFact, share: float, seed: int) -> Lesson | None:
     found = stated(fact.caption)
     if found is None or not found.second:
         return None

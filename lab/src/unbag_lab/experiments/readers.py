@@ -27,12 +27,12 @@ from unbag.errors import UserError, unknown_name
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import RELATION, Pool
 from unbag.readouts.features import Parts, View
-from unbag.readouts.reader import Head, Reader, save_head
+from unbag.readouts.reader import Reader, ReaderHeader, save_head
 from unbag.readouts.training import (
     Effort,
     Fit,
     ReaderReadout,
-    Taken,
+    ReaderStep,
     held_rows,
     share_told_apart,
     sizes_of,
@@ -217,7 +217,9 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
             **_fit_numbers(reader, pool, held, device),
         }
         torch.save(reader.state_dict(), folder / f"{name}.pt")
-        head = Head(arm.readout, asdict(effort), sizes, base.encoder.name, base.encoder.fingerprint)
+        head = ReaderHeader(
+            arm.readout, asdict(effort), sizes, base.encoder.name, base.encoder.fingerprint
+        )
         save_head(reader, folder / f"{name}.safetensors", head)
     reader.eval()
     numbers = base.questions.measured(_score(reader, pictures, captions))
@@ -240,7 +242,7 @@ def _run_to_end(fit: Fit) -> float | None:
     """To the end; gives the last loss that was read."""
     found: list[float] = []
 
-    def on_step(taken: Taken) -> bool:
+    def on_step(taken: ReaderStep) -> bool:
         if taken.loss is not None:
             found.append(taken.loss)
         return False

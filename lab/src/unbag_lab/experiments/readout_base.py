@@ -23,7 +23,7 @@ from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import Pool, WorldRows, world_pool, world_rows
 from unbag.readouts.decoder.lessons import DecoderSettings
-from unbag.readouts.decoder.training import Material, of_world
+from unbag.readouts.decoder.training import DecoderData, of_world
 from unbag.readouts.features import Parts, View, stacked
 from unbag.runs.progress import Silent
 from unbag.types import DualEncoder
@@ -97,7 +97,7 @@ class Base:
         self.seed = settings.seed_of(path)
         self._key = ""
         self._kept: tuple[Pool, Parts, Parts] | None = None
-        self._looked: tuple[tuple[str, ...], Material] | None = None
+        self._looked: tuple[tuple[str, ...], DecoderData] | None = None
 
     # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
 
@@ -163,7 +163,7 @@ class Base:
             self._key, self._kept = key, (pool, stacked(pictures), stacked(captions))
         return self._kept
 
-    def material(self, settings: DecoderSettings) -> Material:
+    def material(self, settings: DecoderSettings) -> DecoderData:
         """What decoders see of the rows' pictures; one view at a time is kept."""
         key = (settings.sees, settings.layer, settings.keeps)
         if self._looked is None or self._looked[0] != key:

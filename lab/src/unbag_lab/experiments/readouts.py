@@ -28,7 +28,7 @@ from unbag.models.loading import load_model
 from unbag.models.text_encoders import load_part
 from unbag.models.weights import seeded
 from unbag.readouts.decoder.saving import (
-    Origin,
+    DecoderOrigin,
     on_encoder,
     read_decoder,
     save_change,
@@ -302,7 +302,7 @@ def _ship_decoder(folder: Path, spec: str, out: Path, beside: ChangeOf | None) -
         # Folders of before `embeds` was written have the name of their arm.
         embeds=made.embeds or folder.name in VECTOR_ARMS,
     )
-    origin = Origin(spec, encoder.name, encoder.fingerprint)
+    origin = DecoderOrigin(spec, encoder.name, encoder.fingerprint)
     if beside:
         save_change(out, shipped, origin, base=beside.decoder, rank=beside.rank)
     else:

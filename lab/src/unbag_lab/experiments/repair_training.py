@@ -33,7 +33,7 @@ from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.runs.distributed import Team
 from unbag.runs.files import paused_collector, write_atomically
 from unbag.training import checkpoint
-from unbag.training.data.batch import Batch, Group, Pixels, Said, Truth, make_batch
+from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Pixels, Truth, make_batch
 from unbag.training.data.loader import Waiting, load
 from unbag.training.data.world import DEFAULT_PRESET, FindWorldTruth, Told, WorldBatches, encode
 from unbag.training.objective import Objective
@@ -58,7 +58,7 @@ from unbag.training.recipes import (
     hard_positive,
     neg_clip,
 )
-from unbag.training.step import Plan, add_gradient
+from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.towers.base import apply_locks
 from unbag.world.grammar import Statement, Style
@@ -337,7 +337,7 @@ class RepairArm:
         )
         apply_locks(self.trainable, recipe.locks)
         self.optimiser = make_optimiser(self.trainable, recipe)
-        self.plan = Plan(
+        self.plan = StepPlan(
             recipe=recipe,
             team=Team(),
             device=settings.device,
@@ -512,7 +512,7 @@ class RepairBatches(WorldBatches):
         return make_batch(
             pixels,
             [
-                Said(one.caption.text, _texts(one.negatives), some)
+                CaptionTexts(one.caption.text, _texts(one.negatives), some)
                 for one, some in zip(told, positives, strict=True)
             ],
             tokenize=self.reads.tokenize,
@@ -610,9 +610,9 @@ def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: st
     )
 
 
-def _placed_group(group: Group, device: str) -> Group:
+def _placed_group(group: CaptionGroup, device: str) -> CaptionGroup:
     inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
-    return Group(group.row_G, inputs)
+    return CaptionGroup(group.row_G, inputs)
 
 
 def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews | None:
@@ -675,7 +675,7 @@ class FixedBatch:
             caption_B=torch.empty_like(like.caption_B),
             negative_BK=torch.empty_like(like.negative_BK),
             positive_BP=torch.empty_like(like.positive_BP),
-            groups=(Group(torch.arange(strings), inputs),),
+            groups=(CaptionGroup(torch.arange(strings), inputs),),
             place_U=torch.zeros(strings, dtype=torch.int64, device=device),
             code={name: torch.empty_like(value) for name, value in like.code.items()},
         )

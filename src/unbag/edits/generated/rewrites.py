@@ -22,10 +22,10 @@ from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, difference, no
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
 from unbag.errors import UserError
-from unbag.models.huggingface.loading import read_causal
+from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import choose_device
 from unbag.models.server import (
-    MANY,
+    CHECK_AFTER,
     GarbageError,
     RefusedError,
     Reply,
@@ -361,7 +361,7 @@ class LocalWriter:
         needed = {prompt: len(some) + longest for prompt, some in tokens.items()}
         most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
         fitting = [prompt for prompt in tokens if needed[prompt] <= most]
-        if not fitting and len(tokens) >= MANY:
+        if not fitting and len(tokens) >= CHECK_AFTER:
             raise UserError(
                 f"a prompt with its answer has {min(needed.values())} tokens or more, and the chat "
                 f"model reads {most}",
@@ -415,7 +415,7 @@ class LocalWriter:
 
 
 def _local(path: str, device: str) -> LocalWriter:
-    model, tokenizer = read_causal(path, device=device)
+    model, tokenizer = read_language_model(path, device=device)
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(
             f"{path} has no chat template",
@@ -448,7 +448,7 @@ class ServerWriter:
         probe = self._request(PROBE, longest)
         found = self.client.ask_each(asked, check=_check, probe=probe)
         failed = [reply for reply in found if isinstance(reply, UnansweredError)]
-        if len(failed) == len(found) >= MANY:
+        if len(failed) == len(found) >= CHECK_AFTER:
             raise failed[0]
         return [_answer(reply) for reply in found]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from unbag.data.captions import Bad, Entry, Pair, Source
+from unbag.data.captions import Bad, EditedEntry, Entry, Source
 from unbag.data.readers import entries
 from unbag.edits.editor import EditTally
 from unbag.edits.jobs.workers import ChunkHead, EditedChunk, read_edited, read_head
@@ -150,13 +150,13 @@ def _ignored(steps: int) -> None:
 
 @dataclass(frozen=True)
 class EditedEntries:
-    """The entries of the source with the edits of all chunks; see `unbag.data.captions.Pairs`."""
+    """The entries of the source with the edits of all chunks; see `unbag.data.captions.EditedEntries`."""
 
     source: Source
     kept: JobFolder
     advance: Advance = _ignored
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[EditedEntry]:
         """Both are read side by side, so that neither need fit in memory."""
         flow = self.kept.edited()
         for entry in entries(self.source):
@@ -169,7 +169,7 @@ class EditedEntries:
                     way_out=f"delete {self.kept.folder} and start anew",
                 )
             self.advance(len(some))
-            yield Pair(entry, some)
+            yield EditedEntry(entry, some)
 
 
 def surveyed(source: Source) -> Survey:

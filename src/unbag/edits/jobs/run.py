@@ -32,7 +32,7 @@ from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner,
 from unbag.edits.kinds import Parts, find_kinds
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
-from unbag.models.huggingface.loading import find_model
+from unbag.models.huggingface.loading import find_language_model
 from unbag.models.loading import check_device, choose_device
 from unbag.registry import names
 from unbag.runs.files import make_folder, write_atomically, write_text
@@ -45,7 +45,7 @@ _DECIDING = ("fill", "rewrite", "device")
 
 def run_edit(
     job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
-) -> Summary:
+) -> EditSummary:
     """Edit a collection; a job that is done already is not done again.
 
     Args:
@@ -138,11 +138,11 @@ class EditJob:
         kind, _, place = self.parts.rewrite.partition(":")
         for path in (self.leak, self.parts.fill, place if kind == "hf" else ""):
             if path:
-                find_model(path)
+                find_language_model(path)
         for name in self.filters:
             kind, _, place = name.partition(":")
             if kind in names("filter") and place:
-                find_model(place)
+                find_language_model(place)
             else:
                 make_filters([name])
 
@@ -175,7 +175,7 @@ class EditJob:
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class EditSummary:
     """Of a finished job."""
 
     out: Path
@@ -211,7 +211,7 @@ class Summary:
         write_text(self.path(self.out), json.dumps(said, indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
-    def read(cls, out: Path) -> Summary | None:
+    def read(cls, out: Path) -> EditSummary | None:
         """That of an output; None where there is none that can be read."""
         try:
             said = json.loads(cls.path(out).read_text(encoding="utf-8"))
@@ -233,10 +233,10 @@ class Summary:
 
 def _finished(
     job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
-) -> Summary | None:
+) -> EditSummary | None:
     if not job.out.exists():
         return None
-    found = Summary.read(job.out)
+    found = EditSummary.read(job.out)
     different = "nothing says how it was made"
     if found:
         deciding = {name: value for name, value in found.asked.items() if name != "leak"}
@@ -256,7 +256,7 @@ def _finished(
 
 def _finished_since(
     job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
-) -> Summary | None:
+) -> EditSummary | None:
     """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
     try:
         return _finished(job, asked, kept, progress)
@@ -319,7 +319,7 @@ def _todo(job: EditJob, done: dict[int, int]) -> Iterator[Chunk]:
 
 def _written(
     job: EditJob, asked: dict[str, object], kept: JobFolder, survey: Survey, progress: Progress
-) -> Summary:
+) -> EditSummary:
     """The output, made in the folder of the parts and moved when it is whole.
 
     The summary goes first: where there is an output, there is what says how it was made.
@@ -329,7 +329,7 @@ def _written(
     with progress.task("write", tally.captions) as advance:
         notes = _write(job, EditedEntries(job.source, kept, advance), made)
     told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
-    summary = Summary(
+    summary = EditSummary(
         job.out,
         asked | {"leak": job.leak},
         tally,

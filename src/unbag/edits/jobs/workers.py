@@ -29,7 +29,7 @@ from unbag.edits.kinds import Parts
 from unbag.errors import UserError
 from unbag.runs.files import paused_collector
 from unbag.types import Change, Edit, Edited, Given
-from unbag.types.json import edit_as_json
+from unbag.types.json import edit_to_json
 
 FAILED = "the editor failed"
 _MANY = 16
@@ -345,5 +345,5 @@ def _edit(said: Mapping[str, Any]) -> Edit:
 
 def _line(one: Edited) -> dict[str, object]:
     said: dict[str, object] = {"id": one.id, "caption": one.text}
-    said["edits"] = [edit_as_json(edit) for edit in one.edits]
+    said["edits"] = [edit_to_json(edit) for edit in one.edits]
     return said | ({"skipped": one.skipped} if one.skipped else {})

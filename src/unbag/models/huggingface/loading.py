@@ -357,13 +357,13 @@ def sentence_pooling(source: Source) -> Pooling:
     return cast(Pooling, modes[0])
 
 
-def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
+def read_language_model(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
     need_transformers("a language model")
     import torch
     from transformers import AutoModelForCausalLM
 
-    source = find_model(path)
+    source = find_language_model(path)
     if isinstance(source, Path):
         model, tokenizer = _read_gguf(source)
     else:
@@ -372,7 +372,7 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
 
 
-def find_model(path: str) -> Path | Source:
+def find_language_model(path: str) -> Path | Source:
     """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
     place = on_disk(path)
     if place is None and (not path or path.endswith(".gguf") or _looks_local(path)):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.huggingface.loading import Source, read_causal, read_weights
+from unbag.models.huggingface.loading import Source, read_language_model, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 
 Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -40,7 +40,7 @@ _PLAIN = {
 
 def read_language(place: str, *, asks: bool) -> Language:
     """A folder, a .gguf file or a name on the hub; raises UserError if it cannot be taught."""
-    model, tokenizer = read_causal(place)
+    model, tokenizer = read_language_model(place)
     size = int(model.config.vocab_size)
     words = Pretrained(tokenizer, place, size, asks)
     _check_head(model, place)

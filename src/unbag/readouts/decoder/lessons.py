@@ -22,7 +22,7 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
-from unbag.scorers.questions import CLOSED, Asked, asked_of, lettered
+from unbag.scorers.questions import CLOSED, AskedQuestion, asked_of, lettered
 from unbag.types import IntArray, Item
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class DecoderSettings:
 
 
 @dataclass(frozen=True)
-class Fact:
+class DecoderFact:
     """What is said of one picture."""
 
     picture: int
@@ -181,7 +181,9 @@ class Lesson:
     answer: str
 
 
-def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -> list[Lesson]:
+def lessons_of(
+    facts: Sequence[DecoderFact], settings: DecoderSettings, *, seed: int
+) -> list[Lesson]:
     """Of every kind with a share, in the order of the facts."""
     wanted = {k for k, share in zip(KINDS, settings.shares, strict=True) if share}
     return [
@@ -192,7 +194,7 @@ def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -
     ]
 
 
-def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
+def _of_one(fact: DecoderFact, wording: str, seed: int) -> Iterator[Lesson]:
     """All questions about one fact."""
 
     def worded(prompts: Sequence[Prompt], *what: object) -> Prompt:
@@ -229,7 +231,7 @@ def _freely(caption: str, negative: str, is_turned: bool, pictures: int) -> tupl
     return asked.text, asked.labels[own] if asked.labels else asked.keywords[own][0]
 
 
-def asked_between(captions: Sequence[str], *, pictures: int) -> Asked:
+def asked_between(captions: Sequence[str], *, pictures: int) -> AskedQuestion:
     """The question about captions, as about an item of so many pictures."""
     truth = np.zeros((pictures, len(captions)), dtype=np.bool_)
     return asked_of(Item("", (_Nothing(),) * pictures, tuple(captions), truth))

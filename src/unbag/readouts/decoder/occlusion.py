@@ -31,7 +31,7 @@ _NONE = -1
 """In place of a patch's number: nothing is taken away."""
 
 
-def said(decoder: PatchDecoder, picture: Picture, caption: str) -> Taken:
+def said(decoder: PatchDecoder, picture: Picture, caption: str) -> PatchEffects:
     """Log-probabilities of the pieces of a caption, each behind those before it.
 
     The decoder is asked to describe the picture. Raises UserError if it was never taught to.
@@ -48,17 +48,19 @@ def said(decoder: PatchDecoder, picture: Picture, caption: str) -> Taken:
         return log_BAV.gather(2, answer_A.expand(len(log_BAV), -1)[..., None])[..., 0]
 
     log_BA = _run(decoder, picture, token_T, read).double()
-    return Taken(log_BA[0], (log_BA[0] - log_BA[1:]).T)
+    return PatchEffects(log_BA[0], (log_BA[0] - log_BA[1:]).T)
 
 
-def met(decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[str]) -> Taken:
+def met(
+    decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[str]
+) -> PatchEffects:
     """Cosines of a picture, with `text` behind it as VLM2Vec asks, and each caption."""
     (row,) = decoder.hidden_rows([(None, text)])
     token_T = torch.tensor(row.prompt, device=decoder.device)
     picture_BW = unit(_run(decoder, picture, token_T, lambda hidden_BTW: hidden_BTW[:, -1]))
     caption_CW = unit(decoder.last_hidden([(None, caption) for caption in captions]))
     cosine_CB = caption_CW.double() @ picture_BW.double().T
-    return Taken(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
+    return PatchEffects(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
 def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
@@ -76,7 +78,7 @@ def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class PatchEffects:
     """Numbers with all patches, and by how much each falls when one of them is taken away.
 
     L counts the places that hold a patch. N are pieces of a caption, or captions.

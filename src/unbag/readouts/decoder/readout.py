@@ -17,10 +17,16 @@ from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.decoder.language import read_language, saved_language, small_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Lessons
 from unbag.readouts.decoder.model import PatchDecoder
-from unbag.readouts.decoder.saving import CONFIG, Origin, on_encoder, read_decoder, save_decoder
+from unbag.readouts.decoder.saving import (
+    CONFIG,
+    DecoderOrigin,
+    on_encoder,
+    read_decoder,
+    save_decoder,
+)
 from unbag.readouts.decoder.training import (
+    DecoderData,
     Fitted,
-    Material,
     Taught,
     Teaching,
     begin,
@@ -186,7 +192,7 @@ class _DecoderRun:
             learned=self._asked_again(teaching, teaching.lessons),
             kept=None if begun.held is None else self._asked_again(teaching, begun.held),
         )
-        origin = Origin(job.spec, self.encoder.name, self.encoder.fingerprint)
+        origin = DecoderOrigin(job.spec, self.encoder.name, self.encoder.fingerprint)
         write_text(job.out / CARD, render(card))
         save_decoder(job.out, begun.made, origin)
         path.unlink(missing_ok=True)
@@ -231,7 +237,7 @@ class _DecoderRun:
             precision=teaching.precision,
         )
 
-    def _asked(self, found: Material) -> str:
+    def _asked(self, found: DecoderData) -> str:
         """All that decides the weights; two runs of one folder must agree on it."""
         said = {
             "model": f"{self.encoder.name} {self.encoder.fingerprint}",

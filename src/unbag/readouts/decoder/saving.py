@@ -49,7 +49,7 @@ _TALL, _WIDE, _WHOLE = ".tall_OR", ".wide_RI", ".whole"
 State: TypeAlias = dict[str, Tensor]
 
 
-def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
+def save_decoder(folder: Path, made: Made, origin: DecoderOrigin) -> None:
     """Write it; the config comes last, so that a folder with one is whole."""
     state = made.net.state_dict()
     check_finite(state, source="the decoder")
@@ -67,7 +67,7 @@ def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
     _write_config(folder, made, origin)
 
 
-def save_change(folder: Path, made: Made, origin: Origin, *, base: Path, rank: int) -> None:
+def save_change(folder: Path, made: Made, origin: DecoderOrigin, *, base: Path, rank: int) -> None:
     """Write what makes it of the decoder in the folder `base`, in half precision.
 
     Each matrix changes by one of this rank, so that what is read again is near what was made, not
@@ -84,7 +84,7 @@ def save_change(folder: Path, made: Made, origin: Origin, *, base: Path, rank: i
     )
 
 
-def _write_config(folder: Path, made: Made, origin: Origin, **more: object) -> None:
+def _write_config(folder: Path, made: Made, origin: DecoderOrigin, **more: object) -> None:
     words = made.words
     said = {
         "kind": _KIND,
@@ -101,7 +101,7 @@ def _write_config(folder: Path, made: Made, origin: Origin, **more: object) -> N
 
 
 @dataclass(frozen=True)
-class Origin:
+class DecoderOrigin:
     """The encoder that a decoder was trained on."""
 
     spec: str
@@ -115,7 +115,7 @@ class SavedDecoder:
     """What the folder of a decoder holds."""
 
     made: Made
-    origin: Origin
+    origin: DecoderOrigin
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def read_decoder(
     refused = partial(_refused, folder, way_out=way_out)
     said = read_config(folder, kind=_KIND, refused=refused)
     try:
-        settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
+        settings, origin = DecoderSettings(**said["settings"]), DecoderOrigin(**said["origin"])
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         embeds = bool(said.get("embeds", False))
         base = _BaseDecoder(**said["change_of"]) if "change_of" in said else None

@@ -32,9 +32,9 @@ from unbag.readouts.decoder.language import (
 from unbag.readouts.decoder.lessons import (
     KINDS,
     NOTHING,
+    DecoderFact,
     DecoderSettings,
     Draws,
-    Fact,
     LessonBatch,
     Lessons,
     Words,
@@ -65,12 +65,12 @@ _CLIP = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class DecoderData:
     """All that training needs of the data."""
 
     seen_NLV: Tensor | None
     """Features of the pictures; None where none is seen."""
-    facts: tuple[Fact, ...]
+    facts: tuple[DecoderFact, ...]
     count: int
     """Pictures, those that are kept apart included."""
     about: str
@@ -98,7 +98,7 @@ def gather(
     seed: int,
     where: Where,
     progress: Progress,
-) -> Material:
+) -> DecoderData:
     """Scenes of the world, or pairs of a file; each picture is encoded once."""
     if wanted.path == WORLD:
         rows = world_rows(settings.scenes, seed=seed, workers=where.workers, progress=progress)
@@ -116,7 +116,7 @@ def of_world(
     *,
     device: str = "cpu",
     progress: Progress,
-) -> Material:
+) -> DecoderData:
     """Scenes that were made before; features are kept on `device`."""
     captions = [caption for some in rows for caption in some.captions]
     negatives = [one for some in rows for one in some.negatives]
@@ -127,7 +127,7 @@ def of_world(
             encoder, view_of(settings), rows, dtype=kept, device=device, progress=progress
         )
         seen_NLV = picture_tokens(pool.picture, settings)
-    return Material(
+    return DecoderData(
         seen_NLV,
         tuple(_fact(n, *both) for n, both in enumerate(zip(captions, negatives, strict=True))),
         len(captions),
@@ -143,7 +143,7 @@ def _of_pairs(
     *,
     where: Where,
     progress: Progress,
-) -> Material:
+) -> DecoderData:
     pictures = {row.picture.key: row.picture for row in rows}
     seen_NLV, damaged = None, frozenset[str]()
     if settings.sees != "nothing":
@@ -158,7 +158,7 @@ def _of_pairs(
         seen_NLV = _features(store, list(pictures.values()), settings)
     place_of = {key: n for n, key in enumerate(pictures)}
     whole = [row for row in rows if row.picture.key not in damaged]
-    return Material(
+    return DecoderData(
         seen_NLV,
         tuple(_fact(place_of[row.picture.key], row.caption, row.negatives) for row in whole),
         len(pictures),
@@ -185,10 +185,10 @@ def _features(
     return picture_tokens(stacked(found), settings)
 
 
-def _fact(picture: int, caption: str, negatives: Sequence[str | None]) -> Fact:
+def _fact(picture: int, caption: str, negatives: Sequence[str | None]) -> DecoderFact:
     """Each negative once, without gaps and without the caption itself."""
     some = (one for one in negatives if one is not None and one != caption)
-    return Fact(picture, caption, tuple(dict.fromkeys(some)))
+    return DecoderFact(picture, caption, tuple(dict.fromkeys(some)))
 
 
 def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) -> str:
@@ -200,7 +200,7 @@ def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) 
 
 
 def begin(
-    material: Material,
+    material: DecoderData,
     settings: DecoderSettings,
     *,
     device: str = "cpu",

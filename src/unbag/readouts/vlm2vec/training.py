@@ -111,7 +111,7 @@ def fit(
     ):
         advance(stand.step)
         for step in range(stand.step, settings.steps):
-            share = share_of_rate(step, steps=settings.steps, warm_up=settings.warm_up)
+            share = linear_lr_factor(step, steps=settings.steps, warm_up=settings.warm_up)
             for group in optimiser.param_groups:
                 group["lr"] = settings.learning_rate * share
             lesson = lessons.step(step)
@@ -325,7 +325,7 @@ def _seeded(embed: Embed, part: slice, seed: int) -> Callable[[], Tensor]:
     return run
 
 
-def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
+def linear_lr_factor(step: int, *, steps: int, warm_up: int) -> float:
     """Of the learning rate: a line up, then a line down to zero."""
     if step < warm_up:
         return (step + 1) / warm_up

@@ -90,7 +90,7 @@ class Batch:
     negative_BK: Tensor
     """Rows, -1 where there is none."""
     positive_BP: Tensor
-    groups: tuple[Group, ...]
+    groups: tuple[CaptionGroup, ...]
     place_U: Tensor
     """Where each unique string stands among those of the groups, one after the other."""
     code: Mapping[str, Tensor]
@@ -110,7 +110,7 @@ class Batch:
 
     def pin_memory(self) -> Batch:
         """With tensors where a device can fetch them by itself; called by the loader."""
-        groups = tuple(Group(g.row_G, _pinned(g.inputs)) for g in self.groups)
+        groups = tuple(CaptionGroup(g.row_G, _pinned(g.inputs)) for g in self.groups)
         return replace(
             self,
             pixels=self.pixels.pin_memory() if isinstance(self.pixels, Tensor) else self.pixels,
@@ -124,7 +124,7 @@ class Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class CaptionGroup:
     """Strings of like length."""
 
     row_G: Tensor
@@ -133,7 +133,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Said:
+class CaptionTexts:
     """The strings that belong to one picture."""
 
     caption: str
@@ -173,7 +173,7 @@ class FindTruth(Protocol):
 
 def make_batch(
     pixels: Pixels,
-    said: Sequence[Said],
+    said: Sequence[CaptionTexts],
     *,
     tokenize: Callable[[Sequence[str]], Inputs],
     count_tokens: Callable[[Sequence[str]], list[int]],
@@ -189,7 +189,7 @@ def make_batch(
     strings = list(row)
     length_U = torch.tensor(count_tokens(strings))
     groups = tuple(
-        Group(row_G, tokenize([strings[at] for at in row_G.tolist()]))
+        CaptionGroup(row_G, tokenize([strings[at] for at in row_G.tolist()]))
         for row_G in by_length(length_U, largest)
     )
     return Batch(
@@ -244,7 +244,7 @@ def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.pin_memory() for name, value in tensors.items()}
 
 
-def code_of(said: Sequence[Said], pictures: Sequence[str]) -> dict[str, Tensor]:
+def code_of(said: Sequence[CaptionTexts], pictures: Sequence[str]) -> dict[str, Tensor]:
     """Integers from which `find_equal` works; -1 for a missing negative."""
     negatives = [[_code(text) for text in one.negatives] for one in said]
     return {

@@ -27,7 +27,15 @@ from unbag.edits import wordnet
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import Parts, find_kinds, normalised
 from unbag.errors import UserError, said_by
-from unbag.training.data.batch import Batch, FindTruth, Said, Share, code_of, find_equal, make_batch
+from unbag.training.data.batch import (
+    Batch,
+    CaptionTexts,
+    FindTruth,
+    Share,
+    code_of,
+    find_equal,
+    make_batch,
+)
 from unbag.training.recipes import Recipe, Slot
 from unbag.training.towers.base import Reads, read_picture
 from unbag.types import Edit, Given, IntArray
@@ -241,7 +249,7 @@ class Draw:
             return None
         return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
 
-    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> Said:
+    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> CaptionTexts:
         """Caption `at`, and for each column one of its edits.
 
         An edit is drawn once, by the first column that takes it. A negative that says the same as
@@ -250,7 +258,7 @@ class Draw:
         true = {normalised(caption) for caption in pair.captions}
         negatives = [e for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
         positives = [e for e in edits if e.keeps_meaning]
-        return Said(
+        return CaptionTexts(
             pair.captions[at],
             self._drawn(pair.id, "negative", negatives, columns.negatives),
             self._drawn(pair.id, "positive", positives, columns.positives),
@@ -269,7 +277,7 @@ class Draw:
 
 def draw_texts(
     pairs: Sequence[Pair], draw: Draw, columns: Columns, made: MadeEdits | None
-) -> list[Said]:
+) -> list[CaptionTexts]:
     """A caption of each pair with its edits, which `made` makes where pairs come without."""
     chosen = [draw.caption(pair) for pair in pairs]
     edits = (

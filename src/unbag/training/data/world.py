@@ -24,7 +24,7 @@ from torch import Tensor
 from unbag.edits.kinds import GROUPS
 from unbag.errors import UserError, unknown_name
 from unbag.runs.files import paused_collector
-from unbag.training.data.batch import Batch, Pixels, Said, Share, Truth, make_batch
+from unbag.training.data.batch import Batch, CaptionTexts, Pixels, Share, Truth, make_batch
 from unbag.training.recipes import Recipe, Slot
 from unbag.training.towers.base import Reads
 from unbag.types import IntArray
@@ -238,8 +238,8 @@ def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
     return slot.name, slot.kinds
 
 
-def _said(told: Told) -> Said:
-    return Said(told.caption.text, _texts(told.negatives), _texts(told.positives))
+def _said(told: Told) -> CaptionTexts:
+    return CaptionTexts(told.caption.text, _texts(told.negatives), _texts(told.positives))
 
 
 def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:

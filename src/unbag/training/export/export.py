@@ -29,7 +29,7 @@ from unbag.models.open_clip.text import ClipTokenizer
 from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.models.weights import check_finite
-from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library, card_render
+from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library, render_card
 from unbag.runs.files import mode_of_new, settle
 from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
 from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
@@ -278,4 +278,4 @@ def _describe(folder: Path, card: Card, found: Exported) -> None:
     record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(card_render(card, found), encoding="utf-8")
+    (folder / "README.md").write_text(render_card(card, found), encoding="utf-8")

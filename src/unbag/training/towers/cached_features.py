@@ -141,8 +141,8 @@ class KeptPhoto(PhotoTrainable):
         encoder: Photo | PhotoHeads,
         *,
         device: str,
-        pictures: Features | None,
-        captions: Features | None,
+        pictures: FeatureTable | None,
+        captions: FeatureTable | None,
     ) -> None:
         """Copy the towers of an encoder; features must be those of its parts."""
         super().__init__(encoder, device=device)
@@ -177,7 +177,11 @@ class KeptJoined(JoinedTrainable):
     """A locked picture tower is its vectors, a locked text part what the connector is given."""
 
     def __init__(
-        self, towers: JoinedTrainable, *, pictures: Features | None, captions: Features | None
+        self,
+        towers: JoinedTrainable,
+        *,
+        pictures: FeatureTable | None,
+        captions: FeatureTable | None,
     ) -> None:
         """Take towers over, without copying them; features must be those of their encoder."""
         self.__dict__.update(towers.__dict__)
@@ -209,7 +213,7 @@ class FeatureReads:
     """A picture or a caption is its place among kept features, where they are kept."""
 
     def __init__(
-        self, plain: Reads | None, pictures: Features | None, captions: Features | None
+        self, plain: Reads | None, pictures: FeatureTable | None, captions: FeatureTable | None
     ) -> None:
         """Places only: features stay with the towers and are sent to no worker.
 
@@ -251,7 +255,7 @@ class FeatureReads:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class FeatureTable:
     """Features of all pictures or captions, which a head is trained on."""
 
     place_of: Mapping[str, int]
@@ -271,7 +275,7 @@ class OnFeatures(Protocol):
 
 def picture_table(
     model: Photo | Joined, pictures: Sequence[Picture], cache: Path | None, progress: Progress
-) -> Features:
+) -> FeatureTable:
     """What the picture part makes of each, by name; computed where the cache does not have it."""
     key_of = {picture.name: picture.key for picture in pictures}
     picture_of = {key_of[picture.name]: picture for picture in pictures}
@@ -296,7 +300,7 @@ def picture_table(
 
 def caption_table(
     model: Photo | Joined, texts: Sequence[str], cache: Path | None, progress: Progress
-) -> Features:
+) -> FeatureTable:
     """What the caption part makes of each; computed where the cache does not have it."""
     key_of = {text: blake2b(text.encode(), digest_size=16).hexdigest() for text in texts}
     shelf = _shelf(model, "caption", cache, progress)
@@ -337,7 +341,7 @@ def _sliced(inputs: Tensor | list[str], run: Callable[..., Tensor], device: str)
 
 def _table(
     key_of: Mapping[str, str], shelf: Shelf, damaged: Mapping[str, str] | None = None
-) -> Features:
+) -> FeatureTable:
     """Rows in the order of the names; two names of one content share a row."""
     keys = list(dict.fromkeys(key_of.values()))
     have = shelf.get(keys)
@@ -346,7 +350,7 @@ def _table(
     row_of = {key: row for row, key in enumerate(keys)}
     vector_NC = torch.from_numpy(np.stack([have[key] for key in keys]))
     places = {name: row_of[key] for name, key in key_of.items()}
-    return Features(places, vector_NC, damaged or {})
+    return FeatureTable(places, vector_NC, damaged or {})
 
 
 def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Progress) -> Shelf:
