@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from unbag.data.captions import (
     Bad,
     EditedEntries,
+    EditedEntry,
     Edits,
     Entry,
     Source,
@@ -36,7 +37,6 @@ from unbag.data.captions import (
     json_record,
     json_value,
 )
-from unbag.data.captions import EditedEntry as EditedEntry
 from unbag.data.images import MemberPicture, read_part
 from unbag.data.pairs import Pair
 from unbag.errors import UserError

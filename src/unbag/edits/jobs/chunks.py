@@ -149,8 +149,8 @@ def _ignored(steps: int) -> None:
 
 
 @dataclass(frozen=True)
-class EditedEntries:
-    """The entries of the source with the edits of all chunks; see `unbag.data.captions.EditedEntries`."""
+class JobEntries:
+    """Entries of the source with the edits of all chunks (`unbag.data.captions.EditedEntries`)."""
 
     source: Source
     kept: JobFolder

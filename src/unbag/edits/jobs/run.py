@@ -20,7 +20,7 @@ from unbag.edits import parsing, wordnet
 from unbag.edits.editor import EditTally
 from unbag.edits.filters import make_filters
 from unbag.edits.jobs.chunks import (
-    EditedEntries,
+    JobEntries,
     JobFolder,
     Survey,
     differences,
@@ -327,7 +327,7 @@ def _written(
     tally, named, failures = kept.tally()
     made = kept.folder / "output"
     with progress.task("write", tally.captions) as advance:
-        notes = _write(job, EditedEntries(job.source, kept, advance), made)
+        notes = _write(job, JobEntries(job.source, kept, advance), made)
     told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
     summary = EditSummary(
         job.out,
@@ -345,7 +345,7 @@ def _written(
     return summary
 
 
-def _write(job: EditJob, pairs: EditedEntries, made: Path) -> list[str]:
+def _write(job: EditJob, pairs: JobEntries, made: Path) -> list[str]:
     """Gives what a reader must know of the output."""
     if job.form == "shards":
         rmtree(made, ignore_errors=True)
