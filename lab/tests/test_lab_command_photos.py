@@ -107,7 +107,7 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
         with pytest.raises(UserError, match=found) as told:
             edited_pairs(file, folder)
         assert "--" not in told.value.expected
-        assert told.value.way_out == f"mend {file}; docs/lab.md has the form of a line"
+        assert told.value.way_out == f"mend {file}; lab/docs/index.md has the form of a line"
 
 
 def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_run(
