@@ -67,14 +67,39 @@ HEADLINES = (
 """Shown of every arm that has them."""
 
 
-def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
-    """By paper, in the order of the claims; those without one come last."""
-    found: dict[str, list[Verdict]] = {}
-    for one in verdicts:
-        paper = one.claim.paper or OTHER
-        found.setdefault(f"{paper[:1].upper()}{paper[1:]}", []).append(one)
-    other = found.pop(OTHER, None)
-    return found if other is None else {**found, OTHER: other}
+def main() -> None:
+    """Write what is made, and remove what is no longer."""
+    files = made(all_claims(), shipped_results())
+    for folder, ending in (("claims", "*.md"), ("images/claims", "*.svg")):
+        (HERE / folder).mkdir(exist_ok=True)
+        for path in (HERE / folder).glob(ending):
+            if path.relative_to(HERE).as_posix() not in files:
+                path.unlink()
+    for name, text in files.items():
+        (HERE / name).write_text(text, encoding="utf-8")
+
+
+def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str]:
+    """Every file by its path below this folder."""
+    verdicts = judge_claims(claims, results)
+    parts = parts_of(verdicts, results)
+    excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
+    files = {
+        "index.md": renewed(_read("index.md"), parts),
+        "cost.md": renewed(_read("cost.md"), {"cost": _cost(results)}),
+        README: renewed(_read(README), excerpt),
+        "claims/arms.md": arms_page(results, claims),
+        "images/claims/overview.svg": overview_figure(papers(verdicts)),
+    }
+    together = sum(not one.missing for verdict in verdicts for one in verdict.tested)
+    for verdict in verdicts:
+        name, note = verdict.claim.name, note_of(verdict)
+        files[f"claims/{name}.md"] = claim_page(verdict, results, together=together, note=note)
+        if has_run(verdict):
+            files[f"images/claims/{name}.svg"] = claim_figure(verdict)
+    if thresholds := threshold_figure(results):
+        files["images/claims/thresholds.svg"] = thresholds
+    return files
 
 
 def parts_of(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> dict[str, str]:
@@ -114,6 +139,16 @@ def _standing_on(where: str, verdicts: Sequence[Verdict], results: Sequence[ArmR
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
+
+
+def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """By paper, in the order of the claims; those without one come last."""
+    found: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        paper = one.claim.paper or OTHER
+        found.setdefault(f"{paper[:1].upper()}{paper[1:]}", []).append(one)
+    other = found.pop(OTHER, None)
+    return found if other is None else {**found, OTHER: other}
 
 
 def _rows(
@@ -167,6 +202,14 @@ def _settings(results: Sequence[ArmResult]) -> str:
     return table(head, rows)
 
 
+def about(name: str) -> str:
+    """What an experiment does to a base."""
+    try:
+        return find_experiment(name).about
+    except ImportError:
+        return "–"
+
+
 def _cost(results: Sequence[ArmResult]) -> str:
     rows: list[tuple[str, ...]] = []
     for name, some in experiments(results).items():
@@ -188,12 +231,8 @@ def experiments(results: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
     return {name: some for name, some in found.items() if some}
 
 
-def about(name: str) -> str:
-    """What an experiment does to a base."""
-    try:
-        return find_experiment(name).about
-    except ImportError:
-        return "–"
+def _excerpt(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
+    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "lab/docs/claims")])
 
 
 def arms_page(results: Sequence[ArmResult], claims: Sequence[Claim]) -> str:
@@ -232,37 +271,6 @@ def _mean(values: Sequence[float | None]) -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str]:
-    """Every file by its path below this folder."""
-    verdicts = judge_claims(claims, results)
-    parts = parts_of(verdicts, results)
-    excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
-    files = {
-        "index.md": renewed(_read("index.md"), parts),
-        "cost.md": renewed(_read("cost.md"), {"cost": _cost(results)}),
-        README: renewed(_read(README), excerpt),
-        "claims/arms.md": arms_page(results, claims),
-        "images/claims/overview.svg": overview_figure(papers(verdicts)),
-    }
-    together = sum(not one.missing for verdict in verdicts for one in verdict.tested)
-    for verdict in verdicts:
-        name, note = verdict.claim.name, note_of(verdict)
-        files[f"claims/{name}.md"] = claim_page(verdict, results, together=together, note=note)
-        if has_run(verdict):
-            files[f"images/claims/{name}.svg"] = claim_figure(verdict)
-    if thresholds := threshold_figure(results):
-        files["images/claims/thresholds.svg"] = thresholds
-    return files
-
-
-def _excerpt(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
-    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "lab/docs/claims")])
-
-
-def _read(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
-
-
 def note_of(verdict: Verdict, folder: Path = HERE / "claims" / "notes") -> str:
     """What was written by hand, unless for another verdict; names of claims become links.
 
@@ -279,16 +287,8 @@ def note_of(verdict: Verdict, folder: Path = HERE / "claims" / "notes") -> str:
     return text.replace("](../../", "](../").strip() + "\n"
 
 
-def main() -> None:
-    """Write what is made, and remove what is no longer."""
-    files = made(all_claims(), shipped_results())
-    for folder, ending in (("claims", "*.md"), ("images/claims", "*.svg")):
-        (HERE / folder).mkdir(exist_ok=True)
-        for path in (HERE / folder).glob(ending):
-            if path.relative_to(HERE).as_posix() not in files:
-                path.unlink()
-    for name, text in files.items():
-        (HERE / name).write_text(text, encoding="utf-8")
+def _read(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,12 @@ STYLE = (
 Found = dict[tuple[str, str], ArmNumber]
 
 
+def made(of: Found) -> tuple[dict[str, str], dict[str, str]]:
+    """Tables by name, and plots by file name."""
+    tables = {"order": order_table(of), "order-apart": order_apart(of), "curve": curve_table(of)}
+    return tables, {"photo-repairs.svg": repairs_plot(of), "photo-mixing.svg": mixing_plot(of)}
+
+
 def read(*names: str) -> Found:
     """All numbers by arm and metric."""
     every = [one for name in names for one in read_numbers(HERE / name)]
@@ -114,6 +120,32 @@ def repairs_plot(of: Found) -> str:
     )
 
 
+def _legend() -> str:
+    parts, x = [], 110
+    for lock, words in LOCKS.items():
+        parts += [_mark(x, 20, lock, COLOURS[lock]), label(x + 9, 24, words)]
+        x += 40 + 7 * len(words)
+    parts.append(f'<path class="blind" d="M{x} 12v16"/>')
+    return "".join([*parts, label(x + 9, 24, "a reader that sees no picture")])
+
+
+def _panel(panel: Panel, title: str) -> str:
+    parts = [label(panel.left, panel.top - 10, title, kind="title")]
+    for tick in _ticks(panel):
+        x = panel.across(tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {panel.top}v{panel.high}"/>')
+        parts.append(
+            label(x, panel.top + panel.high + 15, f"{tick:g}", anchor="middle", kind="small")
+        )
+    return "".join(parts)
+
+
+def _ticks(panel: Panel) -> list[float]:
+    low, high = panel.x
+    step = 5 if high - low <= 20 else 10
+    return [float(v) for v in range(int(low), int(high) + 1, step)]
+
+
 def _arms(of: Found, metric: str, panel: Panel) -> list[str]:
     parts, step = [], panel.high / (1 + len(LOSSES))
     for at, name in enumerate(("heads", *LOSSES)):
@@ -153,32 +185,6 @@ def _blind(of: Found, metric: str, panel: Panel) -> str:
         f'<rect x="{low:.1f}" y="{panel.top}" width="{high - low:.1f}" height="{panel.high}" '
         f'fill="#888" opacity=".18"/><path class="blind" d="M{x:.1f} {panel.top}v{panel.high}"/>'
     )
-
-
-def _legend() -> str:
-    parts, x = [], 110
-    for lock, words in LOCKS.items():
-        parts += [_mark(x, 20, lock, COLOURS[lock]), label(x + 9, 24, words)]
-        x += 40 + 7 * len(words)
-    parts.append(f'<path class="blind" d="M{x} 12v16"/>')
-    return "".join([*parts, label(x + 9, 24, "a reader that sees no picture")])
-
-
-def _panel(panel: Panel, title: str) -> str:
-    parts = [label(panel.left, panel.top - 10, title, kind="title")]
-    for tick in _ticks(panel):
-        x = panel.across(tick)
-        parts.append(f'<path class="grid" d="M{x:.1f} {panel.top}v{panel.high}"/>')
-        parts.append(
-            label(x, panel.top + panel.high + 15, f"{tick:g}", anchor="middle", kind="small")
-        )
-    return "".join(parts)
-
-
-def _ticks(panel: Panel) -> list[float]:
-    low, high = panel.x
-    step = 5 if high - low <= 20 else 10
-    return [float(v) for v in range(int(low), int(high) + 1, step)]
 
 
 def mixing_plot(of: Found) -> str:
@@ -234,12 +240,6 @@ def _line(
         f'<path d="M{path(lambda one: one.mean)}" fill="none" stroke="{colour}" stroke-width="2"/>'
         f"{dots}"
     )
-
-
-def made(of: Found) -> tuple[dict[str, str], dict[str, str]]:
-    """Tables by name, and plots by file name."""
-    tables = {"order": order_table(of), "order-apart": order_apart(of), "curve": curve_table(of)}
-    return tables, {"photo-repairs.svg": repairs_plot(of), "photo-mixing.svg": mixing_plot(of)}
 
 
 if __name__ == "__main__":

@@ -62,17 +62,15 @@ MARKS = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """An arm on all its bases."""
-
-    said: str
-    results: Sequence[ArmResult]
-    is_long: bool
-
-    def values(self, bench: str, metric: str) -> list[float]:
-        """By base."""
-        return [one.numbers[bench][metric] for one in self.results]
+def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
+    """Tables by the name of their marks, and pictures by that of their file."""
+    rows = rows_of(results)
+    tables = {"short": short_table(rows), "taught": taught_table(results)}
+    pictures = {
+        "readouts-relation.svg": picture(rows),
+        "readouts-learning.svg": learning_figure(results),
+    }
+    return {**tables, "all": readout_tables(results) + "\n"}, pictures
 
 
 def rows_of(results: Sequence[ArmResult]) -> list[Row]:
@@ -85,6 +83,19 @@ def rows_of(results: Sequence[ArmResult]) -> list[Row]:
                 ordered = [own[base] for base in in_order(own)]
                 rows.append(Row(said, ordered, name.endswith(LONG)))
     return rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm on all its bases."""
+
+    said: str
+    results: Sequence[ArmResult]
+    is_long: bool
+
+    def values(self, bench: str, metric: str) -> list[float]:
+        """By base."""
+        return [one.numbers[bench][metric] for one in self.results]
 
 
 def short_table(rows: Sequence[Row]) -> str:
@@ -173,17 +184,6 @@ def _legend(y: float) -> str:
         + f'<path class="chance" d="M{x + 336} {y - 4:g}h22"/>'
         + label(x + 364, y, "chance, percent", "small")
     )
-
-
-def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
-    """Tables by the name of their marks, and pictures by that of their file."""
-    rows = rows_of(results)
-    tables = {"short": short_table(rows), "taught": taught_table(results)}
-    pictures = {
-        "readouts-relation.svg": picture(rows),
-        "readouts-learning.svg": learning_figure(results),
-    }
-    return {**tables, "all": readout_tables(results) + "\n"}, pictures
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,12 @@ from unbag_lab.bases import base_names, is_shipped, make_base, missing_bases
 from unbag_lab.claim import FEWEST_BASES, Claim
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments.photos import NAME as PHOTOS
-from unbag_lab.experiments.photos import captions_file, edits_folder, without_photographs
+from unbag_lab.experiments.photos import (
+    captions_file,
+    check_collection,
+    edits_folder,
+    without_photographs,
+)
 from unbag_lab.listing import block, verdict_line
 from unbag_lab.plan import (
     Clock,
@@ -85,7 +90,7 @@ def run_claims(options: argparse.Namespace) -> int:
     with one_thread(forks) as threads:
         machine = _machine(options, threads)
         with opened(options.out, size=options.size):
-            return _run(wish, machine, options, find=find_experiment)
+            return _run_wish(wish, machine, options, find=find_experiment)
 
 
 def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
@@ -96,9 +101,6 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
         return wish
     if options.photos is not None:
         if any(name == PHOTOS for name, _ in wish.arms):
-            # Reads edits, and so needs what a list of claims does not.
-            from unbag_lab.experiments.photos import check_collection
-
             check_collection(options.photos, edits_folder(options.out))
         return wish
     rest, apart = without_photographs(wish, options.claims)
@@ -125,7 +127,7 @@ def _machine(options: argparse.Namespace, threads: int) -> Machine:
     return Machine(device, workers, options.processes, threads, options.photos)
 
 
-def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
+def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
     plan = _plan(wish, options, find=find)
     _say_plan(plan, options, device=machine.device, find=find)
     if options.size == "full" and (plan.count or not plan.there):
@@ -368,10 +370,8 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
     names: dict[tuple[str, str], list[str]] = {}
     for base, seconds in plan.untrained.items():
         name = f"base {base}"
-        begin: Callable[[int], Work | None] = partial(
-            _trained, run, base, partial(_named, say, name)
-        )
-        tasks.append(Task(name, begin, 1, seconds))
+        begin_base = partial(_begin_base, run, base, partial(_say_of, say, name))
+        tasks.append(Task(name, begin_base, 1, seconds))
         names[_BASE, base] = [name]
     for part in plan.parts:
         experiment = run.find(part.experiment)
@@ -388,7 +388,7 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
             while name in after:
                 name += " again"
             seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
-            begin = partial(_together, run, part, bases, partial(_named, say, name))
+            begin = partial(_begin_arms, run, part, bases, partial(_say_of, say, name))
             is_beside = experiment.on_processor and run.machine.device != "cpu"
             tasks.append(Task(name, begin, room, seconds, after, is_beside))
             for base in bases:
@@ -396,26 +396,28 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
     return tasks
 
 
-def _trained(run: _Run, base: str, say: Say, processes: int) -> Work:
+def _begin_base(run: _Run, base: str, say: Say, processes: int) -> Work:
     say("begins")
     return run.share(processes).base(base, say)
 
 
-def _together(run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int) -> Work | None:
+def _begin_arms(
+    run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int
+) -> Work | None:
     """Arms with unlike needs one after the other; nothing where no arm can be run."""
     every = run.share(processes).of_all(part, bases, say)
     if not every:
         return None
     say("begins" if processes == 1 else f"begins, in {processes} processes")
-    return partial(_each, every)
+    return partial(_in_turn, every)
 
 
-def _each(every: Sequence[Work]) -> None:
+def _in_turn(every: Sequence[Work]) -> None:
     for work in every:
         work()
 
 
-def _named(say: Say, name: str, line: str) -> None:
+def _say_of(say: Say, name: str, line: str) -> None:
     say(f"  {name}: {line}")
 
 

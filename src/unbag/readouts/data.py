@@ -54,7 +54,7 @@ WORLD_NEGATIVES: tuple[Slot, ...] = (
     Slot("object", ("replace_shape",)),
 )
 """Of scenes. Counting and negation are left out, so that their benchmarks show what carries over;
-the repair experiment (`unbag.lab.repair_arms`) has the same."""
+the repair experiment (`unbag_lab.experiments`) has the same."""
 RELATION = [slot.name for slot in WORLD_NEGATIVES].index("relation")
 """Where the opposite of a stated relation stands among them."""
 STEP = 512
