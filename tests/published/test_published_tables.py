@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from unbag.benchmarks.whatsup import two_way
 from unbag.published import lookup
+from unbag.published.averaging import PrintedNumber, averages, nested
 from unbag.published.lookup import (
     LOADED_AS,
     TABLE_FILES,
@@ -24,7 +25,6 @@ from unbag.published.lookup import (
     published_name,
     tables,
 )
-from unbag.published.numbers import PrintedNumber, averages, nested
 from unbag.registry import find, names
 from unbag.types import Benchmark, Published
 

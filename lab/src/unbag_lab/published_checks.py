@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import unbag.published
 from unbag.metrics.granularity import counts
+from unbag.published.averaging import MMVP_PATTERNS, PrintedNumber, averages
 from unbag.published.lookup import (
     NO_CUTOFF,
     Flag,
@@ -30,7 +31,6 @@ from unbag.published.lookup import (
     tables,
     usual_rule,
 )
-from unbag.published.numbers import MMVP_PATTERNS, PrintedNumber, averages
 from unbag.runs.files import write_text
 from unbag.types import Published
 

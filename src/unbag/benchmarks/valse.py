@@ -15,8 +15,8 @@ from types import MappingProxyType
 from unbag.benchmarks.files import FIRST_OF_2, Folder
 from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
+from unbag.published.averaging import VALSE_PHENOMENA
 from unbag.published.lookup import published_for
-from unbag.published.numbers import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import Fields
 

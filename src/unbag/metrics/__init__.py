@@ -7,7 +7,6 @@ from unbag.metrics.aggregate import (
     judge,
     measure,
 )
-from unbag.metrics.cases import CHANCE, CHANCE_INDEPENDENT, Credit, credit, hit_chance, simulate
 from unbag.metrics.choice import Choice, Classify, Flips, PickPicture, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
@@ -28,6 +27,7 @@ from unbag.metrics.pairs import (
 )
 from unbag.metrics.retrieval import Block, Recall, Retention, hits, rank, rank_blocks
 from unbag.metrics.statements import Correlation, Statements, area_values, best_threshold, kendall
+from unbag.metrics.ties import CHANCE, CHANCE_INDEPENDENT, Credit, credit, hit_chance, simulate
 from unbag.metrics.triples import TextOnly, Triples, judge_triples
 
 __all__ = [

@@ -16,9 +16,6 @@ from unbag.errors import UserError
 from unbag.metrics.cases import (
     JudgedUnits,
     cluster_of,
-    credit,
-    has_choice,
-    hit_chance,
     outcomes,
     per_item,
     score_cells,
@@ -26,6 +23,7 @@ from unbag.metrics.cases import (
     true_cells,
 )
 from unbag.metrics.retrieval import hits, rank_rows
+from unbag.metrics.ties import credit, has_choice, hit_chance
 from unbag.types import Case, FloatArray, Outcomes, TieRule
 from unbag.types.items import text_of
 

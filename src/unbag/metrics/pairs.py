@@ -15,18 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from unbag.metrics.cases import (
-    CHANCE,
-    Credit,
-    JudgedUnits,
-    Stack,
-    credit,
-    duel,
-    outcomes,
-    per_item,
-    score_cells,
-    stacks,
-)
+from unbag.metrics.cases import JudgedUnits, Stack, outcomes, per_item, score_cells, stacks
+from unbag.metrics.ties import CHANCE, Credit, credit, duel
 from unbag.types import (
     BoolArray,
     Case,

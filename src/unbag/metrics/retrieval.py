@@ -13,14 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.cases import (
-    JudgedUnits,
-    finite_rows,
-    hit_chance,
-    outcomes,
-    score_cells,
-    true_cells,
-)
+from unbag.metrics.cases import JudgedUnits, outcomes, score_cells, true_cells
+from unbag.metrics.ties import finite_rows, hit_chance
 from unbag.types import (
     BoolArray,
     Case,

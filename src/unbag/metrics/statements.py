@@ -12,15 +12,8 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.cases import (
-    CHANCE,
-    Credit,
-    cluster_of,
-    outcomes,
-    per_item,
-    score_cells,
-    true_cells,
-)
+from unbag.metrics.cases import cluster_of, outcomes, per_item, score_cells, true_cells
+from unbag.metrics.ties import CHANCE, Credit
 from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse, TieRule
 
 NAMES = ("tau_b", "tau_c")

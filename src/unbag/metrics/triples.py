@@ -12,19 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from unbag.metrics.cases import (
-    CHANCE,
-    CHANCE_INDEPENDENT,
     JudgedUnits,
     Stack,
     cluster_of,
-    credit,
-    duel,
-    finite_rows,
     outcomes,
     per_item,
     stacks,
     true_cells,
 )
+from unbag.metrics.ties import CHANCE, CHANCE_INDEPENDENT, credit, duel, finite_rows
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, TieRule
 
 MEANS = ("mean_original", "mean_negative", "mean_positive")

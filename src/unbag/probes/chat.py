@@ -17,10 +17,10 @@ import numpy as np
 from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.evaluation.scoring import QueryScoring
-from unbag.metrics.cases import CHANCE, credit, finite_rows
 from unbag.metrics.choice import Flips
 from unbag.metrics.pairs import judge_pair
 from unbag.metrics.statements import best_threshold
+from unbag.metrics.ties import CHANCE, credit, finite_rows
 from unbag.models.huggingface.chat import Ask, answers_of, logprobs_of, scores_ends
 from unbag.probes.base import (
     Bars,

@@ -25,9 +25,9 @@ from unbag.benchmarks.taggers import find_tagger, tags_of
 from unbag.data.images import GRIDS, ShuffledPicture
 from unbag.edits.parsing import HOW_TO
 from unbag.edits.shuffles import BY_TAG, Tagged, Tagger, shuffle, spaced
-from unbag.metrics.cases import hit_chance
 from unbag.metrics.intervals import generator
 from unbag.metrics.retrieval import DIRECTIONS, Direction, hits, rank_blocks
+from unbag.metrics.ties import hit_chance
 from unbag.probes.base import (
     Bars,
     Finding,

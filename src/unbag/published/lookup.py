@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from unbag.published.numbers import PrintedNumber, averages
+from unbag.published.averaging import PrintedNumber, averages
 from unbag.types import Published
 
 TABLE_FILES = ("aro", "hard_positives", "ce_clip", "chat_models", "vl_compo", "others")
