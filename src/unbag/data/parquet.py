@@ -31,8 +31,7 @@ from unbag.data.captions import (
     no_captions_column,
     together,
 )
-from unbag.data.formats import CAPTION_COLUMNS
-from unbag.data.formats import PICTURE_COLUMNS as PICTURE_COLUMNS
+from unbag.data.formats import CAPTION_COLUMNS, PICTURE_COLUMNS
 from unbag.errors import UserError
 
 if TYPE_CHECKING:

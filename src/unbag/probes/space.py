@@ -150,7 +150,6 @@ def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
 
 BATCH = 256
 """Inputs that are encoded at once."""
-"""Inputs that are encoded at once."""
 LAYERS_BATCH = 32
 """Inputs whose layers are in memory at once: a layer is a hundred times the size of its vector."""
 

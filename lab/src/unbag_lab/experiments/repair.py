@@ -29,7 +29,7 @@ from torch import Tensor
 
 from unbag.models.loading import choose_device
 from unbag.models.tiny import Tiny, read, untrained, write
-from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.runs.files import write_atomically
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.data.world import Told, WorldBatches
@@ -378,14 +378,16 @@ def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     rows = list(_negatives(told))
     weight_V = fit_reader(differences(_places, rows), [row.picture for row in rows])
     negatives = list(_negatives(asked))
-    groups = {slot.name: [one for one in negatives if one.kind == slot.name] for slot in NEGATIVES}
+    groups = {
+        slot.name: [one for one in negatives if one.kind == slot.name] for slot in WORLD_NEGATIVES
+    }
     groups |= {"all": negatives, TURNED: list(_turned(asked)), POSITIVE: list(_positives(asked))}
     return {name: _share(some, weight_V) for name, some in groups.items() if some}
 
 
 def _negatives(told: Sequence[Told]) -> Iterator[Contrast]:
     for number, one in enumerate(told):
-        for slot, negative in zip(NEGATIVES, one.negatives, strict=True):
+        for slot, negative in zip(WORLD_NEGATIVES, one.negatives, strict=True):
             if negative is not None:
                 yield Contrast(number, one.caption.text, negative.text, slot.name)
 

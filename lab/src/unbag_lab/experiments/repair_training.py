@@ -29,7 +29,7 @@ from torch import Tensor
 
 from unbag.errors import unknown_name
 from unbag.models.tiny import Tiny, read
-from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.runs.distributed import Team
 from unbag.runs.files import paused_collector, write_atomically
 from unbag.training import checkpoint
@@ -172,7 +172,7 @@ def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
         name=arm,
         source="methods.md 12.10, variant C",
         objective=_VARIANTS[name] if name in _VARIANTS else PUBLISHED_REPAIRS[name].objective,
-        negatives=NEGATIVES,
+        negatives=WORLD_NEGATIVES,
         positives=experiment.positives,
         epochs=1,
         batch=batch,
@@ -557,7 +557,7 @@ def views_on_device(
 ) -> Generator[dict[View, Batch]]:
     """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
     flow = load(batches, first=first, workers=workers, device=device, waiting=waiting)
-    is_swap_K = torch.tensor([slot.name == SWAPS for slot in NEGATIVES]).to(device)
+    is_swap_K = torch.tensor([slot.name == SWAPS for slot in WORLD_NEGATIVES]).to(device)
     for batch in flow:
         code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}
         turned_BP = code.pop("turned_BP", None)
