@@ -35,8 +35,8 @@ check: $(READY)  ## lint, types, import order
 	$(BIN)/lint-imports
 
 docs: $(READY)  ## build the documentation, any warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file lab/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file lab/mkdocs.yml
 
 test: check docs  ## everything CI runs
 	$(BIN)/pytest -n 2

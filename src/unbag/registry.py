@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from warnings import warn
 
 from unbag.errors import UserError, unknown_name
 
@@ -30,6 +31,7 @@ __all__ = [
     "Kind",
     "Name",
     "find",
+    "has_study",
     "load_command",
     "names",
     "plugin_commands",
@@ -89,7 +91,7 @@ def names(kind: Kind) -> dict[str, Name]:
     ours = _ours().get(kind, {})
     found = {name: Name(name, target, "unbag", *about) for name, (target, *about) in ours.items()}
     for point in _plugins(kind):
-        origin = point.dist.name if point.dist else "a plug-in"
+        origin = _origin(point)
         if point.name in found:
             raise UserError(
                 f"{origin} registers the {kind} {point.name!r} of {found[point.name].origin} again",
@@ -127,17 +129,25 @@ class Command(Protocol):
 def plugin_commands() -> dict[str, str]:
     """Commands of the entry-point group `unbag.commands` with one line about each."""
     found = dict(_STUDY)
+    origins: dict[str, str] = {}
     for point in entry_points(group="unbag.commands"):
+        origin = _origin(point)
+        if point.name in origins:
+            raise UserError(
+                f"{origin} registers the command {point.name!r} of {origins[point.name]} again",
+                expected="a name nobody else uses",
+                way_out=f"rename it in the entry points of {origin}, or uninstall that package",
+            )
+        origins[point.name] = origin
         about = point.dist.metadata["Summary"] if point.dist else None
-        found.setdefault(point.name, about or f"from {point.value.partition('.')[0]}")
+        found.setdefault(point.name, about or f"from {origin}")
     return found
 
 
 def load_command(name: str) -> Command:
     """Import the module of a plug-in command; only the one that is called is imported."""
     for point in entry_points(group="unbag.commands", name=name):
-        module: Command = point.load()
-        return module
+        return _command_of(point)
     raise UserError(
         f"`unbag {name}` is the command of a distribution that is not installed: unbag-{name}",
         way_out=f"in a clone of unbag: pip install ./{name}",
@@ -148,9 +158,47 @@ def weight_folders() -> tuple[Path, ...]:
     """Where shipped weights lie: our own, and packages of the entry-point group `unbag.weights`."""
     folders = [Path(__file__).parent / "models" / "weights"]
     for point in entry_points(group="unbag.weights"):
-        spec = find_spec(point.value)
-        folders += [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+        try:
+            spec = find_spec(point.value)
+        except ImportError:
+            spec = None
+        if spec is None or not spec.submodule_search_locations:
+            warn(
+                f"{_origin(point)} declares weights in {point.value}, and there is no such "
+                "package: install it again; its weights are left out",
+                stacklevel=2,
+            )
+            continue
+        folders += [Path(place) for place in spec.submodule_search_locations]
     return tuple(folders)
+
+
+def has_study() -> bool:
+    """Whether unbag-lab is installed, which ships more weights."""
+    return any(point.name in _STUDY for point in entry_points(group="unbag.weights"))
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "a plug-in"
+
+
+def _command_of(point: EntryPoint) -> Command:
+    try:
+        module = import_module(point.value)
+    except ImportError as error:
+        raise UserError(
+            f"the command {point.name!r} of {_origin(point)} cannot be imported: {error}",
+            way_out=f"install {_origin(point)} again",
+        ) from error
+    for needed in ("add", "start"):
+        if not callable(getattr(module, needed, None)):
+            raise UserError(
+                f"the command {point.name!r} of {_origin(point)}: the module {point.value} has no "
+                f"{needed}()",
+                expected="add(commands), which declares it, and start(options), which runs it",
+            )
+    command: Command = module
+    return command
 
 
 def _import(target: str, kind: Kind, name: str) -> object:

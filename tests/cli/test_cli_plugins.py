@@ -74,3 +74,29 @@ def test_help_does_not_import_the_study() -> None:
     code = "import sys; from unbag.cli import main; main([]); sys.exit('unbag_lab' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+def test_a_plug_in_that_cannot_run_is_named(
+    points: list[EntryPoint],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "half_plugin.py").write_text("def add(commands): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points += [
+        EntryPoint("gone", "no_such_plugin.cli", "unbag.commands"),
+        EntryPoint("half", "half_plugin", "unbag.commands"),
+    ]
+    assert main(["gone"]) == 1
+    assert "the command 'gone' of a plug-in cannot be imported" in capsys.readouterr().err
+    assert main(["half"]) == 1
+    assert "half_plugin has no start()" in capsys.readouterr().err
+
+
+def test_two_plug_ins_with_one_command_are_refused(
+    points: list[EntryPoint], capsys: pytest.CaptureFixture[str]
+) -> None:
+    points += [EntryPoint("count", place, "unbag.commands") for place in ("one", "two")]
+    assert main(["list", "models"]) == 1
+    assert "registers the command 'count'" in capsys.readouterr().err

@@ -57,3 +57,12 @@ def test_a_package_adds_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(registry, "entry_points", lambda **_: (point,))
     assert find_shipped(file.name) == file
     assert load_model("tiny:theirs").name == "tiny:theirs"
+
+
+def test_a_package_whose_weights_are_gone_costs_only_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = EntryPoint("theirs", "no_such_package.weights", "unbag.weights")
+    monkeypatch.setattr(registry, "entry_points", lambda **_: (point,))
+    with pytest.warns(UserWarning, match=r"no_such_package\.weights"):
+        assert load_model("tiny:base").name == "tiny:base"

@@ -66,3 +66,15 @@ def test_a_record_of_something_else_is_told_before_a_model_is_loaded(
     words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
     assert main([*words, "--model", "tiny:nobody"]) == 1
     assert f"{tmp_path / RECORD_FILE} cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_of_an_older_unbag_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    """Records named modules once; they have moved, and no settings that are given could agree."""
+    train(job_of(tmp_path))
+    record = tmp_path / RECORD_FILE
+    text = record.read_text(encoding="utf-8")
+    assert '"unbag:Recipe"' in text
+    record.write_text(text.replace('"unbag:Recipe"', '"unbag.train.config:Recipe"'))
+    with pytest.raises(UserError, match="of an older unbag") as caught:
+        train(job_of(tmp_path))
+    assert "another folder" in str(caught.value.way_out)

@@ -110,7 +110,7 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
     for name, text in plugin_commands().items():
         if name in commands.choices:
             raise UserError(
-                f"a plug-in registers the command {name!r}, which unbag has itself",
+                f"a plug-in registers the command {name!r}, which unbag has itself ({text})",
                 expected="another name in its entry points (group unbag.commands)",
             )
         if name == called:

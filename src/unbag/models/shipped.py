@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unbag.registry import weight_folders
+from unbag.registry import has_study, weight_folders
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Those of the tool itself."""
@@ -24,5 +24,4 @@ def shipped_like(pattern: str) -> list[Path]:
 
 def more_ships() -> str:
     """A hint for messages: that the study brings more weights, where it is not installed."""
-    has_study = any("unbag_lab" in folder.parts for folder in weight_folders())
-    return "" if has_study else "; more ships with the study: pip install ./lab in a clone of unbag"
+    return "" if has_study() else "; more ships with the study: pip install ./lab in a clone"

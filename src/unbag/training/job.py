@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -130,10 +131,22 @@ def _why(said: object, error: Exception) -> str:
     return f"was written by unbag {version}"
 
 
+_OLD_NAME = re.compile(r'"unbag(\.\w+)+:\w')
+"""A class or function with its module, as records named them before."""
+
+
 def check_same(old: TrainRecord, asked: TrainIdentity, *, folder: Path) -> None:
     """Refuse to go on with other settings."""
     now: Mapping[str, object] = asdict(asked)
     apart = differences(asdict(old.asked), json.loads(json.dumps(now)))
+    if apart and _OLD_NAME.search(json.dumps(asdict(old.asked))):
+        raise UserError(
+            f"the folder {folder} holds a training run of an older unbag: its record names "
+            "modules, which have moved since",
+            expected="a run that this version began",
+            way_out="start it again in another folder with --out, or finish it with the version "
+            "that began it",
+        )
     if apart:
         shown = "; ".join(apart[:6]) + (f"; and {len(apart) - 6} more" if len(apart) > 6 else "")
         raise UserError(

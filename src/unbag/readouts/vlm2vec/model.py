@@ -33,6 +33,7 @@ from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.saving import on_encoder, read_decoder
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.data import VERSION, instruction, text_instruction
+from unbag.registry import has_study
 from unbag.types import DualEncoder
 
 if TYPE_CHECKING:
@@ -155,8 +156,9 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
         raise UserError(
             f"the read-out {readout!r} needs a language model: {encoder.name} "
             f"({encoder.fingerprint}) has none, and none is shipped for its patches",
-            expected=f"a chat model on this machine (hf:FOLDER, decoder:FOLDER), tiny:base with "
-            f"--scorer vlm2vec, or --scorer {readout}@FOLDER with a head for this model",
+            expected="a chat model on this machine (hf:FOLDER, decoder:FOLDER), "
+            + ("tiny:base with --scorer vlm2vec, " if has_study() else "")
+            + f"or --scorer {readout}@FOLDER with a head for this model",
             way_out=f"train one with {_TRAIN}{more_ships()}",
         )
     kept = read_decoder(
