@@ -8,6 +8,7 @@ one is an error, and so is a picture that is no file.
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from posixpath import relpath
 from typing import Any
@@ -38,7 +39,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 
     def picture(match: re.Match[str]) -> str:
         source = address(match[2])
-        return f'<img alt="{match[1]}" src="{source}">' if source else match[0]
+        return f'<img alt="{escape(match[1])}" src="{source}">' if source else match[0]
 
     return LINK.sub(link, PICTURE.sub(picture, markdown))
 
