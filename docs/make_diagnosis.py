@@ -3,7 +3,7 @@
 unbag diagnose --model tiny:base --out d/base          (and so on for the other MODELS)
 unbag diagnose --model tiny:hard_negative --against tiny:base --probes transplant --out d/parts-1
 unbag diagnose --model tiny:ce_clip_fixed --against tiny:base --probes transplant --out d/parts-2
-python docs/make_diagnosis.py d/*
+python docs/make_diagnosis.py d/*                      (needs `unbag-lab`)
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes the lists of docs/published.md anew, from the data: `python docs/make_published.py`."""
+"""Writes the lists of docs/published.md anew, from the data: `python docs/make_published.py`.
+
+It needs `unbag-lab`, whose helpers put tables into pages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our engine against the plain loop, in one run: python perf/engine.py [--share 0.2]
+"""Our evaluation against the plain loop, in one run: python perf/engine.py [--share 0.2]
 
 The data have SugarCrepe's shape (7,511 items over 1,560 pictures, two captions an item), or a share
 of it with the same repeats. The model is a ViT-S/32 with random weights: speed does not depend on

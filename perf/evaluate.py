@@ -1,4 +1,4 @@
-"""Our engine against the plain loop on JPEG files with a ViT-B/32, in one run.
+"""Our evaluation against the plain loop on JPEG files with a ViT-B/32, in one run.
 
 python perf/evaluate.py [--share 0.1] [--library transformers] [--device cuda] [--dtype bfloat16]
 
@@ -132,7 +132,7 @@ def _compare(
 
 
 def ours(model: DualEncoder, items: Sequence[Item], root: Path) -> Callable[[], Scored]:
-    """A cold run of the engine: plan, embed, score, measure, write."""
+    """A cold run of the evaluation: plan, embed, score, measure, write."""
     forget(model)
     out = Path(tempfile.mkdtemp(dir=root))
     toy = Benchmark("shaped", "", lambda folder: items, (Choice(),), "accuracy")
@@ -223,7 +223,7 @@ def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
         return count / min(seconds)
 
     def from_memory() -> None:
-        """As the engine does it once pictures are prepared."""
+        """As the evaluation does it once pictures are prepared."""
         with ahead(Carrier(model.device), batches) as carried:
             for some in carried:
                 model.encode_pictures(some)

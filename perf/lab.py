@@ -1,6 +1,7 @@
 """The whole lab on one base, side by side: what it was priced at, and what it took in this run.
 
-python perf/lab.py [--seed 14] [--device cuda] [--processes 14] [--workers 15] [--size small]
+python perf/lab.py [--seed 14] [--device cuda] [--processes 14] [--workers 15] [--size small],
+with `unbag-lab` installed
 
 Trains the base of that seed and runs on it every arm that claims about the world want, by the plan
 and the runner of `unbag lab run all`. A verdict needs five bases, so five times the minutes are the

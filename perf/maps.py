@@ -82,7 +82,7 @@ def timed(do: Callable[[], object], device: str) -> float:
 
 
 def by_reader(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path | None) -> None:
-    """As the engine does it."""
+    """As the evaluation does it."""
     scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=Silent())
     asking = QueryScoring(scorer)
     for chunk in in_chunks(items, scorer):
@@ -121,7 +121,7 @@ def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) 
 
 
 def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Path) -> None:
-    """As the engine does it."""
+    """As the evaluation does it."""
     vectors = embed(
         encoder, plan, cache=cache, grids={}, save_grids=lambda: None, batch=256, progress=Silent()
     )

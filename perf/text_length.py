@@ -2,7 +2,7 @@
 
 python perf/text_length.py [--library transformers] [--device cuda] [--dtype bfloat16]
 
-Once from text to vectors, as the engine does it against the library's own examples, tokenizer
+Once from text to vectors, as the evaluation does it against the library's own examples, tokenizer
 included; and once the tower alone, from token numbers on the device, on a GPU each length at
 whichever of two batch sizes is faster for it.
 """
@@ -50,7 +50,7 @@ def at_77(model: DualEncoder, texts: Sequence[str]) -> None:
 
 
 def at_real_length(model: DualEncoder, texts: Sequence[str]) -> None:
-    """Counted, sorted and encoded as the engine does it, with nothing remembered."""
+    """Counted, sorted and encoded as the evaluation does it, with nothing remembered."""
     forget(model)
     for some in parts(sorted_by_length(model, texts), caption_batch(model.device, BATCH)):
         model.encode_captions(some)

@@ -1,6 +1,7 @@
 """Scenes of the world a second, beside the training step that wants them, as ratios of one run.
 
-python perf/world.py [--device cuda] [--batch 512] [--rounds 12] [--workers 15] [--arms 1]
+python perf/world.py [--device cuda] [--batch 512] [--rounds 12] [--workers 15] [--arms 1],
+with `unbag-lab` installed
 
 Workers make scenes: drawn by chance, said, and put in numbers. The device draws the pictures, finds
 which captions are true of which, and takes a step of the model of `tiny:base`, forward, backward

@@ -75,7 +75,7 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
     save_file({name: value + 1 for name, value in weights.items()}, first / "connector.safetensors")
     with pytest.raises(UserError, match=r"is not the one in small\.decoder/ beside it") as error:
         read_decoder(second)
-    assert error.value.way_out == "copy both folders from one place"
+    assert error.value.way_out == "put a copy of the decoder it changes beside it"
     shutil.rmtree(first)
     with pytest.raises(UserError, match=r"change of the decoder small\.decoder/") as error:
         read_decoder(second)

@@ -142,7 +142,7 @@ def test_a_mix_lies_between(base: Path, out: Path) -> None:
     assert random.fingerprint not in {first.fingerprint, tuned.fingerprint, mixed.fingerprint}
 
 
-def test_a_space_gives_what_the_engine_gives(base: Path) -> None:
+def test_a_space_gives_what_the_evaluation_gives(base: Path) -> None:
     encoder = tiny.read(base, name="base")
     ours, usual = TinySpace(encoder), EncoderSpace(encoder)
     pictures = [picture for item in pair_items("swap", n=2) for picture in item.pictures]

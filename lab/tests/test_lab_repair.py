@@ -160,7 +160,7 @@ def test_a_folder_of_other_settings_is_refused(
         repair(base, tmp_path, questions, replace(some, seed=4), say=silent)
 
 
-def test_numbers_are_those_of_the_engine(base: Path) -> None:
+def test_numbers_are_those_of_the_evaluation(base: Path) -> None:
     chosen = [PAIRS_A, RETRIEVAL]
     encoder = read(base, name="small")
     trainable = TinyTrainable(encoder, device="cpu")

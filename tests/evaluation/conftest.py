@@ -1,4 +1,4 @@
-"""A small real encoder, pictures on disk and a benchmark, shared by the tests of the engine."""
+"""A small real encoder, pictures on disk and a benchmark, shared by the tests of the evaluation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

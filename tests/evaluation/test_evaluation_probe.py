@@ -149,7 +149,7 @@ def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
     assert (held_out(keys, class_N, seed=1) != held_N).any()
 
 
-def test_scores_without_the_engine_are_the_same() -> None:
+def test_scores_without_the_evaluation_are_the_same() -> None:
     found = probe("tiny:base")
     some = unseen()[:3]
     queries = [Query(item.pictures[0], caption) for item in some for caption in item.captions]

@@ -100,7 +100,7 @@ def test_an_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
     assert found.values[0, 0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_runs_through_the_engine_without_a_picture(folder: Path) -> None:
+def test_it_runs_through_the_evaluation_without_a_picture(folder: Path) -> None:
     items = [Item(f"item-{i}", (PICTURE,), CAPTIONS[:3], np.array([[j == i for j in range(3)]]))
              for i in range(3)]  # fmt: skip
     one = Benchmark(

@@ -205,7 +205,7 @@ def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> 
     )
 
 
-def test_it_runs_through_the_engine(hf_folder: HfFolder) -> None:
+def test_it_runs_through_the_evaluation(hf_folder: HfFolder) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False, False]])
     items = [Item(p.name, (p,), CAPTIONS, truth) for p in pictures()]
     result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))

@@ -179,7 +179,7 @@ def test_heads_that_are_not_shipped_are_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(photos, "SHIPPED", ("mini", "nothing"))
     with pytest.raises(UserError, match="photo:nothing is not shipped") as error:
         load("nothing")
-    assert "docs/photos.md" in str(error.value)
+    assert "lab/docs/photos.md" in str(error.value)
 
 
 def broken(path: Path) -> None:

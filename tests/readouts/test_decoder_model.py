@@ -189,7 +189,7 @@ def test_a_decoder_that_sees_nothing_opens_no_picture() -> None:
     assert model.logprobs(_Damaged(), PROMPTS[0], ["Yes", "No"]) == prior
 
 
-def test_a_damaged_picture_is_told_as_engines_expect_it(tmp_path: Path) -> None:
+def test_a_damaged_picture_is_told_as_the_evaluation_expects_it(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(b"no picture")
     with pytest.raises(OSError, match="in no format that Pillow knows"):
         decoder().logprobs(FilePicture(tmp_path / "x.png"), PROMPTS[0], ["Yes"])

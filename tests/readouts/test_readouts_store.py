@@ -130,7 +130,7 @@ def test_a_picture_that_cannot_be_opened_is_told_when_asked_for() -> None:
         store.pictures([halves("red", "blue"), Broken()])
     assert caught.value.key == "broken"
     assert caught.value.found == "torn.jpg: OSError: the file ends too early"
-    # The engine takes it for a damaged picture.
+    # The evaluation takes it for a damaged picture.
     assert isinstance(caught.value, ValueError)
 
 

@@ -47,7 +47,7 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class EmbeddingScorer(Scorer, Protocol):
-    """A scorer that only needs one vector for each input: the engine embeds, it compares."""
+    """A scorer that only needs one vector for each input: the evaluation embeds, it compares."""
 
     @property
     def encoder(self) -> DualEncoder:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _REMEMBERED = 1 << 17
-"""Captions whose tokens are kept: the engine asks for counts first and for vectors later."""
+"""Captions whose tokens are kept: the evaluation asks for counts first and for vectors later."""
 _AT_ONCE = 256
 """Captions given to a tokenizer; of many more it makes more objects than Python tidies quickly."""
 _ENDLESS = 1_000_000

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _REMEMBERED = 1 << 17
-"""Captions whose tokens are kept: the engine asks for counts first and for vectors later."""
+"""Captions whose tokens are kept: the evaluation asks for counts first and for vectors later."""
 
 
 def text_tower(model: Any) -> TextTower:

@@ -39,7 +39,7 @@ CONNECTOR, LANGUAGE, CHANGE = "connector.safetensors", "language", "change.safet
 _KIND = "unbag_decoder"
 _VERSION = "1"
 """Of the forward pass and the form of prompts: part of the fingerprint."""
-_TOGETHER = "copy both folders from one place"
+_TOGETHER = "put a copy of the decoder it changes beside it"
 _HOLDS = f"{CONFIG}, {CONNECTOR} and {LANGUAGE}/, as `unbag train --recipe decoder` writes them"
 _TRAIN = (
     "check the path; `unbag train --recipe decoder --model MODEL --pairs world --out FOLDER` makes "

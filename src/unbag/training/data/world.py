@@ -62,7 +62,7 @@ PRESETS: Mapping[str, Knobs] = MappingProxyType(
 PER_EPOCH = 250
 """The world has no end, so an epoch is a word for so many steps."""
 _SEEDS = 2**31
-"""Half of the seeds of the training split; `unbag_lab pretrain` takes its seeds from the other."""
+"""Half of the seeds of the training split; `python -m unbag_lab pretrain` takes the other half."""
 _EDITS = 1
 """Sets the randomness of edits apart from that of scenes."""
 _MISSING = -1
