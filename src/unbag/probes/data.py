@@ -17,7 +17,7 @@ from unbag.data.captions import expand
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.editor import CaptionEditor, make_editor
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.edits.parsing import HOW_TO, find_installed
 from unbag.errors import UserError, unknown_name
 from unbag.evaluation.loading import load_items, without_missing
@@ -60,7 +60,7 @@ def find_material(
     root: Path | None = None,
     pictures: Path | None = None,
     kinds: Sequence[str] = ("default",),
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
     most: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -458,7 +458,7 @@ def pairs_material(
     *,
     editor: CaptionEditor | None = None,
     kinds: Sequence[str] = ("default",),
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
     most: int | None = MOST_OWN,
     seed: int = 0,
 ) -> Material:
@@ -514,12 +514,12 @@ def _edited(
     pairs: Pairs,
     editor: CaptionEditor | None,
     kinds: Sequence[str],
-    parts: Parts | None,
+    parts: EditParts | None,
     seed: int,
 ) -> tuple[list[Captioned], tuple[str, ...]]:
     if pairs.has_edits and editor is None:
         return [(pair.captions[0], pair.edits[0]) for pair in found], ()
-    parts = parts or Parts()
+    parts = parts or EditParts()
     if editor is None and parts.pipeline == "auto" and find_installed() is None:
         why = f"captions are not edited, since no spaCy pipeline was found: {HOW_TO}"
         return [(pair.captions[0], ()) for pair in found], (why,)

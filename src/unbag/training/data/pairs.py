@@ -25,7 +25,7 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.edits import parsing as pipelines
 from unbag.edits import wordnet
 from unbag.edits.editor import CaptionEditor, make_editor
-from unbag.edits.kinds import Parts, find_kinds, normalised
+from unbag.edits.kinds import EditParts, find_kinds, normalised
 from unbag.errors import UserError, said_by
 from unbag.training.data.batch import (
     Batch,
@@ -328,10 +328,10 @@ class InBlocks(Protocol):
         """Places at which blocks end."""
 
 
-def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
+def made_edits(columns: Columns, *, seed: int, parts: EditParts | None = None) -> MadeEdits:
     """An editor that makes as many edits of a kind as columns take it."""
     times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
-    return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
+    return MadeEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
 
 
 @dataclass(eq=False)
@@ -341,7 +341,7 @@ class MadeEdits:
     kinds: tuple[str, ...]
     seed: int
     per_kind: int = 1
-    parts: Parts = field(default_factory=Parts)
+    parts: EditParts = field(default_factory=EditParts)
     editor: CaptionEditor | None = field(default=None, repr=False)
     """Not there before it is needed."""
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.huggingface.loading import Source, quietly, read_image_processor
+from unbag.models.huggingface.loading import HfSource, quietly, read_image_processor
 from unbag.models.open_clip.library import library
 from unbag.reports.cards import Agreement
 from unbag.training.export.clip import ORDINARY
@@ -167,7 +167,7 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
                 assert isinstance(found, DualEncoder)
                 return found
             model: Any = CLIPModel.from_pretrained(folder)
-            processor = read_image_processor(Source(str(folder)))
+            processor = read_image_processor(HfSource(str(folder)))
             tokenizer = AutoTokenizer.from_pretrained(folder)
     except Exception as error:
         # Readers of transformers raise anything.

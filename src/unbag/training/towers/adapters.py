@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.models.batching import Levels
 from unbag.models.huggingface.dual import HfDual, Pictures
-from unbag.models.joined import Changed, Joined, module_of
+from unbag.models.joined import Changed, JoinedEncoder, module_of
 from unbag.models.open_clip.encoder import OpenClip, in_bytes
 from unbag.models.open_clip.text import Masked, Native, TextTower, Unknown, text_tower
 from unbag.models.photo import CONTEXT, Photo, PhotoHeads, squeezed
@@ -64,7 +64,7 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         return HfTrainable(encoder, device=device)
     if isinstance(encoder, Photo):
         return PhotoTrainable(encoder, device=device)
-    if isinstance(encoder, Joined):
+    if isinstance(encoder, JoinedEncoder):
         pictures = make_trainable(encoder.picture, device=device)
         return JoinedTrainable(encoder, pictures, device=device)
     raise UserError(
@@ -454,7 +454,7 @@ def _photo_caption_layers(tower: Any) -> Layers:
 class JoinedTrainable:
     """The last caption layer is the connector alone, so that locks.caption=part trains only it."""
 
-    def __init__(self, encoder: Joined, pictures: Trainable, *, device: str) -> None:
+    def __init__(self, encoder: JoinedEncoder, pictures: Trainable, *, device: str) -> None:
         """Copy an encoder, which stays as it is; `pictures` is its picture model with gradients."""
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
@@ -492,7 +492,7 @@ class JoinedTrainable:
         """Through the connector."""
         return unit_vectors(self.connector(pooled_NE))
 
-    def encoder(self, name: str) -> Joined:
+    def encoder(self, name: str) -> JoinedEncoder:
         """A copy of the weights as they are now; parts that did not change are the encoder's."""
         start = self._encoder
         picture, seen = self._picture(name)
@@ -501,7 +501,7 @@ class JoinedTrainable:
         if any(not torch.equal(w, v) for w, v in zip(self.temperature, self._first, strict=True)):
             scale = float(self.temperature[0].detach().exp())
             bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
-        return Joined(
+        return JoinedEncoder(
             picture,
             text,
             deepcopy(self.connector),
