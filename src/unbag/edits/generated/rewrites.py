@@ -22,6 +22,7 @@ from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind, difference
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
 from unbag.errors import UserError
+from unbag.models import server
 from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import choose_device
 from unbag.models.server import (
@@ -33,7 +34,6 @@ from unbag.models.server import (
     ServerClient,
     UnansweredError,
 )
-from unbag.models.server import load as load_server
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -335,7 +335,7 @@ def load_writer(parts: EditParts) -> Writer:
     kind, _, rest = parts.rewrite.partition(":")
     if kind == "server":
         cache = Path(parts.cache) if parts.cache else None
-        found = load_server(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
+        found = server.load(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
         return ServerWriter(found.model, found.client)
     if kind == "hf" and rest:
         return _local(rest, choose_device(parts.device))

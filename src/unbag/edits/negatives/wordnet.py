@@ -20,7 +20,7 @@ from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, 
 from unbag.edits.parsed import VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 
-# Antonyms.
+# What AntonymRule looks up.
 _WORDNET = word_lists("wordnet")
 _CHECKED: Mapping[Pos, frozenset[str]] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ _SEEN = ("noun.artifact", "noun.animal", "noun.plant", "noun.body", "noun.object
 _COUNTING = _WORDNET.words("counting")
 _NOT_HAD = frozenset(("look", "drink", "party", "lunch", "dinner", "meal", "hand", "view", "side"))
 
-# Nouns.
+# What NounRule looks up.
 _NOUNS = word_lists("nouns")
 _MEN = frozenset(("man", "guy", "gentleman", "boy", "male", "groom", "father", "dad"))
 _MASCULINE = frozenset(("he", "his", "him", "himself"))

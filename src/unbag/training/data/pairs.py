@@ -22,8 +22,7 @@ import numpy as np
 import torch
 
 from unbag.data.pairs import Pair, Pairs
-from unbag.edits import parsing as pipelines
-from unbag.edits import wordnet
+from unbag.edits import parsing, wordnet
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import EditParts, find_kinds, normalised
 from unbag.errors import UserError, said_by
@@ -349,7 +348,7 @@ class MadeEdits:
     def fingerprint(self) -> str:
         """Changes whenever an edit could."""
         parts = self.parts
-        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
+        found = parsing.described(parts.pipeline), wordnet.described(parts.wordnet)
         said = (
             __version__,
             self.kinds,

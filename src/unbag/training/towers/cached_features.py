@@ -27,6 +27,7 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.errors import UserError
 from unbag.evaluation.embedding import Turn, reading
 from unbag.models.joined import JoinedEncoder
+from unbag.models.layers import unit_rows
 from unbag.models.photo import WIDE, WORDS_WIDE, Photo, PhotoHeads, parts_said
 from unbag.models.text_encoders import TextTable
 from unbag.models.weights import fingerprint
@@ -45,7 +46,6 @@ from unbag.training.towers.base import (
     Trainable,
     is_part_locked,
     is_tower_locked,
-    unit_vectors,
 )
 from unbag.types import Picture
 
@@ -159,13 +159,13 @@ class KeptPhoto(PhotoTrainable):
         """Places [N], or pixels, to unit vectors [N, D]."""
         if self._pictures is None:
             return super().embed_pictures(pixels)
-        return unit_vectors(self.module.picture.head(self._pictures[pixels]))
+        return unit_rows(self.module.picture.head(self._pictures[pixels]))
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Places, or tokens, to unit vectors [N, D]."""
         if self._captions is None:
             return super().embed_captions(inputs)
-        return unit_vectors(self.module.caption.head(self._captions[inputs["place_N"]]))
+        return unit_rows(self.module.caption.head(self._captions[inputs["place_N"]]))
 
     def beside(self, encoder: Photo) -> KeptPhoto:
         """Another model on the same features, for losses that compare with the start."""
