@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unbag.edits.editor import CaptionEditor, EditTally, make_editor
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.edits.quality import (
     TRUTHS,
     EditCase,
@@ -157,7 +157,7 @@ def main() -> None:
         counting.add_argument(name, type=Path)
     options = parser.parse_args()
     if options.command == "draw":
-        parts = Parts(fill=options.fill, rewrite=options.rewrite)
+        parts = EditParts(fill=options.fill, rewrite=options.rewrite)
         editor = make_editor(options.kinds, parts=parts, seed=options.seed)
         draw(read_captions(options.captions, options.most, options.seed), options.out, editor)
     else:

@@ -15,7 +15,7 @@ from unbag.models.tiny import load, write
 from unbag.readouts.data import RELATION, Pool, world_rows
 from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
 from unbag.readouts.reader import Reader
-from unbag.readouts.training import Effort, Fit
+from unbag.readouts.training import Fit, ReaderEffort
 from unbag_lab.experiments.decoders import _Lessons, _said, _Texts, taught_with
 from unbag_lab.experiments.readers import READERS, ReaderArm, find_arm, run_base
 from unbag_lab.experiments.readout_base import Base, ReadoutSettings, missing
@@ -134,7 +134,7 @@ def test_an_arm_may_be_taught_relations_alone(
     taught: list[Pool] = []
 
     class Watched(Fit):
-        def __init__(self, reader: Reader, pool: Pool, effort: Effort, **more: Any) -> None:
+        def __init__(self, reader: Reader, pool: Pool, effort: ReaderEffort, **more: Any) -> None:
             taught.append(pool)
             super().__init__(reader, pool, effort, **more)
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.benchmarks.aro import ARO_ORDER_COCO, COCO_FILE, load_coco
+from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS
 from unbag.edits.shuffles import (
-    ADJECTIVES,
-    NOUNS,
     SHUFFLES,
     all_but_nouns_and_adjectives,
     all_words,
@@ -82,8 +81,8 @@ def test_shuffles_by_tag_keep_their_slots(tagged: list[tuple[str, str]], seed: i
     moved = nouns_and_adjectives(tagged, np.random.default_rng(seed))
     assert sorted(kept) == sorted(moved) == sorted(tokens)
     for i, (token, tag) in enumerate(tagged):
-        assert (kept if tag in NOUNS | ADJECTIVES else moved)[i] == token
-    for tags in (NOUNS, ADJECTIVES):
+        assert (kept if tag in NOUN_TAGS | ADJECTIVE_TAGS else moved)[i] == token
+    for tags in (NOUN_TAGS, ADJECTIVE_TAGS):
         slots = [i for i, (_, tag) in enumerate(tagged) if tag in tags]
         assert sorted(moved[i] for i in slots) == sorted(tokens[i] for i in slots)
 

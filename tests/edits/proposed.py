@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbag.edits.kinds import ByRule, Parts, Rule, apply, find_kinds, finished
+from unbag.edits.kinds import ByRule, EditParts, Rule, apply, find_kinds, finished
 from unbag.edits.parsing import Parser
 
 
@@ -14,6 +14,6 @@ def by_rule(parser: Parser, rule: Rule, caption: str) -> list[str]:
 def by_kind(parser: Parser, kind: str, caption: str) -> list[str]:
     """Of a registered kind that works by a rule."""
     [found] = find_kinds([kind])
-    editor = found.editor(Parts())
+    editor = found.editor(EditParts())
     assert isinstance(editor, ByRule)
     return by_rule(parser, editor.rule, caption)

@@ -18,7 +18,7 @@ from unbag.edits.editor import (
     why_not,
 )
 from unbag.edits.filters import ALWAYS, Proposal
-from unbag.edits.kinds import Changes, Kind, Parts, apply, by_rule, find_kinds
+from unbag.edits.kinds import Changes, EditParts, Kind, apply, by_rule, find_kinds
 from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import find_parser
 from unbag.errors import UserError
@@ -89,7 +89,7 @@ OWN = Kind("own", keeps_meaning=False, about="", source="ours", editor=by_rule(_
 
 
 def one_kind(kind: Kind, *, per_kind: int = 3) -> CaptionEditor:
-    return CaptionEditor(find_parser(), (kind,), (kind.editor(Parts()),), per_kind=per_kind)
+    return CaptionEditor(find_parser(), (kind,), (kind.editor(EditParts()),), per_kind=per_kind)
 
 
 def test_filters_reject_with_a_reason() -> None:
@@ -169,7 +169,7 @@ def test_filters_of_a_kind_see_its_edits_only() -> None:
             return [False] * len(proposals)
 
     kinds = (replace(OWN, filters=(Never(),)), replace(OWN, name="other"))
-    editor = CaptionEditor(find_parser(), kinds, tuple(k.editor(Parts()) for k in kinds))
+    editor = CaptionEditor(find_parser(), kinds, tuple(k.editor(EditParts()) for k in kinds))
     [found], tally = editor([Given("1", "a dog runs")])
     assert [(made.kind, made.text) for made in found.edits] == [("other", "a cat runs")]
     assert dict(tally.kinds["own"].rejected) == {"never": 3}

@@ -23,7 +23,7 @@ from unbag.edits.generated.fills import (
     Gains,
     Tools,
 )
-from unbag.edits.kinds import Kind, Parts, apply, find_kinds
+from unbag.edits.kinds import EditParts, Kind, apply, find_kinds
 from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import WordNet, find_wordnet
@@ -162,7 +162,7 @@ def making(
     save: Callable[[Path], Path] = request.param
     folder = save(tmp_path_factory.mktemp("fills") / "model")
     fills._tools.cache_clear()
-    return make_editor(["fills"], parts=Parts(fill=str(folder), device="cpu"), per_kind=2)
+    return make_editor(["fills"], parts=EditParts(fill=str(folder), device="cpu"), per_kind=2)
 
 
 def test_fills_of_real_models_are_sound(
@@ -223,5 +223,5 @@ def test_wordnet_is_needed_for_nouns_only(
     with pytest.raises(UserError, match="WordNet was not found"):
         fills._wordnet(str(tmp_path))
     with pytest.raises(UserError, match="WordNet was not found"):
-        FILL_OBJECT.editor(Parts(fill="any"))
+        FILL_OBJECT.editor(EditParts(fill="any"))
     assert filled(Told(), parser, RELATIONS, "A cat is on a table.")

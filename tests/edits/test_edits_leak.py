@@ -7,9 +7,8 @@ from math import nan
 
 import pytest
 
-from unbag.edits.quality import EditPair, Leak, leak_of, pairs_of
+from unbag.edits.quality import EditPair, Leak, leak_of
 from unbag.metrics.intervals import wilson
-from unbag.types import Edit, Edited
 
 
 def by_length(texts: Sequence[str]) -> list[float]:
@@ -47,8 +46,5 @@ def test_the_interval_is_wilsons() -> None:
     }
 
 
-def test_pairs_of_edited_captions() -> None:
-    edits = (Edit("a cat", "one", False, (2, 5)), Edit("the dog", "two", True, (0, 1)))
-    found = pairs_of([Edited("1", "a dog", edits), Edited("2", "", (), "empty")])
-    assert found == [EditPair("a dog", "a cat", "one"), EditPair("a dog", "the dog", "two")]
+def test_without_pairs_there_is_no_leak() -> None:
     assert leak_of([], by_length) == {}

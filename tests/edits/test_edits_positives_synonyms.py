@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from unbag.edits.kinds import Parts, apply, find_kinds, finished
+from unbag.edits.kinds import EditParts, apply, find_kinds, finished
 from unbag.edits.lexicon import COLOUR_NAMES, word_lists
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.positives.synonyms import CHECKS, lines_of, synonyms
@@ -101,4 +101,4 @@ def test_wordnet_draws_an_order(parser: Parser, by_wordnet: ByWordNet) -> None:
 def test_without_wordnet_the_error_says_what_to_do(tmp_path: object) -> None:
     [kind] = find_kinds(["synonym_wordnet"])
     with pytest.raises(UserError, match="there is no WordNet in"):
-        kind.editor(Parts(wordnet=str(tmp_path)))
+        kind.editor(EditParts(wordnet=str(tmp_path)))

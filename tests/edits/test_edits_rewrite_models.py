@@ -10,7 +10,7 @@ import torch
 
 from unbag.edits.editor import make_editor
 from unbag.edits.generated.rewrites import CUT, TOO_LONG, LocalWriter, load_writer
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.models.server import CHECK_AFTER
 from unbag.types import Given
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def writer(folder: Path) -> Iterator[LocalWriter]:
     load_writer.cache_clear()
-    found = load_writer(Parts(rewrite=f"hf:{folder}", device="cpu"))
+    found = load_writer(EditParts(rewrite=f"hf:{folder}", device="cpu"))
     assert isinstance(found, LocalWriter)
     yield found
     load_writer.cache_clear()
@@ -85,7 +85,7 @@ def test_the_end_is_no_part_of_the_answer(
 
 def test_nonsense_of_a_real_model_is_counted(folder: Path) -> None:
     load_writer.cache_clear()
-    parts = Parts(rewrite=f"hf:{folder}", device="cpu")
+    parts = EditParts(rewrite=f"hf:{folder}", device="cpu")
     captions = ["a cup and a plate on a table", "A dog runs.", "a man and a woman"]
     editor = make_editor(["rewrites"], parts=parts)
     found, tally = editor([Given(c, c) for c in captions])
@@ -97,7 +97,7 @@ def test_nonsense_of_a_real_model_is_counted(folder: Path) -> None:
 def test_a_model_that_reads_too_little_is_said(tmp_path: Path) -> None:
     load_writer.cache_clear()
     short = save_causal(tmp_path / "short", template=TEMPLATE, context=40)
-    found = load_writer(Parts(rewrite=f"hf:{short}", device="cpu"))
+    found = load_writer(EditParts(rewrite=f"hf:{short}", device="cpu"))
     # <s>, "user: ", 30 letters, a new line, "assistant:" and the answer: 1 + 6 + 30 + 1 + 10 + 9.
     answer, long = found(["a", "x" * 30], longest=9)
     assert long == TOO_LONG
@@ -110,11 +110,11 @@ def test_a_model_without_template_is_refused(tmp_path: Path) -> None:
     load_writer.cache_clear()
     bare = save_causal(tmp_path / "bare")
     with pytest.raises(UserError, match="bare has no chat template") as error:
-        load_writer(Parts(rewrite=f"hf:{bare}", device="cpu"))
+        load_writer(EditParts(rewrite=f"hf:{bare}", device="cpu"))
     assert "instruction-tuned" in error.value.way_out
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
     load_writer.cache_clear()
     with pytest.raises(UserError, match="there is no language model at"):
-        load_writer(Parts(rewrite=f"hf:{tmp_path / 'none'}", device="cpu"))
+        load_writer(EditParts(rewrite=f"hf:{tmp_path / 'none'}", device="cpu"))

@@ -23,7 +23,7 @@ from unbag.edits.generated.rewrites import (
     load_writer,
     tidied,
 )
-from unbag.edits.kinds import Kind, Parts, apply
+from unbag.edits.kinds import EditParts, Kind, apply
 from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
 from unbag.models.server import Manners
@@ -200,7 +200,7 @@ GIVEN = [Given(text, text) for text in (*GOOD, "a dog on a sofa", "an empty benc
 @pytest.mark.usefixtures("_quick")
 def test_a_server_writes_and_its_refusals_are_counted() -> None:
     with served(Writing(answering)) as writing:
-        parts = Parts(rewrite=f"server:some/chat@{writing.url}")
+        parts = EditParts(rewrite=f"server:some/chat@{writing.url}")
         found, tally = make_editor(["rewrite_replace"], parts=parts)(GIVEN)
     assert [[made.text for made in one.edits] for one in found] == [
         ["a ship on a lake"],
@@ -220,7 +220,7 @@ def test_a_server_writes_and_its_refusals_are_counted() -> None:
 @pytest.mark.usefixtures("_quick")
 def test_an_answer_of_a_server_that_was_cut_is_counted() -> None:
     with served(Writing(answering, ends="length")) as writing:
-        parts = Parts(rewrite=f"server:chat@{writing.url}")
+        parts = EditParts(rewrite=f"server:chat@{writing.url}")
         _, tally = make_editor(["rewrite_replace"], parts=parts)(GIVEN[:2])
     assert dict(tally.kinds["rewrite_replace"].rejected) == {"answer cut off": 2}
 
@@ -228,7 +228,7 @@ def test_an_answer_of_a_server_that_was_cut_is_counted() -> None:
 @pytest.mark.usefixtures("_quick")
 def test_a_reply_without_an_answer_is_asked_for_again() -> None:
     with served(Writing(answering, nonsense=1)) as writing:
-        parts = Parts(rewrite=f"server:chat@{writing.url}")
+        parts = EditParts(rewrite=f"server:chat@{writing.url}")
         [found], _ = make_editor(["rewrite_replace"], parts=parts)(GIVEN[:1])
     assert len(writing.bodies) == 2
     assert [made.text for made in found.edits] == ["a ship on a lake"]
@@ -237,7 +237,7 @@ def test_a_reply_without_an_answer_is_asked_for_again() -> None:
 @pytest.mark.usefixtures("_quick")
 def test_what_a_dying_server_said_is_kept(tmp_path: Path) -> None:
     with served(Writing(answering, lives=2)) as writing:
-        parts = Parts(
+        parts = EditParts(
             rewrite=f"server:chat@{writing.url}", cache=str(tmp_path / "cache"), concurrency=1
         )
         editor = make_editor(["rewrite_replace"], parts=parts)
@@ -253,7 +253,7 @@ def test_what_a_dying_server_said_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_quick")
 def test_a_server_that_is_gone_says_how_to_go_on() -> None:
-    parts = Parts(rewrite="server:chat@http://127.0.0.1:9/v1")
+    parts = EditParts(rewrite="server:chat@http://127.0.0.1:9/v1")
     with pytest.raises(UserError, match="gave no usable answer in 2 attempts") as error:
         make_editor(["rewrite_replace"], parts=parts)(GIVEN[:1])
     assert "give the same command again" in error.value.way_out
@@ -262,7 +262,7 @@ def test_a_server_that_is_gone_says_how_to_go_on() -> None:
 @pytest.mark.usefixtures("_quick")
 def test_a_budget_holds() -> None:
     with served(Writing(answering)) as writing:
-        parts = Parts(rewrite=f"server:chat@{writing.url}", budget=2)
+        parts = EditParts(rewrite=f"server:chat@{writing.url}", budget=2)
         with pytest.raises(UserError, match="the budget of 2 requests is spent"):
             make_editor(["rewrite_replace"], parts=parts)(GIVEN)
 
@@ -271,7 +271,7 @@ def test_a_budget_holds() -> None:
 def test_a_chat_model_must_be_named(spec: str) -> None:
     load_writer.cache_clear()
     with pytest.raises(UserError) as error:
-        load_writer(Parts(rewrite=spec))
+        load_writer(EditParts(rewrite=spec))
     assert error.value.found == f"rewriting needs a chat model, and {spec!r} names none"
     assert "--rewrite" in error.value.way_out
 
@@ -279,4 +279,4 @@ def test_a_chat_model_must_be_named(spec: str) -> None:
 def test_a_server_must_have_an_address() -> None:
     load_writer.cache_clear()
     with pytest.raises(UserError, match="the model 'server:chat' names no server"):
-        load_writer(Parts(rewrite="server:chat"))
+        load_writer(EditParts(rewrite="server:chat"))

@@ -13,7 +13,7 @@ from unbag.edits.editor import make_editor
 from unbag.edits.generated.rewrites import PROBE, load_writer
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.models.server import CHECK_AFTER, Manners
 from unbag.types import Given
@@ -52,7 +52,9 @@ def given(texts: tuple[str, ...] = TEXTS) -> list[Given]:
 )
 def test_a_caption_that_is_never_answered_is_counted(code: int, asked: int, reason: str) -> None:
     with served(Writing(saying, status=refusing("knife", code))) as writing:
-        editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
+        editor = make_editor(
+            ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
+        )
         found, tally = editor(given())
         [alone], _ = editor(given()[1:2])
     assert [[made.text for made in one.edits] for one in found] == [
@@ -80,7 +82,9 @@ def test_a_caption_that_is_never_answered_is_counted(code: int, asked: int, reas
 )
 def test_a_server_that_answers_nothing_stops(code: int, said: str) -> None:
     with served(Writing(saying, status=lambda prompt: code)) as writing:
-        editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
+        editor = make_editor(
+            ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
+        )
         with pytest.raises(UserError, match=said) as error:
             editor(given())
     assert "vision" not in str(error.value)
@@ -89,7 +93,9 @@ def test_a_server_that_answers_nothing_stops(code: int, said: str) -> None:
 def test_many_captions_that_are_all_refused_stop() -> None:
     texts = tuple(f"a knife on {at} plates" for at in range(CHECK_AFTER))
     with served(Writing(saying, status=refusing("knife", 400))) as writing:
-        editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
+        editor = make_editor(
+            ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
+        )
         with pytest.raises(UserError, match="refuses the request: status 400"):
             editor(given(texts))
         assert len(editor(given((*texts, TEXTS[0])))[0][-1].edits) == 1
@@ -98,7 +104,9 @@ def test_many_captions_that_are_all_refused_stop() -> None:
 def test_a_dead_server_is_seen_long_before_the_end() -> None:
     texts = tuple(f"a knife on {at} plates" for at in range(20 * CHECK_AFTER))
     with served(Writing(saying, status=lambda prompt: 500)) as writing:
-        editor = make_editor(["rewrite_replace"], parts=Parts(rewrite=f"server:x@{writing.url}"))
+        editor = make_editor(
+            ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
+        )
         with pytest.raises(UserError, match="no usable answer"):
             editor(given(texts))
     assert len(writing.bodies) < 2 * 10 * CHECK_AFTER
@@ -113,7 +121,7 @@ def test_a_job_goes_on_after_such_a_caption(tmp_path: Path) -> None:
             Source(str(path), "jsonl"),
             tmp_path / "b.jsonl",
             kinds=("rewrite_replace",),
-            parts=Parts(rewrite=f"server:x@{writing.url}"),
+            parts=EditParts(rewrite=f"server:x@{writing.url}"),
             chunk=1,
         )
         summary = run_edit(job, runner=InProcess())

@@ -11,7 +11,7 @@ from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.baselines import Likelihood, load, load_likelihood
 from unbag.models.huggingface import loading
-from unbag.models.huggingface.loading import Source, find_language_model
+from unbag.models.huggingface.loading import HfSource, find_language_model
 from unbag.types import Query, Question
 
 transformers = pytest.importorskip("transformers")
@@ -162,9 +162,9 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
     assert caught.value.way_out == (
         "check the path; if a model of the hub is meant, get it first: hf download models/gpt"
     )
-    assert find_language_model("owner/gpt") == Source("owner/gpt")
+    assert find_language_model("owner/gpt") == HfSource("owner/gpt")
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: "config.json")
-    assert find_language_model("models/gpt@v1") == Source("models/gpt", "v1")
+    assert find_language_model("models/gpt@v1") == HfSource("models/gpt", "v1")
 
 
 def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: Path) -> None:

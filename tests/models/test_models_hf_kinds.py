@@ -12,7 +12,7 @@ from PIL import Image as Images
 
 from unbag.errors import UserError
 from unbag.models.huggingface import dual as hf_dual
-from unbag.models.huggingface.dual import KINDS, HfDual, Kind, Pictures
+from unbag.models.huggingface.dual import KINDS, HfDual, ModelFamily, Pictures
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import load
 from unbag.types import DualEncoder, Generator
@@ -58,7 +58,7 @@ def test_a_wrong_belief_about_padding_is_found_out(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = dual(hf_folder("siglip")).encode_captions(CAPTIONS)
-    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": Kind("last", has_mask=False)})
+    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": ModelFamily("last", has_mask=False)})
     with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
         encoder = dual(hf_folder("siglip"))
     torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
@@ -72,7 +72,7 @@ def test_padding_is_tried_in_full_precision(
         # A difference so small that bfloat16 could not tell it from rounding.
         model.text_model.embeddings.token_embedding.weight.mul_(1e-4)
         model.text_model.embeddings.position_embedding.weight.mul_(1e-4)
-    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": Kind("last", has_mask=False)})
+    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": ModelFamily("last", has_mask=False)})
     with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
         encoder = HfDual(model, words, processor, name="half", dtype="bfloat16")
     assert encoder.model.dtype == torch.bfloat16

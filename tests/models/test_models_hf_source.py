@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.huggingface.loading import Source, load, parse_source
+from unbag.models.huggingface.loading import HfSource, load, parse_source
 from unbag.models.loading import folder_name, load_model
 
 transformers: Any = pytest.importorskip("transformers")
@@ -44,14 +44,14 @@ def fails(name: str | Path) -> str:
 def test_a_source_is_a_folder_or_a_name_with_a_revision(
     clip: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert parse_source("openai/clip") == Source("openai/clip")
-    assert parse_source("openai/clip@v1.0") == Source("openai/clip", "v1.0")
+    assert parse_source("openai/clip") == HfSource("openai/clip")
+    assert parse_source("openai/clip@v1.0") == HfSource("openai/clip", "v1.0")
     assert parse_source("openai/clip@v1.0").name == "clip@v1.0"
     monkeypatch.chdir(clip.parent)
-    assert parse_source("clip") == Source("clip")
-    assert Source("clip").is_folder
+    assert parse_source("clip") == HfSource("clip")
+    assert HfSource("clip").is_folder
     at = clip.rename(clip.parent / "clip@home")
-    assert parse_source("clip@home") == Source(at.name)
+    assert parse_source("clip@home") == HfSource(at.name)
 
 
 @pytest.mark.parametrize(

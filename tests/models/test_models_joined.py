@@ -15,7 +15,7 @@ from unbag.errors import UserError
 from unbag.models.joined import (
     RECORD,
     WEIGHTS,
-    Joined,
+    JoinedEncoder,
     join,
     load,
     make_connector,
@@ -48,7 +48,7 @@ def text(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text: str) -> Joined:
+def joined(picture: str, text: str) -> JoinedEncoder:
     return load(f"{picture}+{text}")
 
 
@@ -57,7 +57,7 @@ def pixels(model: DualEncoder) -> torch.Tensor:
     return torch.stack([model.prepare(Image.fromarray(one)) for one in noise])
 
 
-def test_a_joined_model_is_a_dual_encoder(joined: Joined) -> None:
+def test_a_joined_model_is_a_dual_encoder(joined: JoinedEncoder) -> None:
     assert isinstance(joined, DualEncoder | TokenEncoder | LayerEncoder)
     assert joined.name == "tiny:eyes+llama"
     assert (joined.context, joined.device, joined.bias) == (24, "cpu", 0.0)
@@ -69,7 +69,7 @@ def test_a_joined_model_is_a_dual_encoder(joined: Joined) -> None:
     assert torch.allclose(found.norm(dim=-1), torch.ones(2))
 
 
-def test_pictures_are_those_of_the_picture_model(joined: Joined) -> None:
+def test_pictures_are_those_of_the_picture_model(joined: JoinedEncoder) -> None:
     seen, eyes = pixels(joined), joined.picture
     assert isinstance(eyes, TokenEncoder)
     assert isinstance(eyes, LayerEncoder)
@@ -80,7 +80,7 @@ def test_pictures_are_those_of_the_picture_model(joined: Joined) -> None:
     assert len(layers) == len(eyes.picture_layers(seen).vector_NLW) == 3
 
 
-def test_captions_go_through_two_layers(joined: Joined) -> None:
+def test_captions_go_through_two_layers(joined: JoinedEncoder) -> None:
     """Linear, GELU, Linear by hand, from the hidden state of the last token."""
     first, _, second = joined.connector
     assert joined.connector.sizes == (16, 12, 16)
@@ -92,12 +92,12 @@ def test_captions_go_through_two_layers(joined: Joined) -> None:
     assert torch.allclose(joined.encode_captions(CAPTIONS), wanted, atol=1e-5)
 
 
-def test_a_caption_does_not_depend_on_its_neighbours(joined: Joined) -> None:
+def test_a_caption_does_not_depend_on_its_neighbours(joined: JoinedEncoder) -> None:
     alone = torch.cat([joined.encode_captions([caption]) for caption in CAPTIONS])
     assert torch.allclose(joined.encode_captions(CAPTIONS), alone, atol=1e-5)
 
 
-def test_tokens_and_layers_of_captions(joined: Joined) -> None:
+def test_tokens_and_layers_of_captions(joined: JoinedEncoder) -> None:
     tokens = joined.encode_tokens(CAPTIONS)
     assert tokens.vector_NLD.shape == (2, 7, 12)
     assert tokens.mask_NL.sum(dim=1).tolist() == [7, 2]
@@ -106,7 +106,9 @@ def test_tokens_and_layers_of_captions(joined: Joined) -> None:
     assert len(joined.caption_layers(CAPTIONS).vector_NLW) == 4
 
 
-def test_a_connector_is_the_same_for_the_same_seed(picture: str, text: str, joined: Joined) -> None:
+def test_a_connector_is_the_same_for_the_same_seed(
+    picture: str, text: str, joined: JoinedEncoder
+) -> None:
     again, other = join(picture, text), join(picture, text, seed=1)
     before = torch.get_rng_state()
     make_connector(3, 4)
@@ -127,11 +129,11 @@ def test_the_fingerprint_knows_both_parts(folder: Path, picture: str, text: str)
     assert len({load(name).fingerprint for name in names}) == len(names)
 
 
-def test_the_command_line_finds_it(picture: str, text: str, joined: Joined) -> None:
+def test_the_command_line_finds_it(picture: str, text: str, joined: JoinedEncoder) -> None:
     found = load_model(f"joined:{picture}+hf:{text}")
     assert found.name == "tiny:eyes+llama"
     half = load_model(f"joined:{picture}+{text}", placement=Placement(dtype="bfloat16"))
-    assert isinstance(half, Joined)
+    assert isinstance(half, JoinedEncoder)
     assert half.fingerprint != joined.fingerprint
     apart = half.encode_captions(CAPTIONS) - joined.encode_captions(CAPTIONS)
     assert 1e-6 < apart.abs().max() < 0.2
@@ -152,7 +154,7 @@ def test_minilm_by_name_is_minilm_by_folder(picture: str) -> None:
     assert torch.allclose(feature, wanted, atol=1e-6)
 
 
-def test_features_of_elsewhere(folder: Path, picture: str, joined: Joined) -> None:
+def test_features_of_elsewhere(folder: Path, picture: str, joined: JoinedEncoder) -> None:
     """Vectors of a text part, written to a file, are that text part."""
     table = folder / "features.safetensors"
     write_table(table, CAPTIONS, joined.caption_features(CAPTIONS))
@@ -197,13 +199,13 @@ def test_names_that_cannot_be_read(picture: str, text: str, tmp_path: Path) -> N
         load(str(tmp_path))
 
 
-def written(joined: Joined, folder: Path) -> Path:
+def written(joined: JoinedEncoder, folder: Path) -> Path:
     folder.mkdir(parents=True)
     write_joined(joined, folder)
     return folder
 
 
-def test_written_and_read(joined: Joined, tmp_path: Path) -> None:
+def test_written_and_read(joined: JoinedEncoder, tmp_path: Path) -> None:
     place = written(joined, tmp_path / "run" / "export" / "joined")
     for name in (place, tmp_path / "run" / "export", tmp_path / "run"):
         found = load(str(name))
@@ -231,7 +233,7 @@ def test_an_export_refuses_other_parts(picture: str, text: str, tmp_path: Path) 
     assert caught.value.expected == first.origin.text_fingerprint
 
 
-def test_damaged_exports(joined: Joined, tmp_path: Path) -> None:
+def test_damaged_exports(joined: JoinedEncoder, tmp_path: Path) -> None:
     place = written(joined, tmp_path / "out")
     state, record = load_file(place / WEIGHTS), json.loads((place / RECORD).read_text())
     save_file({**state, "picture.nothing": torch.zeros(1)}, place / WEIGHTS)

@@ -23,7 +23,7 @@ from unbag.probes.extract import (
     picture_places,
     quarters,
 )
-from unbag.probes.extract_data import Label, Sheet, caption_sheets, picture_sheets
+from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -50,7 +50,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.probes.extract.CAPTIONS", 96)
 
 
-def _full() -> tuple[Sheet[Picture], ...]:
+def _full() -> tuple[ProbeSheet[Picture], ...]:
     return picture_sheets(seed=0, pictures=96, is_full=True)
 
 
@@ -67,7 +67,7 @@ def test_each_picture_has_the_class_whose_caption_is_true() -> None:
 
 
 def test_classes_are_balanced_within_every_group() -> None:
-    sheets: list[Sheet[Picture] | Sheet[str]] = [*_full()]
+    sheets: list[ProbeSheet[Picture] | ProbeSheet[str]] = [*_full()]
     sheets += caption_sheets(seed=0, captions=96, is_full=True)
     for sheet in sheets:
         for label in sheet.labels:

@@ -15,7 +15,7 @@ from unbag.readouts.data import Pool
 from unbag.readouts.features import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
-from unbag.readouts.training import Effort, Fit, ReaderStep, restore, save, share_told_apart
+from unbag.readouts.training import Fit, ReaderEffort, ReaderStep, restore, save, share_told_apart
 
 SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
 EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)
@@ -138,16 +138,16 @@ def test_without_negatives_a_crowd_is_needed() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (Effort(steps=0), "steps=0"),
-        (Effort(batch=0), "batch=0"),
-        (Effort(crowd=0), "crowd=0"),
-        (Effort(scenes=1), "scenes=1"),
-        (Effort(warm_up=-1), "warm_up=-1"),
-        (Effort(learning_rate=0.0), "learning_rate=0.0 weight_decay=0.01"),
-        (Effort(weight_decay=-1.0), "learning_rate=0.001 weight_decay=-1.0"),
+        (ReaderEffort(steps=0), "steps=0"),
+        (ReaderEffort(batch=0), "batch=0"),
+        (ReaderEffort(crowd=0), "crowd=0"),
+        (ReaderEffort(scenes=1), "scenes=1"),
+        (ReaderEffort(warm_up=-1), "warm_up=-1"),
+        (ReaderEffort(learning_rate=0.0), "learning_rate=0.0 weight_decay=0.01"),
+        (ReaderEffort(weight_decay=-1.0), "learning_rate=0.001 weight_decay=-1.0"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(changed: Effort, said: str) -> None:
+def test_numbers_that_make_no_sense_are_refused(changed: ReaderEffort, said: str) -> None:
     with pytest.raises(UserError) as caught:
         Fit(Pooled(EFFORT, SIZES), pool(4), changed, device="cpu")
     assert caught.value.found == said

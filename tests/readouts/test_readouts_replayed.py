@@ -20,7 +20,7 @@ from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
-from unbag.readouts.training import Effort, Fit, restore, save
+from unbag.readouts.training import Fit, ReaderEffort, restore, save
 
 from .decoder_made import SMALL, begun
 from .reader_batches import pool
@@ -39,12 +39,12 @@ class Dropping(Pooled):
         self.picture = nn.Sequential(nn.Dropout(0.3), self.picture)
 
 
-def dropping() -> tuple[Reader, Effort]:
+def dropping() -> tuple[Reader, ReaderEffort]:
     settings = PooledSettings(steps=STEPS, batch=5, learning_rate=1e-2, warm_up=3, width=8)
     return Dropping(settings, SIZES), settings
 
 
-def dcsm(norm: str) -> tuple[Reader, Effort]:
+def dcsm(norm: str) -> tuple[Reader, ReaderEffort]:
     settings = DcsmSettings(
         steps=STEPS, batch=5, crowd=2, warm_up=3, length=3, dropout=0.2,
         norm="batch" if norm == "batch" else "map",
@@ -52,17 +52,17 @@ def dcsm(norm: str) -> tuple[Reader, Effort]:
     return Dcsm(settings, SIZES), settings
 
 
-def pacl() -> tuple[Reader, Effort]:
+def pacl() -> tuple[Reader, ReaderEffort]:
     settings = PaclSettings(steps=STEPS, batch=5, warm_up=3, width=8)
     return Pacl(settings, SIZES), settings
 
 
-def sparc() -> tuple[Reader, Effort]:
+def sparc() -> tuple[Reader, ReaderEffort]:
     settings = SparcSettings(steps=STEPS, batch=5, warm_up=3, width=8)
     return Sparc(settings, SIZES), settings
 
 
-READERS: dict[str, Callable[[], tuple[Reader, Effort]]] = {
+READERS: dict[str, Callable[[], tuple[Reader, ReaderEffort]]] = {
     "dropping": dropping,
     "dcsm": lambda: dcsm("batch"),
     "dcsm_fixed": lambda: dcsm("map"),

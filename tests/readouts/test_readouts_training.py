@@ -19,7 +19,14 @@ from unbag.models.tiny import Tiny, load
 from unbag.readouts import training as reader_training
 from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
 from unbag.readouts.reader import FILE, LAST, read_head
-from unbag.readouts.training import CARD, Fit, ReaderStep, Standing, encoder_of, write_standing
+from unbag.readouts.training import (
+    CARD,
+    Fit,
+    ReaderStep,
+    ReadoutStanding,
+    encoder_of,
+    write_standing,
+)
 from unbag.runs.progress import Silent
 
 from .core_encoder import rows, small
@@ -252,7 +259,7 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     assert main([*train, "--recipe", "pooled"]) == 130
     told = "stopped before the first step, so nothing is saved; the same command begins anew"
     assert told in " ".join(capsys.readouterr().out.split())
-    write_standing(tmp_path / "out" / LAST, {"weight.a": torch.zeros(1)}, Standing(1, "{}"))
+    write_standing(tmp_path / "out" / LAST, {"weight.a": torch.zeros(1)}, ReadoutStanding(1, "{}"))
     assert main([*train, "--recipe", "pooled"]) == 130
     shown = capsys.readouterr()
     assert "nothing is saved" not in shown.out

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
-from unbag.models.joined import Joined
+from unbag.models.joined import JoinedEncoder
 from unbag.models.tiny import write
 from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
@@ -60,7 +60,7 @@ def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Reci
 
 
 def trained(
-    joined: Joined, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
+    joined: JoinedEncoder, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
 ) -> JoinedTrainable:
     """As `repair` trains."""
     found = make_trainable(joined, device="cpu")
@@ -79,7 +79,7 @@ def is_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
-def towers_of(joined: Joined) -> JoinedTrainable:
+def towers_of(joined: JoinedEncoder) -> JoinedTrainable:
     """Ready to train."""
     found = make_trainable(joined, device="cpu")
     assert isinstance(found, JoinedTrainable)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from unbag.data.pairs import Pairs
 from unbag.errors import UserError
-from unbag.models.joined import Joined, load
+from unbag.models.joined import JoinedEncoder, load
 from unbag.models.loading import model_name
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
@@ -54,7 +54,7 @@ def picture(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text_folder: Callable[[str], Path]) -> Joined:
+def joined(picture: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
     return load(f"{picture}+{text_folder('llama')}")
 
 
@@ -63,7 +63,7 @@ def pairs(folder: Path) -> Pairs:
     return save_pairs(folder)
 
 
-def test_vectors_are_those_of_the_encoder(joined: Joined) -> None:
+def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
     towers = towers_of(joined)
     assert isinstance(towers, JoinedTrainable)
     towers.module.eval()
@@ -80,7 +80,7 @@ def test_vectors_are_those_of_the_encoder(joined: Joined) -> None:
     assert again.text is joined.text
 
 
-def test_what_locks_leave_open(joined: Joined) -> None:
+def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
     towers = towers_of(joined)
     # Embedding, two blocks, the last norm, the connector.
     assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 2, 1]
@@ -93,7 +93,7 @@ def test_what_locks_leave_open(joined: Joined) -> None:
     assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
 
 
-def test_the_text_tower_that_was_there_is_closed(joined: Joined) -> None:
+def test_the_text_tower_that_was_there_is_closed(joined: JoinedEncoder) -> None:
     towers = towers_of(joined)
     opened = {name for name, w in towers.module.named_parameters() if w.requires_grad}
     assert not any(name.startswith("picture.caption.") for name in opened)
@@ -111,7 +111,7 @@ def test_the_text_tower_that_was_there_is_closed(joined: Joined) -> None:
     ],
 )
 def test_only_what_is_open_changes_and_is_exported(
-    locks: Locks, changes: tuple[str, ...], joined: Joined, pairs: Pairs, tmp_path: Path
+    locks: Locks, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
     before = towers_of(joined).module.state_dict()
     towers = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", locks))
@@ -145,7 +145,7 @@ def test_only_what_is_open_changes_and_is_exported(
 
 
 @pytest.mark.parametrize("name", ["clip_ft", "ce_clip_fixed", "hard_positive", "svlc"])
-def test_recipes_on_the_world(name: str, joined: Joined, tmp_path: Path) -> None:
+def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) -> None:
     """By the text part's own tokens; svlc brings LoRA, which leaves the connector open."""
     if name == "svlc":
         pytest.importorskip("peft")
@@ -163,7 +163,7 @@ def test_recipes_on_the_world(name: str, joined: Joined, tmp_path: Path) -> None
     export(found, tmp_path / "out", card=CARD)
 
 
-def test_lora_keeps_the_frozen_weights(joined: Joined, pairs: Pairs, tmp_path: Path) -> None:
+def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     asked = recipe("clip_ft", Locks("all"), lora=Lora(rank=2))
     towers = trained(joined, tmp_path / "run", pairs, asked)
@@ -178,7 +178,7 @@ def test_lora_keeps_the_frozen_weights(joined: Joined, pairs: Pairs, tmp_path: P
     assert all(".layers." in f".{name}" for name in encoder.changed.text)
 
 
-def test_sides_with_the_picture_tower_locked(joined: Joined, tmp_path: Path) -> None:
+def test_sides_with_the_picture_tower_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
     settings = ["sides=true", "batch=4", "epochs=1", "warm_up=1", "locks.caption=part"]
     asked = make_recipe("locked_image", settings)
     towers = towers_of(joined)
@@ -196,13 +196,13 @@ def test_an_encoder_of_text_and_its_pooler(
     assert not any("pooler" in name for name in opened)
 
 
-def test_joined_models_are_not_merged(joined: Joined) -> None:
+def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
     with pytest.raises(UserError, match="is a joined model, whose connector began") as caught:
         mix(joined, joined, [0.5])
     assert caught.value.expected == "a model that was whole before it was fine-tuned"
 
 
-def test_half_precision_is_not_exported(joined: Joined, tmp_path: Path) -> None:
+def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -> None:
     half = load(f"{joined.origin.picture}+{joined.origin.text}", dtype="bfloat16")
     with pytest.raises(UserError, match=r"are torch.bfloat16, torch.float32"):
         export(half, tmp_path / "out", card=CARD)

@@ -11,7 +11,7 @@ import torch
 
 from unbag.data.pairs import Pairs
 from unbag.errors import UserError
-from unbag.models.joined import Joined, load
+from unbag.models.joined import JoinedEncoder, load
 from unbag.models.text_encoders import write_table
 from unbag.runs.progress import Silent
 from unbag.training.export.export import export
@@ -49,7 +49,7 @@ def picture(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text_folder: Callable[[str], Path]) -> Joined:
+def joined(picture: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
     return load(f"{picture}+{text_folder('llama')}")
 
 
@@ -59,7 +59,7 @@ def pairs(folder: Path) -> Pairs:
 
 
 def test_training_on_kept_features_is_training(
-    joined: Joined, pairs: Pairs, tmp_path: Path
+    joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
     asked = recipe("hard_negative", epsilon=1e-4)
     plain = trained(joined, tmp_path / "plain", pairs, asked)
@@ -75,7 +75,7 @@ def test_training_on_kept_features_is_training(
     assert not torch.allclose(vectors[0], joined.encode_captions(CAPTIONS), atol=0.05)
 
 
-def test_what_is_kept(joined: Joined, pairs: Pairs) -> None:
+def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
     towers = towers_of(joined)
 
     def kept(locks: Locks, name: str = "clip_ft") -> Trainable:
@@ -98,7 +98,9 @@ def test_what_is_kept(joined: Joined, pairs: Pairs) -> None:
     assert isinstance(kept(start.locks), KeptJoined)
 
 
-def test_a_table_of_features(joined: Joined, picture: str, pairs: Pairs, tmp_path: Path) -> None:
+def test_a_table_of_features(
+    joined: JoinedEncoder, picture: str, pairs: Pairs, tmp_path: Path
+) -> None:
     texts = [text for at in range(8) for text in pairs[at].captions]
     texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
     write_table(tmp_path / "t.safetensors", texts, joined.caption_features(texts))
@@ -113,7 +115,7 @@ def test_a_table_of_features(joined: Joined, picture: str, pairs: Pairs, tmp_pat
 
 
 def test_benchmarks_that_a_table_does_not_know(
-    joined: Joined, picture: str, tmp_path: Path
+    joined: JoinedEncoder, picture: str, tmp_path: Path
 ) -> None:
     """Before the first step, not after the last."""
     write_table(tmp_path / "t.safetensors", CAPTIONS, joined.caption_features(CAPTIONS))
@@ -125,7 +127,7 @@ def test_benchmarks_that_a_table_does_not_know(
     assert not (tmp_path / "run").exists()
 
 
-def test_reads_can_be_sent_to_a_worker(joined: Joined) -> None:
+def test_reads_can_be_sent_to_a_worker(joined: JoinedEncoder) -> None:
     import pickle
 
     reads = towers_of(joined).reads

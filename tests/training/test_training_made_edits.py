@@ -9,7 +9,7 @@ import pytest
 
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.training.data.batch import Share
 from unbag.training.data.checks import ready_batches
@@ -70,7 +70,9 @@ def test_each_process_loads_its_own(pairs: Pairs) -> None:
 
 def test_a_missing_pipeline_is_told_before_training(pairs: Pairs) -> None:
     with pytest.raises(UserError, match="no-such-pipeline"):
-        ready_batches(pairs, recipe(), Bytes(), seed=0, parts=Parts(pipeline="no-such-pipeline"))
+        ready_batches(
+            pairs, recipe(), Bytes(), seed=0, parts=EditParts(pipeline="no-such-pipeline")
+        )
 
 
 def test_a_kind_that_does_not_exist_is_told_before_training(pairs: Pairs) -> None:

@@ -83,8 +83,8 @@ def start(options: argparse.Namespace) -> int:
         from unbag_lab.running import run_claims
 
         return run_claims(options)
-    from unbag_lab import listing as lab
+    from unbag_lab import listing
 
     if options.action == "show":
-        return lab.show_claim(options.claim, options.results)
-    return lab.list_claims(options.results)
+        return listing.show_claim(options.claim, options.results)
+    return listing.list_claims(options.results)

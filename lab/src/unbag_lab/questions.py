@@ -43,14 +43,13 @@ together, picture by picture."""
 PAIR_COSINE = "pair_cosine"
 """Mean cosine of the first two pictures of a set: left of and right of."""
 _AT_ONCE = 1_024
-_REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
 _SETS = (world.PAIRS_A.name, world.PAIRS_B.name)
 _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = MappingProxyType(
     {
         benchmark.name: (benchmark, make)
         for benchmark, make in (
             (world.SWAP, lambda n: triple_items(["swap"], n=100 * n)),
-            (world.REPLACE, lambda n: triple_items(_REPLACED, n=40 * n)),
+            (world.REPLACE, lambda n: triple_items(world.REPLACED_LOOKS, n=40 * n)),
             (
                 world.RELATION,
                 lambda n: triple_items(["relation", "replace_relation"], n=60 * n),

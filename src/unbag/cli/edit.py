@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from unbag.data.captions import Source
     from unbag.edits.jobs.run import EditJob, EditSummary
-    from unbag.edits.kinds import Kind, Parts
+    from unbag.edits.kinds import EditParts, Kind
     from unbag.registry import Commands
     from unbag.types import Edited
 
@@ -194,11 +194,11 @@ def _form(out: Path, source: Source) -> str:
     return "shards" if source.form == "shards" and not out.suffix else form_of(str(out), "--format")
 
 
-def _parts(options: argparse.Namespace) -> Parts:
-    from unbag.edits.kinds import Parts
+def _parts(options: argparse.Namespace) -> EditParts:
+    from unbag.edits.kinds import EditParts
     from unbag.runs.cache import default_cache
 
-    return Parts(
+    return EditParts(
         pipeline=options.pipeline,
         wordnet=options.wordnet,
         fill=options.fill,

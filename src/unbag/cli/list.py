@@ -37,10 +37,10 @@ def _about(kind: Kind, entry: Name) -> str:
         benchmark = find(kind, entry.name)
         return benchmark.about if isinstance(benchmark, Benchmark) else ""
     if kind == "edit":
-        from unbag.edits.kinds import Kind as Edit
+        from unbag.edits import kinds
 
         edit = find(kind, entry.name)
-        if not isinstance(edit, Edit):
+        if not isinstance(edit, kinds.Kind):
             return ""
         what = "positive" if edit.keeps_meaning else "negative"
         return f"[{what}{'' if edit.is_default else ', off by default'}] {edit.about}"

@@ -82,7 +82,7 @@ def start(options: argparse.Namespace) -> int:
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)
-    columns: list[list[Column]] = [[] for _ in pictures]
+    columns: list[list[ScoreColumn]] = [[] for _ in pictures]
     for name in options.model:
         model = load_model(name, placement=placement)
         for scorer in make_scorers(model, options.scorer, PUBLISHED):
@@ -139,7 +139,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
+def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
     """One model, with notes on all that its numbers do not say."""
     import numpy as np
 
@@ -170,11 +170,11 @@ def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     elif missing := int(np.isnan(score_C).sum()):
         notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
     about = (scorer.name, scorer.scoring, scorer.is_blind)
-    return Column(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
+    return ScoreColumn(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ScoreColumn:
     """What one model said."""
 
     name: str
@@ -204,7 +204,7 @@ class Column:
         return _BEST if len(self.best) == 1 else _TIED
 
 
-def _table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
+def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
     """A row a caption, in the order of the first model."""
     import numpy as np
     from rich.table import Table
@@ -238,27 +238,29 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
-def _legend(columns: Sequence[Column]) -> str:
+def _legend(columns: Sequence[ScoreColumn]) -> str:
     marks = {column.mark(i) for column in columns for i in column.best}
     said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} best, but no better than another"}
     return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
 
 
-def _below(column: Column) -> list[str]:
+def _below(column: ScoreColumn) -> list[str]:
     """Answers as they were given, then the notes."""
     said = [f"{column.name} answered: {_short(answer)!r}" for answer in column.answers]
     return [*said, *(f"note: {note}" for note in column.notes)]
 
 
 def _json(
-    pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[Column]]
+    pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[ScoreColumn]]
 ) -> str:
     """An object for a picture, in a list where there are several."""
     found = [_object(one, captions, own) for one, own in zip(pictures, columns, strict=True)]
     return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)
 
 
-def _object(picture: Path, captions: Sequence[str], columns: Sequence[Column]) -> dict[str, object]:
+def _object(
+    picture: Path, captions: Sequence[str], columns: Sequence[ScoreColumn]
+) -> dict[str, object]:
     """Scores in the order of the captions; null where there is none."""
     import numpy as np
 

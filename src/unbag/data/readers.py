@@ -55,7 +55,9 @@ OPENED = (*FORMS, NEGCLIP, FOLDERS)
 """Forms by name."""
 TEMPLATE = "a photo of a {}."
 """The first of CLIP's templates."""
-_PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
+PICTURE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
+)
 
 
 def entries(source: Source, bad: Bad | None = None) -> Iterator[Entry]:
@@ -196,11 +198,11 @@ def folder_rows(root: Path) -> Iterator[PairRow]:
         )
     for one in classes:
         caption = TEMPLATE.format(one.name.replace("_", " "))
-        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in _PICTURES)
+        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES)
         if not names:
             raise UserError(
                 f"the class folder {one} holds no pictures",
-                expected=f"files that end in {', '.join(sorted(_PICTURES))}",
+                expected=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}",
                 way_out="fill it, or remove it",
             )
         for name in names:

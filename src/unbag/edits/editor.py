@@ -18,7 +18,16 @@ from random import Random
 from typing import Any
 
 from unbag.edits.filters import ALWAYS, REPEATED, Filter, Proposal
-from unbag.edits.kinds import Changes, Editor, Kind, Parts, apply, find_kinds, finished, normalised
+from unbag.edits.kinds import (
+    Changes,
+    Editor,
+    EditParts,
+    Kind,
+    apply,
+    find_kinds,
+    finished,
+    normalised,
+)
 from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import Parser, find_parser
@@ -45,7 +54,7 @@ def edit(
     *,
     seed: int = 0,
     per_kind: int = 1,
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
 ) -> list[Edit]:
     """Edits of one caption; for many at once, `make_editor` is quicker.
 
@@ -59,7 +68,7 @@ def edit(
             expected="one caption, as a text",
             way_out="call it for each caption, or edit a file of many with `unbag edit --captions`",
         )
-    kept = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or Parts())
+    kept = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or EditParts())
     editor = replace(kept, seed=seed, per_kind=per_kind)
     [found], _ = editor([Given(caption, caption)])
     if found.skipped:
@@ -73,13 +82,13 @@ def edit(
 def make_editor(
     kinds: Sequence[str] = ("default",),
     *,
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
     filters: Sequence[Filter] = ALWAYS,
     seed: int = 0,
     per_kind: int = 1,
 ) -> CaptionEditor:
     """Load what the kinds need: a pipeline, and for some kinds WordNet or a language model."""
-    parts = parts or Parts()
+    parts = parts or EditParts()
     found = find_kinds(kinds)
     editors = tuple(kind.editor(parts) for kind in found)
     parser = find_parser(parts.pipeline)
@@ -87,7 +96,7 @@ def make_editor(
 
 
 @lru_cache(maxsize=4)
-def cached_editor(kinds: str | tuple[str, ...], parts: Parts) -> CaptionEditor:
+def cached_editor(kinds: str | tuple[str, ...], parts: EditParts) -> CaptionEditor:
     """The editor for calls of `edit` with these kinds and parts."""
     found = find_kinds(kinds)
     editors = tuple(kind.editor(parts) for kind in found)

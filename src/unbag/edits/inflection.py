@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 
 from unbag.edits.lexicon import word_lists
-from unbag.edits.parsed import Parsed
+from unbag.edits.parsed import RELATIVES, SUBJECTS, Parsed
 from unbag.types import Change
 
 # English pipelines of spaCy take a final e away with the ending ("rid" for riding).
@@ -38,8 +38,6 @@ _SINGULAR = {
     "are n't": "is n't",
 }
 _PLURAL = {one: many for many, one in _SINGULAR.items()}
-_SUBJECTS = ("nsubj", "nsubjpass")
-_RELATIVES = ("that", "which", "who")
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +100,7 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
 
 def _verbs_of(parsed: Parsed, noun: int) -> Iterator[int]:
     word = parsed.words[noun]
-    if word.dep in _SUBJECTS:
+    if word.dep in SUBJECTS:
         yield from _with_joined(parsed, word.head)
     if word.dep in ("attr", "nsubj") and _has_there(parsed, word.head):
         yield word.head
@@ -115,7 +113,7 @@ def _with_joined(parsed: Parsed, verb: int) -> Iterator[int]:
     yield verb
     for at in parsed.children[verb]:
         word = parsed.words[at]
-        has_own = any(parsed.words[child].dep in _SUBJECTS for child in parsed.children[at])
+        has_own = any(parsed.words[child].dep in SUBJECTS for child in parsed.children[at])
         if word.dep == "conj" and not has_own:
             yield from _with_joined(parsed, at)
 
@@ -127,7 +125,7 @@ def _has_there(parsed: Parsed, verb: int) -> bool:
 def _asks_back(parsed: Parsed, verb: int) -> bool:
     """Whether the subject of a relative clause is "that" or "who"."""
     return any(
-        parsed.words[at].dep in _SUBJECTS and parsed.lower[at] in _RELATIVES
+        parsed.words[at].dep in SUBJECTS and parsed.lower[at] in RELATIVES
         for at in parsed.children[verb]
     )
 

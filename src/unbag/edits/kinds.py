@@ -75,7 +75,7 @@ class Kind:
     """One line, with an example."""
     source: str
     """The paper or project whose idea it is, or "ours"."""
-    editor: Callable[[Parts], Editor]
+    editor: Callable[[EditParts], Editor]
     keeps_words: bool = False
     """A swap: the words stay the same (articles and verb agreement aside), their places change."""
     is_default: bool = True
@@ -93,7 +93,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Parts:
+class EditParts:
     """Names of what some kinds and filters need. Plain data: each worker loads its own."""
 
     pipeline: str = "auto"
@@ -125,7 +125,7 @@ class Editor(Protocol):
         """
 
 
-def by_rule(rule: Rule) -> Callable[[Parts], Editor]:
+def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
     """What a kind without further parts has as its editor."""
     return _Ruled(ByRule(rule))
 
@@ -134,7 +134,7 @@ def by_rule(rule: Rule) -> Callable[[Parts], Editor]:
 class _Ruled:
     editor: Editor
 
-    def __call__(self, parts: Parts) -> Editor:
+    def __call__(self, parts: EditParts) -> Editor:
         return self.editor
 
 

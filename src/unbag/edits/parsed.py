@@ -20,10 +20,11 @@ from unbag.types import Change
 NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
 ADJECTIVE_TAGS = frozenset(("JJ", "JJR", "JJS"))
 VERB_TAGS = frozenset(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"))
+BE = frozenset(("is", "are", "was", "were"))
+SUBJECTS = ("nsubj", "nsubjpass")
+RELATIVES = ("that", "which", "who")
 _PARTICIPLES = frozenset(("VBN", "VBG"))
-_SUBJECTS = ("nsubj", "nsubjpass")
 _CLAUSES = ("acl", "relcl")
-_RELATIVES = ("that", "which", "who")
 
 
 class Word(NamedTuple):
@@ -281,7 +282,7 @@ def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
     word = parsed.words[verb]
     for child in parsed.children[verb]:
         # In "a man that rides", "that" stands for the man.
-        if parsed.words[child].dep in _SUBJECTS and parsed.lower[child] not in _RELATIVES:
+        if parsed.words[child].dep in SUBJECTS and parsed.lower[child] not in RELATIVES:
             return parsed.phrase_of(child)
     if word.dep in _CLAUSES and word.head < verb:
         return parsed.phrase_of(word.head)

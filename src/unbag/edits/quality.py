@@ -23,8 +23,6 @@ from unbag.types import Edit, Edited
 Truth = Literal["true", "false", "unclear"]
 """Of the picture that the caption describes; unclear where both could be."""
 TRUTHS = get_args(Truth)
-ENOUGH = 0.85
-"""Precision under which a kind is off by default."""
 SAMPLE = 1000
 """Edits of each kind that are looked at: enough for three points either way."""
 Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
@@ -196,8 +194,3 @@ def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
 def _leak(verdicts: Sequence[float]) -> Leak:
     n, preferred = len(verdicts), sum(verdicts)
     return Leak(n, preferred / n, wilson(preferred, n))
-
-
-def pairs_of(found: Iterable[Edited]) -> list[EditPair]:
-    """Every edit with its caption."""
-    return [EditPair(one.text, made.text, made.kind) for one in found for made in one.edits]

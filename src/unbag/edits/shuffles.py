@@ -15,10 +15,10 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS
+
 DRAWS = 20
 MOST_WORDS = 30
-NOUNS = frozenset(("NN", "NNS", "NNP", "NNPS"))
-ADJECTIVES = frozenset(("JJ", "JJR", "JJS"))
 _REMOVED = re.compile(r'[.!"()*#:;~]')
 _TOKEN = re.compile(
     r"\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\w+(?:[-/&]\w+)*|[^\w\s]", re.IGNORECASE
@@ -73,14 +73,14 @@ def all_words(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
 def nouns_and_adjectives(tagged: Tagged, rng: np.random.Generator) -> list[str]:
     """Nouns change places with nouns, adjectives with adjectives."""
     tokens = [token for token, _ in tagged]
-    for tags in (NOUNS, ADJECTIVES):
+    for tags in (NOUN_TAGS, ADJECTIVE_TAGS):
         tokens = _permuted(tokens, [i for i, (_, tag) in enumerate(tagged) if tag in tags], rng)
     return tokens
 
 
 def all_but_nouns_and_adjectives(tagged: Tagged, rng: np.random.Generator) -> list[str]:
     """Nouns and adjectives stay; all other tokens change places, punctuation included."""
-    slots = [i for i, (_, tag) in enumerate(tagged) if tag not in NOUNS | ADJECTIVES]
+    slots = [i for i, (_, tag) in enumerate(tagged) if tag not in NOUN_TAGS | ADJECTIVE_TAGS]
     return _permuted([token for token, _ in tagged], slots, rng)
 
 

@@ -43,7 +43,7 @@ _BELOW = (".", "joined", "export/joined")
 """Where in a folder of an export, or of a training run, the record lies."""
 
 
-def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> Joined:
+def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> JoinedEncoder:
     """The precision is that of the text part; picture tower and connector compute in float32."""
     folder = Path(name).expanduser()
     if name and folder.is_dir():
@@ -55,7 +55,7 @@ def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> Joined:
 
 def join(
     picture: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
-) -> Joined:
+) -> JoinedEncoder:
     """Both parts by name, with a connector before training; `plain:` before the text has none."""
     eyes = _load_picture_model(picture, device=device)
     part = load_part(text.removeprefix(PLAIN), device=device, dtype=dtype)
@@ -63,7 +63,7 @@ def join(
         part.width, _joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
     )
     origin = PartOrigin(picture, eyes.fingerprint, text, part.fingerprint)
-    return Joined(eyes, part, connector, name=_short_name(eyes.name, text), origin=origin)
+    return JoinedEncoder(eyes, part, connector, name=_short_name(eyes.name, text), origin=origin)
 
 
 def split(name: str) -> tuple[str, str]:
@@ -118,7 +118,7 @@ def _short_name(picture: str, text: str) -> str:
     return f"{picture}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
 
 
-class Joined:
+class JoinedEncoder:
     """The picture tower of one model, and another text model through a connector."""
 
     def __init__(
@@ -271,7 +271,7 @@ def make_connector(width: int, joint: int, *, seed: int = 0, is_plain: bool = Fa
         return Connector(width, joint, hidden=max(width, joint))
 
 
-def write_joined(encoder: Joined, folder: Path) -> None:
+def write_joined(encoder: JoinedEncoder, folder: Path) -> None:
     """Weights as they are, in float32, and the record.
 
     `joined.json` names both parts with their fingerprints; `joined.safetensors` holds the
@@ -294,7 +294,7 @@ def write_joined(encoder: Joined, folder: Path) -> None:
 
 def read_joined(
     folder: Path, *, name: str = "", device: str = "cpu", dtype: str = "auto"
-) -> Joined:
+) -> JoinedEncoder:
     """Load both parts by name, see that they are the same as then, and put the weights in."""
     record, state = _read(folder)
     origin, sizes = record["origin"], record["connector"]
@@ -318,7 +318,7 @@ def read_joined(
     if (text.width, _joint_width(picture)) != connector.sizes[:2]:
         raise _damaged(folder, f"its connector is {connector.sizes[:2]}, its parts are not")
     _fill(connector, _below(state, "connector."), folder, is_whole=True)
-    return Joined(
+    return JoinedEncoder(
         picture,
         text.holding(text.module.to(dtype=torch_dtype(dtype))),
         connector,

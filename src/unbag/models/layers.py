@@ -102,4 +102,9 @@ def pool_words(hidden_NLE: Tensor, mask_NL: Tensor, pool: Pool) -> Tensor:
 
 def unit_vectors(vector: Tensor) -> Tensor:
     """Scaled to length 1 along the last dimension, in float32 on the CPU."""
-    return functional.normalize(vector.float(), dim=-1).cpu()
+    return unit_rows(vector).cpu()
+
+
+def unit_rows(vector: Tensor) -> Tensor:
+    """The same where they lie; float32, as under autocast products have too few digits."""
+    return functional.normalize(vector.float(), dim=-1)

@@ -27,7 +27,7 @@ from unbag.errors import UserError, said_by, unknown_name
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import (
     POOL_OF,
-    Source,
+    HfSource,
     checkpoint_file,
     find_language_model,
     need_transformers,
@@ -169,7 +169,7 @@ def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerT
     )
 
 
-def _config(source: Source) -> Any:
+def _config(source: HfSource) -> Any:
     try:
         return read_config(source)
     except UserError as error:
@@ -184,7 +184,7 @@ def _config(source: Source) -> Any:
         ) from error
 
 
-def _weights(source: Source, config: Any) -> Any:
+def _weights(source: HfSource, config: Any) -> Any:
     """Without heads; of an encoder-decoder its encoder."""
     from transformers import MODEL_MAPPING, AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
@@ -214,7 +214,7 @@ def _is_decoder(config: Any) -> bool:
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
 
 
-def _usual_pool(source: Source, *, is_causal: bool) -> Pool:
+def _usual_pool(source: HfSource, *, is_causal: bool) -> Pool:
     """As sentence-transformers wrote it; else the last token of a decoder, the mean of others."""
     if is_causal and not checkpoint_file(source, "modules.json"):
         return "last"

@@ -15,9 +15,9 @@ from unbag.benchmarks.names import find_benchmarks
 from unbag.data import FilePicture
 from unbag.data.captions import expand
 from unbag.data.pairs import Pair, Pairs
-from unbag.data.readers import open_pairs
+from unbag.data.readers import PICTURE_SUFFIXES, open_pairs
 from unbag.edits.editor import CaptionEditor, make_editor
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.edits.parsing import HOW_TO, find_installed
 from unbag.errors import UserError, unknown_name
 from unbag.evaluation.loading import load_items, without_missing
@@ -46,7 +46,6 @@ DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
 NEAREST = "nearest pictures"
 BLOCK = 512
 CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
-ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
 
 # Readers speak of options of `unbag train` and `unbag edit`, which a diagnosis does not have.
@@ -60,7 +59,7 @@ def find_material(
     root: Path | None = None,
     pictures: Path | None = None,
     kinds: Sequence[str] = ("default",),
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
     most: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -135,7 +134,7 @@ def _first_fault(data: str, pictures: Path | None) -> UserError | None:
 
 def _without_captions(path: Path) -> Path | None:
     """The folder of pictures that a path is, or that is alone in it; None if it has captions."""
-    if path.is_file() and path.suffix.lower() in ENDINGS:
+    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
         raise UserError(
             f"{path} is a single picture",
             expected="pictures with captions, or a folder of pictures: models are asked to tell "
@@ -145,7 +144,7 @@ def _without_captions(path: Path) -> Path | None:
     if not path.is_dir() or expand(str(path)):
         return None
     inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
-    if any(one.suffix.lower() in ENDINGS for one in inside):
+    if any(one.suffix.lower() in PICTURE_SUFFIXES for one in inside):
         return path
     captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
     if captions:
@@ -458,7 +457,7 @@ def pairs_material(
     *,
     editor: CaptionEditor | None = None,
     kinds: Sequence[str] = ("default",),
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
     most: int | None = MOST_OWN,
     seed: int = 0,
 ) -> Material:
@@ -514,12 +513,12 @@ def _edited(
     pairs: Pairs,
     editor: CaptionEditor | None,
     kinds: Sequence[str],
-    parts: Parts | None,
+    parts: EditParts | None,
     seed: int,
 ) -> tuple[list[Captioned], tuple[str, ...]]:
     if pairs.has_edits and editor is None:
         return [(pair.captions[0], pair.edits[0]) for pair in found], ()
-    parts = parts or Parts()
+    parts = parts or EditParts()
     if editor is None and parts.pipeline == "auto" and find_installed() is None:
         why = f"captions are not edited, since no spaCy pipeline was found: {HOW_TO}"
         return [(pair.captions[0], ()) for pair in found], (why,)
@@ -549,7 +548,9 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
 
 def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> Material:
     """Pictures without captions: models can be asked which of them they merge, and nothing else."""
-    files = sorted(p for p in path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+    files = sorted(
+        p for p in path.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES and p.is_file()
+    )
     chosen = _choose_places([file.name for file in files], most, seed)
     pictures = _distinct([FilePicture(files[at]) for at in chosen])
     if len(pictures) < 2:

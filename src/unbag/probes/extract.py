@@ -36,7 +36,7 @@ from unbag.probes.base import (
     shown,
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
-from unbag.probes.extract_data import Label, Sheet, caption_sheets, picture_sheets
+from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
 from unbag.probes.space import InnerFeatures, Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
@@ -209,7 +209,7 @@ EXTRACT_TEXT = Probe(
 
 def _read_sheets(
     subject: Subject,
-    sheets: Sequence[Sheet[Given]],
+    sheets: Sequence[ProbeSheet[Given]],
     side: Side,
     options: Options,
     *,

@@ -49,7 +49,7 @@ class Label:
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet(Generic[Given]):
+class ProbeSheet(Generic[Given]):
     """Pictures or captions that share labels and groups."""
 
     given: tuple[Given, ...]
@@ -58,7 +58,7 @@ class Sheet(Generic[Given]):
     labels: tuple[Label, ...]
 
 
-def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[Sheet[Picture], ...]:
+def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[ProbeSheet[Picture], ...]:
     """Left/right and binding on the same pictures; in full also above/below, count, presence.
 
     Each sheet has about as many pictures.
@@ -70,13 +70,13 @@ def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[Sheet[Pi
     above = orbit_sheet("above", sets, seed=seed)
     return (
         beside,
-        Sheet(above.given, above.groups, above.labels[:1]),
+        ProbeSheet(above.given, above.groups, above.labels[:1]),
         count_sheet(sets, seed=seed),
         presence_sheet(pictures // 2, seed=seed),
     )
 
 
-def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> Sheet[Picture]:
+def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[Picture]:
     """Four pictures a set: things exchanged or not, colours exchanged or not.
 
     Labels: is the thing of the first hand on the left (above); has it the colour of the first.
@@ -90,7 +90,7 @@ def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> Sheet[Picture]:
     sides = "left/right" if relation == "left of" else "above/below"
     placed = [_places(deal, relation) for deal in dealt for _ in range(4)]
     bound = [_bindings(deal) for deal in dealt for _ in range(4)]
-    return Sheet(
+    return ProbeSheet(
         _pictures(scenes, sides),
         tuple(deal.group for deal in dealt for _ in range(4)),
         (
@@ -126,7 +126,7 @@ def _bindings(deal: Deal) -> tuple[str, str]:
     return realise(And(Obj(a, c), Obj(b, d))), realise(And(Obj(a, d), Obj(b, c)))
 
 
-def count_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
+def count_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
     """One to four copies of one thing, the group.
 
     Sizes are drawn anew each time, so that the share of coloured pixels alone does not tell.
@@ -143,10 +143,10 @@ def count_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
         captions += [said] * MOST
         groups += [shape] * MOST
     label = Label("count", classes(range(MOST), sets), 1 / MOST, tuple(captions))
-    return Sheet(_pictures(scenes, "count"), tuple(groups), (label,))
+    return ProbeSheet(_pictures(scenes, "count"), tuple(groups), (label,))
 
 
-def presence_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
+def presence_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
     """Two pictures a set: one thing beside what is asked for, and beside something else.
 
     What is asked for is one shape throughout; the group is the thing beside it.
@@ -168,14 +168,14 @@ def presence_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
         captions += [tuple(map(realise, asts))] * 2
         groups += [beside] * 2
     label = Label("presence", classes((0, 1), sets), 1.0, tuple(captions))
-    return Sheet(_pictures(scenes, "presence"), tuple(groups), (label,))
+    return ProbeSheet(_pictures(scenes, "presence"), tuple(groups), (label,))
 
 
 def _pictures(scenes: list[Scene], name: str) -> tuple[ScenePicture, ...]:
     return tuple(ScenePicture(scene, f"extract/{name}/{i}") for i, scene in enumerate(scenes))
 
 
-def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[Sheet[str], ...]:
+def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[ProbeSheet[str], ...]:
     """Order, binding and negation; with `is_full` also relation, whatever the order of words.
 
     Each sheet has about as many captions.
@@ -195,9 +195,9 @@ def _sheet(
     row: tuple[int, ...],
     captions: int,
     seed: int,
-) -> Sheet[str]:
+) -> ProbeSheet[str]:
     dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
-    return Sheet(
+    return ProbeSheet(
         tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
         tuple(deal.group for deal in dealt for _ in row),
         (Label(name, classes(row, len(dealt)), 0.5),),

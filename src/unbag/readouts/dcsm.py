@@ -28,7 +28,7 @@ from torch.nn import functional
 from unbag.errors import UserError
 from unbag.readouts.features import Parts, View, joint_captions, joint_pictures, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
-from unbag.readouts.training import Effort, ReaderReadout
+from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.types import DualEncoder, IntArray, PaddedEncoder
 
 FUNCTIONAL = (
@@ -56,7 +56,7 @@ Only: TypeAlias = Literal["all", "cls", "eos", "cls_eos"]
 
 
 @dataclass(frozen=True)
-class DcsmSettings(Effort):
+class DcsmSettings(ReaderEffort):
     """What decides the reader, besides its weights; the defaults are those of `dcsm_fixed`."""
 
     align: Align = "token"

@@ -37,7 +37,7 @@ from unbag.readouts.reader import (
     read_head,
 )
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.training import Effort, ReaderReadout, encoder_of
+from unbag.readouts.training import ReaderEffort, ReaderReadout, encoder_of
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def check_space(*, width: int, dropout: float, temperature: float) -> None:
 
 
 @dataclass(frozen=True)
-class PaclSettings(Effort):
+class PaclSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
     crowd: int = 256

@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from unbag.readouts.features import POOLED_ONLY, Parts, View
 from unbag.readouts.reader import Reader, Sizes
-from unbag.readouts.training import Effort, ReaderReadout
+from unbag.readouts.training import ReaderEffort, ReaderReadout
 
 
 @dataclass(frozen=True)
-class PooledSettings(Effort):
+class PooledSettings(ReaderEffort):
     """What decides the control, besides its weights."""
 
     width: int = 256

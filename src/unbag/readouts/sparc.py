@@ -28,7 +28,7 @@ from unbag.readouts.pacl import (
     turned,
 )
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, filled, find_own_in_crowds
-from unbag.readouts.training import Effort, ReaderReadout
+from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.types import DualEncoder, LayerEncoder
 
 EPS = 1e-8
@@ -39,7 +39,7 @@ PAIRS_CROWD = 32
 
 
 @dataclass(frozen=True)
-class SparcSettings(Effort):
+class SparcSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
     crowd: int = 256

@@ -77,7 +77,7 @@ class ReaderReadout:
     """A reader under the name by which it is trained and scored."""
 
     name: str
-    settings: Effort
+    settings: ReaderEffort
     """The defaults; their fields are what --set can change."""
     view: Callable[[Any], View]
     """How a reader with these settings looks at an encoder."""
@@ -115,14 +115,14 @@ class ReaderReadout:
         kind = ItemReaderScorer if reader.depends_on_call else ReaderScorer
         return [kind(encoder, reader, name=named(encoder, self.name, folder))]
 
-    def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
+    def fresh(self, settings: ReaderEffort, sizes: Sizes, *, seed: int) -> Reader:
         """With first weights of a seed."""
         with seeded(seed):
             return self.build(settings, sizes)
 
 
 @dataclass(frozen=True)
-class Effort:
+class ReaderEffort:
     """How long and how fast a reader learns; read-outs add settings of their own."""
 
     steps: int = 2_000
@@ -164,7 +164,7 @@ def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
 def train_reader(
     name: str,
     job: ReadoutJob,
-    settings: Effort,
+    settings: ReaderEffort,
     encoder: DualEncoder,
     *,
     view: View,
@@ -232,7 +232,7 @@ def train_reader(
 
 def _make_pool(
     job: ReadoutJob,
-    settings: Effort,
+    settings: ReaderEffort,
     encoder: DualEncoder,
     view: View,
     where: Where,
@@ -283,7 +283,9 @@ def _take_steps(
     return seconds
 
 
-def _asked(name: str, job: ReadoutJob, settings: Effort, encoder: DualEncoder, pool: Pool) -> str:
+def _asked(
+    name: str, job: ReadoutJob, settings: ReaderEffort, encoder: DualEncoder, pool: Pool
+) -> str:
     """All that decides the weights; two runs of one folder must agree on it."""
     said = {
         "read-out": name,
@@ -357,7 +359,7 @@ class Fit:
     """A reader in training. Everything of a step depends on (pool, effort, seed, step) alone."""
 
     def __init__(
-        self, reader: Reader, pool: Pool, effort: Effort, *, device: str, seed: int = 0
+        self, reader: Reader, pool: Pool, effort: ReaderEffort, *, device: str, seed: int = 0
     ) -> None:
         """Raises UserError where nothing can be learned."""
         check_effort(effort)
@@ -445,7 +447,7 @@ class ReaderStep:
     """None where it was not read."""
 
 
-def check_effort(effort: Effort) -> None:
+def check_effort(effort: ReaderEffort) -> None:
     """Raise UserError for numbers that no data could make sense of."""
     least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
     for name, bound in least.items():
@@ -458,7 +460,7 @@ def check_effort(effort: Effort) -> None:
         )
 
 
-def _check_pool(pool: Pool, effort: Effort) -> None:
+def _check_pool(pool: Pool, effort: ReaderEffort) -> None:
     """Refuse a pool from which nothing can be learned."""
     if len(pool) < 2:
         raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
@@ -494,7 +496,7 @@ def _drawing(device: str, seed: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReadoutStanding:
     """Where a training stands."""
 
     step: int
@@ -509,7 +511,7 @@ def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
     tensors = {f"{WEIGHT}{name}": value for name, value in fit.reader.state_dict().items()}
     moments = moments_of(dict(fit.reader.named_parameters()), fit.optimiser)
     tensors |= {f"{MOMENT}{name}": value for name, value in moments.items()}
-    write_standing(path, tensors, Standing(fit.step, asked, seconds))
+    write_standing(path, tensors, ReadoutStanding(fit.step, asked, seconds))
 
 
 def restore(path: Path, fit: Fit, asked: str) -> float:
@@ -544,7 +546,7 @@ def trained_already(folder: Path, *, what: str) -> UserError:
     )
 
 
-def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing) -> None:
+def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: ReadoutStanding) -> None:
     """In one file that is whole or old."""
     # Copied, since safetensors refuses weights that two names share.
     apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
@@ -552,7 +554,9 @@ def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing
     write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
 
 
-def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[str, Tensor]]:
+def read_standing(
+    path: Path, asked: str, *, what: str
+) -> tuple[ReadoutStanding, dict[str, Tensor]]:
     """What `write_standing` wrote; refused where something else was asked for."""
     standing, tensors = _read(path, what=what)
     if standing.asked != asked:
@@ -562,10 +566,10 @@ def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[
 
 def _read(
     path: Path, *, what: str, with_tensors: bool = True
-) -> tuple[Standing, dict[str, Tensor]]:
+) -> tuple[ReadoutStanding, dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
-            standing = Standing(**json.loads((file.metadata() or {})[_HEADER]))
+            standing = ReadoutStanding(**json.loads((file.metadata() or {})[_HEADER]))
             names = file.keys() if with_tensors else ()
             return standing, {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:

@@ -126,7 +126,7 @@ def _use(exported: Exported) -> str:
     return "\n\n".join(parts)
 
 
-def _code(folder: Folder) -> str:
+def _code(folder: LibraryForm) -> str:
     if folder.library == "open_clip":
         return (
             "import open_clip\n\n"
@@ -195,7 +195,7 @@ class Exported:
     """Of the model, as it was before it was written."""
     scale: float
     bias: float
-    folders: tuple[Folder, ...]
+    folders: tuple[LibraryForm, ...]
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
     """What differs between the forms, in whole sentences."""
@@ -223,7 +223,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Folder:
+class LibraryForm:
     """One library's form of the model."""
 
     library: Library

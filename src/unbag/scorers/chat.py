@@ -22,7 +22,7 @@ from unbag.models.huggingface.chat import (
     logprobs_of,
     scores_ends,
 )
-from unbag.scorers import prompts as sets
+from unbag.scorers import prompts
 from unbag.scorers.prompts import Prompt, chosen, filled
 from unbag.scorers.questions import (
     CLOSED,
@@ -54,7 +54,7 @@ class Protocol:
 
     def __call__(self, model: object) -> Scorer:
         """With the published prompt."""
-        return self.scorers(model, sets.PUBLISHED)[0]
+        return self.scorers(model, prompts.PUBLISHED)[0]
 
     def scorers(self, model: object, asked: str = "all") -> list[Scorer]:
         """One for each prompt, the published one first."""
@@ -391,13 +391,13 @@ def _scores(item: Item, asked: AskedQuestion, answers: Sequence[str]) -> Scores:
     return Scores(item.id, value_PC, answers=tuple(answers), unparsed=unparsed)
 
 
-YES = Protocol("yes", sets.YES, Yes)
-YES_NORMALISED = Protocol("yes-normalised", sets.YES, partial(Yes, is_normalised=True))
-YES_CONTRAST = Protocol("yes-contrast", sets.YES, partial(Yes, is_contrast=True))
-LETTERS = Protocol("letters", sets.LETTERS, Letters, version=f"{VERSION}.1")
-PERPLEXITY = Protocol("perplexity", sets.OPTIONS, OptionLikelihood)
-LIKELIHOOD = Protocol("likelihood", sets.OPTIONS, partial(OptionLikelihood, is_mean=False))
-ANSWER = Protocol("answer", sets.ANSWER, FreeAnswer)
+YES = Protocol("yes", prompts.YES, Yes)
+YES_NORMALISED = Protocol("yes-normalised", prompts.YES, partial(Yes, is_normalised=True))
+YES_CONTRAST = Protocol("yes-contrast", prompts.YES, partial(Yes, is_contrast=True))
+LETTERS = Protocol("letters", prompts.LETTERS, Letters, version=f"{VERSION}.1")
+PERPLEXITY = Protocol("perplexity", prompts.OPTIONS, OptionLikelihood)
+LIKELIHOOD = Protocol("likelihood", prompts.OPTIONS, partial(OptionLikelihood, is_mean=False))
+ANSWER = Protocol("answer", prompts.ANSWER, FreeAnswer)
 M3ID_ANSWER = Protocol(
-    "m3id", sets.ANSWER, partial(FreeAnswer, is_contrastive=True), needs=ContrastiveGenerator
+    "m3id", prompts.ANSWER, partial(FreeAnswer, is_contrastive=True), needs=ContrastiveGenerator
 )

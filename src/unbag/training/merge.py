@@ -24,7 +24,7 @@ import torch
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
-from unbag.models.joined import Joined
+from unbag.models.joined import JoinedEncoder
 from unbag.reports.exports import escaped, guarded, report
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment
@@ -90,7 +90,7 @@ def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tupl
     All are in memory at once, so that one run can compare them.
     """
     for one in (base, tuned):
-        if isinstance(one, Joined):
+        if isinstance(one, JoinedEncoder):
             raise UserError(
                 f"{one.name} is a joined model, whose connector began with nothing learned",
                 expected="a model that was whole before it was fine-tuned",

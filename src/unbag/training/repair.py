@@ -17,7 +17,7 @@ from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job, load_all
-from unbag.models.joined import Joined
+from unbag.models.joined import JoinedEncoder
 from unbag.models.loading import load_model, model_name
 from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
@@ -202,7 +202,7 @@ def _check_benchmarks(
 
     A model that knows only the captions of a table must know those of every benchmark too.
     """
-    has_table = isinstance(encoder, Joined) and isinstance(encoder.text, TextTable)
+    has_table = isinstance(encoder, JoinedEncoder) and isinstance(encoder.text, TextTable)
     files = [benchmark for benchmark in benchmarks if benchmark.files]
     asked = (benchmarks or DEFAULT) if has_table else files
     job = Job(scorers=[Cosine(encoder)], benchmarks=asked, out=Path(), data=data)

@@ -35,7 +35,7 @@ _SETS: dict[Literal["a", "b"], tuple[Relation, ...]] = {
     "a": ("left of", "right of", "on", "under"),
     "b": ("left of", "right of", "in front of", "behind"),
 }
-_REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
+REPLACED_LOOKS = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
 
 
 def _benchmark(
@@ -76,7 +76,7 @@ SWAP = _benchmark(
 REPLACE = _benchmark(
     "world-replace",
     "Which words fit: one colour, shape, size or texture is replaced. A bag of words can do it.",
-    lambda: triple_items(_REPLACED, n=40),
+    lambda: triple_items(REPLACED_LOOKS, n=40),
     (Triples(),),
     "original",
 )

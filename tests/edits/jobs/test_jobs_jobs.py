@@ -17,7 +17,7 @@ from unbag.data.readers import entries
 from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.edits.quality import sampled
 from unbag.errors import UserError
 from unbag.runs.progress import Silent
@@ -229,9 +229,9 @@ def test_a_place_that_cannot_be_written(job: EditJob, tmp_path: Path) -> None:
 
 
 def test_what_does_not_decide_the_output_is_not_asked(job: EditJob) -> None:
-    same = replace(job, workers=3, parts=Parts(cache="x", concurrency=2, budget=5))
+    same = replace(job, workers=3, parts=EditParts(cache="x", concurrency=2, budget=5))
     assert same.asked() == job.asked()
-    assert replace(job, parts=Parts(fill="x")).asked() != job.asked()
+    assert replace(job, parts=EditParts(fill="x")).asked() != job.asked()
 
 
 def test_the_sample_for_the_leak_depends_on_ids_alone(job: EditJob) -> None:

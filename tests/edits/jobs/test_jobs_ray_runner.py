@@ -12,7 +12,7 @@ from unbag.data.captions import Chunk
 from unbag.edits.jobs import ray as ray_runner
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, make_worker
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -85,7 +85,7 @@ def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
 
 
 def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
-    settings = EditSettings(kinds=("swap_nouns",), parts=Parts(pipeline=str(tmp_path)))
+    settings = EditSettings(kinds=("swap_nouns",), parts=EditParts(pipeline=str(tmp_path)))
     with pytest.raises(UserError, match="cannot be loaded") as error:
         list(RayRunner("local", 2)(iter(chunks(1)), settings))
     assert "spacy download" in error.value.way_out

@@ -18,7 +18,7 @@ from unbag.edits import wordnet
 from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 
 from .made import CAT, DOG, json_lines
@@ -55,16 +55,16 @@ def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
         ({"filters": ("fluensy",)}, "unknown filter 'fluensy'"),
         ({"filters": ("fluency:/no/such",)}, "there is no language model at '/no/such'"),
         ({"leak": "/no/such"}, "there is no language model at '/no/such'"),
-        ({"parts": Parts(fill="/no/such")}, "there is no language model at '/no/such'"),
-        ({"parts": Parts(rewrite="hf:/no/such")}, "there is no language model at '/no/such'"),
-        ({"parts": Parts(device="cudaa")}, "the device 'cudaa' cannot be used"),
+        ({"parts": EditParts(fill="/no/such")}, "there is no language model at '/no/such'"),
+        ({"parts": EditParts(rewrite="hf:/no/such")}, "there is no language model at '/no/such'"),
+        ({"parts": EditParts(device="cudaa")}, "the device 'cudaa' cannot be used"),
         (
-            {"leak": "owner/gpt", "parts": Parts(device="cuda:99")},
+            {"leak": "owner/gpt", "parts": EditParts(device="cuda:99")},
             "the device 'cuda:99' cannot be used",
         ),
-        ({"parts": Parts(pipeline="no_such")}, "the parser 'no_such' cannot be loaded"),
+        ({"parts": EditParts(pipeline="no_such")}, "the parser 'no_such' cannot be loaded"),
         (
-            {"kinds": ("antonym",), "parts": Parts(wordnet="/no/such")},
+            {"kinds": ("antonym",), "parts": EditParts(wordnet="/no/such")},
             "there is no WordNet in '/no/such'",
         ),
         ({"form": "negclip", "neighbours": Path("/no/such")}, "there is no file /no/such"),

@@ -37,8 +37,8 @@ from unbag.data.readers import open_pairs
 from unbag.models.photo import Photo, PhotoConfig, build, load, read, write
 from unbag.runs.distributed import Team
 from unbag.runs.files import write_atomically
+from unbag.training.data import loader
 from unbag.training.data.loader import Waiting
-from unbag.training.data.loader import load as flow_of
 from unbag.training.data.pairs import PairBatches
 from unbag.training.optim import change_weights, make_optimiser
 from unbag.training.recipes import (
@@ -154,7 +154,7 @@ def take_steps(
     rule = recipe.objective.threshold
     threshold_K = rule.first(len(recipe.negatives)).to(device) if rule else None
     loss = torch.zeros(())
-    flow = flow_of(batches, first=0, workers=workers, device=device, waiting=Waiting())
+    flow = loader.load(batches, first=0, workers=workers, device=device, waiting=Waiting())
     steps = len(batches) if steps is None else steps
     for step, batch in zip(range(steps), flow, strict=False):
         taken = add_gradient(trainable, batch, plan, step=step, threshold_K=threshold_K)

@@ -62,7 +62,7 @@ from unbag.probes.classifiers import Effort, Feature, Task, scale_of, tasks_of
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
 from unbag.probes.conditions import CONDITIONS, condition_samples, for_all
 from unbag.probes.extract import credits
-from unbag.probes.extract_data import Label, Sheet, orbit_sheet
+from unbag.probes.extract_data import Label, ProbeSheet, orbit_sheet
 from unbag.probes.order import (
     Search,
     Shuffled,
@@ -158,7 +158,7 @@ class ProbeQuestions:
     shuffled: tuple[Shuffled, ...]
     """Every draw of every shuffle of the gallery's captions."""
     rings: tuple[Ring, ...]
-    sheet: Sheet[Picture]
+    sheet: ProbeSheet[Picture]
     effort: Effort
     seed: int
 

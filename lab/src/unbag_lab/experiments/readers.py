@@ -29,8 +29,8 @@ from unbag.readouts.data import RELATION, Pool
 from unbag.readouts.features import Parts, View
 from unbag.readouts.reader import Reader, ReaderHeader, save_head
 from unbag.readouts.training import (
-    Effort,
     Fit,
+    ReaderEffort,
     ReaderReadout,
     ReaderStep,
     held_rows,
@@ -102,15 +102,15 @@ class ReaderArm:
             raise UserError(f"{self.readout!r} is no reader of parts")
         return found
 
-    def effort(self, steps: int) -> Effort:
+    def effort(self, steps: int) -> ReaderEffort:
         """Its settings, with those that all share."""
         return self._chosen(steps)
 
-    def by_heart(self, steps: int) -> Effort:
+    def by_heart(self, steps: int) -> ReaderEffort:
         """Likewise, of a few fixed examples: readers of patches as `_BY_HEART` says."""
         return self._chosen(steps, *(_BY_HEART if self.reads_patches else ()))
 
-    def _chosen(self, steps: int, *also: str) -> Effort:
+    def _chosen(self, steps: int, *also: str) -> ReaderEffort:
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)
         return choose(self.read_out().settings, asked, readout=self.readout)
 

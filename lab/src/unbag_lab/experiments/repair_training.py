@@ -35,7 +35,14 @@ from unbag.runs.files import paused_collector, write_atomically
 from unbag.training import checkpoint
 from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Pixels, Truth, make_batch
 from unbag.training.data.loader import Waiting, load
-from unbag.training.data.world import DEFAULT_PRESET, FindWorldTruth, Told, WorldBatches, encode
+from unbag.training.data.world import (
+    DEFAULT_PRESET,
+    FindWorldTruth,
+    Told,
+    WorldBatches,
+    encode,
+    texts_of,
+)
 from unbag.training.objective import Objective
 from unbag.training.optim import (
     Memory,
@@ -493,7 +500,7 @@ class RepairBatches(WorldBatches):
         samples, told = self.told(step)
         scenes = [sample.scene for sample in samples]
         pixels, code = self._pixels(scenes), encode(scenes, told)
-        made = self._made(pixels, told, [_texts(one.positives) for one in told], code)
+        made = self._made(pixels, told, [texts_of(one.positives) for one in told], code)
         turned_BP = torch.tensor([[_is_turned(one, p) for p in one.positives] for one in told])
         rephrased = None
         if "rephrased" in self.views:
@@ -512,7 +519,7 @@ class RepairBatches(WorldBatches):
         return make_batch(
             pixels,
             [
-                CaptionTexts(one.caption.text, _texts(one.negatives), some)
+                CaptionTexts(one.caption.text, texts_of(one.negatives), some)
                 for one, some in zip(told, positives, strict=True)
             ],
             tokenize=self.reads.tokenize,
@@ -546,10 +553,6 @@ def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
 def _is_turned(told: Told, positive: Statement | None) -> bool:
     """Whether a positive names things in the other order; synonyms leave the meaning's form."""
     return positive is not None and positive.ast != told.caption.ast
-
-
-def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
-    return tuple(None if one is None else one.text for one in statements)
 
 
 def views_on_device(

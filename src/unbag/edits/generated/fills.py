@@ -20,7 +20,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, Rule, apply, finished
+from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind, Rule, apply, finished
 from unbag.edits.lexicon import is_near
 from unbag.edits.negatives.replace import replace_action, replace_attribute, replace_relation
 from unbag.edits.negatives.wordnet import NounRule
@@ -30,7 +30,7 @@ from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 from unbag.errors import UserError
 from unbag.models.baselines import Likelihood, load_likelihood
 from unbag.models.huggingface.loading import (
-    Source,
+    HfSource,
     need_transformers,
     parse_source,
     read_config,
@@ -125,16 +125,16 @@ ACTIONS = ByRules((replace_action, replace_relation), _is_verb)
 RELATIONS = ByRules((replace_relation,), _is_no_verb)
 
 
-def _editor(places: FillPlaces, parts: Parts) -> Editor:
+def _editor(places: FillPlaces, parts: EditParts) -> Editor:
     return Fills(_tools(parts), places)
 
 
-def _object_editor(parts: Parts) -> Editor:
+def _object_editor(parts: EditParts) -> Editor:
     rule = NounRule(find_wordnet(parts.wordnet))
     return Fills(_tools(parts), ByRules((rule,), is_open=True))
 
 
-def _kind(name: str, about: str, editor: Callable[[Parts], Editor]) -> Kind:
+def _kind(name: str, about: str, editor: Callable[[EditParts], Editor]) -> Kind:
     return Kind(
         name=name,
         keeps_meaning=False,
@@ -167,7 +167,7 @@ class Tools:
 
 
 @lru_cache(maxsize=1)
-def _tools(parts: Parts) -> Tools:
+def _tools(parts: EditParts) -> Tools:
     """Loaded once for all kinds of fills."""
     if not parts.fill:
         raise UserError(
@@ -434,7 +434,7 @@ class MaskedFiller:
         ]
 
 
-def _masked(source: Source, device: str) -> MaskedFiller:
+def _masked(source: HfSource, device: str) -> MaskedFiller:
     from transformers import AutoModelForMaskedLM
 
     tokenizer = read_tokenizer(source)

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unbag.edits.filters import Differs, Filter, KeepsLength, Proposal
-from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, difference, normalised
+from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind, difference, normalised
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
 from unbag.errors import UserError
+from unbag.models import server
 from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import choose_device
 from unbag.models.server import (
@@ -33,7 +34,6 @@ from unbag.models.server import (
     ServerClient,
     UnansweredError,
 )
-from unbag.models.server import load as load_server
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,11 +218,11 @@ REPLACED: tuple[Filter, ...] = (
 EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
 
 
-def _replacing(parts: Parts) -> Editor:
+def _replacing(parts: EditParts) -> Editor:
     return Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace)
 
 
-def _swapping(parts: Parts) -> Editor:
+def _swapping(parts: EditParts) -> Editor:
     return Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap)
 
 
@@ -330,12 +330,12 @@ class Writer(Protocol):
 
 
 @lru_cache(maxsize=1)
-def load_writer(parts: Parts) -> Writer:
+def load_writer(parts: EditParts) -> Writer:
     """The chat model of these parts, once for all kinds."""
     kind, _, rest = parts.rewrite.partition(":")
     if kind == "server":
         cache = Path(parts.cache) if parts.cache else None
-        found = load_server(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
+        found = server.load(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
         return ServerWriter(found.model, found.client)
     if kind == "hf" and rest:
         return _local(rest, choose_device(parts.device))

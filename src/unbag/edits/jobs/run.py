@@ -29,7 +29,7 @@ from unbag.edits.jobs.chunks import (
 )
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
-from unbag.edits.kinds import Parts, find_kinds
+from unbag.edits.kinds import EditParts, find_kinds
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
 from unbag.models.huggingface.loading import find_language_model
@@ -40,7 +40,7 @@ from unbag.runs.progress import Progress, Silent
 from unbag.version import __version__
 
 _DECIDING = ("fill", "rewrite", "device")
-"""Fields of Parts that decide the output as they are written."""
+"""Fields of EditParts that decide the output as they are written."""
 
 
 def run_edit(
@@ -85,7 +85,7 @@ class EditJob:
     form: str = "jsonl"
     """In which `out` is written; see `unbag.data.readers`."""
     kinds: tuple[str, ...] = ("default",)
-    parts: Parts = field(default_factory=Parts)
+    parts: EditParts = field(default_factory=EditParts)
     filters: tuple[str, ...] = ()
     seed: int = 0
     per_kind: int = 1

@@ -25,7 +25,7 @@ from typing import IO, Any, Protocol, TypeAlias
 from unbag.data.captions import Chunk
 from unbag.edits.editor import EditTally, cleaned, make_editor
 from unbag.edits.filters import make_filters
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.runs.files import paused_collector
 from unbag.types import Change, Edit, Edited, Given
@@ -46,7 +46,7 @@ class EditSettings:
     """What decides the edits of a caption. Plain data: every process makes its own editor of it."""
 
     kinds: tuple[str, ...] = ("default",)
-    parts: Parts = field(default_factory=Parts)
+    parts: EditParts = field(default_factory=EditParts)
     filters: tuple[str, ...] = ()
     """Besides those that are always on."""
     seed: int = 0

@@ -35,7 +35,7 @@ from unbag.edits.negatives.swaps import exchanged
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import NOUN_TAGS, Attribute, Parsed
 
-# Adjectives.
+# What swap_adjectives and swap_attributes look up.
 _ATTRIBUTES = word_lists("attributes")
 _SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
 _PARTS = _ATTRIBUTES.words("parts")
@@ -47,7 +47,7 @@ _TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
 
-# Verbs and adverbs.
+# What swap_verbs and swap_adverbs look up.
 _ACTIONS = word_lists("actions")
 _ANYWHERE = _ACTIONS.words("anywhere")
 _NEAR_VERBS = _ACTIONS.pairs("near")

@@ -19,14 +19,13 @@ from unbag.edits.inflection import agreeing, inflected, verb_lemma
 from unbag.edits.kinds import Changes, Kind, by_rule
 from unbag.edits.lexicon import GROUPINGS, NO_THINGS, word_lists
 from unbag.edits.nouns import content_of, is_joined
-from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase
+from unbag.edits.parsed import BE, NOUN_TAGS, SUBJECTS, Parsed, Phrase
 from unbag.types import Change
 
 _LISTS = word_lists("numbers")
 
-# Negations.
+# What negate looks up.
 _DENYING = _LISTS.words("denying")
-_BE = frozenset(("is", "are", "was", "were"))
 _VAGUE = _LISTS.words("vague")
 """Of some people a thing and its contrary are true."""
 _PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
@@ -34,7 +33,7 @@ _DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three
 _ONES = frozenset(("a", "an", "one", "this", "that"))
 _LOOSE_DEPS = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
 
-# Numbers.
+# What replace_number looks up.
 _NUMBER_WORDS = _LISTS.sequence("numbers")
 _VALUES: Mapping[str, int] = MappingProxyType(
     {word: at for at, word in enumerate(_NUMBER_WORDS, start=1)}
@@ -46,11 +45,10 @@ _NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at",
 _IN_PAIRS = _LISTS.words("in_pairs")
 _ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
 
-# Quantifiers.
+# What replace_quantifier looks up.
 _MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
 _LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
 _QUANTIFIERS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))
-_SUBJECTS = frozenset(("nsubj", "nsubjpass"))
 _NOT_SINGLE = _LISTS.words("not_single")
 _LOOSE = _LISTS.words("loose")
 _THEY = frozenset(
@@ -131,7 +129,7 @@ def _at_be(parsed: Parsed) -> Iterator[Change]:
     """Not after a form of "be", whether it helps a verb or stands alone."""
     for at, text in enumerate(parsed.lower[:-1]):
         word = parsed.words[at]
-        if text not in _BE or word.pos not in ("AUX", "VERB"):
+        if text not in BE or word.pos not in ("AUX", "VERB"):
             continue
         verb = word.head if word.dep in ("aux", "auxpass") else at
         subject = parsed.child(verb, "nsubj", "nsubjpass")
@@ -189,7 +187,7 @@ def _after_with(parsed: Parsed, phrase: Phrase) -> bool:
 
 def _after_there(parsed: Parsed, phrase: Phrase) -> bool:
     before = parsed.lower[max(phrase.first - 2, 0) : phrase.first]
-    return len(before) == 2 and before[0] == "there" and before[1] in _BE
+    return len(before) == 2 and before[0] == "there" and before[1] in BE
 
 
 def _is_put_on(parsed: Parsed, phrase: Phrase) -> bool:
@@ -323,7 +321,7 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
     if singular != word.text.lower():
         yield (
             parsed.change(
-                first, last, "only one" if parsed.words[role].dep in _SUBJECTS else "a single"
+                first, last, "only one" if parsed.words[role].dep in SUBJECTS else "a single"
             ),
             parsed.change(noun, noun, singular),
             *agreeing(parsed, role, is_plural=False),
@@ -359,7 +357,7 @@ def _may_be_none(parsed: Parsed, noun: int) -> bool:
         return False
     if word.dep == "dobj":
         return parsed.words[word.head].lemma in _HOLDING
-    return word.dep in _SUBJECTS or word.dep in ("attr", "ROOT")
+    return word.dep in SUBJECTS or word.dep in ("attr", "ROOT")
 
 
 def _may_be_one(parsed: Parsed, noun: int, role: int) -> bool:
@@ -418,8 +416,8 @@ def _alone(parsed: Parsed, at: int, subject: int) -> list[Change]:
 def _subject_after(parsed: Parsed, at: int) -> int | None:
     """The plural subject that the quantifier belongs to: itself in "all of the dogs"."""
     word = parsed.words[at]
-    if word.dep in _SUBJECTS:
+    if word.dep in SUBJECTS:
         return at
     noun = parsed.words[word.head]
-    is_subject = noun.dep in _SUBJECTS and noun.tag == "NNS" and word.head > at
+    is_subject = noun.dep in SUBJECTS and noun.tag == "NNS" and word.head > at
     return word.head if is_subject else None

@@ -34,7 +34,7 @@ from unbag.edits.lexicon import (
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, NounRelation, Parsed, relations_in
 
-# Colours, materials, sizes and states.
+# What replace_attribute and its four parts look up.
 _ATTRIBUTES = word_lists("attributes")
 _NATURAL_COLOURS = _ATTRIBUTES.words("natural_colours")
 _SHADES = _ATTRIBUTES.words("shades")
@@ -63,7 +63,7 @@ _NEVER_SAID_OF = {
 }
 """Others of all but these."""
 
-# Actions.
+# What replace_action looks up.
 _ACTIONS = word_lists("actions")
 _OBJECTS = {"person": PEOPLE, "animal": ANIMALS, **_ACTIONS.sets("objects")}
 """Classes of objects that a verb may act on."""
@@ -81,7 +81,7 @@ _TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
 _FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
 _BODY = frozenset(("back", "side", "belly", "stomach", "knee", "leg", "foot", "lap", "shoulder"))
 
-# Relations.
+# What replace_relation looks up.
 _RELATIONS = word_lists("relations")
 _THINGS = _RELATIONS.words("things")
 _HOLLOW = _RELATIONS.words("hollow")

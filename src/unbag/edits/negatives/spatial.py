@@ -20,11 +20,11 @@ _OWNERS = _LISTS.words("owners")
 _SIDE_PARTS = _LISTS.words("side_parts")
 _TURNING = _LISTS.words("turning")
 
-# Left and right.
+# What left_right looks up.
 _SIDES = {"left": "right", "right": "left", "leftmost": "rightmost", "rightmost": "leftmost"}
 _FAR = frozenset(("far", "extreme", "very", "top", "bottom", "upper", "lower", "front", "back"))
 
-# Front and behind.
+# What front_behind looks up.
 _FRONT_OBJECTS = _LISTS.words("front_objects")
 _FRONT_PARTS = _LISTS.words("front_parts")
 _NOT_BEHIND = _LISTS.words("not_behind")
@@ -53,7 +53,7 @@ _FRONT_WORDS = frozenset(
     ("front", "back", "rear", "hind", "behind", "background", "foreground", "backyard")
 )
 
-# Inside and outside, near and far.
+# What inside_outside and near_far look up.
 _DRY = _LISTS.words("dry")
 _ENTERED = _DRY | _LISTS.words("entered")
 _ENTERING = _LISTS.words("entering")
@@ -69,7 +69,7 @@ _DOORS = {
 _INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_DOORS))
 _NEAR_WORDS = frozenset(("near", "beside", "next", "close", "far", "toward", "towards", "away"))
 
-# Above and below.
+# What above_below looks up.
 _HIGH = _LISTS.words("high")
 _GROUND = _LISTS.words("ground")
 _LEVELS = _LISTS.words("levels")

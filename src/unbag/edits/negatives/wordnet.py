@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import inflected, verb_lemma
-from unbag.edits.kinds import ByRule, Changes, Editor, Kind, Parts
+from unbag.edits.kinds import ByRule, Changes, Editor, EditParts, Kind
 from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, word_lists
 from unbag.edits.parsed import VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 
-# Antonyms.
+# What AntonymRule looks up.
 _WORDNET = word_lists("wordnet")
 _CHECKED: Mapping[Pos, frozenset[str]] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ _SEEN = ("noun.artifact", "noun.animal", "noun.plant", "noun.body", "noun.object
 _COUNTING = _WORDNET.words("counting")
 _NOT_HAD = frozenset(("look", "drink", "party", "lunch", "dinner", "meal", "hand", "view", "side"))
 
-# Nouns.
+# What NounRule looks up.
 _NOUNS = word_lists("nouns")
 _MEN = frozenset(("man", "guy", "gentleman", "boy", "male", "groom", "father", "dad"))
 _MASCULINE = frozenset(("he", "his", "him", "himself"))
@@ -192,7 +192,7 @@ class AntonymRule:
         return is_seen and lemma not in _NOT_HAD and before.isdisjoint(_COUNTING)
 
 
-def _antonym_editor(parts: Parts) -> Editor:
+def _antonym_editor(parts: EditParts) -> Editor:
     return ByRule(AntonymRule(find_wordnet(parts.wordnet)))
 
 
@@ -245,7 +245,7 @@ class NounRule:
         return self._others[key]
 
 
-def _noun_editor(parts: Parts) -> Editor:
+def _noun_editor(parts: EditParts) -> Editor:
     return ByRule(NounRule(find_wordnet(parts.wordnet)))
 
 

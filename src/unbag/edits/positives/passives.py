@@ -14,7 +14,7 @@ from typing import NamedTuple
 from unbag.edits.inflection import inflected
 from unbag.edits.kinds import Changes, Kind, by_rule
 from unbag.edits.lexicon import LOOKING_BACK, MASS, WORD_GROUPS, word_lists
-from unbag.edits.parsed import Parsed, Phrase, subtree
+from unbag.edits.parsed import BE, Parsed, Phrase, subtree
 
 _LISTS = word_lists("passives")
 _OBJECTS = _LISTS.sets("objects")
@@ -26,7 +26,6 @@ _PARTICIPLES = {"pet": "petted", "light": "lit", "smell": "smelled", "mow": "mow
 _FORMS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
 _STATES = frozenset(("hold", "wear"))
 _PARTICLES = frozenset(("up", "off", "out"))
-_BE = frozenset(("is", "are", "was", "were"))
 _NOUN_TAGS = frozenset(("NN", "NNS"))
 _UNSURE = frozenset(("by", "and", "with", "of"))
 _KEPT = frozenset(("nsubj", "nsubjpass", "dobj", "aux", "auxpass", "prep", "prt", "punct", "agent"))
@@ -87,7 +86,7 @@ def _as_passive(parsed: Parsed, verb: int) -> Iterator[Changes]:
     base = _base_forms()[parsed.lower[verb]]
     done = _PARTICIPLES.get(base) or inflected(base, "VBN")
     is_many = parsed.words[deed.done_to.head].tag == "NNS"
-    if tag == "VBG" and before in _BE:
+    if tag == "VBG" and before in BE:
         be = f"{_be(before in ('was', 'were'), is_many)} being"
     elif tag == "VBG":
         be = "being"
@@ -128,7 +127,7 @@ def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
     if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
         return None
     between = parsed.lower[doer.last + 1 : verb]
-    is_progressive = len(between) == 1 and between[0] in _BE
+    is_progressive = len(between) == 1 and between[0] in BE
     has_verb_form = parsed.words[verb].tag == "VBG" if between else True
     if (between and not is_progressive) or not has_verb_form:
         return None
@@ -150,7 +149,7 @@ def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
         return None
     between = parsed.lower[done_to.last + 1 : verb]
     if between not in ((), ("being",)) and (
-        between[0] not in _BE or between[1:] not in ((), ("being",))
+        between[0] not in BE or between[1:] not in ((), ("being",))
     ):
         return None
     start = verb + 1 + bool(_particle(parsed, verb))

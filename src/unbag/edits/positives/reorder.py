@@ -29,6 +29,7 @@ from unbag.edits.lexicon import (
 from unbag.edits.negatives.swaps import exchanged
 from unbag.edits.parsed import (
     ADJECTIVE_TAGS,
+    BE,
     NOUN_TAGS,
     Parsed,
     Phrase,
@@ -56,7 +57,6 @@ _OVER = _LISTS.words("over")
 _IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
 _POSTURES = _LISTS.words("postures")
 _PLACED = _LISTS.words("placed")
-_BE = frozenset(("is", "are", "was", "were"))
 _NO_WITH = PEOPLE | _LISTS.words("no_with")
 
 
@@ -95,7 +95,7 @@ def relation_inverse(parsed: Parsed) -> list[Changes]:
     clause = _clause(parsed)
     if clause is None:
         return []
-    if clause.verb is not None and parsed.lower[clause.verb] not in _BE:
+    if clause.verb is not None and parsed.lower[clause.verb] not in BE:
         return _with_second_first(parsed, clause)
     if clause.relation not in INVERSES or not _is_true_turned(parsed, clause):
         return []
@@ -343,13 +343,13 @@ def _clause(parsed: Parsed) -> _Clause | None:
     if len(phrases) == 3 and not there:
         return None
     one, two = phrases[-2:]
-    start = 2 if there and parsed.lower[1] in _BE else 0
+    start = 2 if there and parsed.lower[1] in BE else 0
     end = len(parsed.words) - (parsed.lower[-1] == ".")
     if one.first != start or two.last + 1 != end or not _are_plain(parsed, one, two):
         return None
     first = one.last + 1
     verb = first if parsed.words[first].tag in ("VBZ", "VBP", "VBG") else None
-    if verb is not None and parsed.lower[verb] in _BE and parsed.words[verb + 1].tag == "VBG":
+    if verb is not None and parsed.lower[verb] in BE and parsed.words[verb + 1].tag == "VBG":
         verb += 1
     if there and verb is not None:
         return None

@@ -29,7 +29,7 @@ _PLACES = _LISTS.words("places")
 _ARTICLE_AFTER = _LISTS.words("article_after")
 _SPECIAL = _LISTS.words("special")
 _COMPARED = frozenset(("one", "another", "other", "others", "first", "second", "both", "each"))
-_BE = frozenset(("is", "are"))
+_BE_NOW = frozenset(("is", "are"))
 _THERE_BEFORE = _LISTS.words("there_before")
 _NEW = frozenset(("a", "an", "some", "several", "many", "two", "three", "four", "five", "six"))
 _PLURAL_IN_SENSE = frozenset(("couple", "number", "few", "lot", "pair", "dozen"))
@@ -240,7 +240,7 @@ def tenses(parsed: Parsed) -> Iterator[Changes]:
         if base is None or _has_joined(parsed, at):
             continue
         tag, before = parsed.words[at].tag, parsed.lower_at(at - 1)
-        if tag == "VBG" and before in _BE and parsed.words[at - 1].head == at:
+        if tag == "VBG" and before in _BE_NOW and parsed.words[at - 1].head == at:
             new = base if before == "are" else inflected(base, "VBZ")
             yield (parsed.change(at - 1, at, new),)
         elif tag in ("VBZ", "VBP") and _has_noun_before(parsed, at):
@@ -250,7 +250,7 @@ def tenses(parsed: Parsed) -> Iterator[Changes]:
 
 def there_forms(parsed: Parsed) -> Iterator[Changes]:
     """With "there is" or without it: "there is a dog running", "a dog is running"."""
-    if parsed.lower[:1] == ("there",) and parsed.lower[1:2] and parsed.lower[1] in _BE:
+    if parsed.lower[:1] == ("there",) and parsed.lower[1:2] and parsed.lower[1] in _BE_NOW:
         yield from _without_there(parsed)
     elif parsed.lower[:1] and parsed.lower[0] in _NEW:
         yield from _with_there(parsed)
@@ -269,7 +269,7 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
     if noun is None or noun.last + 2 >= len(parsed.words):
         return
     be = noun.last + 1
-    if parsed.lower[be] not in _BE or not _goes_on(parsed, WordSpan(0, be)):
+    if parsed.lower[be] not in _BE_NOW or not _goes_on(parsed, WordSpan(0, be)):
         return
     first = parsed.words[0]
     text = first.text if parsed.is_upper else first.text.lower()

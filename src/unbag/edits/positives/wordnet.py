@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts
+from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind
 from unbag.edits.lexicon import COLOUR_NAMES, word_lists
 from unbag.edits.parsed import NOUN_TAGS, Parsed, Word
 from unbag.edits.positives.synonyms import is_whole
@@ -96,7 +96,7 @@ class ByWordNet:
         return len(senses) == 1 or (uses >= _USES and senses[0].uses >= _SHARE * uses)
 
 
-def _editor(parts: Parts) -> Editor:
+def _editor(parts: EditParts) -> Editor:
     return ByWordNet(find_wordnet(parts.wordnet))
 
 

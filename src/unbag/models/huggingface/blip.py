@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    from unbag.models.huggingface.loading import Source
+    from unbag.models.huggingface.loading import HfSource
     from unbag.types import DualEncoder, Query
 
 _VERSION = "hf-blip-1"
@@ -45,7 +45,7 @@ BATCH = 64
 
 
 def load_match(
-    source: Source, architecture: str, *, device: str, dtype: str, compiles: bool
+    source: HfSource, architecture: str, *, device: str, dtype: str, compiles: bool
 ) -> Match:
     """The matching head of BLIP or BLIP-2."""
     import transformers

@@ -17,10 +17,10 @@ from warnings import warn
 
 from unbag.errors import UserError
 from unbag.models.batching import Fitting, is_out_of_memory
-from unbag.models.huggingface.chat_inputs import Preparer, Prompts, Rendered, Row, Seen
+from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Prompts, Rendered, Seen
 from unbag.models.huggingface.chat_runner import M3ID, BlipRunner, CausalRunner, Decoder, plainly
 from unbag.models.huggingface.loading import (
-    Source,
+    HfSource,
     parse_source,
     plain_config,
     quietly,
@@ -56,7 +56,7 @@ def load_chat(
     import torch
     from transformers import AutoModelForImageTextToText
 
-    source = Source(path, revision) if revision else parse_source(path)
+    source = HfSource(path, revision) if revision else parse_source(path)
     processor = read_processor(source)
     model = read_weights(source, AutoModelForImageTextToText)
     if dtype == "auto":
@@ -286,7 +286,7 @@ class ChatModel:
             return torch.zeros((0, 0))
         rows, runner = self.hidden_rows(asks), self._causal()
 
-        def read(part: Sequence[tuple[int, Row]]) -> Tensor:
+        def read(part: Sequence[tuple[int, ChatRow]]) -> Tensor:
             with _belonging(self.name), torch.inference_mode():
                 return runner.hidden([row for _, row in part]).float()
 
@@ -297,7 +297,7 @@ class ChatModel:
         back_N = torch.argsort(torch.tensor([n for part in parts for n, _ in part]))
         return found_NW[back_N]
 
-    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[Row]:
+    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[ChatRow]:
         """The same as tokens and prepared pictures, for a runner's `hidden`."""
         self._causal()
         texts = [plainly(self.preparer, text, sees=p is not None) for p, text in asks]
@@ -307,7 +307,7 @@ class ChatModel:
         rows = []
         for (picture, words), text in zip(asks, texts, strict=True):
             own = seen[picture.key] if picture is not None else None
-            rows.append(Row(own, self.preparer.prompt_of(own, text), words=words))
+            rows.append(ChatRow(own, self.preparer.prompt_of(own, text), words=words))
             self._check_length(len(rows[-1].prompt), words)
         return rows
 
@@ -338,7 +338,7 @@ class ChatModel:
         pairs = [(row, priors[n] if m3id else None) for n, row in enumerate(rows)]
         numbered = list(enumerate(pairs))
 
-        def decoded(part: Sequence[tuple[int, tuple[Row, Row | None]]]) -> Tensor:
+        def decoded(part: Sequence[tuple[int, tuple[ChatRow, ChatRow | None]]]) -> Tensor:
             with _belonging(self.name):
                 return decoder([pair for _, pair in part])
 
@@ -352,21 +352,23 @@ class ChatModel:
 
     def _rows(
         self, asks: Sequence[Ask], *, answers: bool = True
-    ) -> tuple[list[Row], list[list[_Position]]]:
+    ) -> tuple[list[ChatRow], list[list[_Position]]]:
         """One row for each beginning of an answer; asks that share one share the row."""
         prompts = self.preparer.prompts
         first = {ask.picture.key: (ask.picture, ask.prompt) for ask in asks if ask.picture}
         seen = self._see(
             {key: (p, prompts.render(text, sees=True)) for key, (p, text) in first.items()}
         )
-        rows: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, Row, list[int]]] = {}
+        rows: dict[
+            tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ChatRow, list[int]]
+        ] = {}
         places: list[list[_Position]] = []
         for number, ask in enumerate(asks):
             rendered = prompts.render(ask.prompt, sees=ask.picture is not None)
             picture = seen[ask.picture.key] if ask.picture is not None else None
             prompt = self.preparer.prompt_of(picture, rendered)
             if not answers:
-                row = Row(picture, prompt, words=ask.prompt)
+                row = ChatRow(picture, prompt, words=ask.prompt)
                 rows[number, (), ()] = (number, row, [])
                 continue
             one: list[_Position] = []
@@ -376,7 +378,7 @@ class ChatModel:
                 self._check_length(len(prompt) + len(given), ask.prompt)
                 key = (id(picture), prompt, given)
                 if key not in rows:
-                    row = Row(picture, prompt, given, words=ask.prompt)
+                    row = ChatRow(picture, prompt, given, words=ask.prompt)
                     rows[key] = (len(rows), row, [])
                 at, _, wanted = rows[key]
                 if tokens[-1] not in wanted:
@@ -384,7 +386,7 @@ class ChatModel:
                 one.append(_Position(at, len(given), wanted.index(tokens[-1])))
             places.append(one)
         made = [
-            Row(row.seen, row.prompt, row.given, tuple(wanted), row.words)
+            ChatRow(row.seen, row.prompt, row.given, tuple(wanted), row.words)
             for _, row, wanted in rows.values()
         ]
         return made, places
@@ -399,7 +401,7 @@ class ChatModel:
             }
         return {key: one.result() for key, one in made.items()}
 
-    def _read(self, rows: Sequence[Row], given: int, last: int) -> Tensor:
+    def _read(self, rows: Sequence[ChatRow], given: int, last: int) -> Tensor:
         """Log-probabilities of what is given and of what may come last, [N, given + last]."""
         import torch
 
@@ -435,7 +437,7 @@ class _Position:
     last: int
 
 
-def _by_sight(rows: list[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
+def _by_sight(rows: list[tuple[int, ChatRow]]) -> list[list[tuple[int, ChatRow]]]:
     """Those with a picture and those without cannot stand in one batch."""
     seeing = [pair for pair in rows if pair[1].seen is not None]
     blind = [pair for pair in rows if pair[1].seen is None]

@@ -310,7 +310,7 @@ class Preparer:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class ChatRow:
     """One sequence to run: a prompt, some tokens of an answer, and what may come after them."""
 
     seen: Seen | None

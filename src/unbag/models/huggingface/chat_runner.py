@@ -18,7 +18,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from unbag.errors import UserError
-from unbag.models.huggingface.chat_inputs import Preparer, Rendered, Row, Seen, joined, padded
+from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Rendered, Seen, joined, padded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,7 +55,7 @@ class CausalRunner:
     is_shared: bool = True
     """False runs every prompt with its picture, to compare."""
 
-    def logits(self, rows: Sequence[Row], keep: int) -> Tensor:
+    def logits(self, rows: Sequence[ChatRow], keep: int) -> Tensor:
         """Logits at the last `keep` tokens of every row, [N, K, V]."""
         seen = list({id(row.seen): row.seen for row in rows if row.seen is not None}.values())
         may_share = self.is_shared and 0 < len(seen) < len(rows)
@@ -67,13 +67,13 @@ class CausalRunner:
             return self._whole(rows, keep, features=features[[places[id(r.seen)] for r in rows]])[0]
         return self._whole(rows, keep)[0]
 
-    def start(self, rows: Sequence[Row]) -> tuple[Tensor, CausalState]:
+    def start(self, rows: Sequence[ChatRow]) -> tuple[Tensor, CausalState]:
         """Read the prompts; logits of the first token of the answer, [N, V]."""
         logit_NKV, state = self._whole(rows, 1, caches=True)
         assert state is not None
         return logit_NKV[:, -1], state
 
-    def hidden(self, rows: Sequence[Row], *, left: bool = True) -> Tensor:
+    def hidden(self, rows: Sequence[ChatRow], *, left: bool = True) -> Tensor:
         """What the last layer makes of the last token of every row, [N, W].
 
         With gradients where they are on. `left` is the side of the padding: no number turns on it.
@@ -97,7 +97,7 @@ class CausalRunner:
 
     def _whole(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[ChatRow],
         keep: int,
         *,
         features: Tensor | None = None,
@@ -113,7 +113,7 @@ class CausalRunner:
         return found.logits[:, -keep:], state
 
     def _inputs(
-        self, rows: Sequence[Row], *, features: Tensor | None = None, left: bool = True
+        self, rows: Sequence[ChatRow], *, features: Tensor | None = None, left: bool = True
     ) -> dict[str, Any]:
         """What the model takes; `left` is the side of the padding."""
         token_NL, mask_NL = padded(
@@ -134,7 +134,7 @@ class CausalRunner:
             **arrays,
         }
 
-    def _by_beginning(self, rows: Sequence[Row], seen: Sequence[Seen], keep: int) -> Tensor:
+    def _by_beginning(self, rows: Sequence[ChatRow], seen: Sequence[Seen], keep: int) -> Tensor:
         """Read each picture once, then the rest of every prompt about it."""
         import torch
 
@@ -142,7 +142,7 @@ class CausalRunner:
         shared = [_shared([row for row in rows if row.seen is one]) for one in seen]
         firsts = [next(row for row in rows if row.seen is one) for one in seen]
         begun = [
-            Row(one, row.prompt[:length])
+            ChatRow(one, row.prompt[:length])
             for one, row, length in zip(seen, firsts, shared, strict=True)
         ]
         _, state = self._whole(begun, 1, caches=True)
@@ -189,7 +189,7 @@ class CausalRunner:
             found: Tensor = self.model.get_image_features(**arrays).pooler_output
         return found
 
-    def _kinds(self, rows: Sequence[Row], *, left: bool = True) -> dict[str, Tensor]:
+    def _kinds(self, rows: Sequence[ChatRow], *, left: bool = True) -> dict[str, Tensor]:
         """Inputs with a number a token: as the processor gave them, 0 for words.
 
         For PaliGemma the tokens of an answer are 1: they look back only.
@@ -254,7 +254,7 @@ def _next(position_TNL: Tensor) -> Tensor:
     return found
 
 
-def _shared(rows: Sequence[Row]) -> int:
+def _shared(rows: Sequence[ChatRow]) -> int:
     """Tokens that all rows begin with, up to one before the first answer."""
     first, *others = (row.prompt for row in rows)
     most = min(len(row.prompt) for row in rows) - 1
@@ -285,7 +285,7 @@ class BlipRunner:
         """Whether an encoder reads the prompt and a decoder answers."""
         return not self.model.config.use_decoder_only_language_model
 
-    def logits(self, rows: Sequence[Row], keep: int) -> Tensor:
+    def logits(self, rows: Sequence[ChatRow], keep: int) -> Tensor:
         """Logits at the last `keep` places of every answer, [N, K, V]."""
         import torch
 
@@ -302,14 +302,14 @@ class BlipRunner:
             logit_NLV: Tensor = self._run(rows, inputs)
         return _right(logit_NLV, given, keep) if self.reads_apart else logit_NLV[:, -keep:]
 
-    def start(self, rows: Sequence[Row]) -> tuple[Tensor, BlipState]:
+    def start(self, rows: Sequence[ChatRow]) -> tuple[Tensor, BlipState]:
         """Logits of the first token of the answer, [N, V]."""
         return self.logits(rows, 1)[:, -1], BlipState(tuple(rows))
 
     def step(self, token_N: Tensor, state: BlipState) -> tuple[Tensor, BlipState]:
         """Logits of the token after one more, [N, V]."""
         rows = [
-            Row(row.seen, row.prompt, (*row.given, int(token)), words=row.words)
+            ChatRow(row.seen, row.prompt, (*row.given, int(token)), words=row.words)
             for row, token in zip(state.rows, token_N, strict=True)
         ]
         return self.start(rows)
@@ -320,7 +320,7 @@ class BlipRunner:
         start = getattr(config, "decoder_start_token_id", None)
         return int(self.pad if start is None else start)
 
-    def _run(self, rows: Sequence[Row], inputs: dict[str, Any]) -> Tensor:
+    def _run(self, rows: Sequence[ChatRow], inputs: dict[str, Any]) -> Tensor:
         if any(row.seen is None for row in rows):
             # The language prior: the language model alone.
             found: Tensor = self.model.language_model(**inputs).logits
@@ -358,7 +358,7 @@ class BlipRunner:
 class BlipState:
     """Rows read so far; nothing is cached, since answers of these models are short."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ChatRow, ...]
 
 
 def _right(logit_NLV: Tensor, given: Sequence[Sequence[int]], keep: int) -> Tensor:
@@ -443,7 +443,7 @@ class Decoder:
     m3id: M3ID | None
     longest: int
 
-    def __call__(self, pairs: Sequence[tuple[Row, Row | None]]) -> Tensor:
+    def __call__(self, pairs: Sequence[tuple[ChatRow, ChatRow | None]]) -> Tensor:
         """Rows with their picture and, for M3ID, without it; tokens of the answers, [N, L]."""
         import torch
 

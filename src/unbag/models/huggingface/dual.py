@@ -246,7 +246,7 @@ def _pooled(found: Any) -> Tensor:
     return pooled
 
 
-def check_end(config: Any, tokenizer: Any, kind: Kind, *, name: str) -> None:
+def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> None:
     """The end token that the tokenizer writes is the one that the model pools at.
 
     If it is not, transformers takes the first token's vector, which is the same for all captions.
@@ -348,7 +348,7 @@ class Pictures:
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
 
 
-def _places(kind: Kind, text_config: Any, token_NL: Tensor) -> Tensor:
+def _places(kind: ModelFamily, text_config: Any, token_NL: Tensor) -> Tensor:
     """Where each caption's vector is read, as transformers finds it."""
     if kind.pools != "end":
         place = 0 if kind.pools == "first" else token_NL.shape[1] - 1
@@ -380,7 +380,7 @@ def _unknown_layers(what: str, model: Any, known: list[str]) -> UserError:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelFamily:
     """What a family of models has in common."""
 
     pools: Literal["end", "first", "last"]
@@ -432,7 +432,7 @@ def _map_patches(model: Any, hidden: Any) -> Tensor:
     return cells
 
 
-_SIGLIP = Kind(
+_SIGLIP = ModelFamily(
     "last",
     True,
     has_mask=False,
@@ -441,24 +441,26 @@ _SIGLIP = Kind(
     tokens=_siglip_tokens,
 )
 """Trained on 64 tokens without a mask and pooled at the last, which mostly is padding."""
-_BERT = Kind("first", looks="class", patches=_clip_patches, tokens=_projected_tokens)
+_BERT = ModelFamily("first", looks="class", patches=_clip_patches, tokens=_projected_tokens)
 """CLIP's picture tower beside a text tower like BERT."""
 _CLIP = replace(_BERT, pools="end", has_mask=False)
 """Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
 transformers asks the device at every pass whether anything is masked."""
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ModelFamily] = {
     "clip": replace(_CLIP, pools_at_largest=True),
     "metaclip_2": _CLIP,
-    "groupvit": Kind("end", pools_at_largest=True),
-    "aimv2": Kind("end"),
+    "groupvit": ModelFamily("end", pools_at_largest=True),
+    "aimv2": ModelFamily("end"),
     "chinese_clip": _BERT,
     "altclip": _BERT,
-    "align": Kind("first", most=64, looks="map", patches=_map_patches, tokens=_projected_tokens),
-    "vision-text-dual-encoder": Kind("first"),
+    "align": ModelFamily(
+        "first", most=64, looks="map", patches=_map_patches, tokens=_projected_tokens
+    ),
+    "vision-text-dual-encoder": ModelFamily("first"),
     "siglip": _SIGLIP,
     "siglip2": _SIGLIP,
 }
-UNKNOWN = Kind("last", is_padded=True)
+UNKNOWN = ModelFamily("last", is_padded=True)
 """A dual encoder of a family not listed: the full context is right, whatever it pools."""
 EXCLUDED = frozenset({"blip", "blip-2", "clipseg", "flava", "owlvit", "owlv2"})
 """Kinds with both methods of a dual encoder whose vectors are not meant for scoring a caption."""

@@ -75,7 +75,7 @@ def load(
     )
 
 
-def _heads(config: Any, source: Source) -> list[str]:
+def _heads(config: Any, source: HfSource) -> list[str]:
     found = config.architectures or []
     if isinstance(found, list) and all(isinstance(head, str) for head in found):
         return found
@@ -103,7 +103,7 @@ def _is_chat(config: Any) -> bool:
     return type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 
-def _load_dual(source: Source, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
+def _load_dual(source: HfSource, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
     from transformers import AutoModel
 
     from unbag.models.huggingface.dual import HfDual
@@ -120,7 +120,7 @@ def _load_dual(source: Source, *, device: str, dtype: str, compiles: bool) -> Du
 
 
 @dataclass(frozen=True)
-class Source:
+class HfSource:
     """Where a checkpoint comes from."""
 
     path: str
@@ -141,11 +141,11 @@ class Source:
         return Path(self.path).is_dir()
 
 
-def parse_source(text: str) -> Source:
+def parse_source(text: str) -> HfSource:
     """`NAME_OR_PATH[@REVISION]`; what exists on disk is a path, whatever it looks like."""
     place = on_disk(text)
     if place is not None:
-        return Source(_checked_folder(place))
+        return HfSource(_checked_folder(place))
     path, at, revision = text.rpartition("@")
     if not at:
         path, revision = text, ""
@@ -168,7 +168,7 @@ def parse_source(text: str) -> Source:
             expected="owner/name of letters, digits, '-', '_' and '.', at most 96 characters",
             way_out="check the name, or the path of the folder",
         )
-    return Source(path, revision or None)
+    return HfSource(path, revision or None)
 
 
 def _checked_folder(place: Path) -> str:
@@ -201,35 +201,35 @@ def _looks_local(path: str) -> bool:
     return path.startswith((".", "~", os.sep)) or path.count("/") > 1
 
 
-def read_config(source: Source) -> Any:
+def read_config(source: HfSource) -> Any:
     """The configuration, by the class of its kind."""
     from transformers import AutoConfig
 
     return _read(source, "its configuration", AutoConfig.from_pretrained)
 
 
-def read_tokenizer(source: Source) -> Any:
+def read_tokenizer(source: HfSource) -> Any:
     """The tokenizer of a checkpoint."""
     from transformers import AutoTokenizer
 
     return _read(source, "its tokenizer", AutoTokenizer.from_pretrained)
 
 
-def read_processor(source: Source) -> Any:
+def read_processor(source: HfSource) -> Any:
     """The processor of a chat model: pictures, words and chat template together."""
     from transformers import AutoProcessor
 
     return _read(source, "its processor", AutoProcessor.from_pretrained)
 
 
-def read_image_processor(source: Source) -> Any:
+def read_image_processor(source: HfSource) -> Any:
     """What turns an image into the numbers the model was trained on."""
     from transformers import AutoImageProcessor
 
     return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
 
 
-def read_weights(source: Source, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
+def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
     """A model of class `kind`, every weight of it from the checkpoint, ready to be asked.
 
     transformers fills what is missing with random numbers and goes on; here that is an error, but
@@ -270,7 +270,7 @@ def _listed(names: list[str], what: str) -> str:
     return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
 
 
-def _read(source: Source, what: str, load: Callable[..., Loaded]) -> Loaded:
+def _read(source: HfSource, what: str, load: Callable[..., Loaded]) -> Loaded:
     where = {"revision": source.revision} if source.revision else {}
     try:
         with quietly():
@@ -290,7 +290,7 @@ def _read(source: Source, what: str, load: Callable[..., Loaded]) -> Loaded:
         ) from error
 
 
-def _way_out(source: Source, what: str, error: Exception) -> str:
+def _way_out(source: HfSource, what: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         return "install the package that is named above"
     said = str(error)
@@ -320,7 +320,7 @@ def _first_lines(error: Exception) -> str:
     return said_by(ValueError(" ".join(lines[:2])))
 
 
-def checkpoint_file(source: Source, name: str) -> Any:
+def checkpoint_file(source: HfSource, name: str) -> Any:
     """A JSON file of the checkpoint; empty if it has none."""
     from transformers.utils.hub import cached_file
 
@@ -338,7 +338,7 @@ def checkpoint_file(source: Source, name: str) -> Any:
     return json.loads(Path(place).read_text(encoding="utf-8"))
 
 
-def sentence_pooling(source: Source) -> Pooling:
+def sentence_pooling(source: HfSource) -> Pooling:
     """How a sentence encoder pools, by its modules.json; `mean` where there is none."""
     modules = [
         str(one["type"]).rpartition(".")[2] for one in checkpoint_file(source, "modules.json") or []
@@ -372,7 +372,7 @@ def read_language_model(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
 
 
-def find_language_model(path: str) -> Path | Source:
+def find_language_model(path: str) -> Path | HfSource:
     """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
     place = on_disk(path)
     if place is None and (not path or path.endswith(".gguf") or _looks_local(path)):
@@ -396,7 +396,7 @@ def find_language_model(path: str) -> Path | Source:
     return source
 
 
-def _is_downloaded(source: Source) -> bool:
+def _is_downloaded(source: HfSource) -> bool:
     """Whether the hub's client has it on this disk."""
     try:
         hub: Any = import_module("huggingface_hub")

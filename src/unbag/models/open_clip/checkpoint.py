@@ -53,9 +53,10 @@ _TEXT_TOWER = (
     "ln_final",
 )
 
-# Sizes OpenAI kept among the tensors, and positions that transformers once did: no weights.
+# Sizes OpenAI kept among the tensors: no weights.
 _NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
-_POSITIONS = ".embeddings.position_ids"
+POSITIONS = ".embeddings.position_ids"
+"""Kept among the weights by older versions of transformers; they are only 0, 1, 2 ..."""
 
 
 def find_weights(path: Path) -> Path:
@@ -243,7 +244,7 @@ def _renamed(
     from open_clip.convert import convert_state_dict  # type: ignore[import-untyped, unused-ignore]
 
     state = convert_state_dict(model, state)
-    for name in [n for n in state if n in _NO_WEIGHTS or n.endswith(_POSITIONS)]:
+    for name in [n for n in state if n in _NO_WEIGHTS or n.endswith(POSITIONS)]:
         if name not in wanted:
             del state[name]
     # The text tower stands at the top in the first form of CLIP, and below `text.` in the second.

@@ -55,7 +55,7 @@ def library() -> Any:
     return open_clip
 
 
-def parse(text: str) -> Wanted:
+def parse(text: str) -> WantedWeights:
     """Which weights a name asks for; an architecture without weights is refused.
 
     ARCH/TAG            weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
@@ -74,7 +74,7 @@ def parse(text: str) -> Wanted:
                 expected="a file or a folder after the @",
                 way_out=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
             )
-        return Wanted(text, before, path=Path(after).expanduser())
+        return WantedWeights(text, before, path=Path(after).expanduser())
     arch, slash, tag = before.partition("/")
     if not slash or not tag:
         architecture(arch)
@@ -84,11 +84,11 @@ def parse(text: str) -> Wanted:
             expected=f"open_clip:{arch}/TAG or open_clip:{arch}@PATH",
             way_out=f"the tags of {arch}: {', '.join(tags) or 'none'}",
         )
-    return Wanted(text, arch, tag=tag, revision=after or None)
+    return WantedWeights(text, arch, tag=tag, revision=after or None)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedWeights:
     """Weights as a user asks for them; one of tag, hub and path is set."""
 
     text: str
@@ -102,16 +102,16 @@ class Wanted:
     revision: str | None = None
 
 
-def _with_config(text: str, start: str, rest: str) -> Wanted:
+def _with_config(text: str, start: str, rest: str) -> WantedWeights:
     if start == "local-dir:" and rest:
-        return Wanted(text, path=Path(rest).expanduser(), has_config=True)
+        return WantedWeights(text, path=Path(rest).expanduser(), has_config=True)
     hub, _, revision = rest.partition("@")
     if hub.count("/") != 1:
         raise UserError(
             f"open_clip:{text} names no model",
             expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
         )
-    return Wanted(text, hub=hub, revision=revision or None)
+    return WantedWeights(text, hub=hub, revision=revision or None)
 
 
 def architecture(name: str) -> dict[str, Any]:

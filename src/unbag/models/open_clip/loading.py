@@ -38,7 +38,7 @@ from unbag.models.open_clip.encoder import (
 )
 from unbag.models.open_clip.library import (
     QUICK,
-    Wanted,
+    WantedWeights,
     architecture,
     library,
     nearest,
@@ -117,7 +117,7 @@ class OpenClipSource:
     """Way out if the weights do not fit."""
 
 
-def find_source(wanted: Wanted) -> OpenClipSource:
+def find_source(wanted: WantedWeights) -> OpenClipSource:
     """By tag, by file, by folder or from the hub."""
     if wanted.tag:
         return _by_tag(wanted)
@@ -131,7 +131,7 @@ def find_source(wanted: Wanted) -> OpenClipSource:
     raise AssertionError("names.parse sets one of tag, hub and path")
 
 
-def _by_tag(wanted: Wanted) -> OpenClipSource:
+def _by_tag(wanted: WantedWeights) -> OpenClipSource:
     arch, tag = wanted.arch, wanted.tag
     config = architecture(arch)
     known = library().get_pretrained_cfg(arch, tag)
@@ -170,7 +170,7 @@ def _download(known: Mapping[str, Any], revision: str | None) -> str:
     )
 
 
-def _by_hub(wanted: Wanted) -> OpenClipSource:
+def _by_hub(wanted: WantedWeights) -> OpenClipSource:
     def fetch(file: str | None) -> str:
         get = library().pretrained.download_pretrained_from_hf
         return str(get(wanted.hub, file, revision=wanted.revision))
@@ -183,7 +183,7 @@ def _by_hub(wanted: Wanted) -> OpenClipSource:
     )
 
 
-def _hub_tokenizer(wanted: Wanted, found: OpenClipSource, config: Path) -> str:
+def _hub_tokenizer(wanted: WantedWeights, found: OpenClipSource, config: Path) -> str:
     """That of the same revision; open_clip itself always takes the newest of the hub."""
     named = found.config["text_cfg"].get("hf_tokenizer_name")
     if wanted.revision is None or named not in (None, "", wanted.hub):
@@ -193,7 +193,7 @@ def _hub_tokenizer(wanted: Wanted, found: OpenClipSource, config: Path) -> str:
     return f"local-dir:{_downloaded(lambda: _fetch_tokenizer(wanted), wanted.text)}"
 
 
-def _fetch_tokenizer(wanted: Wanted) -> str:
+def _fetch_tokenizer(wanted: WantedWeights) -> str:
     from huggingface_hub import snapshot_download
 
     return str(
@@ -203,7 +203,7 @@ def _fetch_tokenizer(wanted: Wanted) -> str:
     )
 
 
-def _pin(wanted: Wanted) -> str:
+def _pin(wanted: WantedWeights) -> str:
     """Two revisions are two models."""
     return f"@{wanted.revision}" if wanted.revision else ""
 
@@ -243,7 +243,7 @@ def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
     )
 
 
-def _by_file(wanted: Wanted, weights: Path) -> OpenClipSource:
+def _by_file(wanted: WantedWeights, weights: Path) -> OpenClipSource:
     arch = wanted.arch
     config = architecture(arch)
     written = str(wanted.path)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.huggingface.loading import Source, read_language_model, read_weights
+from unbag.models.huggingface.loading import HfSource, read_language_model, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 
 Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -106,7 +106,7 @@ def saved_language(folder: Path) -> Any:
     """Weights alone, as transformers saved them."""
     from transformers import AutoModelForCausalLM
 
-    return read_weights(Source(str(folder)), AutoModelForCausalLM).float()
+    return read_weights(HfSource(str(folder)), AutoModelForCausalLM).float()
 
 
 def add_lora(language: Any, rank: int) -> None:

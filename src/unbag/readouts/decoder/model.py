@@ -25,7 +25,7 @@ from unbag.errors import UserError
 from unbag.evaluation.scoring import unknown_to
 from unbag.models.batching import Fitting
 from unbag.models.huggingface.chat import ChatModel
-from unbag.models.huggingface.chat_inputs import Preparer, Prompts, Rendered, Row, Seen
+from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Prompts, Rendered, Seen
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, LessonBatch, Words
 from unbag.readouts.features import Parts, View
@@ -74,7 +74,7 @@ class PatchDecoder(ChatModel):
         pixels = self.tower.prepare(picture.open())[None].to(self.device)
         return self.net.look(pixels)[0].float()
 
-    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[Row]:
+    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[ChatRow]:
         """The picture, then the text: for vectors made of the last hidden state.
 
         The text as it is, or in the form of a question where the decoder learned to embed so.
@@ -93,7 +93,7 @@ class PatchDecoder(ChatModel):
                 )
             if self.embeds:
                 tokens = tuple(self.preparer.prompts.tokenizer.ask(text))
-            rows.append(Row(own, (() if own is None else own.head) + tokens, words=text))
+            rows.append(ChatRow(own, (() if own is None else own.head) + tokens, words=text))
             self._check_length(len(rows[-1].prompt), text)
         return rows
 

@@ -63,16 +63,16 @@ def met(
     return PatchEffects(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
+def spans(model: ChatModel, caption: str) -> tuple[WordPieces, ...]:
     """Which pieces are which word; pieces by number where a tokenizer goes across words."""
     whole = _pieces(model, caption)
-    found: list[WordSpan] = []
+    found: list[WordPieces] = []
     start = 0
     for match in WORD.finditer(caption):
         so_far = _pieces(model, caption[: match.end()])
         if so_far != whole[: len(so_far)]:
-            return tuple(WordSpan(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
-        found.append(WordSpan(match.group(), start, len(so_far)))
+            return tuple(WordPieces(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
+        found.append(WordPieces(match.group(), start, len(so_far)))
         start = len(so_far)
     return tuple(span for span in found if span.stop > span.start)
 
@@ -89,7 +89,7 @@ class PatchEffects:
 
 
 @dataclass(frozen=True)
-class WordSpan:
+class WordPieces:
     """A word, and the pieces of the caption that it is made of."""
 
     word: str

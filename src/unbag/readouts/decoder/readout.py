@@ -38,7 +38,7 @@ from unbag.readouts.training import (
     CARD,
     MOMENT,
     WEIGHT,
-    Standing,
+    ReadoutStanding,
     check_folder,
     encoder_of,
     named,
@@ -252,7 +252,7 @@ def _save(path: Path, teaching: Teaching, asked: str, *, seconds: float) -> None
     """Weights, moments, the step and the seconds so far."""
     tensors = {f"{WEIGHT}{name}": value for name, value in teaching.net.state_dict().items()}
     tensors |= {f"{MOMENT}{name}": value for name, value in teaching.moments().items()}
-    write_standing(path, tensors, Standing(teaching.step, asked, seconds))
+    write_standing(path, tensors, ReadoutStanding(teaching.step, asked, seconds))
 
 
 def _restore(path: Path, teaching: Teaching, asked: str) -> float:

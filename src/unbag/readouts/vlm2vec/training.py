@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.huggingface.chat_inputs import Row
+from unbag.models.huggingface.chat_inputs import ChatRow
 from unbag.readouts.reader import LAST
 from unbag.readouts.training import other_run
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
@@ -175,13 +175,13 @@ def take_gradient(
     )
 
 
-def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[Row], list[Row]]:
+def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[ChatRow], list[ChatRow]]:
     """Queries and targets as rows of the model."""
     model = adapted.model
     return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
 
 
-def _embed(adapted: Adapted, rows: Sequence[Row], where: Where) -> Callable[[slice], Tensor]:
+def _embed(adapted: Adapted, rows: Sequence[ChatRow], where: Where) -> Callable[[slice], Tensor]:
     kind = torch.device(adapted.model.device).type
 
     def embed(part: slice) -> Tensor:

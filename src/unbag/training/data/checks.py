@@ -15,7 +15,7 @@ from types import FunctionType, MethodType, ModuleType
 import numpy as np
 
 from unbag.data.pairs import Pairs
-from unbag.edits.kinds import Parts
+from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.training.data.batch import Share
 from unbag.training.data.pairs import (
@@ -53,7 +53,7 @@ def ready_batches(
     seed: int,
     share: Share | None = None,
     micro: int | None = None,
-    parts: Parts | None = None,
+    parts: EditParts | None = None,
 ) -> tuple[PairBatches, Surveyed]:
     """Batches, and what there is to say of them before training starts.
 

@@ -22,10 +22,9 @@ import numpy as np
 import torch
 
 from unbag.data.pairs import Pair, Pairs
-from unbag.edits import parsing as pipelines
-from unbag.edits import wordnet
+from unbag.edits import parsing, wordnet
 from unbag.edits.editor import CaptionEditor, make_editor
-from unbag.edits.kinds import Parts, find_kinds, normalised
+from unbag.edits.kinds import EditParts, find_kinds, normalised
 from unbag.errors import UserError, said_by
 from unbag.training.data.batch import (
     Batch,
@@ -328,10 +327,10 @@ class InBlocks(Protocol):
         """Places at which blocks end."""
 
 
-def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
+def made_edits(columns: Columns, *, seed: int, parts: EditParts | None = None) -> MadeEdits:
     """An editor that makes as many edits of a kind as columns take it."""
     times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
-    return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
+    return MadeEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
 
 
 @dataclass(eq=False)
@@ -341,7 +340,7 @@ class MadeEdits:
     kinds: tuple[str, ...]
     seed: int
     per_kind: int = 1
-    parts: Parts = field(default_factory=Parts)
+    parts: EditParts = field(default_factory=EditParts)
     editor: CaptionEditor | None = field(default=None, repr=False)
     """Not there before it is needed."""
 
@@ -349,7 +348,7 @@ class MadeEdits:
     def fingerprint(self) -> str:
         """Changes whenever an edit could."""
         parts = self.parts
-        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
+        found = parsing.described(parts.pipeline), wordnet.described(parts.wordnet)
         said = (
             __version__,
             self.kinds,

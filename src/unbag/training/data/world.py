@@ -239,10 +239,11 @@ def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
 
 
 def _said(told: Told) -> CaptionTexts:
-    return CaptionTexts(told.caption.text, _texts(told.negatives), _texts(told.positives))
+    return CaptionTexts(told.caption.text, texts_of(told.negatives), texts_of(told.positives))
 
 
-def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
+def texts_of(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
+    """What each says; none stays none."""
     return tuple(None if one is None else one.text for one in statements)
 
 

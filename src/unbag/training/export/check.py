@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from warnings import catch_warnings, simplefilter
 
 import torch
-from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.huggingface.loading import Source, quietly, read_image_processor
+from unbag.models.huggingface.loading import HfSource, quietly, read_image_processor
+from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.library import library
 from unbag.reports.cards import Agreement
 from unbag.training.export.clip import ORDINARY
@@ -167,7 +167,7 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
                 assert isinstance(found, DualEncoder)
                 return found
             model: Any = CLIPModel.from_pretrained(folder)
-            processor = read_image_processor(Source(str(folder)))
+            processor = read_image_processor(HfSource(str(folder)))
             tokenizer = AutoTokenizer.from_pretrained(folder)
     except Exception as error:
         # Readers of transformers raise anything.
@@ -206,7 +206,7 @@ class PlainClip:
 def _unit(found: Any) -> Tensor:
     """Version 4 of transformers gives the vectors, 5 an output that holds them."""
     vector: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
-    return functional.normalize(vector.float(), dim=-1).cpu()
+    return unit_vectors(vector)
 
 
 def _unreadable(name: str, why: str) -> UserError:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from unbag.errors import UserError
+from unbag.models.open_clip.checkpoint import POSITIONS
 from unbag.models.open_clip.library import library
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ _FUSED = re.compile(
     r"(visual\.transformer|transformer)\.resblocks\.(\d+)\.attn\.in_proj_(weight|bias)"
 )
 _THEIRS = re.compile(r"(vision_model|text_model)\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
-_POSITIONS = ".embeddings.position_ids"
-"""Kept among the weights by older versions; they are only 0, 1, 2 ..."""
 
 
 def to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -100,7 +99,7 @@ def to_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             found[turned[name]] = tensor.T.contiguous()
         elif (match := _THEIRS.fullmatch(name)) is not None:
             found |= _block_to_open_clip(match, tensor, state)
-        elif not name.endswith(_POSITIONS):
+        elif not name.endswith(POSITIONS):
             raise _unknown(name, "transformers.CLIPModel")
     return found
 

@@ -22,14 +22,14 @@ from safetensors import SafetensorError
 from unbag.errors import UserError, said_by
 from unbag.models import tiny
 from unbag.models.huggingface.dual import HfDual
-from unbag.models.joined import Joined
+from unbag.models.joined import JoinedEncoder
 from unbag.models.loading import RECORD
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.text import ClipTokenizer
 from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.models.weights import check_finite
-from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library, render_card
+from unbag.reports.cards import Card, Exported, LeftOut, Library, LibraryForm, render_card
 from unbag.runs.files import mode_of_new, settle
 from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
 from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
@@ -56,7 +56,7 @@ FAR = 0.999
 """Cosine below which another way of resizing is said to change a picture's vector."""
 _BOTH: tuple[Library, ...] = ("open_clip", "transformers")
 _OURS = "the {} encoder is an architecture of unbag's own"
-_Written = tuple[tuple[Folder, ...], tuple[LeftOut, ...]]
+_Written = tuple[tuple[LibraryForm, ...], tuple[LeftOut, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class _Form:
 
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
     """Write all forms that the model can have, its card and unbag.json; `out` must be new."""
-    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo | Joined):
+    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo | JoinedEncoder):
         raise UserError(
             f"{encoder.name} is a {type(encoder).__name__}",
             expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
@@ -79,7 +79,7 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
         )
     _check_weights(_state(encoder), encoder.name)
     with _new_folder(out) as folder:
-        if isinstance(encoder, Tiny | Photo | Joined):
+        if isinstance(encoder, Tiny | Photo | JoinedEncoder):
             written, left_out = _write_ours(encoder, folder)
         else:
             written, left_out = _write_forms(encoder, folder)
@@ -98,7 +98,7 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
 
 
 def _write_forms(encoder: OpenClip | HfDual, folder: Path) -> _Written:
-    written: list[Folder] = []
+    written: list[LibraryForm] = []
     left_out: list[LeftOut] = []
     own: Again | None = None
     for form in _forms(encoder):
@@ -114,7 +114,7 @@ def _write_forms(encoder: OpenClip | HfDual, folder: Path) -> _Written:
         own = own or again
         agrees = agreement(encoder, again, own=own, what=form.library)
         sums = _sums(place, folder)
-        written.append(Folder(form.library, form.library, agrees, sums, form.kind))
+        written.append(LibraryForm(form.library, form.library, agrees, sums, form.kind))
     return tuple(written), tuple(left_out)
 
 
@@ -144,12 +144,12 @@ def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
     return [first, second] if isinstance(encoder, OpenClip) else [second, first]
 
 
-def _write_ours(encoder: Tiny | Photo | Joined, folder: Path) -> _Written:
+def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written:
     """In full precision: what is shipped with unbag is half of it, to be small."""
     library: Library
-    again: Tiny | Photo | Joined
+    again: Tiny | Photo | JoinedEncoder
     captions: Sequence[str] = ORDINARY
-    if isinstance(encoder, Joined):
+    if isinstance(encoder, JoinedEncoder):
         library, path = "joined", folder / JOINED
         again, captions = write_joined_and_read(encoder, path), joined_captions(encoder)
     elif isinstance(encoder, Photo):
@@ -161,12 +161,12 @@ def _write_ours(encoder: Tiny | Photo | Joined, folder: Path) -> _Written:
         tiny.write(encoder.towers, path, dtype=torch.float32)
         again = tiny.read(path, name=encoder.name, device=encoder.device)
     agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
-    found = Folder(library, path.name, agrees, _sums(path, folder))
+    found = LibraryForm(library, path.name, agrees, _sums(path, folder))
     return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
 
 
-def _state(encoder: OpenClip | HfDual | Tiny | Photo | Joined) -> Mapping[str, torch.Tensor]:
-    if isinstance(encoder, Joined):
+def _state(encoder: OpenClip | HfDual | Tiny | Photo | JoinedEncoder) -> Mapping[str, torch.Tensor]:
+    if isinstance(encoder, JoinedEncoder):
         text = encoder.text.module.state_dict()
         return encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
     module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
@@ -238,9 +238,9 @@ def _sum(path: Path) -> str:
 
 
 def _notes(
-    encoder: OpenClip | HfDual | Tiny | Photo | Joined, written: tuple[Folder, ...]
+    encoder: OpenClip | HfDual | Tiny | Photo | JoinedEncoder, written: tuple[LibraryForm, ...]
 ) -> Iterator[str]:
-    if isinstance(encoder, Photo | Joined):
+    if isinstance(encoder, Photo | JoinedEncoder):
         yield said_of_parts(encoder) if isinstance(encoder, Photo) else said_of_joined(encoder)
         return
     libraries = {one.library for one in written}

@@ -41,7 +41,7 @@ from unbag.training.export.clip import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from unbag.models.joined import Joined
+    from unbag.models.joined import JoinedEncoder
     from unbag.models.photo import Photo
 
 
@@ -52,20 +52,20 @@ _TRIED = 8
 """Captions of a table that an export is tried on."""
 
 
-def write_joined_and_read(encoder: Joined, folder: Path) -> Joined:
+def write_joined_and_read(encoder: JoinedEncoder, folder: Path) -> JoinedEncoder:
     """Write a joined model, and give the one that the folder holds."""
     folder.mkdir()
     write_joined(encoder, folder)
     return read_joined(folder, name=encoder.name, device=encoder.device)
 
 
-def joined_captions(encoder: Joined) -> Sequence[str]:
+def joined_captions(encoder: JoinedEncoder) -> Sequence[str]:
     """Captions that it can read: a table of features has only its own."""
     rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
     return ORDINARY if rows is None else list(rows)[:_TRIED]
 
 
-def said_of_joined(encoder: Joined) -> str:
+def said_of_joined(encoder: JoinedEncoder) -> str:
     """For the card: what the folder holds, and what must be found beside it."""
     changed = encoder.changed
     inside = _trained(f" and of {encoder.origin.picture}", changed.picture)

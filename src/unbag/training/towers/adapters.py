@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.models.batching import Levels
 from unbag.models.huggingface.dual import HfDual, Pictures
-from unbag.models.joined import Changed, Joined, module_of
+from unbag.models.joined import Changed, JoinedEncoder, module_of
+from unbag.models.layers import unit_rows
 from unbag.models.open_clip.encoder import OpenClip, in_bytes
 from unbag.models.open_clip.text import Masked, Native, TextTower, Unknown, text_tower
 from unbag.models.photo import CONTEXT, Photo, PhotoHeads, squeezed
@@ -33,7 +34,6 @@ from unbag.training.towers.base import (
     Trainable,
     close_unused,
     tower_layers,
-    unit_vectors,
     weights_of,
 )
 from unbag.training.towers.lora import merged
@@ -64,7 +64,7 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         return HfTrainable(encoder, device=device)
     if isinstance(encoder, Photo):
         return PhotoTrainable(encoder, device=device)
-    if isinstance(encoder, Joined):
+    if isinstance(encoder, JoinedEncoder):
         pictures = make_trainable(encoder.picture, device=device)
         return JoinedTrainable(encoder, pictures, device=device)
     raise UserError(
@@ -96,13 +96,13 @@ class TinyTrainable:
         """[N, 3, H, W] to unit vectors [N, D]."""
         if pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
-        return unit_vectors(self.module.picture(pixels)[:, 0])
+        return unit_rows(self.module.picture(pixels)[:, 0])
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Token ids to unit vectors [N, D], read at the end token."""
         token_NL, end_N = inputs["token_NL"], inputs["end_N"]
         row_N = torch.arange(len(token_NL), device=token_NL.device)
-        return unit_vectors(self.module.caption(token_NL)[row_N, end_N])
+        return unit_rows(self.module.caption(token_NL)[row_N, end_N])
 
     def encoder(self, name: str) -> Tiny:
         """A copy of the weights as they are now; the fingerprint is theirs."""
@@ -166,14 +166,14 @@ class OpenClipTrainable:
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         found = self.module.visual(pixels)
-        return unit_vectors(found[0] if isinstance(found, tuple) else found)
+        return unit_rows(found[0] if isinstance(found, tuple) else found)
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Token ids to unit vectors [N, D]."""
         token_NL = inputs["token_NL"]
         if isinstance(self._text, Native):
-            return unit_vectors(self._text.pooled_as_given(token_NL))
-        return unit_vectors(self._text.pooled(token_NL))
+            return unit_rows(self._text.pooled_as_given(token_NL))
+        return unit_rows(self._text.pooled(token_NL))
 
     def encoder(self, name: str) -> OpenClip:
         """A copy of the weights as they are now, with a fingerprint of their own."""
@@ -331,7 +331,7 @@ class HfReads:
 def _hf_vectors(found: Any) -> Tensor:
     """Version 4 of transformers gives the vectors, 5 an output that holds them."""
     vector_ND = found if isinstance(found, Tensor) else found.pooler_output
-    return unit_vectors(vector_ND)
+    return unit_rows(vector_ND)
 
 
 def _check_hf_towers(encoder: HfDual) -> None:
@@ -395,11 +395,11 @@ class PhotoTrainable:
         """Levels, or numbers as `Photo.prepare` gives them, to unit vectors [N, D]."""
         if pixels.dtype == torch.uint8:
             pixels = (pixels.float() - 127.0) / 128.0
-        return unit_vectors(self.module.picture(pixels))
+        return unit_rows(self.module.picture(pixels))
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Tokens to unit vectors [N, D]."""
-        return unit_vectors(self.module.caption(inputs["token_NL"], inputs["mask_NL"]))
+        return unit_rows(self.module.caption(inputs["token_NL"], inputs["mask_NL"]))
 
     def encoder(self, name: str) -> Photo:
         """A copy of the weights as they are now; the fingerprint is theirs."""
@@ -454,7 +454,7 @@ def _photo_caption_layers(tower: Any) -> Layers:
 class JoinedTrainable:
     """The last caption layer is the connector alone, so that locks.caption=part trains only it."""
 
-    def __init__(self, encoder: Joined, pictures: Trainable, *, device: str) -> None:
+    def __init__(self, encoder: JoinedEncoder, pictures: Trainable, *, device: str) -> None:
         """Copy an encoder, which stays as it is; `pictures` is its picture model with gradients."""
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
@@ -490,9 +490,9 @@ class JoinedTrainable:
 
     def connected(self, pooled_NE: Tensor) -> Tensor:
         """Through the connector."""
-        return unit_vectors(self.connector(pooled_NE))
+        return unit_rows(self.connector(pooled_NE))
 
-    def encoder(self, name: str) -> Joined:
+    def encoder(self, name: str) -> JoinedEncoder:
         """A copy of the weights as they are now; parts that did not change are the encoder's."""
         start = self._encoder
         picture, seen = self._picture(name)
@@ -501,7 +501,7 @@ class JoinedTrainable:
         if any(not torch.equal(w, v) for w, v in zip(self.temperature, self._first, strict=True)):
             scale = float(self.temperature[0].detach().exp())
             bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
-        return Joined(
+        return JoinedEncoder(
             picture,
             text,
             deepcopy(self.connector),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 import torch
 from PIL import Image as PilImage
 from torch import nn
-from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.training.recipes import Locks
@@ -279,8 +278,3 @@ def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] =
         weight.requires_grad_(weight.grad is not None or id(weight) in temperature)
         weight.grad = None
     trainable.module.train(was_training)
-
-
-def unit_vectors(vector_ND: Tensor) -> Tensor:
-    """Scale rows to length one in float32: under autocast products have too few digits."""
-    return functional.normalize(vector_ND.float(), dim=-1)

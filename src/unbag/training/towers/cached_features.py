@@ -26,7 +26,8 @@ import torch
 from unbag.data.pairs import Pair, Pairs
 from unbag.errors import UserError
 from unbag.evaluation.embedding import Turn, reading
-from unbag.models.joined import Joined
+from unbag.models.joined import JoinedEncoder
+from unbag.models.layers import unit_rows
 from unbag.models.photo import WIDE, WORDS_WIDE, Photo, PhotoHeads, parts_said
 from unbag.models.text_encoders import TextTable
 from unbag.models.weights import fingerprint
@@ -45,7 +46,6 @@ from unbag.training.towers.base import (
     Trainable,
     is_part_locked,
     is_tower_locked,
-    unit_vectors,
 )
 from unbag.types import Picture
 
@@ -79,7 +79,7 @@ def keep_features(
     Captions are kept if all that can be drawn is known: their edits were made before, or there are
     none. Without a cache folder features are kept in memory only.
     """
-    if not isinstance(model, Photo | Joined):
+    if not isinstance(model, Photo | JoinedEncoder):
         return trainable
     # Of any picture tower its vectors can be kept, of our own also what its head is given.
     is_locked = is_part_locked if isinstance(model, Photo) else is_tower_locked
@@ -108,12 +108,12 @@ def keep_features(
     return KeptJoined(trainable, pictures=seen, captions=read)
 
 
-def _is_table(model: Photo | Joined) -> bool:
+def _is_table(model: Photo | JoinedEncoder) -> bool:
     """Whether its text vectors are kept in a file already."""
-    return isinstance(model, Joined) and isinstance(model.text, TextTable)
+    return isinstance(model, JoinedEncoder) and isinstance(model.text, TextTable)
 
 
-def _widths(model: Photo | Joined) -> tuple[int, int]:
+def _widths(model: Photo | JoinedEncoder) -> tuple[int, int]:
     """Numbers of a picture and of a caption."""
     if isinstance(model, Photo):
         return WIDE, WORDS_WIDE
@@ -159,13 +159,13 @@ class KeptPhoto(PhotoTrainable):
         """Places [N], or pixels, to unit vectors [N, D]."""
         if self._pictures is None:
             return super().embed_pictures(pixels)
-        return unit_vectors(self.module.picture.head(self._pictures[pixels]))
+        return unit_rows(self.module.picture.head(self._pictures[pixels]))
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Places, or tokens, to unit vectors [N, D]."""
         if self._captions is None:
             return super().embed_captions(inputs)
-        return unit_vectors(self.module.caption.head(self._captions[inputs["place_N"]]))
+        return unit_rows(self.module.caption.head(self._captions[inputs["place_N"]]))
 
     def beside(self, encoder: Photo) -> KeptPhoto:
         """Another model on the same features, for losses that compare with the start."""
@@ -201,7 +201,7 @@ class KeptJoined(JoinedTrainable):
             return super().embed_captions(inputs)
         return self.connected(self._read[inputs["place_N"]])
 
-    def beside(self, encoder: Joined) -> KeptJoined:
+    def beside(self, encoder: JoinedEncoder) -> KeptJoined:
         """Another model on the same features, for losses that compare with the start."""
         towers = make_trainable(encoder, device=self._device)
         assert isinstance(towers, JoinedTrainable)
@@ -274,7 +274,10 @@ class OnFeatures(Protocol):
 
 
 def picture_table(
-    model: Photo | Joined, pictures: Sequence[Picture], cache: Path | None, progress: Progress
+    model: Photo | JoinedEncoder,
+    pictures: Sequence[Picture],
+    cache: Path | None,
+    progress: Progress,
 ) -> FeatureTable:
     """What the picture part makes of each, by name; computed where the cache does not have it."""
     key_of = {picture.name: picture.key for picture in pictures}
@@ -299,7 +302,7 @@ def picture_table(
 
 
 def caption_table(
-    model: Photo | Joined, texts: Sequence[str], cache: Path | None, progress: Progress
+    model: Photo | JoinedEncoder, texts: Sequence[str], cache: Path | None, progress: Progress
 ) -> FeatureTable:
     """What the caption part makes of each; computed where the cache does not have it."""
     key_of = {text: blake2b(text.encode(), digest_size=16).hexdigest() for text in texts}
@@ -314,7 +317,7 @@ def caption_table(
     return _table(key_of, shelf)
 
 
-def _by_length(model: Photo | Joined, texts: Sequence[str]) -> Iterator[list[str]]:
+def _by_length(model: Photo | JoinedEncoder, texts: Sequence[str]) -> Iterator[list[str]]:
     """Captions of as many tokens each, so that none is padded."""
     count_of = dict(zip(texts, model.count_tokens(texts), strict=True))
     lengths = {text: min(count, model.context) for text, count in count_of.items()}
@@ -353,8 +356,10 @@ def _table(
     return FeatureTable(places, vector_NC, damaged or {})
 
 
-def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Progress) -> Shelf:
-    if isinstance(model, Joined):
+def _shelf(
+    model: Photo | JoinedEncoder, tower: str, cache: Path | None, progress: Progress
+) -> Shelf:
+    if isinstance(model, JoinedEncoder):
         name = model.part_fingerprint(tower)
     else:
         part = getattr(model.towers, tower).part

@@ -18,7 +18,16 @@ from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess, Worker
 from unbag.errors import UserError
 
-from .pair_files import DOG, MAN, lines, negative, picture, said, two_lines, two_pictures
+from ..training.pair_files import (  # noqa: TID252
+    DOG,
+    MAN,
+    lines,
+    negative,
+    picture,
+    said,
+    two_lines,
+    two_pictures,
+)
 
 KINDS = ("swap_nouns", "article")
 Edit = Callable[[Path, Path], Path]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from unbag.reports.cards import Agreement, Card, Cost, Exported, Folder, LeftOut, card_of_copy
+from unbag.reports.cards import Agreement, Card, Cost, Exported, LeftOut, LibraryForm, card_of_copy
 from unbag.reports.cards import render_card as render
 
 FOUND = Exported(
@@ -15,8 +15,10 @@ FOUND = Exported(
     100.0,
     0.0,
     (
-        Folder("open_clip", "open_clip", Agreement(0.0), (("open_clip/w", "ab"),)),
-        Folder("transformers", "transformers", Agreement(2e-7, 1.0, 0.999987), (), "CLIPModel"),
+        LibraryForm("open_clip", "open_clip", Agreement(0.0), (("open_clip/w", "ab"),)),
+        LibraryForm(
+            "transformers", "transformers", Agreement(2e-7, 1.0, 0.999987), (), "CLIPModel"
+        ),
     ),
     notes=("One thing differs.",),
 )
