@@ -7,7 +7,7 @@ import pytest
 
 from unbag.models.tiny import OF_THE_STUDY, SHIPPED, load
 from unbag_lab.experiments.repair import BLIND
-from unbag_lab.experiments.repair_table import table
+from unbag_lab.experiments.repair_table import repair_tables
 from unbag_lab.experiments.repair_training import ARMS, LOCKED
 from unbag_lab.results import BEFORE, RESULTS, UNTRAINED, ArmResult, read_results
 
@@ -67,12 +67,12 @@ def test_every_arm_of_every_base_is_there_once(name: str, everything: list[ArmRe
 def test_the_page_shows_what_the_command_prints(everything: list[ArmResult]) -> None:
     said = PAGE.read_text(encoding="utf-8")
     for name in ("default", "ordered"):
-        assert table([one for one in everything if one.experiment == name]) in said
+        assert repair_tables([one for one in everything if one.experiment == name]) in said
 
 
 def test_every_arm_that_was_trained_stands_in_the_tables(everything: list[ArmResult]) -> None:
     for name in ("default", "ordered"):
-        shown = table([one for one in everything if one.experiment == name])
+        shown = repair_tables([one for one in everything if one.experiment == name])
         assert "so far, and so in no table" not in shown
         assert all(f"| {arm} |" in shown for arm in RUN_ON[name] if arm != BLIND)
 

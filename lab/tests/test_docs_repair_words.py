@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from unbag_lab.experiments.repair import EXCHANGED, REPLACED
-from unbag_lab.experiments.repair_table import table
+from unbag_lab.experiments.repair_table import repair_tables
 from unbag_lab.results import RESULTS, ArmResult, read_results
 from unbag_lab.verdict import interval
 
@@ -183,7 +183,9 @@ def words(everything: list[ArmResult]) -> str:
     """The page without its tables of numbers, as one line."""
     said = PAGE.read_text(encoding="utf-8")
     for name in EXPERIMENTS:
-        said = said.replace(table([one for one in everything if one.experiment == name]), "")
+        said = said.replace(
+            repair_tables([one for one in everything if one.experiment == name]), ""
+        )
     return " ".join(said.split())
 
 

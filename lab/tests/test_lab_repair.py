@@ -20,7 +20,7 @@ from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
 from unbag_lab.experiments import repair as script
 from unbag_lab.experiments.repair import repair
-from unbag_lab.experiments.repair_table import FEWEST, table
+from unbag_lab.experiments.repair_table import FEWEST, repair_tables
 from unbag_lab.experiments.repair_table import repair_table_script as table_main
 from unbag_lab.experiments.repair_training import (
     ARMS,
@@ -207,7 +207,7 @@ def test_the_table_reads_arms_against_their_control_within_each_base() -> None:
             result(name, CONTROL + LOCKED, level + 0.3),
             result(name, "neg_clip" + LOCKED, level + 0.3),
         ]
-    lines = table(results).splitlines()
+    lines = repair_tables(results).splitlines()
     assert "On the world: 9 steps of 8, 3 bases (a, b, c), 5 x the registered items." in lines[2]
     means = next(line for line in lines if line.startswith("| clip_ft |")).split(" | ")
     assert means[1] == "a, b, c"
@@ -228,15 +228,15 @@ def test_one_base_has_no_interval() -> None:
     assert middle == 0.25
     assert isnan(half)
     assert interval([0.0, 0.2]) == pytest.approx((0.1, 12.7062047 * 0.1))
-    shown = table([result("a", CONTROL, 0.5), result("a", "neg_clip", 0.75)])
+    shown = repair_tables([result("a", CONTROL, 0.5), result("a", "neg_clip", 0.75)])
     assert "| neg_clip | a | – | – | – | – | +25.0 |" in shown
-    assert "| neg_clip | – | – | – | – | – | – |" in table([result("a", "neg_clip", 0.75)])
+    assert "| neg_clip | – | – | – | – | – | – |" in repair_tables([result("a", "neg_clip", 0.75)])
 
 
 def test_arms_are_compared_on_the_bases_that_both_have() -> None:
     results = [result(f"tiny-{i}", CONTROL, 0.1 * i) for i in range(5)]
     results += [result(f"tiny-{i}", "neg_clip", 0.1 * i + 0.05) for i in (1, 2, 3, 9)]
-    lines = table(results).splitlines()
+    lines = repair_tables(results).splitlines()
     difference = next(i for i, line in enumerate(lines) if line.startswith("Difference to"))
     means, every = (
         [line.split(" | ") for line in part if line.startswith("| neg_clip |")]
@@ -251,20 +251,20 @@ def test_arms_are_compared_on_the_bases_that_both_have() -> None:
 def test_an_arm_that_has_only_begun_is_named_and_stands_in_no_table() -> None:
     many = [result(f"tiny-{i}", CONTROL, 0.5) for i in range(FEWEST)]
     begun = [result(f"tiny-{i}", "neg_clip", 0.75) for i in range(FEWEST - 1)]
-    shown = table([*many, *begun])
+    shown = repair_tables([*many, *begun])
     assert "| neg_clip |" not in shown
     assert shown.endswith(
         "On fewer than 3 bases so far, and so in no table (how many, in brackets): `neg_clip` (2)."
     )
-    enough = table([*many, *begun, result("tiny-9", "neg_clip", 0.75)])
+    enough = repair_tables([*many, *begun, result("tiny-9", "neg_clip", 0.75)])
     assert "| neg_clip | 0, 1, 9 |" in enough
     assert "in no table" not in enough
     # Where no arm has as many bases, every arm with the most of them is shown.
-    assert "| neg_clip | 0, 1 |" in table([*many[:2], *begun])
+    assert "| neg_clip | 0, 1 |" in repair_tables([*many[:2], *begun])
     # Bases are asked first, so they must not hide the first arms of a run that has just begun.
     asked = [result(f"tiny-{i}", BEFORE, 0.5) for i in range(5)]
-    assert "| neg_clip | 0, 1 |" in table([*asked, *begun])
-    assert "| base | 0, 1, 2, 3, 4 |" in table(asked)
+    assert "| neg_clip | 0, 1 |" in repair_tables([*asked, *begun])
+    assert "| base | 0, 1, 2, 3, 4 |" in repair_tables(asked)
 
 
 def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def diagnose(
         has_maps: Draw maps of words over a few pictures; a chat model runs dozens of times for it.
         cache: Keeps vectors between runs.
         device: Where models that are named here compute.
-        progress: Is told how far it is.
+        progress: Shows progress bars; None shows none.
     """
     from unbag.probes.base import Material, Options
     from unbag.probes.data import find_material

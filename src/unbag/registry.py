@@ -93,11 +93,7 @@ def names(kind: Kind) -> dict[str, Name]:
     for point in _plugins(kind):
         origin = _origin(point)
         if point.name in found:
-            raise UserError(
-                f"{origin} registers the {kind} {point.name!r} of {found[point.name].origin} again",
-                expected="a name nobody else uses",
-                way_out=f"rename it in the entry points of {origin}, or uninstall that package",
-            )
+            raise _registered_twice(point, kind, found[point.name].origin)
         found[point.name] = Name(point.name, point.value, origin)
     return found
 
@@ -133,11 +129,7 @@ def plugin_commands() -> dict[str, str]:
     for point in entry_points(group="unbag.commands"):
         origin = _origin(point)
         if point.name in origins:
-            raise UserError(
-                f"{origin} registers the command {point.name!r} of {origins[point.name]} again",
-                expected="a name nobody else uses",
-                way_out=f"rename it in the entry points of {origin}, or uninstall that package",
-            )
+            raise _registered_twice(point, "command", origins[point.name])
         origins[point.name] = origin
         about = point.dist.metadata["Summary"] if point.dist else None
         found.setdefault(point.name, about or f"from {origin}")
@@ -180,6 +172,15 @@ def has_study() -> bool:
 
 def _origin(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "a plug-in"
+
+
+def _registered_twice(point: EntryPoint, kind: str, first: str) -> UserError:
+    origin = _origin(point)
+    return UserError(
+        f"{origin} registers the {kind} {point.name!r} of {first} again",
+        expected="a name nobody else uses",
+        way_out=f"rename it in the entry points of {origin}, or uninstall that package",
+    )
 
 
 def _command_of(point: EntryPoint) -> Command:

@@ -63,7 +63,7 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """The file; only shards come in several."""
+        """The file; only shards consist of several."""
         [path] = self.files()
         return path
 

@@ -114,7 +114,7 @@ def nearest_pictures(
         embed: Gives the unit vectors of pictures by key, NaN for those that cannot be opened, and
             why these cannot be opened, by name.
         each: Neighbours that are wanted.
-        progress: Is told how far it is.
+        progress: Shows progress bars; None shows none.
     """
     check_search(each, len(pictures))
     with progress.task("reading pictures", len(pictures)) as advance:

@@ -1,6 +1,6 @@
 """Run scorers on benchmarks into a run folder: load, plan, embed, score, measure, write.
 
-Scores are saved before anything is measured, and a run that was stopped goes on. Several processes
+Scores are saved before anything is measured, and an interrupted run resumes. Several processes
 may work together: batches and chunks are planned alike in each and shared out, vectors meet in the
 cache and scores in the run folder.
 """

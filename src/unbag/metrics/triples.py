@@ -1,4 +1,4 @@
-"""A caption, its hard negative and its hard positive: are edits told from rewordings?
+"""A caption, its hard negative and its hard positive: are edits distinguished from rewordings?
 
 Dimensions: N cases, C = 3 captions in the item's own order.
 """

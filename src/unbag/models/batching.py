@@ -42,7 +42,7 @@ Batch = TypeVar("Batch", bound=_Sliceable)
 class Fitting:
     """Runs a model on as many inputs at once as fit, and remembers how many that is.
 
-    The first part that does not fit halves the size of all that follow, and the user is told. Batch
+    The first part that does not fit halves the size of all that follow, with a warning. Batch
     sizes change results by less than 1e-5, so a smaller batch is no other measurement.
     """
 

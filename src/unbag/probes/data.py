@@ -75,7 +75,7 @@ def find_material(
         parts: What these kinds need.
         most: Pictures of the user, or rows of benchmarks; None is 500 or 2,000.
         seed: Of edits and of what is chosen.
-        progress: Is told what the loaders of benchmarks say.
+        progress: Shows what the loaders of benchmarks report.
     """
     if data is None or data == WORLD:
         return world_material()

@@ -3,7 +3,7 @@
 What a reader must offer, its contrastive loss, and the file that a trained reader is saved in.
 
 Dimensions: N pairs, P pictures, C captions, T parts of a caption, L patches, B rows of a batch, K
-negatives of a caption, M = B x K, G rows that are told apart (a crowd).
+negatives of a caption, M = B x K, G rows that are contrasted (a crowd).
 """
 
 from __future__ import annotations

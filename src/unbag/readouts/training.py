@@ -1,6 +1,6 @@
 """Training of a reader: the read-out that a reader makes, its run in a folder, its steps, its file.
 
-A reader learns on frozen features that are computed once. A run that was stopped goes on from the
+A reader learns on frozen features that are computed once. An interrupted run resumes from the
 checkpoint in its folder and ends with the same weights.
 """
 
@@ -171,7 +171,7 @@ def train_reader(
     fresh: Callable[[Sizes], Reader],
     progress: Progress,
 ) -> ReadoutTrained:
-    """Parts once, then steps; a run that was stopped goes on from its last checkpoint."""
+    """Parts once, then steps; an interrupted run resumes from its last checkpoint."""
     check_effort(settings)
     check_folder(job.out, what="a reader", made=FILE)
     make_folder(job.out, what="folder of the run", way_out="name another folder with --out")

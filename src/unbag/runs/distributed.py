@@ -50,7 +50,7 @@ class Team:
         return list(parts[self.rank :: self.size])
 
     def wait(self) -> None:
-        """Barrier: go on when every process has come here."""
+        """Barrier: wait until every process has reached this point."""
         if self.size > 1:
             from torch import distributed
 

@@ -71,7 +71,7 @@ def fit_probe(
         fingerprint: Of the training split.
         seed: Of what is held out.
         strengths: Of the penalty, to choose from.
-        progress: Is told how far it is.
+        progress: Shows progress bars; None shows none.
     """
     progress = progress or Silent()
     is_whole_N: BoolArray = np.all(np.isfinite(picture_ND), axis=1)

@@ -377,9 +377,9 @@ def distil(embedded: Embedded) -> Tensor:
     of the batch, each model at its own scale; a choice of ours.
 
     Needs `start`, the same batch by the weights before training; without it an error, because a run
-    that was to keep what the model knew must not go on. A batch of one gives 0. Hard negatives,
-    hard positives and `also_true` play no part: the old model says by itself which other captions
-    fit.
+    that was to keep what the model knew must not continue without it. A batch of one gives 0. Hard
+    negatives, hard positives and `also_true` play no part: the old model says by itself which other
+    captions fit.
     """
     if embedded.start is None:
         raise UserError(

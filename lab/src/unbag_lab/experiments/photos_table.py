@@ -31,6 +31,7 @@ from unbag_lab.experiments.photos_training import (
     opened,
 )
 from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
+from unbag_lab.pages import table
 from unbag_lab.verdict import interval
 
 FEWEST = 20
@@ -244,10 +245,8 @@ def tables(numbers: Sequence[ArmNumber]) -> str:
 
 
 def _table(arms: Sequence[str], metrics: Sequence[str], cell: Callable[[str, str], str]) -> str:
-    head = ["arm", *metrics]
     rows = [[f"`{arm}`", *(cell(arm, metric) for metric in metrics)] for arm in arms]
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(["arm", *metrics], rows).rstrip()
 
 
 def _absolute(one: ArmNumber) -> str:

@@ -37,7 +37,7 @@ from unbag.training.losses import UPPER
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.world.grammar import Ast, Rel, words
 from unbag_lab.claim import ArmKey
-from unbag_lab.experiments.repair_table import table
+from unbag_lab.experiments.repair_table import repair_tables
 from unbag_lab.experiments.repair_training import (
     ARMS,
     EXPERIMENTS,
@@ -471,4 +471,4 @@ def repair_script() -> None:
         repair_bases(
             options.bases, options.out, settings, bench=options.bench, processes=options.processes
         )
-    print(table(read_results(options.out)))
+    print(repair_tables(read_results(options.out)))

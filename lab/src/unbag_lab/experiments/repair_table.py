@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
+from unbag_lab.pages import table
 from unbag_lab.questions import PAIR_COSINE
 from unbag_lab.results import (
     BEFORE,
@@ -40,10 +41,10 @@ With two, an interval is thirteen times as wide as its standard error and says n
 
 def repair_table_script() -> None:
     """Print the tables of the repair experiment: means, differences, every base."""
-    ask_for_table(table, repair_table_script.__doc__ or "")
+    ask_for_table(repair_tables, repair_table_script.__doc__ or "")
 
 
-def ask_for_table(table: Callable[[Sequence[ArmResult]], str], about: str) -> None:
+def ask_for_table(make: Callable[[Sequence[ArmResult]], str], about: str) -> None:
     """The command line of a script that prints the tables of an experiment."""
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
@@ -52,10 +53,10 @@ def ask_for_table(table: Callable[[Sequence[ArmResult]], str], about: str) -> No
     results = [result for path in options.found for result in read_results(path)]
     if options.out:
         write_results(options.out, results)
-    print(table(results))
+    print(make(results))
 
 
-def table(results: Sequence[ArmResult]) -> str:
+def repair_tables(results: Sequence[ArmResult]) -> str:
     """Three tables for each experiment, in Markdown."""
     found = []
     for name in EXPERIMENTS:
@@ -109,10 +110,11 @@ def _rows(
     on: Mapping[str, Sequence[str]],
     cell: Callable[[ResultColumn, str], str],
 ) -> str:
-    lines = [["arm", "bases", *(column.title for column in columns)], ["---"] * (len(columns) + 2)]
-    for arm, bases in on.items():
-        lines.append([arm, numbers(bases) or "–", *(cell(column, arm) for column in columns)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        [arm, numbers(bases) or "–", *(cell(column, arm) for column in columns)]
+        for arm, bases in on.items()
+    ]
+    return table(["arm", "bases", *(column.title for column in columns)], rows).rstrip()
 
 
 def _of(arm: str, results: Iterable[ArmResult]) -> dict[str, ArmResult]:

@@ -98,7 +98,7 @@ def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
 
 
 def learning_figure(results: Sequence[ArmResult]) -> str:
-    """Relations told right by decoders on patches and on one token; empty if none was asked."""
+    """Accuracy on relations of decoders on patches and on one token; empty without results."""
     curves = {arm: found for arm in DECODERS if (found := learned_of(arm, results))}
     if not curves:
         return ""
@@ -129,7 +129,7 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
 
 
 def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
-    """By base, the share of relations told right, of bases that were asked on the way."""
+    """By base, accuracy on relations, of bases that were measured on the way."""
     found = {
         one.base: {int(step): share for step, share in one.numbers[CURVE].items()}
         for one in results

@@ -1,1 +1,1 @@
-"""Edits of whole collections: jobs that can be stopped and go on, in one process or many."""
+"""Edits of whole collections: resumable jobs, in one process or many."""

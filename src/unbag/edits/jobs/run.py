@@ -1,6 +1,6 @@
 """Runs an edit job: its captions are read, edited chunk by chunk, and written.
 
-Every chunk is saved when it is done, so a job that was stopped goes on when it is given again. The
+Every finished chunk is saved, so an interrupted job resumes when the same command runs again. The
 output is put together at the end, in the order of the source.
 """
 

@@ -5,7 +5,7 @@ CLIP and some later models were trained with QuickGELU, x * sigmoid(1.702 x), mo
 Their weights have the same names and shapes, load without a word under the wrong one, and give
 numbers a few points too low. Nothing in the tensors tells the two apart, so what was written beside
 them decides: open_clip's table for a tag; for a file its config, the trainer's parameters and its
-name. Where nothing decides, the user is told which activation was used.
+name. Where nothing decides, a note names the activation that was used.
 """
 
 from __future__ import annotations

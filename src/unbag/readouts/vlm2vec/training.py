@@ -1,6 +1,6 @@
 """Contrastive training of a chat model that embeds, as VLM2Vec is trained, and its settings.
 
-`fit` takes the steps and goes on from a checkpoint. The loss and the cached gradient are functions
+`fit` takes the steps and resumes from a checkpoint. The loss and the cached gradient are functions
 on tensors and on whatever embeds: they know of no model.
 
 Dimensions: B queries, T targets, N rows or vectors, W or D their width.
