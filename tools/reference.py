@@ -35,6 +35,7 @@ UNSTABLE_TEXT = [
     (re.compile(r'<th scope="row">took</th><td>.*?</td>'), "TOOK"),
 ]
 SKIPPED = {".lock", ".tmp"}
+RECIPES = "clip_ft svlc hard_negative hard_positive ce_clip ce_clip_fixed locked_image".split()
 READOUTS = "pooled dcsm dcsm_fixed pacl pacl_fixed pacl_rotary sparc sparc_fixed decoder".split()
 
 
@@ -53,7 +54,15 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         "train --model tiny:base --recipe hard_positive --pairs pairs/edits.jsonl --workers 0 "
         f"--set {short} --bench world-swap world-retrieval --out train {fixed}".split(),
     )
-    small = "steps=4 batch=8 scenes=64"
+    long = "batch=16 epochs=9 warm_up=5 learning_rate=1e-4"
+    for name in RECIPES:
+        # Nine epochs of 96 pairs are 54 steps.
+        yield (
+            f"recipe-{name}",
+            f"train --model tiny:base --recipe {name} --pairs pairs/edits.jsonl --workers 0 "
+            f"--set {long} --bench world-swap --evaluate-every 1000 --out recipe-{name} {fixed}".split(),
+        )
+    small = "steps=50 batch=8 scenes=64"
     for name in READOUTS:
         yield (
             f"readout-{name}",
@@ -62,7 +71,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         )
     yield (
         "readout-vlm2vec",
-        "train --model hf:llava --recipe vlm2vec --pairs world --set steps=3 batch=4 chunk=3 "
+        "train --model hf:llava --recipe vlm2vec --pairs world --set steps=50 batch=4 chunk=3 "
         f"warm_up=1 learning_rate=0.01 --out readout-vlm2vec {fixed}".split(),
     )
     yield "diagnose", "diagnose --model tiny:base --out diagnosis --no-cache --device cpu".split()
