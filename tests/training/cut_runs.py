@@ -18,7 +18,8 @@ from pathlib import Path
 from unbag.training.objective import Objective, Term
 from unbag.training.losses import contrastive
 from unbag.metrics.triples import Triples
-from unbag.training import checkpoint
+from unbag.runs.checkpoint import LAST
+from unbag.training import trainer
 from unbag.training.recipes import ce_clip_fixed
 from unbag.types import Benchmark
 from unbag.world.benchmarks import triple_items
@@ -40,16 +41,16 @@ def cutting(embedded):
     return contrastive(embedded)
 
 
-real = checkpoint.save
+real = trainer.save_checkpoint
 
 
 def save(path, *arguments, **options):
-    if path.name == checkpoint.LAST:
+    if path.name == LAST:
         count("last")
     real(path, *arguments, **options)
 
 
-checkpoint.save = save
+trainer.save_checkpoint = save
 
 
 def recipe():

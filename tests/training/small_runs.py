@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
+import json
 from pathlib import Path
 
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.training import checkpoint
+from unbag.runs import checkpoint
 from unbag.training.data.world import WorldBatches
-from unbag.training.job import TrainJob
+from unbag.training.fine_tuning import TrainJob
 from unbag.training.recipes import Recipe
 from unbag.training.settings import make_recipe
 from unbag.training.towers.adapters import make_trainable
@@ -42,19 +42,19 @@ def job_of(
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    """Of log.csv."""
-    with (folder / "log.csv").open(encoding="utf-8") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    """Of log.jsonl."""
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def column(folder: Path, name: str) -> list[float]:
-    """Of log.csv."""
+    """Of log.jsonl."""
     return [row[name] for row in rows(folder)]
 
 
 def weights(folder: Path, name: str = checkpoint.LAST) -> dict[str, Tensor]:
     """Of a checkpoint."""
-    return dict(checkpoint.load(folder / name).weights)
+    return dict(checkpoint.load_checkpoint(folder / name).group("weights"))
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

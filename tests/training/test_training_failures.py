@@ -14,14 +14,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.training import checkpoint
-from unbag.training.checkpoint import BEST, LAST
-from unbag.training.job import TrainJob, read_record
+from unbag.runs import checkpoint
+from unbag.runs.checkpoint import BEST, LAST
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.logging import Log
 from unbag.training.losses import contrastive
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
-from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_runs import column, fast, job_of, said, same, weights
@@ -66,7 +65,7 @@ def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
     assert record.state == "stopped"
     assert (tmp_path / LAST).exists() == bool(at)
     if at:
-        assert checkpoint.load(tmp_path / LAST).standing.step == 3
+        assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
         assert all(value.isfinite().all() for value in weights(tmp_path).values())
         # The same command takes the steps again; this time nothing is spoilt.
         train(job_of(tmp_path, spoilt(-1, no_number)))
@@ -79,7 +78,7 @@ def test_nan_in_the_last_steps_is_not_saved(tmp_path: Path) -> None:
     """Fewer steps than the log holds back before it reads: the end must look too."""
     with pytest.raises(UserError, match="'spoilt' became nan at step 5"):
         train(job_of(tmp_path, spoilt(5, no_number)))
-    assert checkpoint.load(tmp_path / LAST).standing.step == 3
+    assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
 
 
 def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
     """Somebody copied it there, with or without its record."""
     train(job_of(tmp_path / "a", fast("clip_ft", "locks.picture=all")))
     (tmp_path / "b").mkdir()
-    found = checkpoint.load(tmp_path / "a" / LAST)
+    found = checkpoint.load_checkpoint(tmp_path / "a" / LAST)
     wrong = {name: value for name, value in found.weights.items() if name != "log_scale"}
     with pytest.raises(UserError, match="the checkpoint holds other weights than tiny:1"):
         checkpoint.restore(replace(found, weights=wrong), job_of(tmp_path / "b").trainable)
@@ -194,7 +193,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         "and twice as much for the optimiser; way out:  make room, then give the same command "
         "again: it goes on from there"
     )
-    assert checkpoint.load(tmp_path / LAST).standing.step == 3
+    assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
     assert not list(tmp_path.glob(".*.part"))
     monkeypatch.undo()
     train(job_of(tmp_path))
@@ -216,7 +215,7 @@ def test_a_full_disk_at_the_best_does_not_claim_it(
     job = replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2)
     with pytest.raises(UserError, match="cannot save the checkpoint of step 2"):
         train(job)
-    assert checkpoint.load(tmp_path / LAST).standing.best is None
+    assert checkpoint.load_checkpoint(tmp_path / LAST).header["state"]["best"] is None
 
 
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from PIL import Image
 from unbag.models.joined import load, module_of
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
-from unbag.training.job import TrainJob
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Locks
-from unbag.training.trainer import train
 
 from .export_models import open_clip_config, save_open_clip
 from .joined_runs import CAPTIONS, CARD, recipe, towers_of

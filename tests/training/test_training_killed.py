@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.training import checkpoint
-from unbag.training.checkpoint import BEST, LAST
+from unbag.runs import checkpoint
+from unbag.runs.checkpoint import BEST, LAST
 
 from .cut_runs import arguments, make_folder, start
 from .small_runs import column, rows, same, weights
@@ -30,7 +30,7 @@ def evaluations(folder: Path) -> list[tuple[str, str]]:
 
 def check_same(cut: Path, whole: Path) -> None:
     """Weights, moments, thresholds, log and measurements."""
-    one, other = (checkpoint.load(folder / LAST) for folder in (cut, whole))
+    one, other = (checkpoint.load_checkpoint(folder / LAST) for folder in (cut, whole))
     assert same(dict(one.weights), dict(other.weights))
     assert same(dict(one.moments), dict(other.moments))
     assert one.threshold_K is not None
@@ -62,7 +62,7 @@ def test_kill_9_and_the_same_command_again(
     assert start(folder, arguments(), cut=cut) == -signal.SIGKILL
     assert (folder / "run" / LAST).exists() == (kept is not None)
     if kept is not None:
-        assert checkpoint.load(folder / "run" / LAST).standing.step == kept
+        assert checkpoint.load_checkpoint(folder / "run" / LAST).header["step"] == kept
     assert start(folder, arguments()) == 0, (folder / "said.txt").read_text()
     said = (folder / "said.txt").read_text()
     assert (f"going on after step {kept} of 8" in said) == (kept is not None)
@@ -77,7 +77,7 @@ def test_a_signal_lets_the_step_end(tmp_path: Path, whole: Path, workers: str, n
     assert start(folder, words, cut=f"loss 4 {name}") == 130
     said = (folder / "said.txt").read_text()
     assert "stopped after step 4; the same command goes on from there" in said
-    assert checkpoint.load(folder / "run" / LAST).standing.step == 4
+    assert checkpoint.load_checkpoint(folder / "run" / LAST).header["step"] == 4
     assert column(folder / "run", "step") == [0, 1, 2, 3]
     assert start(folder, words) == 0
     check_same(folder / "run", whole)

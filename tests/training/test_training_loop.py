@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.training import checkpoint
-from unbag.training.checkpoint import BEST
+from unbag.runs import checkpoint
+from unbag.runs.checkpoint import BEST
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import WorldBatches
+from unbag.training.fine_tuning import train
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
-from unbag.training.trainer import train
 
 from .small_runs import column, fast, job_of, rows, same, weights
 from .small_world import SWAP, small
@@ -160,7 +160,7 @@ def test_evaluation_while_training_keeps_the_best(tmp_path: Path) -> None:
     assert trained.standing.best == max(values)
     # The first of equal ones.
     assert trained.standing.best_step == 2 * (values.index(max(values)) + 1)
-    best = checkpoint.load(tmp_path / BEST)
+    best = checkpoint.load_checkpoint(tmp_path / BEST)
     assert best.standing.step == trained.standing.best_step
     assert best.moments == {}
     assert (tmp_path / "evaluations/step-4/results.json").exists()

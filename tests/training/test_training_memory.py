@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.training import checkpoint
+from unbag.runs import checkpoint
+from unbag.training.fine_tuning import train
 from unbag.training.losses import contrastive
 from unbag.training.objective import Objective, Term
-from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_runs import fast, job_of
@@ -32,4 +32,4 @@ def test_a_batch_that_does_not_fit_is_told_with_the_way_out(tmp_path: Path) -> N
     with pytest.raises(UserError, match="no room for 4 pictures and their captions at once") as one:
         train(job_of(tmp_path, recipe))
     assert "--micro 2 in a new folder" in str(one.value)
-    assert checkpoint.load(tmp_path / checkpoint.LAST).standing.step == 2
+    assert checkpoint.load_checkpoint(tmp_path / checkpoint.LAST).header["step"] == 2

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from unbag.training.data.world import WorldBatches
-from unbag.training.job import TrainJob
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.settings import make_recipe
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_world import small

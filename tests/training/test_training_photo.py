@@ -25,7 +25,7 @@ from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.export.export import export
-from unbag.training.job import TrainJob
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
 from unbag.training.recipes import Locks, Lora, Recipe
 from unbag.training.settings import make_recipe
@@ -33,7 +33,6 @@ from unbag.training.towers.adapters import PhotoTrainable, make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, is_part_locked, read_picture
 from unbag.training.towers.cached_features import KeptPhoto, keep_features
 from unbag.training.towers.lora import add_lora
-from unbag.training.trainer import train
 
 from .small_runs import said, same, weights
 

@@ -8,13 +8,13 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.loading import load_model
+from unbag.runs.files import RUN_FILE
 from unbag.training.data.world import WorldBatches
-from unbag.training.job import RECORD_FILE, TrainJob
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.repair import read_trained
 from unbag.training.settings import make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable
-from unbag.training.trainer import train
 from unbag.types import DualEncoder
 
 from .export_models import open_clip_config, save_clip, save_open_clip
@@ -65,7 +65,7 @@ def test_a_run_is_read_again_as_it_ended(
 def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
     model = save_open_clip(tmp_path / "model", open_clip_config())
     trained(model, tmp_path / "run", "clip_ft")
-    path = tmp_path / "run" / RECORD_FILE
+    path = tmp_path / "run" / RUN_FILE
     said = json.loads(path.read_text())
     said["asked"]["model_fingerprint"] = "open_clip-of-yesterday"
     path.write_text(json.dumps(said))

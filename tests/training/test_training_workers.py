@@ -15,13 +15,12 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from unbag.errors import UserError
+from unbag.runs import checkpoint
+from unbag.runs.checkpoint import LAST
 from unbag.runs.files import locked_folder
-from unbag.training import checkpoint
-from unbag.training.checkpoint import LAST
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import WorldBatches
-from unbag.training.job import TrainJob
-from unbag.training.trainer import train
+from unbag.training.fine_tuning import TrainJob, train
 
 from .small_runs import column, job_of, said, same, weights
 
@@ -68,7 +67,7 @@ def test_a_worker_that_dies(tmp_path: Path) -> None:
     assert "too little memory kills them" in shown
     assert "give the same command again, with fewer --workers" in shown
     # Data was made ahead, so it is not known how far the run came; what it did is kept.
-    assert 1 <= checkpoint.load(tmp_path / "run" / LAST).standing.step <= 4
+    assert 1 <= checkpoint.load_checkpoint(tmp_path / "run" / LAST).header["step"] <= 4
     (tmp_path / "marker").unlink()
     assert train(broken_job(tmp_path, dies=True, workers=0)).is_done
     train(job_of(tmp_path / "whole"))
@@ -83,7 +82,7 @@ def test_data_that_cannot_be_read_loses_no_step(tmp_path: Path, workers: int) ->
     with pytest.raises(UserError) as caught:
         train(broken_job(tmp_path, dies=False, workers=workers))
     assert said(caught.value) == "4.png is broken; way out:  mend it"
-    assert checkpoint.load(tmp_path / "run" / LAST).standing.step == 4
+    assert checkpoint.load_checkpoint(tmp_path / "run" / LAST).header["step"] == 4
     assert column(tmp_path / "run", "step") == [0, 1, 2, 3]
     (tmp_path / "marker").unlink()
     train(broken_job(tmp_path, dies=False, workers=workers))

@@ -35,15 +35,15 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from unbag.errors import UserError
 from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
 from unbag.runs.files import paused_collector, write_atomically, write_text
-from unbag.training.checkpoint import moments_of, put_moments
+from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
 from unbag.training.losses import contrastive
 from unbag.training.optim import (
     Memory,
     Recorded,
     compile_layers,
     decay_groups,
-    put_rate,
-    share_of_rate,
+    lr_factor,
+    set_lr,
 )
 from unbag.types import Embedded, IntArray
 from unbag.version import __version__
@@ -326,7 +326,7 @@ class Schedule:
 
     def rate(self, step: int) -> float:
         """Of a step, counted from 0."""
-        share = share_of_rate(step, steps=self.steps, warm_up=self.warm_up)
+        share = lr_factor(step, steps=self.steps, warmup_steps=self.warm_up)
         return self.learning_rate * share
 
 
@@ -359,18 +359,18 @@ class Training:
 
     def step(self, shown: OnDevice, rate: float) -> None:
         """One step; the device is not waited for."""
-        put_rate(self.optimiser, rate)
+        set_lr(self.optimiser, rate)
         if not self.is_recorded:
             self.loss = self._learn(shown)
             return
         if self._recorded is None:
             self._recorded = Recorded(
-                lambda: self._learn(shown),
+                lambda: {"loss": self._learn(shown)},
                 self.optimiser,
                 device=self._device,
                 memory=self._memory,
             )
-        self.loss = self._recorded()
+        self.loss = self._recorded()["loss"]
 
     def _learn(self, shown: OnDevice) -> Tensor:
         kind = self._device.partition(":")[0]
@@ -528,7 +528,7 @@ class PretrainCheckpoint:
     ) -> None:
         """After so many steps."""
         tensors = {_WEIGHT + name: value for name, value in towers.state_dict().items()}
-        moments = moments_of(dict(towers.named_parameters()), optimiser)
+        moments = optimizer_state(dict(towers.named_parameters()), optimiser)
         tensors |= {_MOMENT + name: value for name, value in moments.items()}
         tensors[_NOISE] = noise.get_state()
         apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
@@ -549,6 +549,6 @@ class PretrainCheckpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         towers.load_state_dict({name: tensors[_WEIGHT + name] for name in towers.state_dict()})
         moments = {n.removeprefix(_MOMENT): t for n, t in tensors.items() if n.startswith(_MOMENT)}
-        put_moments(dict(towers.named_parameters()), optimiser, moments)
+        load_optimizer_state(dict(towers.named_parameters()), optimiser, moments)
         noise.set_state(tensors[_NOISE])
         return int(header["step"])

@@ -79,8 +79,8 @@ def start(options: argparse.Namespace) -> int:
     from unbag.cli.console import Shown
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.runs.distributed import join_team, leave_team
+    from unbag.runs.files import TRAINING, check_run_folder
     from unbag.runs.progress import Progress, Silent
-    from unbag.training.job import check_begun
     from unbag.training.repair import repair
     from unbag.training.settings import make_recipe
     from unbag.types import DualEncoder
@@ -90,7 +90,7 @@ def start(options: argparse.Namespace) -> int:
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
     # Before a model is loaded, which can take minutes.
-    check_begun(options.out)
+    check_run_folder(options.out, TRAINING)
     device = choose_device(options.device)
     team = join_team(device)
     progress: Progress = Shown(Console(stderr=True)) if team.is_leader else Silent()
@@ -229,31 +229,28 @@ def _show(found: Repaired) -> None:
     from unbag.training.data.loader import MOST, left_out_lines
 
     console, trained = output(), found.trained
-    standing = trained.standing
+    state = trained.state
     if not trained.is_done:
-        console.print(f"stopped after step {standing.step}; the same command goes on from there")
+        console.print(f"stopped after step {state.step}; the same command resumes from there")
         return
     if found.priced is not None:
         console.print(price_table(found.priced))
         for note in found.priced.notes:
             console.print(f"note: {note}", highlight=False, markup=False)
-    if standing.seconds:
-        rate = standing.step * found.batch / standing.seconds
-        waited = 100 * standing.waited / standing.seconds
+    if state.seconds:
+        rate = state.step * found.batch / state.seconds
+        waited = 100 * state.waited / state.seconds
         console.print(
-            f"{standing.step:,} steps in {standing.seconds:,.0f} s: {rate:,.1f} pictures a second, "
+            f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} pictures a second, "
             f"{waited:.1f} % of the time waiting for data",
             highlight=False,
         )
-    for line in left_out_lines(standing.unread, is_all=len(standing.unread) < MOST):
+    for line in left_out_lines(trained.unread, is_all=len(trained.unread) < MOST):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if standing.pictures_skipped and not standing.unread:
-        # Of a run that was begun before names were kept.
-        console.print(f"pictures that could not be read: {standing.pictures_skipped:,}")
-    if standing.best is not None:
+    if state.best is not None:
         console.print(
-            f"best mean headline while training: {100 * standing.best:.1f} after step "
-            f"{standing.best_step}, in {trained.folder / 'best.safetensors'}",
+            f"best mean headline while training: {100 * state.best:.1f} after step "
+            f"{state.best_step}, in {trained.folder / 'best.safetensors'}",
             highlight=False,
         )
     if found.exported is not None:
@@ -261,7 +258,7 @@ def _show(found: Repaired) -> None:
             console.print(line, highlight=False, markup=False)
     else:
         console.print(f"exported before: {trained.folder / 'export'}", highlight=False)
-    console.print(f"log: {trained.folder / 'log.csv'}", highlight=False)
+    console.print(f"log: {trained.folder / 'log.jsonl'}", highlight=False)
 
 
 def _is_readout(name: str) -> bool:

@@ -41,7 +41,7 @@ from unbag.evaluation.store import (
     read_contents,
 )
 from unbag.runs.distributed import Team, join_team
-from unbag.runs.files import is_full, paused_collector, told_when_full, write_text
+from unbag.runs.files import explain_full_disk, is_full, paused_collector, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.types import (
     Benchmark,
@@ -94,7 +94,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     )
     if not team.is_leader:
         return _assist(job, items, plan, folder, asked, progress, team)
-    with folder.locked(), told_when_full(job.out, goes_on="scores that are there stay"):
+    with folder.locked(), explain_full_disk(job.out, resumes="scores that are there stay"):
         grids, record = folder.begin(asked, _record(job, asked, loaded))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
         folder.take_over(store)

@@ -41,19 +41,19 @@ from unbag.readouts.reader import (
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReaderCard, render_reader_card
+from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
 from unbag.runs.distributed import Team
 from unbag.runs.files import (
+    check_run_folder,
+    explain_full_disk,
     locked_folder,
     make_folder,
     remove_leftovers,
-    told_when_full,
     write_atomically,
     write_text,
 )
 from unbag.runs.progress import Progress, stops_gently
-from unbag.training.checkpoint import moments_of, put_moments
-from unbag.training.job import check_empty
-from unbag.training.optim import Recorded, decay_groups, put_rate, share_of_rate
+from unbag.training.optim import Recorded, decay_groups, lr_factor, set_lr
 from unbag.training.repair import WORLD, Where
 from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
@@ -179,7 +179,7 @@ def train_reader(
         f"another process trains in {job.out}",
         way_out="wait until it is done, or name another folder with --out",
     )
-    with locked_folder(job.out, taken), told_when_full(job.out):
+    with locked_folder(job.out, taken), explain_full_disk(job.out):
         remove_leftovers(job.out)
         where = job.where or Where()
         pool = _make_pool(job, settings, encoder, view, where, progress)
@@ -385,8 +385,8 @@ class Fit:
         """One more; gives the loss, on the device."""
         effort = self.effort
         self.reader.train()
-        share = share_of_rate(self.step, steps=effort.steps, warm_up=effort.warm_up)
-        put_rate(self.optimiser, effort.learning_rate * share)
+        share = lr_factor(self.step, steps=effort.steps, warmup_steps=effort.warm_up)
+        set_lr(self.optimiser, effort.learning_rate * share)
         row_B = self.order(self.step)
         # Dropout of a step is the same whether the run was stopped before it or not.
         seed = self.seed * 1_000_003 + self.step
@@ -394,14 +394,14 @@ class Fit:
             self._row_B = row_B.clone()
             with _drawing(self.device, seed):
                 self._recorded = Recorded(
-                    lambda: self._learn(self._row_B), self.optimiser, device=self.device
+                    lambda: {"loss": self._learn(self._row_B)}, self.optimiser, device=self.device
                 )
         with _drawing(self.device, seed):
             if self._recorded is None:
                 loss = self._learn(row_B)
             else:
                 self._row_B.copy_(row_B)
-                loss = self._recorded()
+                loss = self._recorded()["loss"]
         self.step += 1
         return loss
 
@@ -509,7 +509,7 @@ class ReadoutStanding:
 def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
     """Weights, moments, the step and the seconds so far."""
     tensors = {f"{WEIGHT}{name}": value for name, value in fit.reader.state_dict().items()}
-    moments = moments_of(dict(fit.reader.named_parameters()), fit.optimiser)
+    moments = optimizer_state(dict(fit.reader.named_parameters()), fit.optimiser)
     tensors |= {f"{MOMENT}{name}": value for name, value in moments.items()}
     write_standing(path, tensors, ReadoutStanding(fit.step, asked, seconds))
 
@@ -518,7 +518,7 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
     """Put back what `save` wrote and give the seconds; refused where something else was asked."""
     standing, tensors = read_standing(path, asked, what="a reader")
     fit.reader.load_state_dict(under(WEIGHT, tensors))
-    put_moments(dict(fit.reader.named_parameters()), fit.optimiser, under(MOMENT, tensors))
+    load_optimizer_state(dict(fit.reader.named_parameters()), fit.optimiser, under(MOMENT, tensors))
     fit.go_on_after(standing.step)
     return standing.seconds
 
@@ -534,7 +534,7 @@ def check_folder(folder: Path, *, what: str, made: str) -> None:
     elif (folder / made).exists():
         raise trained_already(folder, what=what)
     else:
-        check_empty(folder, what=f"training of {what}")
+        check_run_folder(folder, f"training of {what}")
 
 
 def trained_already(folder: Path, *, what: str) -> UserError:

@@ -1,19 +1,28 @@
-"""Files and folders of long jobs: atomic writes, a lock per folder, messages for a full disk."""
+"""Files and folders of long jobs: atomic writes, and one way to open the folder of a run."""
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 from weakref import ref
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
+from unbag.runs.identity import RunIdentity
+from unbag.version import __version__
+
+RUN_FILE = "run.json"
+"""In the folder of every long job: its kind, state, identity and further facts."""
+TRAINING = "training run"
+"""The kind of a folder in which anything is trained."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -78,11 +87,108 @@ def make_folder(path: Path, *, what: str, way_out: str) -> Path:
 
 
 @contextmanager
-def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
-    """Only one process at a time; the system drops the lock if that process dies.
+def open_run_folder(
+    path: Path, kind: str, *, is_leader: bool = True, resumes: str = ""
+) -> Iterator[RunFolder]:
+    """Open the folder of a long job: check, make and lock it, and remove left-overs of a kill.
 
-    `taken` is raised where another process holds it.
+    Of several processes of one run only the leader locks and writes. A full disk inside the context
+    becomes a UserError that says how to continue.
+
+    Args:
+        path: New, empty, or the folder of an earlier run of this kind.
+        kind: Such as "training run"; written to run.json and compared with what is there.
+        is_leader: False in the other processes of a distributed run.
+        resumes: How the run continues after an interruption, for the message of a full disk.
     """
+    check_run_folder(path, kind)
+    make_folder(path, what=f"folder of the {kind}", way_out="name another folder with --out")
+    folder = RunFolder(path, kind)
+    if not is_leader:
+        yield folder
+        return
+    with _locked(path), explain_full_disk(path, resumes=resumes):
+        remove_leftovers(path)
+        yield folder
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a long job while it is open; run.json says what it holds."""
+
+    path: Path
+    kind: str
+
+    def begin(self, identity: RunIdentity, facts: Mapping[str, object]) -> dict[str, Any] | None:
+        """Start a run, or give the record of the run to resume if its identity is the same.
+
+        run.json is the first file of a run, so that a killed run still knows its folder.
+        """
+        found = read_run(self.path, self.kind)
+        if found is not None:
+            earlier = RunIdentity.of_json(found["identity"])
+            identity.require_same(earlier, folder=self.path, kind=self.kind)
+        content = {"kind": self.kind, "state": "running", "version": __version__}
+        self._write(content | {"identity": identity.fields} | dict(facts))
+        return found
+
+    def set_state(self, state: str, **facts: object) -> None:
+        """Change the state, such as "stopped" or "done", and other facts of run.json."""
+        found = read_run(self.path, self.kind)
+        assert found is not None
+        self._write(found | {"state": state} | facts)
+
+    def _write(self, content: Mapping[str, object]) -> None:
+        write_text(self.path / RUN_FILE, json.dumps(content, indent=1) + "\n")
+
+
+def read_run(path: Path, kind: str) -> dict[str, Any] | None:
+    """The content of run.json; None if there is none, UserError if it is not of this kind."""
+    file = path / RUN_FILE
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{file} cannot be read: {said_by(error)}",
+            expected=f"the record of a {kind}",
+            way_out="name another folder with --out, or delete this one",
+        ) from error
+    if isinstance(found, dict) and found.get("kind") == kind and "identity" in found:
+        return found
+    said = found.get("kind") if isinstance(found, dict) else None
+    raise UserError(
+        f"the folder {path} holds {f'a run of the kind {said!r}' if said else 'another run'}",
+        expected=f"an empty or new folder, or one of a {kind} that this version of unbag began",
+        way_out="name another folder with --out",
+    )
+
+
+def check_run_folder(path: Path, kind: str) -> None:
+    """Raise UserError unless the folder is new, empty, or holds a run of this kind.
+
+    Hidden files do not count: locks, and what a killed process left half written.
+    """
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a file", expected="a folder", way_out="name another with --out")
+    try:
+        is_empty = all(one.name.startswith(".") for one in path.iterdir())
+    except OSError:
+        # It is new; what else may be wrong with it, `make_folder` reports.
+        return
+    # Read after the look at the folder: another process of the same run may begin in between.
+    if not is_empty and read_run(path, kind) is None:
+        raise UserError(
+            f"the folder {path} is not empty and holds no {kind}",
+            expected=f"an empty or new folder, or the folder of a {kind} to resume",
+            way_out="name another folder with --out",
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Only one process at a time; the system drops the lock if that process dies."""
     with (folder / ".lock").open("w") as file:
         try:
             import fcntl
@@ -92,7 +198,11 @@ def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
         except ImportError:  # pragma: no cover - not on this system
             pass
         except OSError as error:
-            raise taken from error
+            raise UserError(
+                f"another process is writing to {folder}",
+                expected="one process at a time in a folder",
+                way_out="wait until it is done, or name another folder with --out",
+            ) from error
         yield
 
 
@@ -117,10 +227,15 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def told_when_full(
-    folder: Path, *, goes_on: str = "it goes on from the last checkpoint"
-) -> Iterator[None]:
-    """Turn the error of the system into a UserError; other errors pass."""
+def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
+    """Interim, for jobs that do not use `open_run_folder` yet."""
+    with _locked(folder):
+        yield
+
+
+@contextmanager
+def explain_full_disk(folder: Path, *, resumes: str = "") -> Iterator[None]:
+    """Turn the system's error for a full disk into a UserError; other errors pass."""
     try:
         yield
     except Exception as error:
@@ -128,7 +243,8 @@ def told_when_full(
             raise
         raise UserError(
             f"no room is left on the disk of {folder}",
-            way_out=f"make room, then give the same command again: {goes_on}",
+            way_out="make room, then give the same command again: "
+            + (resumes or "it resumes from the last checkpoint"),
         ) from error
 
 

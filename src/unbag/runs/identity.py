@@ -1,4 +1,4 @@
-"""What decides a run, as plain data that is the same in every process and session, and compared.
+"""What decides the result of a run, as plain data that is the same in every process and session.
 
 Classes and functions are written by name. Those of this package are `unbag:Name`, without their
 module, which may be renamed while a run waits to be resumed.
@@ -6,10 +6,49 @@ module, which may be renamed while a run waits to be resumed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from unbag.errors import UserError
+
+_MOST_NAMED = 6
+"""Differences that an error lists; more are counted."""
+
+
+class RunIdentity:
+    """The settings and inputs that decide what a run computes; equal identities, equal results."""
+
+    def __init__(self, **fields: object) -> None:
+        """Take anything: dataclasses, functions and paths become plain data."""
+        self.fields: dict[str, Any] = json.loads(json.dumps(described(fields)))
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> RunIdentity:
+        """An identity that was written to a file."""
+        found = cls()
+        found.fields = dict(fields)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunIdentity) and self.fields == other.fields
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def require_same(self, earlier: RunIdentity, *, folder: Path, kind: str) -> None:
+        """Raise UserError, naming each field that differs, unless an earlier run is the same."""
+        apart = differences(earlier.fields, self.fields)
+        if not apart:
+            return
+        more = f"; and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
+        raise UserError(
+            f"the folder {folder} holds another {kind}: {'; '.join(apart[:_MOST_NAMED])}{more}",
+            expected="the same settings and inputs, to resume that run",
+            way_out="give the old settings to resume it, or name another folder with --out",
+        )
 
 
 def described(value: object) -> object:

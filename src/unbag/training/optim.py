@@ -1,39 +1,62 @@
-"""AdamW with warm-up, cosine decay and clipping; compiled layers and steps recorded on a GPU."""
+"""AdamW with warmup and a schedule; compiled layers and steps recorded on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import cos, log, pi
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Literal
 from warnings import warn
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _triton
 
-from unbag.errors import UserError
-from unbag.training.recipes import Recipe
-from unbag.training.towers.base import Trainable
-
+Schedule = Literal["cosine", "linear"]
+"""What the learning rate does after the warmup."""
 _SHAPES = 64
 """Layers of several widths and batches of several sizes are compiled once each, not given up on."""
 _WARM_UP = 3
 """Steps before recording, as PyTorch asks for: libraries set themselves up in them."""
 
 
-def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
-    """Matrices decay; norms, biases, positions and the temperature stay free."""
-    groups = decay_groups(open_weights(trainable), recipe.weight_decay)
-    if not groups:
-        raise UserError(
-            f"both towers of {trainable.name} and the temperature are locked",
-            expected="something that is left to train",
-            way_out="lock less, as with --set locks.caption=0",
-        )
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """AdamW and its schedule; everything of a step but the gradient."""
+
+    steps: int
+    learning_rate: float
+    warmup_steps: int = 0
+    schedule: Schedule = "cosine"
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    """Gradients longer than this are shortened to it."""
+
+
+def make_optimizer(
+    parameters: Mapping[str, nn.Parameter],
+    settings: OptimizerSettings,
+    *,
+    capturable: str = "",
+) -> torch.optim.AdamW:
+    """Matrices decay; norms, biases, positions and the temperature do not.
+
+    Args:
+        parameters: By name.
+        settings: Learning rate, betas, weight decay.
+        capturable: The GPU on which steps are recorded, if they are: the optimizer then reads its
+            learning rate there.
+    """
+    rate = settings.learning_rate
     return torch.optim.AdamW(
-        groups,
-        lr=recipe.learning_rate,
-        betas=recipe.betas,
-        eps=recipe.epsilon,
+        decay_groups(parameters, settings.weight_decay),
+        lr=torch.tensor(rate, device=capturable) if capturable else rate,
+        betas=settings.betas,
+        eps=settings.epsilon,
+        fused=bool(capturable),
+        capturable=bool(capturable),
     )
 
 
@@ -53,94 +76,26 @@ def decay_groups(
     return [group for group in groups if group["params"]]
 
 
-def open_weights(trainable: Trainable) -> dict[str, nn.Parameter]:
-    """Weights that training changes, by name."""
-    return {n: w for n, w in trainable.module.named_parameters() if w.requires_grad}
-
-
-def change_weights(
-    trainable: Trainable,
-    optimiser: torch.optim.AdamW,
-    recipe: Recipe,
-    *,
-    step: int,
-    steps: int,
-    first: Mapping[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Take the optimiser's step; gives the length of the gradient and the distance to the start.
-
-    Args:
-        trainable: With gradients, which are cleared.
-        optimiser: Of `make_optimiser`.
-        recipe: Its rate, clipping and bounds.
-        step: Counted from 0.
-        steps: Of the whole run.
-        first: The weights at the start, where the recipe holds on to them.
-    """
-    set_rate(optimiser, recipe, step=step, steps=steps)
-    return apply_gradient(trainable, optimiser, recipe, first=first)
-
-
-def apply_gradient(
-    trainable: Trainable,
-    optimiser: torch.optim.AdamW,
-    recipe: Recipe,
-    *,
-    first: Mapping[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Take the optimiser's step at the rate that is set; see `change_weights`."""
-    weights = open_weights(trainable)
-    away = _pull_to_start(weights, first, recipe.to_start) if first else torch.zeros(())
-    length = torch.nn.utils.get_total_norm([w.grad for w in weights.values() if w.grad is not None])
-    if recipe.clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(weights.values(), recipe.clip_norm, length)
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        # As CLIP does: a scale above 100 or below 1 makes training unstable.
-        scale = trainable.temperature[0]
-        if scale.requires_grad:
-            scale.clamp_(0.0, log(recipe.largest_scale))
-    return length, away
-
-
-def _pull_to_start(
-    weights: Mapping[str, nn.Parameter], first: Mapping[str, Tensor], strength: float
-) -> Tensor:
-    """Add the gradient of strength x squared distance to the start; gives the distance squared."""
-    away = torch.zeros((), device=next(iter(weights.values())).device)
-    for name, weight in weights.items():
-        apart = weight.detach() - first[name]
-        away += apart.square().sum()
-        held = 2 * strength * apart
-        weight.grad = held if weight.grad is None else weight.grad + held
-    return away
-
-
-def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: int) -> None:
-    """Set the learning rate of a step."""
-    share = share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
-    put_rate(optimiser, recipe.learning_rate * share)
-
-
-def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Set the learning rate of the next step.
 
-    A rate that the optimiser was made with as a tensor is changed in place on its device, where a
+    A rate that the optimizer was made with as a tensor is changed in place on its device, where a
     recorded step reads it.
     """
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
 
 
-def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
-    """Factor of the learning rate: linear warm-up, then half a cosine to zero."""
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return (1 + cos(pi * (step - warm_up) / max(1, steps - warm_up))) / 2
+def lr_factor(step: int, *, steps: int, warmup_steps: int, schedule: Schedule = "cosine") -> float:
+    """Factor of the learning rate: linear warmup, then half a cosine or a line to zero."""
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    if schedule == "linear":
+        return max(0.0, (steps - step) / max(1, steps - warmup_steps))
+    return (1 + cos(pi * (step - warmup_steps) / max(1, steps - warmup_steps))) / 2
 
 
 def compile_layers(layers: Iterable[nn.Module], *, device: str, varies: bool = False) -> None:
@@ -181,8 +136,8 @@ class Recorded:
 
     def __init__(
         self,
-        step: Callable[[], Tensor],
-        optimiser: torch.optim.Optimizer,
+        step: Callable[[], Mapping[str, Tensor]],
+        optimizer: torch.optim.Optimizer,
         *,
         device: str,
         beside: Sequence[Tensor] = (),
@@ -193,20 +148,20 @@ class Recorded:
         Where that fails, on a GPU or with a loss that nobody tried, each step is launched anew.
 
         Args:
-            step: Computes the loss, its gradient, and takes the optimiser's step. It must not ask
-                the device for anything.
-            optimiser: Made with `capturable`.
+            step: Computes the loss, its gradient, and takes the optimizer's step; gives numbers
+                such as the loss. It must not ask the device for anything.
+            optimizer: Made with `capturable`.
             device: A GPU.
             beside: What else a step changes.
             memory: Of `shared_memory`, for steps that are replayed one after the other.
         """
-        weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = Snapshot([*weights, *beside], optimiser)
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
+        before = Snapshot([*weights, *beside], optimizer)
         self._step = step
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._loss = torch.zeros(())
+        self._numbers: Mapping[str, Tensor] = {}
         try:
-            self._graph = self._record(optimiser, device, memory)
+            self._graph = self._record(optimizer, device, memory)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -220,7 +175,7 @@ class Recorded:
             before.put_back()
 
     def _record(
-        self, optimiser: torch.optim.Optimizer, device: str, memory: Memory | None
+        self, optimizer: torch.optim.Optimizer, device: str, memory: Memory | None
     ) -> torch.cuda.CUDAGraph:
         with torch.cuda.device(device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -229,31 +184,31 @@ class Recorded:
                 for _ in range(_WARM_UP):
                     self._step()
             torch.cuda.current_stream().wait_stream(side)
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             graph = torch.cuda.CUDAGraph()
             # Threads that pin batches meanwhile touch no stream, and must not end the recording.
             mode = "thread_local"
             with torch.cuda.graph(graph, pool=memory, capture_error_mode=mode):  # type: ignore[arg-type]
-                self._loss = self._step()
+                self._numbers = self._step()
         return graph
 
-    def __call__(self) -> Tensor:
-        """One more step; gives the loss, on the device."""
+    def __call__(self) -> dict[str, Tensor]:
+        """Take one more step; gives its numbers, on the device."""
         if self._graph is None:
-            return self._step()
+            return dict(self._step())
         self._graph.replay()
-        return self._loss.clone()
+        return {name: value.clone() for name, value in self._numbers.items()}
 
 
 class Snapshot:
     """A copy of weights and optimizer state, to restore them after recording."""
 
-    def __init__(self, weights: Iterable[Tensor], optimiser: torch.optim.Optimizer) -> None:
-        self._optimiser = optimiser
+    def __init__(self, weights: Iterable[Tensor], optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
         self._weights = [(weight, weight.detach().clone()) for weight in weights]
         self._moments = {
             (weight, key): value.clone()
-            for weight, some in optimiser.state.items()
+            for weight, some in optimizer.state.items()
             for key, value in some.items()
         }
 
@@ -262,7 +217,7 @@ class Snapshot:
         """In place, since a graph knows tensors by where they lie."""
         for weight, value in self._weights:
             weight.copy_(value)
-        for weight, some in self._optimiser.state.items():
+        for weight, some in self._optimizer.state.items():
             for key, value in some.items():
                 kept = self._moments.get((weight, key))
                 # What was not there before the first step begins at zero.

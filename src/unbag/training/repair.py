@@ -21,26 +21,26 @@ from unbag.models.joined import JoinedEncoder
 from unbag.models.loading import load_model, model_name
 from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
+from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
 from unbag.runs.distributed import Team, join_team
+from unbag.runs.files import TRAINING, check_run_folder, read_run
 from unbag.runs.identity import described
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
-from unbag.training import checkpoint
 from unbag.training.before_after import DEFAULT, Priced, blind_reader, price, price_markdown
-from unbag.training.checkpoint import BEST, LAST
 from unbag.training.data.batch import Batches, Share
 from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
-from unbag.training.job import TrainJob, TrainRecord, check_begun, read_record
+from unbag.training.fine_tuning import Trained, TrainJob, train
 from unbag.training.recipes import Locks, Lora, Precision, Recipe
 from unbag.training.settings import make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import keep_features
 from unbag.training.towers.lora import add_lora
-from unbag.training.trainer import Trained, train
+from unbag.training.trainer import TrainState, load_weights, state_of
 from unbag.types import Benchmark, DualEncoder, Item
 from unbag.types.items import prompts_of
 
@@ -86,7 +86,7 @@ def repair(
     wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
     # Here too, since features may be computed before the first step.
-    check_begun(out)
+    check_run_folder(out, TRAINING)
     _check_benchmarks(model, benchmarks, data=data)
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
@@ -285,7 +285,7 @@ def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: T
     recipe = job.recipe
     said = described(recipe)
     assert isinstance(said, dict)
-    standing = trained.standing
+    state = trained.state
     return Card(
         title=f"{base} repaired with {recipe.name}",
         base=base,
@@ -294,9 +294,9 @@ def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: T
         data=job.batches.about,
         table=price_markdown(priced),
         cost=Cost(
-            steps=standing.step,
-            samples=standing.step * recipe.batch,
-            seconds=standing.seconds,
+            steps=state.step,
+            samples=state.step * recipe.batch,
+            seconds=state.seconds,
             device=_device(job.device, team),
         ),
         command=job.command,
@@ -315,28 +315,29 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
 
     The model that the run began with must still be found by its name.
     """
-    record = read_record(folder)
+    record = read_run(folder, TRAINING)
     path = folder / {"last": LAST, "best": BEST}[weights]
-    if record is None or not path.exists():
+    if record is None or "recipe" not in record["identity"] or not path.exists():
         raise UserError(
-            f"the folder {folder} holds no {path.name}",
+            f"the folder {folder} holds no {path.name} of a recipe",
             expected="a folder that `unbag train` wrote; best.safetensors only where benchmarks "
             "were scored while training",
             way_out="name the folder that was given as --out",
         )
-    encoder = load_model(model_name(record.base))
-    if encoder.fingerprint != record.asked.model_fingerprint:
+    asked = record["identity"]
+    encoder = load_model(model_name(record["base"]))
+    if encoder.fingerprint != asked["model_fingerprint"]:
         raise UserError(
-            f"{record.base} is not the model that {folder} began with",
-            expected=f"weights with the fingerprint {record.asked.model_fingerprint}",
+            f"{record['base']} is not the model that {folder} began with",
+            expected=f"weights with the fingerprint {asked['model_fingerprint']}",
             way_out="put the old weights back where they were",
         )
     trainable = make_trainable(encoder, device="cpu")
-    _widen(trainable, _recipe(record))
-    found = checkpoint.load(path)
-    checkpoint.restore(found, trainable)
-    name = f"{record.asked.model}+{_recipe(record)['name']}"
-    return trainable.encoder(name), _trained_card(record, found.standing, name=name)
+    _widen(trainable, asked["recipe"])
+    found = load_checkpoint(path)
+    load_weights(trainable.module, found, name=trainable.name)
+    name = f"{asked['model']}+{asked['recipe']['name']}"
+    return trainable.encoder(name), _trained_card(record, state_of(found), name=name)
 
 
 def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
@@ -350,25 +351,21 @@ def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name != "class"}
 
 
-def _recipe(record: TrainRecord) -> Mapping[str, Any]:
-    assert isinstance(record.asked.recipe, Mapping)
-    return record.asked.recipe
-
-
-def _trained_card(record: TrainRecord, standing: checkpoint.Standing, *, name: str) -> Card:
-    recipe = _recipe(record)
+def _trained_card(record: Mapping[str, Any], state: TrainState, *, name: str) -> Card:
+    asked = record["identity"]
+    recipe = asked["recipe"]
     return Card(
         title=name,
-        base=record.base,
+        base=record["base"],
         recipe=recipe["name"],
-        settings=card_settings(recipe, seed=record.asked.seed, precision=record.asked.precision)
-        + f"\n- after step {standing.step} of {record.steps}",
-        data=record.data,
+        settings=card_settings(recipe, seed=asked["seed"], precision=asked["precision"])
+        + f"\n- after step {state.step} of {record['steps']}",
+        data=record["data"],
         cost=Cost(
-            steps=standing.step,
-            samples=standing.step * recipe["batch"],
-            seconds=standing.seconds,
-            device=record.device,
+            steps=state.step,
+            samples=state.step * recipe["batch"],
+            seconds=state.seconds,
+            device=record["device"],
         ),
-        command=record.command,
+        command=record["command"],
     )

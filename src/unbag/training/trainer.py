@@ -1,411 +1,533 @@
-"""The training loop: takes the steps of a job, saves checkpoints, writes logs, resumes.
+"""The trainer: takes the steps of a task, saves checkpoints, writes the log, stops and resumes.
 
-The batch of a step depends on (data, recipe, seed, step) alone, and all randomness of a step on
-(seed, step). So a run that was killed resumes from its last checkpoint and ends, on a CPU, with the
-same bits as one that was not.
+A task says what is trained: its parameters, the batch of a step, the loss of a batch. The trainer
+does everything that all kinds of training share. The batch of a step and all its randomness depend
+on the task's data, seed and step alone. So a run that was killed resumes from its last checkpoint
+and ends, on a CPU, with the same bits as one that was not.
 """
 
 from __future__ import annotations
 
-import csv
-import shutil
-from collections.abc import Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.evaluation.loading import Job
-from unbag.evaluation.run import run
-from unbag.runs.distributed import Team, join_team
-from unbag.runs.files import (
-    locked_folder,
-    make_folder,
-    remove_leftovers,
-    told_when_full,
-    write_text,
+from unbag.runs.checkpoint import (
+    BEST,
+    LAST,
+    PREVIOUS,
+    Checkpoint,
+    latest_checkpoint,
+    load_checkpoint,
+    load_optimizer_state,
+    optimizer_state,
+    save_checkpoint,
 )
+from unbag.runs.distributed import ALONE, Team
+from unbag.runs.files import TRAINING, RunFolder
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, Silent, Stopping, stops_gently
-from unbag.scorers.cosine import Cosine
-from unbag.training import checkpoint
-from unbag.training.checkpoint import BEST, LAST, Standing
-from unbag.training.data.batch import Batch
-from unbag.training.data.loader import Waiting, load, with_names
-from unbag.training.job import (
-    TrainJob,
-    TrainRecord,
-    check_begun,
-    check_same,
-    identity_of,
-    read_record,
-    write_record,
+from unbag.training.logging import Log, NotFiniteError, open_log, tensorboard, wandb
+from unbag.training.optim import (
+    Memory,
+    OptimizerSettings,
+    Recorded,
+    lr_factor,
+    make_optimizer,
+    set_lr,
 )
-from unbag.training.logging import (
-    Log,
-    NotFiniteError,
-    columns,
-    device_numbers,
-    known_numbers,
-    open_log,
-    tensorboard,
-    wandb,
-)
-from unbag.training.optim import change_weights, make_optimiser, open_weights
-from unbag.training.step import StepPlan, add_gradient
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, set_training
-from unbag.training.towers.cached_features import OnFeatures
-from unbag.training.towers.lora import add_lora
+from unbag.training.recipes import Precision
 
-EVALUATIONS_FOLDER, EVALUATIONS_FILE = "evaluations", "evaluations.csv"
-_COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
+_WEIGHTS, _OPTIMIZER, _EXTRA = "weights", "optimizer", "extra"
+B = TypeVar("B")
 
 
-def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
-    """Train, or resume; weights are changed in place and saved in the folder of the run."""
-    team = join_team(job.device)
-    progress = progress if progress is not None and team.is_leader else Silent()
-    check_begun(job.out)
-    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
-    if not team.is_leader:
-        return _TrainRun(job, team, progress).go()
-    taken = UserError(
-        f"another process trains in {job.out}",
-        way_out="wait until it is done, or name another folder with --out",
-    )
-    with locked_folder(job.out, taken), told_when_full(job.out):
-        remove_leftovers(job.out)
-        return _TrainRun(job, team, progress).go()
+class Task(Generic[B]):
+    """One kind of training. A subclass sets the attributes and defines `batch` and `loss`.
+
+    Every other method has a default that fits a single process and a plain loss.
+    """
+
+    name: str
+    """Shown beside the progress bar and in messages."""
+    module: nn.Module
+    """Every weight that a checkpoint holds."""
+    optimizer: OptimizerSettings
+    seed: int = 0
+    device: str = "cpu"
+    precision: Precision = "float32"
+    """Of the products inside `loss`; weights are float32."""
+    is_recorded: bool = False
+    """Whether steps are recorded as CUDA graphs; `static_batch` then says which."""
+    logs_gradient: bool = False
+    """Whether the length of the gradient is logged where nothing needs it."""
+    steps_per_epoch: int | None = None
+    """A checkpoint is saved after each epoch, where there are epochs."""
+    units_per_step: int = 1
+    """What a step adds to the progress bar, such as images."""
+
+    def batch(self, step: int) -> B:
+        """The batch of a step: a pure function of data, seed and step."""
+        raise NotImplementedError
+
+    def loss(self, batch: B, step: int) -> Tensor:
+        """The loss of a batch, with gradient; its randomness comes from torch's seeded generator."""
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, object]:
+        """What decides the weights, besides name, seed, precision and number of processes."""
+        return {"optimizer": asdict(self.optimizer)}
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """What the optimizer changes, by name."""
+        return {n: w for n, w in self.module.named_parameters() if w.requires_grad}
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """The weights that a checkpoint holds."""
+        found: Mapping[str, Tensor] = self.module.state_dict()
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` gave; RuntimeError where names or shapes differ."""
+        self.module.load_state_dict(dict(state))
+
+    def batches(self, first: int) -> Iterator[B]:
+        """The batches from a step on; workers may make them ahead of time."""
+        return (self.batch(step) for step in range(first, self.optimizer.steps))
+
+    def gradient(self, batch: B, step: int) -> dict[str, Tensor]:
+        """Add the gradient of a batch to the parameters; gives the numbers to log, `loss` first."""
+        with autocast(self.device, self.precision):
+            loss = self.loss(batch, step)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {"loss": loss.detach()}
+
+    def learning_rate(self, step: int) -> float:
+        """Of a step."""
+        o = self.optimizer
+        return o.learning_rate * lr_factor(
+            step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule
+        )
+
+    def before_step(self, step: int) -> None:
+        """Called before the gradient of a step, such as to freeze parameters for a while."""
+
+    def after_update(self) -> dict[str, Tensor]:
+        """Called after the optimizer's update, such as to clamp a scale; gives numbers to log."""
+        return {}
+
+    def set_training(self, is_training: bool) -> None:
+        """Put the modules into training or evaluation mode."""
+        self.module.train(is_training)
+
+    def running(self) -> AbstractContextManager[object]:
+        """Entered around all steps of a start."""
+        return nullcontext()
+
+    def static_batch(self, batch: B) -> tuple[Hashable, B] | None:
+        """The batch copied to where a recorded step reads it, with a key of the recording.
+
+        None for a batch that cannot be recorded, which is launched as usual.
+        """
+        return None
+
+    def extra_state(self) -> dict[str, Any]:
+        """What the next steps need besides weights and optimizer state: tensors or JSON."""
+        return {}
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `extra_state` gave."""
+
+    def recorded_beside(self) -> tuple[Tensor, ...]:
+        """Tensors other than weights that a recorded step changes in place."""
+        return ()
+
+    def is_evaluated_after(self, step: int) -> bool:
+        """Whether `evaluate` is called after a step."""
+        return False
+
+    def evaluate(self, steps: int) -> float:
+        """A score of the weights after so many steps, larger is better; the best are saved too."""
+        raise NotImplementedError
+
+    def rewind(self, steps: int) -> None:
+        """Called before the first step of a start: forget what was written after so many steps."""
+
+    def out_of_memory(self, batch: B) -> UserError:
+        """The error for a batch that the device has no room for."""
+        return UserError(
+            f"{self.device} has no room for a batch of {self.name}",
+            expected="a batch that fits",
+            way_out="a smaller batch (--set batch=...), or a smaller model",
+        )
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Result of a training run."""
+class TrainState:
+    """The state of a run, besides its tensors."""
 
-    folder: Path
-    standing: Standing
-    is_done: bool
-    """False if somebody stopped it; the same command goes on."""
+    step: int = 0
+    """Steps that were taken."""
+    best: float | None = None
+    """Highest score of an evaluation so far."""
+    best_step: int | None = None
+    seconds: float = 0.0
+    """Spent on steps, over all starts, without evaluations and saving."""
+    waited: float = 0.0
+    """Of these, until data was there."""
 
 
-class _TrainRun:
-    """One run in progress: `go` resumes, takes the steps, and saves."""
+OnStep = Callable[[TrainState, Mapping[str, Tensor]], bool]
+"""Called after each step with its numbers, still on the device; True stops the run."""
 
-    def __init__(self, job: TrainJob, team: Team, progress: Progress) -> None:
-        self.job, self.team, self.progress = job, team, progress
-        asked = identity_of(job, processes=team.size)
-        before = read_record(job.out)
-        self.is_new = before is None
-        if before is not None:
-            check_same(before, asked, folder=job.out)
-        self.record = TrainRecord(
-            asked=asked,
-            state="running",
-            data=job.batches.about,
-            device=job.device,
-            command=job.command,
-            steps=job.steps,
-            base=job.base or job.trainable.name,
-            torch=torch.__version__,
+
+class Trainer(Generic[B]):
+    """Takes the steps of one task."""
+
+    def __init__(
+        self,
+        task: Task[B],
+        *,
+        team: Team = ALONE,
+        progress: Progress | None = None,
+        save_minutes: float = 10.0,
+        uses_tensorboard: bool = False,
+        wandb_project: str = "",
+        memory: Memory | None = None,
+    ) -> None:
+        """Make the optimizer; nothing is trained yet.
+
+        Args:
+            task: What is trained.
+            team: The processes that share the batches.
+            progress: Shows bars and messages.
+            save_minutes: Time between checkpoints.
+            uses_tensorboard: Write TensorBoard events into the run folder.
+            wandb_project: Log to this project of Weights & Biases.
+            memory: Of `shared_memory`, for trainers whose recorded steps take turns on a GPU.
+        """
+        self.task, self.team = task, team
+        self.progress = progress or Silent()
+        self.state = TrainState()
+        self.parameters = task.parameters()
+        if not self.parameters:
+            raise UserError(
+                f"everything of {task.name} is frozen", expected="something that is left to train"
+            )
+        capturable = task.device if task.is_recorded else ""
+        self.optimizer = make_optimizer(self.parameters, task.optimizer, capturable=capturable)
+        self._save_minutes = save_minutes
+        self._writers = (uses_tensorboard, wandb_project)
+        self._memory = memory
+        self._recorded: dict[Hashable, Recorded] = {}
+        self._saved_at = perf_counter()
+        self._saved_step = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last step was taken."""
+        return self.state.step >= self.task.optimizer.steps
+
+    @property
+    def identity(self) -> RunIdentity:
+        """What decides the weights."""
+        task = self.task
+        return RunIdentity(
+            task=task.name,
+            **task.identity(),
+            seed=task.seed,
+            precision=task.precision,
+            processes=self.team.size,
         )
-        self.start = _frozen_copy(job) if job.recipe.objective.needs_start else None
-        progress.say(_open_towers(job))
-        self.first: Mapping[str, Tensor] | None = None
-        if job.recipe.to_start:
-            weights = open_weights(job.trainable)
-            self.first = {name: weight.detach().clone() for name, weight in weights.items()}
-        self.optimiser = make_optimiser(job.trainable, job.recipe)
-        self.plan = StepPlan(
-            recipe=job.recipe,
-            team=team,
-            device=job.device,
-            precision=job.precision,
-            micro=job.micro,
-            seed=job.seed,
-            find_truth=job.batches.find_truth,
-        )
-        self.standing = Standing()
-        self.threshold_K: Tensor | None = self._first_threshold()
-        self.waiting = Waiting()
-        self.saved_at = perf_counter()
-        self.saved_step = 0
 
-    def go(self) -> Trained:
-        """From where it stands to the end, or until somebody stops it."""
-        job = self.job
-        if self.is_new:
-            # Before any other file: a run that is killed knows its folder by it.
-            self._write_record("running")
-        self._go_back_to_checkpoint()
-        if self.standing.step >= job.steps:
-            return self._ended(is_done=True)
-        self._write_record("running")
-        self.log = self._open_log()
-        try:
-            with stops_gently(self.team) as stopping:
-                self._take_steps(stopping)
-            self._save()
-        except NotFiniteError as error:
-            raise self._not_finite(error) from error
-        except UserError:
-            # Raised between two steps, by data or a benchmark: the steps before it are not lost.
-            with suppress(UserError, NotFiniteError):
-                self._save()
-            raise
-        finally:
-            self.log.close()
-        return self._ended(is_done=self.standing.step == job.steps)
+    def run(
+        self,
+        folder: RunFolder | None = None,
+        *,
+        facts: Mapping[str, object] | None = None,
+        on_step: OnStep | None = None,
+    ) -> TrainState:
+        """Take all steps that are left, or those until somebody stops the run.
 
-    def _take_steps(self, stopping: Stopping) -> None:
-        job = self.job
-        first = self.standing.step
-        total = (job.steps - first) * job.recipe.batch
-        batches = load(
-            job.batches,
-            first=first,
-            workers=job.workers,
-            device=job.device,
-            waiting=self.waiting,
-        )
-        set_training(job.trainable, job.recipe.locks)
-        began = perf_counter()
-        with closing(batches), self.progress.task("training", total) as advance:
-            for step, batch in enumerate(batches, start=first):
-                self._one_step(step, batch)
-                self._count(batch, seconds=perf_counter() - began)
+        With a folder, the run resumes from the checkpoint there and saves its own; without, it only
+        changes the weights.
+
+        Args:
+            folder: Of `open_run_folder`, of the kind TRAINING.
+            facts: Written to run.json beside the identity.
+            on_step: Called after each step.
+        """
+        if folder is not None:
+            self._begin(folder, facts or {})
+        if not self.is_done:
+            with ExitStack() as stack:
+                log = self._open_log(folder)
+                stack.callback(log.close)
+                stack.enter_context(self.task.running())
+                try:
+                    stopping = stack.enter_context(stops_gently(self.team))
+                    self._take_steps(folder, log, stopping, on_step)
+                    self._save_last(folder, log)
+                except NotFiniteError as error:
+                    self._set_state(folder, "stopped")
+                    raise self._not_finite(error, folder) from error
+                except UserError:
+                    # Raised between two steps, by data or an evaluation: steps before it are saved.
+                    with suppress(UserError, NotFiniteError):
+                        self._save_last(folder, log)
+                    raise
+        self.task.set_training(False)
+        self._set_state(folder, "done" if self.is_done else "stopped")
+        if folder is not None and self.is_done and self.team.is_leader:
+            (folder.path / PREVIOUS).unlink(missing_ok=True)
+        self.team.wait()
+        return self.state
+
+    def train_step(self, batch: B) -> dict[str, Tensor]:
+        """Take one step; gives its numbers, which stay on the device."""
+        task, step = self.task, self.state.step
+        task.before_step(step)
+        set_lr(self.optimizer, task.learning_rate(step))
+        # Dropout of a step is the same whether the run was stopped before it or not.
+        with seeded_draws(task.device, task.seed * 1_000_003 + step):
+            placed = task.static_batch(batch) if task.is_recorded else None
+            if placed is None:
+                numbers = self._update(batch, step)
+            else:
+                key, static = placed
+                if key not in self._recorded:
+                    self._recorded[key] = Recorded(
+                        lambda: self._update(static, 0),
+                        self.optimizer,
+                        device=task.device,
+                        beside=task.recorded_beside(),
+                        memory=self._memory,
+                    )
+                numbers = self._recorded[key]()
+        self.state = replace(self.state, step=step + 1)
+        return numbers
+
+    def save(
+        self, path: Path, *, with_optimizer: bool = True, previous: Path | None = None
+    ) -> None:
+        """Write weights, optimizer state and the task's extra state to a checkpoint."""
+        extra = self.task.extra_state()
+        tensors = {name: value for name, value in extra.items() if isinstance(value, Tensor)}
+        plain = {name: value for name, value in extra.items() if name not in tensors}
+        header = {
+            "step": self.state.step,
+            "state": asdict(self.state),
+            "identity": self.identity.fields,
+            "extra": plain,
+        }
+        groups: dict[str, Mapping[str, Tensor]] = {_WEIGHTS: self.task.state_dict()}
+        if with_optimizer:
+            groups[_OPTIMIZER] = optimizer_state(self.parameters, self.optimizer)
+            groups[_EXTRA] = tensors
+        save_checkpoint(path, header, groups, previous=previous)
+
+    def resume(self, path: Path) -> None:
+        """Restore what `save` wrote; a checkpoint of another run is refused."""
+        found = load_checkpoint(path)
+        earlier = RunIdentity.of_json(found.header["identity"])
+        self.identity.require_same(earlier, folder=path.parent, kind=TRAINING)
+        load_weights(self.task, found, name=self.task.name)
+        load_optimizer_state(self.parameters, self.optimizer, found.group(_OPTIMIZER))
+        self.task.load_extra_state({**found.header["extra"], **found.group(_EXTRA)})
+        self.state = state_of(found)
+        # A recording knows weights and optimizer state by where they were.
+        self._recorded.clear()
+
+    def _update(self, batch: B, step: int) -> dict[str, Tensor]:
+        """The gradient of a batch, and the optimizer's update with it."""
+        task, clip_norm = self.task, self.task.optimizer.clip_norm
+        numbers = task.gradient(batch, step)
+        if clip_norm is not None or task.logs_gradient:
+            weights = self.parameters.values()
+            length = nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None])
+            if clip_norm is not None:
+                nn.utils.clip_grads_with_norm_(weights, clip_norm, length)
+            numbers["gradient"] = length
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return numbers | task.after_update()
+
+    def _take_steps(
+        self, folder: RunFolder | None, log: Log, stopping: Stopping, on_step: OnStep | None
+    ) -> None:
+        task, steps = self.task, self.task.optimizer.steps
+        first = self.state.step
+        task.set_training(True)
+        flow = task.batches(first)
+        total = (steps - first) * task.units_per_step
+        with (
+            self.progress.task(f"training {task.name}", total) as advance,
+            # Worker processes end with the loop, not when somebody lets go of an error.
+            closing(flow) if isinstance(flow, Generator) else nullcontext(),
+        ):
+            for step in range(first, steps):
                 began = perf_counter()
-                self.log.flush_sometimes()
-                advance(job.recipe.batch)
-                if self._evaluates_after(step):
-                    self._evaluate()
-                    began = perf_counter()
-                if self._saves_after(step):
-                    self._save()
-                    began = perf_counter()
+                batch = next(flow)
+                waited = perf_counter() - began
+                rate = task.learning_rate(step)
+                try:
+                    numbers = self.train_step(batch)
+                except torch.OutOfMemoryError as error:
+                    raise task.out_of_memory(batch) from error
+                state = self.state
+                known: dict[str, float] = {"learning_rate": rate, "waited": state.waited + waited}
+                if task.steps_per_epoch:
+                    known = {"epoch": step / task.steps_per_epoch, **known}
+                log.add(step, {**known, **numbers})
+                self.state = replace(
+                    state,
+                    seconds=state.seconds + perf_counter() - began,
+                    waited=state.waited + waited,
+                )
+                advance(task.units_per_step)
+                is_evaluated = folder is not None and task.is_evaluated_after(step)
+                if is_evaluated:
+                    self._evaluate(folder, log)
+                if is_evaluated or self._is_save_due(step):
+                    self._save_last(folder, log)
+                if on_step is not None:
+                    if on_step(self.state, numbers):
+                        log.flush()
+                        return
+                    # The caller may have evaluated.
+                    task.set_training(True)
                 if stopping.agreed():
                     return
 
-    def _one_step(self, step: int, batch: Batch) -> None:
-        job = self.job
-        rule = job.recipe.objective.threshold
-        if rule is not None and rule.resets_each_epoch and step % job.batches.per_epoch == 0:
-            self.threshold_K = self._first_threshold()
-        try:
-            taken = add_gradient(
-                job.trainable,
-                batch,
-                self.plan,
-                step=step,
-                threshold_K=self.threshold_K,
-                start=self.start,
-            )
-        except torch.OutOfMemoryError as error:
-            raise _too_large(job, batch) from error
-        length, away = change_weights(
-            job.trainable,
-            self.optimiser,
-            job.recipe,
-            step=step,
-            steps=job.steps,
-            first=self.first,
-        )
-        known = known_numbers(job, step, waited=self.standing.waited + self.waiting.seconds)
-        used_K = self.threshold_K
-        self.log.add(
-            step, known, device_numbers(job, taken, used_K=used_K, length=length, away=away)
-        )
-        self.threshold_K = taken.threshold_K
-
-    def _count(self, batch: Batch, *, seconds: float) -> None:
-        """One more step; `seconds` are from batch to batch, waiting included."""
-        before = self.standing
-        self.standing = replace(
-            before,
-            step=before.step + 1,
-            seconds=before.seconds + seconds,
-            waited=before.waited + self.waiting.taken(),
-            pictures_skipped=before.pictures_skipped + batch.skipped,
-            unread=with_names(before.unread, dict(batch.unread)),
-        )
-
-    def _evaluates_after(self, step: int) -> bool:
-        every = self.job.evaluate_every or self.job.batches.per_epoch
-        is_last = step + 1 == self.job.steps
-        return bool(self.job.benchmarks) and ((step + 1) % every == 0 or is_last)
-
-    def _saves_after(self, step: int) -> bool:
-        """By the clock, and after every evaluation and epoch."""
-        if self._evaluates_after(step) or (step + 1) % self.job.batches.per_epoch == 0:
+    def _is_save_due(self, step: int) -> bool:
+        """After each epoch and by the clock; processes need not agree, since one of them saves."""
+        per_epoch = self.task.steps_per_epoch
+        if per_epoch and (step + 1) % per_epoch == 0:
             return True
-        # Processes need not agree: one of them saves, and the others wait for nothing.
-        return perf_counter() - self.saved_at > 60 * self.job.save_minutes
+        return perf_counter() - self._saved_at > 60 * self._save_minutes
 
-    def _evaluate(self) -> None:
-        self.log.flush()
-        step = self.standing.step
-        score = evaluate_weights(self.job, step, progress=self.progress, team=self.team)
-        if self.standing.best is None or score > self.standing.best:
-            better = replace(self.standing, best=score, best_step=step)
-            if self.team.is_leader:
-                checkpoint.save(self.job.out / BEST, self.job.trainable, better)
-            self.standing = better
+    def _save_last(self, folder: RunFolder | None, log: Log) -> None:
+        # Weights that are not finite must not replace a checkpoint whose weights are.
+        log.flush()
+        if folder is not None and self.team.is_leader and self._saved_step < self.state.step:
+            self.save(folder.path / LAST, previous=folder.path / PREVIOUS)
+        self._saved_at, self._saved_step = perf_counter(), self.state.step
 
-    def _save(self) -> None:
-        # What is not finite must not replace a checkpoint that is.
-        self.log.flush()
-        if self.team.is_leader and self.saved_step < self.standing.step:
-            checkpoint.save(
-                self.job.out / LAST,
-                self.job.trainable,
-                self.standing,
-                optimiser=self.optimiser,
-                threshold_K=self.threshold_K,
-            )
-        self.saved_at, self.saved_step = perf_counter(), self.standing.step
+    def _evaluate(self, folder: RunFolder | None, log: Log) -> None:
+        log.flush()
+        score = self.task.evaluate(self.state.step)
+        if self.state.best is None or score > self.state.best:
+            self.state = replace(self.state, best=score, best_step=self.state.step)
+            if folder is not None and self.team.is_leader:
+                self.save(folder.path / BEST, with_optimizer=False)
 
-    def _go_back_to_checkpoint(self) -> None:
-        path = self.job.out / LAST
-        if path.exists():
-            found = checkpoint.load(path)
-            checkpoint.restore(found, self.job.trainable, self.optimiser)
-            self.standing, self.saved_step = found.standing, found.standing.step
-            if found.threshold_K is not None:
-                self.threshold_K = found.threshold_K.to(self.job.device)
-            self.progress.say(f"going on after step {self.standing.step} of {self.job.steps}")
-        if len(set(self.team.gather(self.standing.step))) > 1:
+    def _begin(self, folder: RunFolder, facts: Mapping[str, object]) -> None:
+        """Check the identity of the folder, then restore its last checkpoint."""
+        if self.team.is_leader:
+            folder.begin(self.identity, facts)
+        self.team.wait()
+        path = latest_checkpoint(folder.path)
+        if path is not None:
+            self.resume(path)
+            self._saved_step = self.state.step
+            steps = self.task.optimizer.steps
+            self.progress.say(f"resuming after step {self.state.step} of {steps}")
+        if len(set(self.team.gather(self.state.step))) > 1:
             raise UserError(
-                f"processes found different checkpoints in {self.job.out}",
+                f"processes found different checkpoints in {folder.path}",
                 expected="one folder that all processes of the run see",
                 way_out="name a folder on a shared disk with --out",
             )
         if self.team.is_leader:
-            _forget_later(self.job.out, self.standing.step)
+            self.task.rewind(self.state.step)
         self.team.wait()
 
-    def _open_log(self) -> Log:
-        job, step = self.job, self.standing.step
-        if not self.team.is_leader:
-            return Log(None, ())
+    def _open_log(self, folder: RunFolder | None) -> Log:
+        if folder is None or not self.team.is_leader:
+            return Log()
+        uses_tensorboard, project = self._writers
         writers = []
-        if job.uses_tensorboard:
-            writers.append(tensorboard(job.out, step=step))
-        if job.wandb_project:
-            settings = {"recipe": job.recipe.name, "model": job.trainable.name, "seed": job.seed}
-            writers.append(wandb(job.wandb_project, name=job.out.name, settings=settings))
-        return open_log(job.out, columns(job), step=step, writers=tuple(writers))
+        if uses_tensorboard:
+            writers.append(tensorboard(folder.path, step=self.state.step))
+        if project:
+            settings = {"task": self.task.name, "seed": self.task.seed}
+            writers.append(wandb(project, name=folder.path.name, settings=settings))
+        return open_log(folder.path, step=self.state.step, writers=tuple(writers))
 
-    def _first_threshold(self) -> Tensor | None:
-        rule = self.job.recipe.objective.threshold
-        if rule is None:
-            return None
-        return rule.first(len(self.job.recipe.negatives)).to(self.job.device)
+    def _set_state(self, folder: RunFolder | None, state: str) -> None:
+        if folder is not None and self.team.is_leader:
+            folder.set_state(state)
 
-    def _write_record(self, state: str) -> None:
-        if self.team.is_leader:
-            write_record(self.job.out, replace(self.record, state=state))  # type: ignore[arg-type]
-
-    def _ended(self, *, is_done: bool) -> Trained:
-        self._write_record("done" if is_done else "stopped")
-        self.team.wait()
-        return Trained(self.job.out, self.standing, is_done)
-
-    def _not_finite(self, error: NotFiniteError) -> UserError:
-        path = self.job.out / LAST
-        kept = "no checkpoint was saved before"
-        if path.exists():
-            kept = f"the checkpoint of step {checkpoint.load(path).standing.step} is whole: {path}"
-        self._write_record("stopped")
+    def _not_finite(self, error: NotFiniteError, folder: RunFolder | None) -> UserError:
+        path = None if folder is None else latest_checkpoint(folder.path)
+        before = "no checkpoint was saved before"
+        if path is not None:
+            step = load_checkpoint(path).header["step"]
+            before = f"the checkpoint of step {step} is whole: {path}"
         return UserError(
-            f"{error.term!r} became {error.value} at step {error.step}; {kept}",
+            f"{error.term!r} of {self.task.name} became {error.value} at step {error.step}; {before}",
             expected="finite numbers",
-            way_out="begin again in another folder with a smaller learning rate "
-            "(--set learning_rate=...) or in --precision float32",
+            way_out="start again in another folder with a smaller learning rate "
+            f"(--set learning_rate={self.task.optimizer.learning_rate / 10:g}) or in "
+            "--precision float32",
         )
 
 
-def _open_towers(job: TrainJob) -> str:
-    """Lock layers and add LoRA as the recipe says; gives what is trained, in words."""
-    said = apply_locks(job.trainable, job.recipe.locks)
-    if job.recipe.lora is not None:
-        torch.manual_seed(job.seed)
-        said = add_lora(job.trainable, job.recipe.lora)
-    return said
-
-
-def _frozen_copy(job: TrainJob) -> Trainable:
-    """The weights before training, for losses that compare with them."""
-    encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, OnFeatures):
-        start: Trainable = job.trainable.beside(encoder)
-    else:
-        start = make_trainable(encoder, device=job.device)
-    start.module.requires_grad_(False).eval()
-    return start
-
-
-def _too_large(job: TrainJob, batch: Batch) -> UserError:
-    """The error for a batch that a device has no room for."""
-    now = job.micro or len(batch)
-    return UserError(
-        f"{job.device} has no room for {now} pictures and their captions at once",
-        expected="a part of the batch that fits; the gradient is that of the whole batch",
-        way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
-    )
-
-
-def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team) -> float:
-    """Score the weights as they are on the job's benchmarks; gives the mean of the headlines."""
-    encoder = job.trainable.encoder(f"{job.trainable.name}+{job.recipe.name}@{step}")
-    finished = run(
-        Job(
-            scorers=[Cosine(encoder)],
-            benchmarks=job.benchmarks,
-            out=job.out / EVALUATIONS_FOLDER / f"step-{step}",
-            data=job.data,
-            seed=job.seed,
-            device=job.device,
-            command=job.command,
-        ),
-        progress=progress,
-    )
-    if finished.problems:
+def load_weights(holder: Task[Any] | nn.Module, found: Checkpoint, *, name: str) -> None:
+    """Put the weights of a checkpoint back; weights of another model are refused."""
+    try:
+        holder.load_state_dict(dict(found.group(_WEIGHTS)))
+    except RuntimeError as error:
         raise UserError(
-            f"benchmarks could not be measured after step {step}: {finished.problems[0]}",
-            way_out="train with other benchmarks (--bench), or mend the data; the same command "
-            "goes on from the last checkpoint",
+            f"the checkpoint holds other weights than {name} has",
+            expected="a checkpoint of this model with the same frozen layers and LoRA",
+            way_out="delete it to start again, or name another folder with --out",
+        ) from error
+
+
+def state_of(found: Checkpoint) -> TrainState:
+    """The state of the run when a checkpoint was saved."""
+    return TrainState(**found.header["state"])
+
+
+def autocast(device: str, precision: Precision) -> torch.autocast:
+    """Products in bfloat16, where asked for."""
+    kind = device.partition(":")[0]
+    return torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+@contextmanager
+def seeded_draws(device: str, seed: int) -> Iterator[None]:
+    """Random draws of a seed inside, and generators as they were after it.
+
+    What `torch.random.fork_rng` and `torch.manual_seed` do for every device and library, in a
+    hundredth of a step: states of generators lie in the memory of the processor.
+    """
+    every = [torch.default_generator]
+    if device.startswith("cuda"):
+        at = torch.device(device).index
+        every.append(
+            torch.cuda.default_generators[torch.cuda.current_device() if at is None else at]
         )
-    # The first result of a benchmark follows the rule that the field publishes.
-    first = {one.benchmark: one for one in reversed(finished.contents.results)}
-    found = {
-        name: (first[name].headline, first[name].overall[first[name].headline]) for name in first
-    }
-    if team.is_leader:
-        with (job.out / EVALUATIONS_FILE).open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            for name, (metric, one) in found.items():
-                writer.writerow((step, name, metric, one.value, one.low, one.high, one.n))
-    for name, (metric, one) in found.items():
-        value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
-        progress.say(f"step {step}: {name} {metric} {value}")
-    values = [one.value for _, one in found.values() if one.value is not None]
-    return sum(values) / len(values) if values else 0.0
-
-
-def _forget_later(folder: Path, step: int) -> None:
-    """Drop what was measured after a step, since those steps are taken again."""
-    for path in (folder / EVALUATIONS_FOLDER).glob("step-*"):
-        if int(path.name.removeprefix("step-")) > step:
-            shutil.rmtree(path)
-    table = folder / EVALUATIONS_FILE
-    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
-    whole = [line for line in lines[1:] if line.count(",") == len(_COLUMNS) - 1]
-    kept = [
-        ",".join(_COLUMNS),
-        *(row for row in whole if int(row.partition(",")[0]) <= step),
-    ]
-    if kept != lines:
-        write_text(table, "\n".join(kept) + "\n")
+    before = [one.get_state() for one in every]
+    for one in every:
+        one.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for one, state in zip(every, before, strict=True):
+            one.set_state(state)

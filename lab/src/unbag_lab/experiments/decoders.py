@@ -51,7 +51,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.training.data.world import FindWorldTruth
-from unbag.training.optim import put_rate
+from unbag.training.optim import set_lr
 from unbag.training.recipes import Precision
 from unbag.types import FloatArray, IntArray, Item
 from unbag_lab.experiments.readout_base import (
@@ -468,7 +468,7 @@ class _TrainedVectors:
         with nullcontext() if texts.device == "cpu" else lean(self.net):
             for step in range(steps):
                 share = linear_lr_factor(step, steps=steps, warm_up=min(_WARM_UP, steps))
-                put_rate(optimiser, _RATE * share)
+                set_lr(optimiser, _RATE * share)
                 rng = np.random.default_rng((seed, step))
                 row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
                 loss = _loss(self.net, seen_NLV, lesson, texts, row_B)

@@ -49,10 +49,10 @@ from unbag.readouts.training import (
 )
 from unbag.runs.distributed import Team
 from unbag.runs.files import (
+    explain_full_disk,
     locked_folder,
     make_folder,
     remove_leftovers,
-    told_when_full,
     write_text,
 )
 from unbag.runs.progress import Progress, stops_gently
@@ -128,7 +128,7 @@ def train_decoder(
         f"another process trains in {job.out}",
         way_out="wait until it is done, or name another folder with --out",
     )
-    with locked_folder(job.out, taken), told_when_full(job.out):
+    with locked_folder(job.out, taken), explain_full_disk(job.out):
         remove_leftovers(job.out)
         if (job.out / CONFIG).exists():
             raise trained_already(job.out, what="a decoder")

@@ -45,10 +45,10 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.features import PartsStore, stacked
+from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
 from unbag.runs.progress import Progress
-from unbag.training.checkpoint import moments_of, put_moments
 from unbag.training.data.loader import left_out_lines
-from unbag.training.optim import Recorded, compile_layers, decay_groups, put_rate, share_of_rate
+from unbag.training.optim import Recorded, compile_layers, decay_groups, lr_factor, set_lr
 from unbag.training.recipes import Precision
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.types import DualEncoder, IntArray, Picture
@@ -322,7 +322,7 @@ class Teaching:
         rate, is_first = self._rate()
         for weight in self._language.values():
             weight.requires_grad_(not is_first)
-        put_rate(self.optimiser, rate)
+        set_lr(self.optimiser, rate)
         row_B, drawn = self.draws(self.step)
         is_blind = drawn < self.settings.blind and not is_first
         self.net.train()
@@ -338,11 +338,11 @@ class Teaching:
         self._row_B.copy_(torch.from_numpy(row_B))
         if is_blind not in self._recorded:
             self._recorded[is_blind] = Recorded(
-                lambda: self._learn(self.lessons.whole(self._row_B), is_blind=is_blind),
+                lambda: {"loss": self._learn(self.lessons.whole(self._row_B), is_blind=is_blind)},
                 self.optimiser,
                 device=self.device,
             )
-        return self._recorded[is_blind]()
+        return self._recorded[is_blind]()["loss"]
 
     def _learn(self, batch: LessonBatch, *, is_blind: bool) -> Tensor:
         seen_NLV = None if is_blind else self.seen_NLV
@@ -382,7 +382,7 @@ class Teaching:
 
     def moments(self) -> dict[str, Tensor]:
         """What the optimiser keeps, by weight and name."""
-        return moments_of(self.weights, self.optimiser)
+        return optimizer_state(self.weights, self.optimiser)
 
     def restore(
         self, state: Mapping[str, Tensor], moments: Mapping[str, Tensor], step: int
@@ -391,7 +391,7 @@ class Teaching:
         self.net.load_state_dict(dict(state))
         # It knows moments by where they lay.
         self._recorded.clear()
-        put_moments(self.weights, self.optimiser, moments)
+        load_optimizer_state(self.weights, self.optimiser, moments)
         self.step = step
 
     def _rate(self) -> tuple[float, bool]:
@@ -401,7 +401,7 @@ class Teaching:
         step, steps = (
             (self.step, first) if is_first else (self.step - first, settings.steps - first)
         )
-        share = share_of_rate(step, steps=steps, warm_up=min(settings.warm_up, steps))
+        share = lr_factor(step, steps=steps, warmup_steps=min(settings.warm_up, steps))
         return share * (settings.connector_rate if is_first else settings.rate), is_first
 
 

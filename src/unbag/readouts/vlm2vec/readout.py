@@ -34,10 +34,9 @@ from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generat
 from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
 from unbag.readouts.vlm2vec.training import TEMPERATURE, Vlm2VecSettings, fit, measure
 from unbag.runs.cache import Shelf, open_shelf
-from unbag.runs.files import locked_folder, make_folder
+from unbag.runs.files import check_run_folder, locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.training.job import check_empty
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
@@ -68,7 +67,7 @@ class Vlm2VecReadout:
         settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
         model, where = _chat_model(job.model), job.where or Where()
         if not (job.out / LAST).exists():
-            check_empty(job.out, what=f"training of {self.name}")
+            check_run_folder(job.out, f"training of {self.name}")
         lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
         progress.say(f"data: {lessons.about}")
         out = make_folder(job.out, what="folder of the run", way_out="name another with --out")

@@ -27,10 +27,10 @@ from unbag.readouts.reader import LAST
 from unbag.readouts.training import other_run
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
+from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
 from unbag.runs.distributed import ALONE
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Progress, stops_gently
-from unbag.training.checkpoint import moments_of, put_moments
 from unbag.training.repair import Where
 
 _HEADER = "vlm2vec_training"
@@ -334,7 +334,7 @@ def linear_lr_factor(step: int, *, steps: int, warm_up: int) -> float:
 
 def _save(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, stand: Stand) -> None:
     tensors = {f"weight.{name}": value for name, value in adapted.state().items()}
-    moments = moments_of(adapted.weights, optimiser)
+    moments = optimizer_state(adapted.weights, optimiser)
     tensors |= {name: value.detach().cpu().clone() for name, value in moments.items()}
     header = {_HEADER: json.dumps(asdict(stand))}
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata=header))
@@ -370,4 +370,4 @@ def _restore(
 ) -> None:
     weights = {n.removeprefix("weight."): t for n, t in tensors.items() if n.startswith("weight.")}
     adapted.load(weights, source=source)
-    put_moments(adapted.weights, optimiser, tensors)
+    load_optimizer_state(adapted.weights, optimiser, tensors)

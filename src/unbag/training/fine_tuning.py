@@ -1,0 +1,330 @@
+"""Fine-tuning a dual encoder with a recipe, as a task of the trainer."""
+
+from __future__ import annotations
+
+import csv
+import platform
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.runs.distributed import Team, join_team
+from unbag.runs.files import TRAINING, open_run_folder, write_text
+from unbag.runs.progress import Progress, Silent
+from unbag.scorers.cosine import Cosine
+from unbag.training.data.batch import Batch, Batches
+from unbag.training.data.loader import Waiting, load, with_names
+from unbag.training.optim import OptimizerSettings
+from unbag.training.recipes import Precision, Recipe
+from unbag.training.step import StepPlan, add_gradient
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable, apply_locks, set_training
+from unbag.training.towers.cached_features import OnFeatures
+from unbag.training.towers.lora import add_lora
+from unbag.training.trainer import Task, Trainer, TrainState
+from unbag.types import Benchmark
+
+EVALUATIONS_FOLDER, EVALUATIONS_FILE = "evaluations", "evaluations.csv"
+_COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainJob:
+    """A model, data, a recipe, and where to put the result."""
+
+    trainable: Trainable
+    batches: Batches
+    recipe: Recipe
+    out: Path
+    seed: int = 0
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    benchmarks: Sequence[Benchmark] = ()
+    """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
+    data: Path | None = None
+    """Folder with one folder for each benchmark that needs files."""
+    evaluate_every: int | None = None
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+    base: str = ""
+    """Name under which the model is loaded again; empty for its own, which may be shorter."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Result of a training run."""
+
+    folder: Path
+    state: TrainState
+    is_done: bool
+    """False if somebody stopped it; the same command resumes it."""
+    images_skipped: int = 0
+    """How often another pair stood in for an image that could not be read."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Names of the first such images, with the reason."""
+
+
+def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
+    """Train, or resume; weights are changed in place and saved in the folder of the run."""
+    team = join_team(job.device)
+    progress = progress if progress is not None and team.is_leader else Silent()
+    with open_run_folder(job.out, TRAINING, is_leader=team.is_leader) as folder:
+        task = FineTuning(job, team=team, progress=progress)
+        trainer = Trainer(
+            task,
+            team=team,
+            progress=progress,
+            save_minutes=job.save_minutes,
+            uses_tensorboard=job.uses_tensorboard,
+            wandb_project=job.wandb_project,
+        )
+        facts = {
+            "data": job.batches.about,
+            "device": job.device,
+            "command": job.command,
+            "steps": task.optimizer.steps,
+            "base": job.base or job.trainable.name,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        state = trainer.run(folder, facts=facts)
+    return Trained(job.out, state, trainer.is_done, task.images_skipped, task.unread)
+
+
+class FineTuning(Task[Batch]):
+    """The towers of a dual encoder under the losses of a recipe."""
+
+    logs_gradient = True
+
+    def __init__(
+        self, job: TrainJob, *, team: Team | None = None, progress: Progress | None = None
+    ) -> None:
+        """Freeze layers and add LoRA as the recipe says."""
+        self.job, self.progress = job, progress or Silent()
+        self.team = team or Team()
+        recipe, self.trainable = job.recipe, job.trainable
+        self.name, self.module = recipe.name, job.trainable.module
+        self.seed, self.device, self.precision = job.seed, job.device, job.precision
+        self.steps_per_epoch = job.batches.per_epoch
+        self.units_per_step = recipe.batch
+        self.optimizer = OptimizerSettings(
+            steps=len(job.batches),
+            learning_rate=recipe.learning_rate,
+            warmup_steps=recipe.warm_up,
+            betas=recipe.betas,
+            epsilon=recipe.epsilon,
+            weight_decay=recipe.weight_decay,
+            clip_norm=recipe.clip_norm,
+        )
+        self.plan = StepPlan(
+            recipe=recipe,
+            team=self.team,
+            device=job.device,
+            precision=job.precision,
+            micro=job.micro,
+            seed=job.seed,
+            find_truth=job.batches.find_truth,
+        )
+        self._start = _frozen_copy(job) if recipe.objective.needs_start else None
+        self.progress.say(_freeze_and_widen(job))
+        self._first = (
+            {name: weight.detach().clone() for name, weight in self.parameters().items()}
+            if recipe.to_start
+            else None
+        )
+        self.threshold_K = self._first_threshold()
+        self.images_skipped = 0
+        self.unread: dict[str, str] = {}
+
+    def identity(self) -> dict[str, object]:
+        """Model, recipe and data."""
+        job = self.job
+        return {
+            "model": job.trainable.name,
+            "model_fingerprint": job.trainable.fingerprint,
+            "recipe": job.recipe,
+            "data_fingerprint": job.batches.fingerprint,
+            "micro": job.micro,
+        }
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Made ahead of time by worker processes."""
+        job = self.job
+        return load(
+            job.batches, first=first, workers=job.workers, device=job.device, waiting=Waiting()
+        )
+
+    def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Of the loss of the whole batch, over all processes and micro-batches."""
+        rule = self.job.recipe.objective.threshold
+        if rule is not None and rule.resets_each_epoch and step % self.job.batches.per_epoch == 0:
+            self.threshold_K = self._first_threshold()
+        used_K = self.threshold_K
+        taken = add_gradient(
+            self.trainable, batch, self.plan, step=step, threshold_K=used_K, start=self._start
+        )
+        numbers = {"loss": taken.losses.total.detach(), **taken.losses.terms}
+        if used_K is not None:
+            numbers |= {
+                f"threshold_{slot.name}": value
+                for slot, value in zip(self.job.recipe.negatives, used_K.unbind(), strict=True)
+            }
+        if self._first is not None:
+            numbers["to_start"] = self._add_pull_to_start(self._first)
+        self.threshold_K = taken.threshold_K
+        self.images_skipped += batch.skipped
+        self.unread = with_names(self.unread, dict(batch.unread))
+        return numbers
+
+    def after_update(self) -> dict[str, Tensor]:
+        """Bound the scale as CLIP does: above 100 or below 1 it makes training unstable."""
+        scale = self.trainable.temperature[0]
+        with torch.no_grad():
+            if scale.requires_grad:
+                scale.clamp_(0.0, log(self.job.recipe.largest_scale))
+            return {"scale": scale.exp()}
+
+    def set_training(self, is_training: bool) -> None:
+        """What is frozen stays in evaluation mode."""
+        if is_training:
+            set_training(self.trainable, self.job.recipe.locks)
+        else:
+            self.module.eval()
+
+    def extra_state(self) -> dict[str, Any]:
+        """Thresholds of rank losses, and the images that could not be read."""
+        state: dict[str, Any] = {"images_skipped": self.images_skipped, "unread": self.unread}
+        return state if self.threshold_K is None else {**state, "threshold": self.threshold_K}
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `extra_state` gave."""
+        self.images_skipped, self.unread = state["images_skipped"], state["unread"]
+        if "threshold" in state:
+            self.threshold_K = state["threshold"].to(self.device)
+
+    def is_evaluated_after(self, step: int) -> bool:
+        """At the end, and after every epoch or every `evaluate_every` steps."""
+        every = self.job.evaluate_every or self.job.batches.per_epoch
+        is_last = step + 1 == self.optimizer.steps
+        return bool(self.job.benchmarks) and ((step + 1) % every == 0 or is_last)
+
+    def evaluate(self, steps: int) -> float:
+        """Score the weights on the job's benchmarks; gives the mean of the headlines."""
+        job = self.job
+        encoder = self.trainable.encoder(f"{self.trainable.name}+{job.recipe.name}@{steps}")
+        finished = run(
+            Job(
+                scorers=[Cosine(encoder)],
+                benchmarks=job.benchmarks,
+                out=job.out / EVALUATIONS_FOLDER / f"step-{steps}",
+                data=job.data,
+                seed=job.seed,
+                device=job.device,
+                command=job.command,
+            ),
+            progress=self.progress,
+        )
+        if finished.problems:
+            raise UserError(
+                f"benchmarks could not be measured after step {steps}: {finished.problems[0]}",
+                way_out="train with other benchmarks (--bench), or repair the data; the same "
+                "command resumes from the last checkpoint",
+            )
+        # The first result of a benchmark follows the rule that the field publishes.
+        first = {one.benchmark: one for one in reversed(finished.contents.results)}
+        found = {
+            name: (first[name].headline, first[name].overall[first[name].headline])
+            for name in first
+        }
+        if self.team.is_leader:
+            with (job.out / EVALUATIONS_FILE).open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                for name, (metric, one) in found.items():
+                    writer.writerow((steps, name, metric, one.value, one.low, one.high, one.n))
+        for name, (metric, one) in found.items():
+            value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
+            self.progress.say(f"step {steps}: {name} {metric} {value}")
+        values = [one.value for _, one in found.values() if one.value is not None]
+        return sum(values) / len(values) if values else 0.0
+
+    def rewind(self, steps: int) -> None:
+        """Drop evaluations of later steps, since those steps are taken again."""
+        folder = self.job.out
+        for path in (folder / EVALUATIONS_FOLDER).glob("step-*"):
+            if int(path.name.removeprefix("step-")) > steps:
+                shutil.rmtree(path)
+        table = folder / EVALUATIONS_FILE
+        lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+        whole = [line for line in lines[1:] if line.count(",") == len(_COLUMNS) - 1]
+        rows = [
+            ",".join(_COLUMNS),
+            *(row for row in whole if int(row.partition(",")[0]) <= steps),
+        ]
+        if rows != lines:
+            write_text(table, "\n".join(rows) + "\n")
+
+    def out_of_memory(self, batch: Batch) -> UserError:
+        """Names a micro-batch size of half as many images."""
+        now = self.job.micro or len(batch)
+        return UserError(
+            f"{self.device} has no room for {now} pictures and their captions at once",
+            expected="a part of the batch that fits; the gradient is that of the whole batch",
+            way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
+        )
+
+    def _first_threshold(self) -> Tensor | None:
+        rule = self.job.recipe.objective.threshold
+        if rule is None:
+            return None
+        return rule.first(len(self.job.recipe.negatives)).to(self.device)
+
+    def _add_pull_to_start(self, first: Mapping[str, Tensor]) -> Tensor:
+        """Add the gradient of strength x squared distance to the first weights; gives that."""
+        parameters = self.parameters()
+        away = torch.zeros((), device=next(iter(parameters.values())).device)
+        for name, weight in parameters.items():
+            apart = weight.detach() - first[name]
+            away += apart.square().sum()
+            held = 2 * self.job.recipe.to_start * apart
+            weight.grad = held if weight.grad is None else weight.grad + held
+        return away
+
+
+def _freeze_and_widen(job: TrainJob) -> str:
+    """Freeze layers and add LoRA as the recipe says; gives what is trained, in words."""
+    said = apply_locks(job.trainable, job.recipe.locks)
+    if job.recipe.lora is not None:
+        torch.manual_seed(job.seed)
+        said = add_lora(job.trainable, job.recipe.lora)
+    if not any(weight.requires_grad for weight in job.trainable.module.parameters()):
+        raise UserError(
+            f"both towers of {job.trainable.name} and the temperature are locked",
+            expected="something that is left to train",
+            way_out="lock less, as with --set locks.caption=0",
+        )
+    return said
+
+
+def _frozen_copy(job: TrainJob) -> Trainable:
+    """The weights before training, for losses that compare with them."""
+    encoder = job.trainable.encoder("start")
+    if isinstance(job.trainable, OnFeatures):
+        start: Trainable = job.trainable.beside(encoder)
+    else:
+        start = make_trainable(encoder, device=job.device)
+    start.module.requires_grad_(False).eval()
+    return start
