@@ -34,8 +34,8 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from unbag.errors import UserError
 from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
-from unbag.runs.files import paused_collector, write_atomically, write_text
 from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
+from unbag.runs.files import paused_collector, write_atomically, write_text
 from unbag.training.losses import contrastive
 from unbag.training.optim import (
     Memory,

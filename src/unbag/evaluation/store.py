@@ -231,11 +231,11 @@ def read_contents(path: Path) -> RunContents:
 
 
 def _way_to_run(path: Path) -> str:
-    if (path / "run.json").exists():
-        return "give the command of the run again to finish it"
-    # Training, merging and verifying keep their runs in folders of their own below.
+    # Training, merging and verifying put their evaluations into folders of their own below.
     if below := sorted(file.parent for file in path.glob("*/run.json")):
         return f"give a run below it: {', '.join(map(str, below[:3]))}"
+    if (path / "run.json").exists():
+        return "give the command of the run again to finish it"
     return "check the path; `unbag run --out` makes such folders"
 
 
