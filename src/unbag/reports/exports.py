@@ -20,7 +20,8 @@ from unbag.reports.references import Beside, same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.runs.files import write_text
 from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents, RunRecord
-from unbag.types.json import JsonObject, comparison_to_json, reference_to_json, result_to_json
+from unbag.types.json import JsonObject
+from unbag.types.json import to_json as as_objects
 
 CSV_HEAD = (
     "benchmark", "scorer", "protocol", "aggregate", "is_blind", "is_headline", "tag", "tag_value",
@@ -344,15 +345,11 @@ def to_json(run: RunContents) -> str:
     parts = parts_of(run)
     notes = {"notes": list(notes_of(run))} if notes_of(run) else {}
     content = {
-        "results": [_entry(part, result_to_json(r)) for part in parts for r in part.run.results],
+        "results": [_entry(part, as_objects(r)) for part in parts for r in part.run.results],
         "comparisons": [
-            _entry(part, comparison_to_json(made))
-            for part in parts
-            for made in part.run.comparisons
+            _entry(part, as_objects(made)) for part in parts for made in part.run.comparisons
         ],
-        "references": [
-            _entry(part, reference_to_json(r)) for part in parts for r in part.run.references
-        ],
+        "references": [_entry(part, as_objects(r)) for part in parts for r in part.run.references],
         "warnings": list(run.warnings),
         "problems": list(run.problems),
         **notes,
