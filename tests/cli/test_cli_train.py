@@ -105,7 +105,7 @@ def test_a_repair_from_pictures_to_an_export(
     ("more", "said"),
     [
         (["--recipe", "hard_negativ"], "did you mean 'hard_negative'"),
-        (["--set", "batch=0"], "a recipe with batch 0"),
+        (["--set", "batch=0"], "a recipe with batch=0"),
         (["--set", "batch=16"], "16"),
         (["--pairs", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--model", "tiny:nobody"], "nobody"),

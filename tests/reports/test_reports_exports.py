@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
+from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_latex, to_markdown
+from unbag.reports.table import guarded, in_markdown
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 from unbag.types.json import from_json
 
@@ -104,8 +105,8 @@ def test_markdown_by_hand() -> None:
 
 
 def test_markdown_keeps_pipes_and_tags_in_their_cell(hostile_text: str) -> None:
-    assert escaped("a|b") == "a\\|b"
-    assert escaped("a\nb") == "a b"
+    assert in_markdown("a|b") == "a\\|b"
+    assert in_markdown("a\nb") == "a b"
     bad = replace(RESULT, benchmark=f"|{hostile_text}\n|", scorer="_x_|y")
     text = to_markdown(RunContents(RECORD, (bad,)))
     assert "<script" not in text

@@ -11,7 +11,7 @@ import torch
 
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import Embedded
 
