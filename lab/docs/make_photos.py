@@ -8,10 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from unbag.reports.charts import (
+    Axis,
+    Panel,
+    at,
+    chart_file,
+    dot,
+    element,
+    path,
+    set_apart,
+    text,
+)
+from unbag.reports.formatting import signed_text, with_interval
 from unbag_lab.experiments.photos_heads import ORDER_METRICS
 from unbag_lab.experiments.photos_table import ArmNumber, difference, read_numbers
 from unbag_lab.pages import renewed, table
-from unbag_lab.pages.svg import Panel, label, set_apart, svg
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "photos.md", HERE / "images"
@@ -64,7 +75,7 @@ def order_apart(of: Found) -> str:
         return "One seed, so there is no difference over seeds.\n"
     for arm in HEADS[2:]:
         apart = (difference(of[arm, metric], of[control, metric]) for metric in ORDER_METRICS)
-        said = [_signed(mean, mean - half, mean + half) for mean, half in apart]
+        said = [with_interval(m, m - half, m + half, signed_text) for m, half in apart]
         rows.append([_named(arm), *said])
     return table(["arm", *ORDER], rows)
 
@@ -85,12 +96,7 @@ def _cells(of: Found, arm: str, metrics: Sequence[str] | dict[str, str]) -> list
 
 
 def _shown(one: ArmNumber) -> str:
-    return f"{100 * one.mean:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
-
-
-def _signed(*values: float) -> str:
-    mean, low, high = (f"{100 * value:+.1f}" for value in values)
-    return f"{mean} [{low}, {high}]"
+    return with_interval(one.mean, one.low, one.high)
 
 
 def _named(arm: str) -> str:
@@ -99,147 +105,126 @@ def _named(arm: str) -> str:
 
 def repairs_plot(of: Found) -> str:
     """Four panels: every loss with three locks, with intervals, and the blind reader as a line."""
-    parts = [_legend()]
-    for at, (metric, title) in enumerate(PANELS.items()):
-        row, column = divmod(at, 2)
-        low, most = (15.0, 35.0) if "R@1" in metric else (50.0, 100.0)
-        panel = Panel(110 + 370 * column, 62 + 205 * row, 250, 150, x=(low, most))
-        parts += [_panel(panel, title), *_arms(of, metric, panel), _blind(of, metric, panel)]
+    parts = _legend()
+    for place, (metric, title) in enumerate(PANELS.items()):
+        row, column = divmod(place, 2)
+        axis = Axis(0.15, 0.35, is_rate=True) if "R@1" in metric else Axis(0.5, 1, is_rate=True)
+        panel = Panel(axis, high=150, top=62 + 205 * row, left=110 + 370 * column, wide=250)
+        parts += [*_panel(panel, title), *_arms(of, metric, panel), *_blind(of, metric, panel)]
     said = "; ".join(
         f"{title}: " + ", ".join(f"{arm} {_shown(of[arm, metric])}" for arm in ("heads", *LOSSES))
         for metric, title in PANELS.items()
     )
-    return svg(
-        "Repairs on photographs, three seeds, 95 % intervals",
-        said,
-        470,
-        parts,
-        wide=750,
-        style=STYLE,
-        paper="#fff",
-    )
+    title = "Repairs on photographs, three seeds, 95 % intervals"
+    return chart_file(parts, 750, 470, title=title, said=said, style=STYLE, paper="#fff")
 
 
-def _legend() -> str:
-    parts, x = [], 110
+def _legend() -> list[str]:
+    parts, x = [], 110.0
     for lock, words in LOCKS.items():
-        parts += [_mark(x, 20, lock, COLOURS[lock]), label(x + 9, 24, words)]
+        parts += [at(x, 20, _mark(lock, COLOURS[lock])), text(x + 9, 24, words)]
         x += 40 + 7 * len(words)
-    parts.append(f'<path class="blind" d="M{x} 12v16"/>')
-    return "".join([*parts, label(x + 9, 24, "a reader that sees no picture")])
+    return [
+        *parts,
+        path(f"M{x:g} 12v16", "blind"),
+        text(x + 9, 24, "a reader that sees no picture"),
+    ]
 
 
-def _panel(panel: Panel, title: str) -> str:
-    parts = [label(panel.left, panel.top - 10, title, kind="title")]
-    for tick in _ticks(panel):
-        x = panel.across(tick)
-        parts.append(f'<path class="grid" d="M{x:.1f} {panel.top}v{panel.high}"/>')
-        parts.append(
-            label(x, panel.top + panel.high + 15, f"{tick:g}", anchor="middle", kind="small")
-        )
-    return "".join(parts)
-
-
-def _ticks(panel: Panel) -> list[float]:
-    low, high = panel.x
-    step = 5 if high - low <= 20 else 10
-    return [float(v) for v in range(int(low), int(high) + 1, step)]
+def _panel(panel: Panel, title: str) -> list[str]:
+    parts = [text(panel.left, panel.top - 10, title, "title")]
+    step = 5 if panel.across.high - panel.across.low <= 0.2 else 10
+    for percent in range(round(100 * panel.across.low), round(100 * panel.across.high) + 1, step):
+        tick = percent / 100
+        parts += [panel.upright(tick), panel.below(tick, f"{percent}", "small")]
+    return parts
 
 
 def _arms(of: Found, metric: str, panel: Panel) -> list[str]:
     parts, step = [], panel.high / (1 + len(LOSSES))
-    for at, name in enumerate(("heads", *LOSSES)):
-        y = panel.top + step * (at + 0.5)
-        shown = "base (heads)" if name == "heads" else name
-        parts.append(label(panel.left - 8, y + 4, shown, anchor="end"))
-        locks = [""] if name == "heads" else list(LOCKS)
-        for lane, lock in enumerate(locks):
+    for place, name in enumerate(("heads", *LOSSES)):
+        y = panel.top + step * (place + 0.5)
+        is_base = name == "heads"
+        parts.append(text(panel.left - 8, y + 4, "base (heads)" if is_base else name, anchor="end"))
+        for lane, lock in enumerate([""] if is_base else LOCKS):
             one = of[f"{name}{lock}", metric]
-            lift = 0.0 if name == "heads" else 6.5 * (lane - 1)
-            parts.append(_whisker(one, panel, y + lift, lock, is_base=name == "heads"))
+            colour = "#222" if is_base else COLOURS[lock]
+            parts += _whisker(one, panel, y if is_base else y + 6.5 * (lane - 1), lock, colour)
     return parts
 
 
-def _whisker(one: ArmNumber, panel: Panel, y: float, lock: str, *, is_base: bool) -> str:
-    low, middle, high = (panel.across(100 * v) for v in (one.low, one.mean, one.high))
-    colour = "#222" if is_base else COLOURS[lock]
-    line = f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{colour}" stroke-width="1.5"/>'
-    return line + _mark(middle, y, "" if is_base else lock, colour)
+def _whisker(one: ArmNumber, panel: Panel, y: float, lock: str, colour: str) -> list[str]:
+    low, middle, high = (panel.x(v) for v in (one.low, one.mean, one.high))
+    drawn = element("path", d=f"M{low:.1f} {y:.1f}H{high:.1f}", stroke=colour, stroke_width="1.5")
+    return [drawn, at(middle, y, _mark(lock, colour))]
 
 
-def _mark(x: float, y: float, lock: str, colour: str) -> str:
+def _mark(lock: str, colour: str) -> str:
     """The form says the same as the colour."""
     if lock == "-locked":
-        return f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="{colour}"/>'
+        return element("rect", x=-3, y=-3, width=6, height=6, fill=colour)
     if lock == "-heads":
-        return f'<path d="M{x:.1f} {y - 4:.1f}l4 7h-8z" fill="{colour}"/>'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{colour}"/>'
+        return element("path", d="M0-4l4 7h-8z", fill=colour)
+    return element("circle", r="3.4", fill=colour)
 
 
-def _blind(of: Found, metric: str, panel: Panel) -> str:
+def _blind(of: Found, metric: str, panel: Panel) -> list[str]:
     if (BLIND, metric) not in of:
-        return ""
+        return []
     one = of[BLIND, metric]
-    low, x, high = (panel.across(100 * v) for v in (one.low, one.mean, one.high))
-    return (
-        f'<rect x="{low:.1f}" y="{panel.top}" width="{high - low:.1f}" height="{panel.high}" '
-        f'fill="#888" opacity=".18"/><path class="blind" d="M{x:.1f} {panel.top}v{panel.high}"/>'
+    low, high = panel.x(one.low), panel.x(one.high)
+    band = element(
+        "rect", x=low, y=panel.top, width=high - low, height=panel.high, fill="#888", opacity=".18"
     )
+    return [band, panel.upright(one.mean, "blind")]
 
 
 def mixing_plot(of: Found) -> str:
     """Percent over the mixing weight: means with bands over photographs, a dot a seed."""
-    panel = Panel(45, 20, 480, 360, y=(10.0, 95.0))
+    panel = Panel(Axis(0, 1), Axis(0.1, 0.95), high=360, top=20, left=45, wide=480)
     parts = []
-    for tick in range(10, 91, 10):
-        y = panel.down(tick)
-        parts.append(f'<path class="grid" d="M{panel.left} {y:.1f}h{panel.wide}"/>')
-        parts.append(label(panel.left - 8, y + 4, f"{tick}", anchor="end", kind="small"))
+    for percent in range(10, 91, 10):
+        tick = percent / 100
+        parts += [
+            panel.level(tick),
+            text(panel.left - 8, panel.y(tick) + 4, f"{percent}", "small", anchor="end"),
+        ]
     mixes = _mixes(of)
-    for weight, _ in mixes[::2]:
-        x = panel.across(weight)
-        parts.append(label(x, 398, f"{weight:g}", anchor="middle", kind="small"))
-    parts.append(label(285, 418, "weight of the repaired heads", anchor="middle"))
-    ends = {metric: panel.down(100 * of[mixes[-1][1], metric].mean) for metric in CURVE}
+    parts += [panel.below(weight, f"{weight:g}", "small", gap=18) for weight, _ in mixes[::2]]
+    parts.append(panel.below(0.5, "weight of the repaired heads", gap=38))
+    ends = {metric: panel.y(of[mixes[-1][1], metric].mean) for metric in CURVE}
     heights = set_apart(ends, least=15.0)
     for (metric, words), colour in zip(CURVE.items(), LINES, strict=True):
-        parts.append(_line(of, mixes, metric, colour, panel))
-        parts.append(label(panel.left + panel.wide + 10, heights[metric] + 4, words, colour=colour))
+        parts += _line(of, mixes, metric, colour, panel)
+        parts.append(text(panel.x(1) + 10, heights[metric] + 4, words, colour=colour))
     said = "; ".join(
         f"{words}: " + ", ".join(f"{w:g} {_shown(of[arm, metric])}" for w, arm in mixes)
         for metric, words in CURVE.items()
     )
-    return svg(
-        "Weights between plain heads and repaired ones",
-        said,
-        430,
-        parts,
-        wide=740,
-        style=STYLE,
-        paper="#fff",
-    )
+    title = "Weights between plain heads and repaired ones"
+    return chart_file(parts, 740, 430, title=title, said=said, style=STYLE, paper="#fff")
 
 
 def _line(
     of: Found, mixes: Sequence[tuple[float, str]], metric: str, colour: str, panel: Panel
-) -> str:
-    some = [(panel.across(weight), of[arm, metric]) for weight, arm in mixes]
+) -> list[str]:
+    some = [(panel.x(weight), of[arm, metric]) for weight, arm in mixes]
 
-    def path(value: Callable[[ArmNumber], float], *, back: bool = False) -> str:
-        found = [f"{x:.1f} {panel.down(100 * value(one)):.1f}" for x, one in some]
+    def joined(value: Callable[[ArmNumber], float], *, back: bool = False) -> str:
+        found = [f"{x:.1f} {panel.y(value(one)):.1f}" for x, one in some]
         return "L".join(found[::-1] if back else found)
 
-    band = f"M{path(lambda one: one.low)}L{path(lambda one: one.high, back=True)}Z"
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{panel.down(100 * value):.1f}" r="1.8" fill="{colour}"/>'
-        for x, one in some
-        for value in one.by_seed
-    )
-    return (
-        f'<path d="{band}" fill="{colour}" opacity=".13"/>'
-        f'<path d="M{path(lambda one: one.mean)}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        f"{dots}"
-    )
+    band = f"M{joined(lambda one: one.low)}L{joined(lambda one: one.high, back=True)}Z"
+    mean = f"M{joined(lambda one: one.mean)}"
+    return [
+        element("path", d=band, fill=colour, opacity=".13"),
+        element("path", d=mean, fill="none", stroke=colour, stroke_width=2),
+        element(
+            "g",
+            "".join(dot(x, panel.y(v), 1.8, "") for x, one in some for v in one.by_seed),
+            fill=colour,
+        ),
+    ]
 
 
 if __name__ == "__main__":

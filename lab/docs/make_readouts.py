@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from statistics import fmean
 
-from unbag.reports.charts import Axis
+from unbag.reports.charts import Axis, Panel, chart_file, dot, line, path, text
+from unbag.reports.formatting import DASH, number_text
 from unbag_lab.pages import renewed, table
 from unbag_lab.pages.curves import learning_figure
-from unbag_lab.pages.svg import LEFT, STYLE, across, label, svg
+from unbag_lab.pages.figures import LEFT, STYLE, WIDE, lanes_panel
 from unbag_lab.pages.tables import readout_tables
 from unbag_lab.results import BEFORE, RESULTS, ArmResult, in_order, read_results
 
@@ -104,10 +104,10 @@ def short_table(rows: Sequence[Row]) -> str:
     for row in rows:
         (steps,) = {one.steps for one in row.results}
         means = [
-            " / ".join(f"{100 * fmean(row.values(*one)):.1f}" for one in some)
+            " / ".join(number_text(fmean(row.values(*one))) for one in some)
             for some in ASKED.values()
         ]
-        taught = f"{steps:,}" if steps else "–"
+        taught = f"{steps:,}" if steps else DASH
         cells = [row.said, f"{taught} ({len(row.results)})", *means]
         lines.append([f"**{cell}**" for cell in cells] if row.is_long else cells)
     return table(("read-out", "steps (bases)", *ASKED), lines)
@@ -127,63 +127,56 @@ def taught_table(results: Sequence[ArmResult]) -> str:
 
 
 def _span(results: Sequence[ArmResult], arm: str, name: str) -> str:
-    found = [100 * one.numbers["fit"][name] for one in results if one.arm == arm]
-    return f"{min(found):.1f} to {max(found):.1f}" if found else "–"
+    found = [one.numbers["fit"][name] for one in results if one.arm == arm]
+    return f"{number_text(min(found))} to {number_text(max(found))}" if found else DASH
 
 
 def picture(rows: Sequence[Row]) -> str:
     """Relations by base: a lane for each read-out, its usual steps above many."""
-    axis = Axis.over([0.45, 0.95], is_rate=True)
     usual = [row for row in rows if not row.is_long]
-    high = LANE * len(usual)
-    parts = [_ticks(axis, high)]
+    axis = Axis.over([0.45, 0.95], is_rate=True)
+    panel = lanes_panel(axis, TOP, LANE * len(usual), names=NAMES)
+    parts = []
+    for tick in axis.ticks():
+        kind = "chance" if abs(tick - 0.5) < 1e-9 else "grid"
+        parts += [panel.upright(tick, kind), panel.below(tick, axis.text(tick), "small")]
     said = []
     for lane, row in enumerate(usual):
         middle = TOP + LANE * (lane + 0.5)
         arm = row.results[0].arm
         long = [one for one in rows if one.is_long and one.results[0].arm == arm + LONG]
-        parts.append(label(LEFT, middle + 4, row.said, "small"))
+        parts.append(text(LEFT, middle + 4, row.said, "small"))
         for own in (row, *long):
             y = middle + (8 if own.is_long else -8) * bool(long)
-            for one in own.results:
-                value = one.numbers[RELATION[0]][RELATION[1]]
-                parts.append(
-                    _mark(across(axis, value, names=NAMES), y, one, value, is_long=own.is_long)
-                )
-            shown = f"{100 * fmean(own.values(*RELATION)):.1f}"
+            parts += [_mark(panel, y, one, is_long=own.is_long) for one in own.results]
+            shown = number_text(fmean(own.values(*RELATION)))
             said.append(f"{own.said}{', 20,000 steps' if own.is_long else ''}: {shown}")
-    parts.append(_legend(TOP + high + 42))
+    parts += _legend(panel.bottom + 42)
     title = "Relations told right, by read-out and base"
-    return svg(title, "; ".join(said), TOP + high + 56, parts, style=STYLE + MARKS)
-
-
-def _ticks(axis: Axis, high: float) -> str:
-    parts = []
-    for tick in axis.ticks():
-        x = across(axis, tick, names=NAMES)
-        kind = "chance" if abs(tick - 0.5) < 1e-9 else "grid"
-        parts.append(f'<path class="{kind}" d="M{x:.1f} {TOP}v{high:g}"/>')
-        parts.append(label(x, TOP + high + 15, axis.text(tick), "small", anchor="middle"))
-    return "".join(parts)
-
-
-def _mark(x: float, y: float, one: ArmResult, value: float, *, is_long: bool) -> str:
-    said = f"<title>{escape(one.base)}: {100 * value:.1f}</title>"
-    if is_long:
-        return f'<path class="many" d="M{x:.1f} {y - 6:.1f}l6 6-6 6-6-6Z">{said}</path>'
-    return f'<circle class="few" cx="{x:.1f}" cy="{y:.1f}" r="4">{said}</circle>'
-
-
-def _legend(y: float) -> str:
-    x = LEFT + NAMES
-    return (
-        f'<circle class="few" cx="{x}" cy="{y - 4:g}" r="4"/>'
-        + label(x + 12, y, "one base, usual steps", "small")
-        + f'<path class="many" d="M{x + 166} {y - 10:g}l6 6-6 6-6-6Z"/>'
-        + label(x + 178, y, "one base, 20,000 steps", "small")
-        + f'<path class="chance" d="M{x + 336} {y - 4:g}h22"/>'
-        + label(x + 364, y, "chance, percent", "small")
+    style = STYLE + MARKS
+    return chart_file(
+        parts, WIDE, panel.bottom + 56, title=title, said="; ".join(said), style=style
     )
+
+
+def _mark(panel: Panel, y: float, one: ArmResult, *, is_long: bool) -> str:
+    value = one.numbers[RELATION[0]][RELATION[1]]
+    said, x = f"{one.base}: {number_text(value)}", panel.x(value)
+    if is_long:
+        return path(f"M{x:.1f} {y - 6:.1f}l6 6-6 6-6-6Z", "many", said=said)
+    return dot(x, y, 4, "few", said=said)
+
+
+def _legend(y: float) -> list[str]:
+    x = LEFT + NAMES
+    return [
+        dot(x, y - 4, 4, "few"),
+        text(x + 12, y, "one base, usual steps", "small"),
+        path(f"M{x + 166} {y - 10:g}l6 6-6 6-6-6Z", "many"),
+        text(x + 178, y, "one base, 20,000 steps", "small"),
+        line(x + 336, x + 358, y - 4, y - 4, "chance"),
+        text(x + 364, y, "chance, percent", "small"),
+    ]
 
 
 if __name__ == "__main__":

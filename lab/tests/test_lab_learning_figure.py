@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from unbag.reports.charts import set_apart
 from unbag_lab.experiments.decoders import CURVE
 from unbag_lab.pages.curves import PATCHES, TOKEN, learned_of, learning_figure
-from unbag_lab.pages.svg import set_apart
 from unbag_lab.results import RESULTS, ArmResult, shipped_results
 
 

@@ -82,5 +82,5 @@ def test_marks_differ_by_form_and_blind_ones_by_class() -> None:
     marks = [charts.mark(Column("m", "m", False, at)) for at in range(30)]
     assert len(set(marks)) == 30
     assert 'class="mark blind"' in charts.mark(BLIND)
-    assert ET.fromstring(charts.key(MODEL)).get("class") == "key"
+    assert ET.fromstring(charts.key(charts.mark(MODEL))).get("class") == "key"
     assert "75%" in charts.axis(charts.Axis(0.0, 1.0))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.page import failure_card, safe_picture, score_text
+from unbag.reports.formatting import score_text
+from unbag.reports.page import failure_card, safe_picture
 from unbag.types import Failure
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

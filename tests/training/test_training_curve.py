@@ -16,12 +16,12 @@ from unbag.training.before_after import Side
 from unbag.training.merge import (
     ChosenWeight,
     Curve,
-    CurveAxis,
     CurvePoint,
     CurveValue,
     Mix,
     check_weights,
     choose,
+    curve_axis,
     curve_csv,
     curve_json,
     curve_markdown,
@@ -29,6 +29,7 @@ from unbag.training.merge import (
     curve_table,
     measure_curve,
     mix,
+    ticks_of,
 )
 from unbag.types import Estimate
 
@@ -216,12 +217,12 @@ def test_a_page_of_one_side_says_so() -> None:
 
 
 def test_axis_by_hand() -> None:
-    axis = CurveAxis.over([0.5, 0.88])
+    axis = curve_axis([0.5, 0.88])
     # A margin of .12 at each end: .38 is .76 of the axis, which is .5 long.
     assert (axis.low, axis.high) == pytest.approx((0.44, 0.94))
     assert axis.part(0.69) == pytest.approx(0.5)
-    assert axis.ticks() == pytest.approx([0.5, 0.6, 0.7, 0.8, 0.9])
+    assert ticks_of(axis) == pytest.approx([0.5, 0.6, 0.7, 0.8, 0.9])
 
 
 def test_no_tick_above_everything() -> None:
-    assert max(CurveAxis.over([0.9, 1.0]).ticks()) == pytest.approx(1.0)
+    assert max(ticks_of(curve_axis([0.9, 1.0]))) == pytest.approx(1.0)

@@ -115,7 +115,7 @@ def test_names_in_brackets_are_no_markup(priced: Priced) -> None:
 def test_the_table_of_a_model_card(priced: Priced) -> None:
     lines = price_markdown(priced).splitlines()
     assert lines[0] == "Before: `tiny:0`; after: `tiny:1`."
-    assert lines[2] == "| | benchmark | metric | before | after | difference | n |"
+    assert lines[2] == "|  | benchmark | metric | before | after | difference | n |"
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + len(priced.rows)
     assert {line.count("|") for line in table} == {8}

@@ -1,22 +1,24 @@
-"""Charts of estimates as pieces of SVG, with every text escaped.
+"""The one chart kit: axes, lines, bars, marks and labels as SVG, with every text escaped.
 
-Places along the axis are percentages and heights are pixels, so a chart fits a phone and a large
-screen without its marks and letters changing size. Colours come from the page's style sheet by
-class (s0, s1 ... and blind), so that dark mode and print can change them; the form of a mark says
-the same as its colour.
+A chart on a page is as wide as the page: places across are percentages and heights are pixels, so
+its marks and letters keep their size on a phone and on a large screen. A chart in a file of its own
+is in pixels. Colours come from a style sheet by class (s0, s1 ... and blind), so that dark mode and
+print can change them; the form of a mark says the same as its colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, isfinite, log10
 
-from unbag.reports.formatting import chance_levels, chance_text, interval_text, value_text
+from unbag.reports.formatting import chance_levels, chance_text, estimate_text
 from unbag.reports.layout import Column, MetricRow
-from unbag.types import Estimate
 
+Length = float | str
+"""Pixels, or a percentage of the width."""
 COLOURS = 6
 """Different colours before they start again; the marks then still differ."""
 _SHORTEST = 1e-6
@@ -45,13 +47,20 @@ class Axis:
     """Written as percent."""
 
     @classmethod
-    def over(cls, values: Iterable[float], *, is_rate: bool = False) -> Axis:
+    def over(
+        cls,
+        values: Iterable[float],
+        *,
+        is_rate: bool = False,
+        room: float = _ROOM,
+        shortest: float = _SHORTEST,
+    ) -> Axis:
         """Holds all finite values, with room at both ends."""
         known = [value for value in values if isfinite(value)] or [0.0, 1.0]
         low, high = min(known), max(known)
-        wide = max(high - low, _SHORTEST, 0.02 * abs(high))
-        room = wide * _ROOM + (wide - (high - low)) / 2
-        return cls(low - room, high + room, is_rate)
+        wide = max(high - low, shortest, 0.02 * abs(high))
+        free = wide * room + (wide - (high - low)) / 2
+        return cls(low - free, high + free, is_rate)
 
     @classmethod
     def of_rates(cls, values: Iterable[float]) -> Axis:
@@ -88,6 +97,199 @@ class Axis:
         return "0" if written in ("-0", "") else written
 
 
+UNIT = Axis(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A rectangle of a chart with an axis along each of two sides."""
+
+    across: Axis
+    up: Axis = UNIT
+    high: float = 0.0
+    top: float = 0.0
+    left: float = 0.0
+    wide: float | None = None
+    """None is the whole width of the page: places across are then percentages."""
+
+    def x(self, value: float) -> float:
+        """Pixels from the left of a chart in pixels."""
+        assert self.wide is not None
+        return self.left + self.wide * self.across.part(value)
+
+    def place(self, value: float) -> Length:
+        """Where a value lies across any chart."""
+        return self.across.place(value) if self.wide is None else self.x(value)
+
+    def y(self, value: float) -> float:
+        """Pixels from the top of the chart."""
+        return self.top + self.high * (1 - self.up.part(value))
+
+    @property
+    def right(self) -> Length:
+        """The end of the rectangle."""
+        return "100%" if self.wide is None else self.left + self.wide
+
+    @property
+    def bottom(self) -> float:
+        """Its lower edge."""
+        return self.top + self.high
+
+    def upright(self, value: float, kind: str = "grid", *, to: float | None = None) -> str:
+        """A line over the whole height, or down to a place."""
+        x = self.place(value)
+        return line(x, x, self.top, self.bottom if to is None else to, kind)
+
+    def level(self, value: float, kind: str = "grid") -> str:
+        """A line over the whole width."""
+        return line(self.left, self.right, self.y(value), self.y(value), kind)
+
+    def below(self, value: float, said: str, kind: str = "", *, gap: float = 15) -> str:
+        """A number under a place; on a page those at its ends stay inside of it."""
+        part = self.across.part(value) if self.wide is None else 0.5
+        anchor = "start" if part < 0.03 else "end" if part > 0.97 else "middle"
+        return text(self.place(value), self.bottom + gap, said, kind, anchor=anchor)
+
+    def ticks(self, values: Iterable[float] | None = None, *, gap: float = 15) -> str:
+        """Upright lines with their numbers below; round numbers where none are named."""
+        return "".join(
+            self.upright(tick) + self.below(tick, self.across.text(tick), gap=gap)
+            for tick in (self.across.ticks() if values is None else values)
+        )
+
+    def marked(self, value: float, low: float, high: float, y: float, column: Column) -> str:
+        """The mark of a series at its value, over its interval where it has one."""
+        return self.whisker(low, high, y, colour_class(column)) + at(
+            self.place(value), y, mark(column)
+        )
+
+    def whisker(self, low: float, high: float, y: float, kind: str) -> str:
+        """An interval across."""
+        if not (isfinite(low) and isfinite(high)):
+            return ""
+        return line(self.place(low), self.place(high), y, y, f"whisker {kind}")
+
+    def curve(self, points: Iterable[tuple[float, float]], kind: str, *, dashes: str = "") -> str:
+        """Points joined by lines."""
+        spots = [(self.place(x), self.y(y)) for x, y in points]
+        if self.wide is None:
+            # A path knows no percentages.
+            return "".join(line(a, b, c, d, kind) for (a, c), (b, d) in pairwise(spots))
+        return path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in spots), kind, dashes=dashes)
+
+
+def element(
+    name: str, inside: str = "", *, kind: str = "", said: str = "", **attributes: Length | None
+) -> str:
+    """An element with what is inside of it, which is SVG; `said` shows under a pointer."""
+    inside = (f"<title>{escape(said)}</title>" if said else "") + inside
+    given = {"class": kind or None} | attributes
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_written(value)}"'
+        for key, value in given.items()
+        if value is not None
+    )
+    return f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>"
+
+
+def _written(value: Length) -> str:
+    if isinstance(value, str):
+        return escape(value)
+    return f"{value:.1f}" if isinstance(value, float) else f"{value}"
+
+
+def line(x1: Length, x2: Length, y1: Length, y2: Length, kind: str) -> str:
+    """A straight line."""
+    return element("line", kind=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+
+
+def path(d: str, kind: str = "", *, dashes: str = "", said: str = "") -> str:
+    """A line of any form."""
+    return element("path", kind=kind, said=said, stroke_dasharray=dashes or None, d=d)
+
+
+def box(x: Length, y: float, wide: Length, high: float, kind: str) -> str:
+    """A rectangle."""
+    return element("rect", kind=kind, x=x, y=y, width=wide, height=high)
+
+
+def dot(x: Length, y: float, size: float, kind: str, *, said: str = "") -> str:
+    """A filled circle."""
+    return element("circle", kind=kind, said=said, cx=x, cy=y, r=f"{size:g}")
+
+
+def text(
+    x: Length,
+    y: float,
+    said: str,
+    kind: str = "",
+    *,
+    anchor: str = "start",
+    shift: int | None = None,
+    colour: str = "",
+) -> str:
+    """A line of text that begins, ends or has its middle at a place."""
+    style = f"fill:{colour}" if colour else None
+    return element(
+        "text",
+        escape(said),
+        x=x,
+        y=y,
+        dx=shift,
+        text_anchor=anchor,
+        class_=kind or None,
+        style=style,
+    )
+
+
+def at(x: Length, y: float, drawing: str, *, kind: str = "") -> str:
+    """A drawing around the origin, moved to a place."""
+    if isinstance(x, str):
+        return element("svg", drawing, kind=kind, x=x, y=y, overflow="visible")
+    return element("g", drawing, kind=kind, transform=f"translate({x:.1f} {y:.1f})")
+
+
+def page_chart(
+    parts: Iterable[str], high: float, *, title: str = "", said: str = "", kind: str = "strip"
+) -> str:
+    """As wide as its page; one without a title repeats the text beside it, so it is hidden."""
+    size = f'class="{kind}" width="100%" height="{high:g}"'
+    if not title:
+        return f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>'
+    told = f"<title>{escape(title)}</title>" + (f"<desc>{escape(said)}</desc>" if said else "")
+    return f'<svg {size} role="img">{told}{"".join(parts)}</svg>'
+
+
+def chart_file(
+    parts: Iterable[str],
+    wide: int,
+    high: float,
+    *,
+    title: str,
+    said: str,
+    style: str,
+    paper: str = "",
+) -> str:
+    """A file of its own; a colour for `paper` is one for light and dark pages alike."""
+    ground = element(
+        "rect", kind="" if paper else "paper", width=wide, height=f"{high:.0f}", fill=paper or None
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high:.0f}" role="img">'
+        f"<title>{escape(title)}</title><desc>{escape(said)}</desc><style>{style}</style>"
+        f"{ground}{''.join(parts)}</svg>\n"
+    )
+
+
+def set_apart(heights: Mapping[str, float], least: float = 16.0) -> dict[str, float]:
+    """Where the names of lines that end at these heights stand: from the top, none upon another."""
+    placed, free = {}, 0.0
+    for name in sorted(heights, key=lambda name: heights[name]):
+        placed[name] = max(heights[name], free)
+        free = placed[name] + least
+    return placed
+
+
 def scale_for(rows: Sequence[MetricRow]) -> Axis:
     """The axis from 0 that holds every value; only ratios of two rates need more than 1."""
     values = [e.value for row in rows for e in row.estimates if e is not None and e.is_rate]
@@ -98,71 +300,32 @@ def strip(
     row: MetricRow, columns: Sequence[Column], *, name: str, scale: Axis, bars: bool = False
 ) -> str:
     """One metric: a line for each scorer with its value and interval, and the chance level."""
-    height = _LANE * len(columns) + 6
-    drawn = [_grid(scale), _chance(row, scale)]
+    panel = Panel(scale, high=_LANE * len(columns) + 6)
+    levels = chance_levels(row.first) if row.first else ()
+    drawn = [panel.upright(tick) for tick in _TICKS]
+    drawn += [panel.upright(level, "chance") for level in levels]
     for lane, (column, estimate) in enumerate(zip(columns, row.estimates, strict=True)):
         if estimate is not None and estimate.value == estimate.value:
             y = 3 + _LANE * lane + _LANE / 2
-            drawn.append(_estimate(estimate, column, y=y, scale=scale, bar=bars))
-    return (
-        f'<svg class="strip" width="100%" height="{height}" role="img">'
-        f"<title>{escape(name)}</title><desc>{escape(describe(row, columns))}</desc>"
-        f"{''.join(drawn)}</svg>"
-    )
+            if bars:
+                kind = f"bar {colour_class(column)}"
+                end = scale.place(estimate.value)
+                drawn.append(box(0, y - _LANE / 2 + 1, end, _LANE - 2, kind))
+            drawn.append(panel.marked(estimate.value, estimate.low, estimate.high, y, column))
+    return page_chart(drawn, panel.high, title=name, said=describe(row, columns))
 
 
 def axis(scale: Axis) -> str:
     """The numbers under (or over) a column of strips."""
-    texts = [
-        f'<text x="{scale.place(tick)}" y="12" text-anchor="{_anchor(tick)}">{tick:.0%}</text>'
-        for tick in _TICKS
-    ]
-    return (
-        '<svg class="strip axis" width="100%" height="16" aria-hidden="true">'
-        f"{''.join(texts)}</svg>"
-    )
-
-
-def _anchor(tick: float) -> str:
-    return "start" if tick == 0 else "end" if tick == 1 else "middle"
-
-
-def _grid(scale: Axis) -> str:
-    places = [scale.place(tick) for tick in _TICKS]
-    return "".join(_line(x, x, "0", "100%", "grid") for x in places)
-
-
-def _chance(row: MetricRow, scale: Axis) -> str:
-    levels = chance_levels(row.first) if row.first else ()
-    return "".join(
-        _line(scale.place(level), scale.place(level), "0", "100%", "chance") for level in levels
-    )
-
-
-def _estimate(estimate: Estimate, column: Column, *, y: float, scale: Axis, bar: bool) -> str:
-    colour = colour_class(column)
-    parts = []
-    if bar:
-        parts.append(
-            f'<rect class="bar {colour}" x="0" y="{y - _LANE / 2 + 1:g}" '
-            f'width="{scale.place(estimate.value)}" height="{_LANE - 2}"/>'
-        )
-    if estimate.low == estimate.low and estimate.high == estimate.high:
-        ends = (scale.place(estimate.low), scale.place(estimate.high))
-        parts.append(_line(*ends, f"{y:g}", f"{y:g}", f"whisker {colour}"))
-    where = f'x="{scale.place(estimate.value)}" y="{y:g}"'
-    parts.append(f'<svg {where} overflow="visible">{mark(column)}</svg>')
-    return "".join(parts)
-
-
-def _line(x1: str, x2: str, y1: str, y2: str, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
+    panel = Panel(scale)
+    texts = [panel.below(tick, f"{tick:.0%}", gap=12) for tick in _TICKS]
+    return page_chart(texts, 16, kind="strip axis")
 
 
 def describe(row: MetricRow, columns: Sequence[Column]) -> str:
     """What a strip shows, for readers who do not see it."""
     parts = [
-        f"{column.label} {value_text(estimate)} {interval_text(estimate)}".strip()
+        f"{column.label} {estimate_text(estimate)}"
         for column, estimate in zip(columns, row.estimates, strict=True)
         if estimate is not None
     ]
@@ -175,11 +338,11 @@ def mark(column: Column) -> str:
     return f'<g class="mark {colour_class(column)}">{_MARKS[column.place % len(_MARKS)]}</g>'
 
 
-def key(column: Column) -> str:
-    """A scorer's mark alone, for legends and table heads."""
+def key(drawing: str) -> str:
+    """A mark alone, for legends and table heads."""
     return (
         '<svg class="key" width="14" height="14" aria-hidden="true">'
-        f'<g transform="translate(7 7)">{mark(column)}</g></svg>'
+        f'<g transform="translate(7 7)">{drawing}</g></svg>'
     )
 
 

@@ -32,6 +32,18 @@ def between(low: float, high: float, text: Callable[[float], str] = number_text)
     return f"[{text(low)}, {text(high)}]"
 
 
+def with_interval(
+    value: float, low: float, high: float, text: Callable[[float], str] = number_text
+) -> str:
+    """As `93.8 [92.1, 95.0]`."""
+    return f"{text(value)} {between(low, high, text)}"
+
+
+def signed_text(value: float) -> str:
+    """A signed difference in points of percent."""
+    return number_text(value, signed=True)
+
+
 def value_text(estimate: Estimate) -> str:
     """The value alone: percent with one decimal for a rate."""
     return estimate.show(estimate.value)

@@ -14,6 +14,7 @@ from unbag.reports.formatting import (
     chance_text,
     count_text,
     interval_text,
+    score_text,
     trouble_text,
     value_text,
 )
@@ -233,7 +234,7 @@ def _page_environment() -> Environment:
         trouble_text=trouble_text,
         value_text=value_text,
         breakable=_breakable,
-        key=lambda column: Markup(charts.key(column)),  # noqa: S704 - built by charts, which escapes
+        key=lambda column: Markup(charts.key(charts.mark(column))),  # noqa: S704 - built by charts, which escapes
         lower_is_better=LOWER_IS_BETTER,
         remarks=_REMARKS,
         shown_cards=SHOWN_CARDS,
@@ -355,17 +356,6 @@ def _fault(failure: Failure, picture: int, caption: int, *, by_caption: bool) ->
         return ""
     rival = max(true) if "@" in failure.metric else min(true)
     return "above" if score > rival else "tied" if score == rival else ""
-
-
-def score_text(score: float, finite: Sequence[float]) -> str:
-    """A score with as many decimals as it takes to tell the item's scores apart."""
-    if not math.isfinite(score):
-        return "no score"
-    different = len(set(finite))
-    for decimals in range(3, 10):
-        if len({f"{other:.{decimals}f}" for other in finite}) == different:
-            return f"{score:.{decimals}f}"
-    return f"{score!r}"
 
 
 def safe_picture(address: str) -> str:

@@ -28,9 +28,9 @@ from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
 from unbag.reports.exports import report
-from unbag.reports.formatting import difference_text, interval_text, value_text
+from unbag.reports.formatting import change_text, estimate_text
 from unbag.reports.layout import LOWER_IS_BETTER
-from unbag.reports.table import in_markdown
+from unbag.reports.table import STRONG, Cell, Column, Marked, Span, Table, markdown
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
 from unbag.training.data.pairs import Draw, PairBatches, draw_texts, readable_pairs
@@ -48,7 +48,6 @@ from unbag.types.items import text_of
 from unbag.world import benchmarks as world
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from torch import Tensor
 
 
@@ -290,42 +289,32 @@ def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
 
 def price_table(priced: Priced) -> Table:
     """A row a metric, under the name of its section. What is better is green, worse red."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=_under(priced), caption_justify="left")
-    for at, name in enumerate(_head(priced)):
-        table.add_column(name, justify="left" if at < 2 else "right", overflow="fold")
-    for section, rows in groupby(priced.rows, key=lambda row: row.section):
-        table.add_row(Text(section, style="bold"))
-        for row in rows:
-            benchmark, metric, *numbers = _cells(row)
+    rows: list[Sequence[Cell]] = []
+    for section, some in groupby(priced.rows, key=lambda row: row.section):
+        rows.append([Span(section, STRONG)])
+        for row in some:
+            benchmark, metric, *numbers = _cells(row, priced)
             # Without its space an interval goes whole to a second line of a narrow terminal.
-            cells = [Text(number.replace(", ", ",")) for number in numbers]
-            cells[2].stylize(_style(row))
-            blind = [Text(_blind(row).replace(", ", ","))] if _has_blind(priced) else []
-            table.add_row(Text(benchmark), Text(metric), *cells, *blind)
-    return table
+            cells = [Span(number.replace(", ", ",")) for number in numbers]
+            cells[2] = Span(cells[2].text, _style(row))
+            rows.append([benchmark, metric, *cells])
+    return Table(_columns(priced), rows, caption=_under(priced))
 
 
 def price_markdown(priced: Priced) -> str:
     """The same for a model card, with what is missing said under it."""
-    head = _head(priced)
-    lines = [f"| | {' | '.join(head)} |", f"| --- | --- | --- |{' ---: |' * (len(head) - 2)}"]
-    for section, rows in groupby(priced.rows, key=lambda row: row.section):
-        for at, row in enumerate(rows):
-            benchmark, metric, *numbers = _cells(row)
-            numbers += [_blind(row)] if _has_blind(priced) else []
-            cells = ("" if at else section, in_markdown(benchmark), in_markdown(metric), *numbers)
-            lines.append(f"| {' | '.join(cells)} |")
+    rows: list[Sequence[Cell]] = []
+    for section, some in groupby(priced.rows, key=lambda row: row.section):
+        for at, row in enumerate(some):
+            benchmark, metric, *numbers = _cells(row, priced)
+            rows.append(["" if at else section, benchmark, metric, *map(Marked, numbers)])
     notes = [_under(priced), *priced.notes]
     before, after = (name.replace("`", "'") for name in (priced.before, priced.after))
     return "\n".join(
         [
             f"Before: `{before}`; after: `{after}`.",
             "",
-            *lines,
+            markdown(Table((Column(), *_columns(priced)), rows)),
             "",
             *(f"- {note[0].upper()}{note[1:]}." for note in notes),
             "",
@@ -333,43 +322,28 @@ def price_markdown(priced: Priced) -> str:
     )
 
 
-def change_text(change: Comparison, *, is_rate: bool) -> str:
-    """A difference with its interval, as `+2.1 [+1.0, +3.2]`."""
-    value, low, high = (
-        difference_text(number, is_rate=is_rate)
-        for number in (change.difference, change.low, change.high)
-    )
-    return f"{value} [{low}, {high}]"
+def _columns(priced: Priced) -> tuple[Column, ...]:
+    names = (*COLUMNS, BLIND) if _has_blind(priced) else COLUMNS
+    return tuple(Column(name, "left" if at < 2 else "right") for at, name in enumerate(names))
 
 
-def estimate_text(estimate: Estimate) -> str:
-    """As `93.8 [92.1, 95.0]`."""
-    return f"{value_text(estimate)} {interval_text(estimate)}".strip()
-
-
-def _cells(row: PriceRow) -> tuple[str, str, str, str, str, str]:
+def _cells(row: PriceRow, priced: Priced) -> list[str]:
     rule = "" if row.change.aggregate == "micro" else f", {row.change.aggregate}"
     arrow = " ↓" if row.metric in LOWER_IS_BETTER else ""
-    return (
+    cells = [
         row.benchmark,
         f"{row.metric}{rule}{arrow}",
         estimate_text(row.before),
         estimate_text(row.after),
         change_text(row.change, is_rate=row.before.is_rate),
         f"{row.change.n:,}",
-    )
-
-
-def _blind(row: PriceRow) -> str:
-    return estimate_text(row.blind) if row.blind else ""
+    ]
+    blind = estimate_text(row.blind) if row.blind else ""
+    return [*cells, blind] if _has_blind(priced) else cells
 
 
 def _has_blind(priced: Priced) -> bool:
     return any(row.blind for row in priced.rows)
-
-
-def _head(priced: Priced) -> tuple[str, ...]:
-    return (*COLUMNS, BLIND) if _has_blind(priced) else COLUMNS
 
 
 def _under(priced: Priced) -> str:

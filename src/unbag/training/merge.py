@@ -6,14 +6,9 @@ Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
-from math import ceil, floor, log10
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -25,20 +20,28 @@ from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import JoinedEncoder
+from unbag.reports.charts import Axis, Panel, at, page_chart, text
 from unbag.reports.exports import report
+from unbag.reports.formatting import (
+    DASH,
+    change_text,
+    count_text,
+    difference_text,
+    estimate_text,
+    number_text,
+)
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment
-from unbag.reports.table import guarded, in_markdown
+from unbag.reports.table import STRONG, Column, Marked, Span, Table, csv_text, markdown
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
-from unbag.training.before_after import Side, change_text, estimate_of, estimate_text
+from unbag.training.before_after import Side, estimate_of
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 from unbag.version import __version__
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from rich.table import Table
     from torch import Tensor
 
 
@@ -359,8 +362,8 @@ def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight
     inside = [p for p in points if _loss(base, p.recognition) <= budget + 1e-9]
     best = max(inside, key=lambda p: (_known(p.composition), -p.weight))
     why = (
-        f"most composition among weights that lose at most {points_text(budget)} of recognition; "
-        f"{ON_THESE}"
+        f"most composition among weights that lose at most {count_text(budget, 'point')} of "
+        f"recognition; {ON_THESE}"
     )
     return ChosenWeight(best.weight, why)
 
@@ -464,49 +467,47 @@ def _finite(value: float) -> float | None:
 
 def curve_csv(curve: Curve) -> str:
     """A row for each weight and number, as fractions."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(CSV_COLUMNS)
+    rows = []
     for point in curve.points:
         for value in point.values:
-            found = {"weight": point.weight, "is_chosen": point.weight == curve.choice.weight}
-            row = found | _value_json(value)
-            texts = {name: guarded(one) for name, one in row.items() if isinstance(one, str)}
-            writer.writerow([(row | texts)[name] for name in CSV_COLUMNS])
-    return file.getvalue()
+            is_chosen = point.weight == curve.choice.weight
+            row = _value_json(value) | {"weight": point.weight, "is_chosen": str(is_chosen)}
+            rows.append([row[name] for name in CSV_COLUMNS])
+    return csv_text(CSV_COLUMNS, rows)
 
 
 def curve_table(curve: Curve) -> Table:
     """A row a weight; the chosen one is marked."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=TABLE_NOTE, caption_justify="left")
-    for name in ("weight", "composition", "recognition", "brittleness ↓", ""):
-        table.add_column(name, justify="left" if not name else "right")
+    rows = []
     for point in curve.points:
         is_chosen = point.weight == curve.choice.weight
-        means = point_texts(point, curve.points[0])
+        texts = (f"{point.weight:g}", *point_texts(point, curve.points[0]))
         mark = "chosen" if is_chosen else ""
-        table.add_row(f"{point.weight:g}", *means, mark, style="bold" if is_chosen else "")
-    return table
+        rows.append([Span(text, STRONG if is_chosen else "") for text in (*texts, mark)])
+    names = ("weight", "composition", "recognition", "brittleness ↓")
+    columns = (*(Column(name, "right") for name in names), Column())
+    return Table(columns, rows, caption=TABLE_NOTE)
 
 
 def curve_markdown(curve: Curve) -> str:
     """The chosen weight against the base, for a model card."""
     chosen = next(point for point in curve.points if point.weight == curve.choice.weight)
-    lines = [
-        "| side | benchmark | metric | base | mixed | difference | n |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    rows = [
+        [
+            after.side,
+            after.benchmark,
+            f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}",
+            Marked(estimate_text(before.estimate)),
+            Marked(estimate_text(after.estimate)),
+            Marked(difference_of(after)),
+            f"{after.estimate.n:,}",
+        ]
+        for before, after in zip(curve.points[0].values, chosen.values, strict=True)
     ]
-    for before, after in zip(curve.points[0].values, chosen.values, strict=True):
-        name = f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}"
-        texts = (after.side, in_markdown(after.benchmark), in_markdown(name))
-        numbers = (estimate_text(before.estimate), estimate_text(after.estimate))
-        count = f"{after.estimate.n:,}"
-        lines.append(f"| {' | '.join((*texts, *numbers, difference_of(after), count))} |")
+    names = ("side", "benchmark", "metric", "base", "mixed", "difference", "n")
     why = f"{curve.choice.weight:g} of the tuned weights: {curve.choice.why}."
-    return "\n".join([*lines, "", f"- {why}", *(f"- {note}" for note in curve.notes), ""])
+    table = markdown(Table.of(names, rows, right=range(3, 7)))
+    return "\n".join([table, "", f"- {why}", *(f"- {note}" for note in curve.notes), ""])
 
 
 def curve_page(curve: Curve) -> str:
@@ -529,7 +530,7 @@ def curve_page(curve: Curve) -> str:
             under=TABLE_NOTE,
             estimate_text=estimate_text,
             difference_of=difference_of,
-            budget="" if curve.budget is None else points_text(curve.budget),
+            budget="" if curve.budget is None else count_text(curve.budget, "point"),
             lower_is_better=LOWER_IS_BETTER,
         )
     )
@@ -551,9 +552,9 @@ def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
 def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str:
     """As `93.8 (+1.2)`."""
     if value is None or start is None or value != value:
-        return "–"
-    shown = f"{100 * value:.1f}"
-    return shown if is_base else f"{shown} ({100 * (value - start):+.1f})"
+        return DASH
+    shown = number_text(value)
+    return shown if is_base else f"{shown} ({difference_text(value - start, is_rate=True)})"
 
 
 def difference_of(value: CurveValue) -> str:
@@ -563,109 +564,47 @@ def difference_of(value: CurveValue) -> str:
     return change_text(value.change, is_rate=value.estimate.is_rate)
 
 
-def points_text(budget: float) -> str:
-    """As `1 point` or `0.5 points`."""
-    return f"{budget:g} point{'' if budget == 1 else 's'}"
-
-
 def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
-    """To the right more recognition, upwards more composition.
-
-    As in `unbag.reports.charts`, places along the axis are percentages and heights are pixels, so
-    that the chart fits a phone without its letters changing size.
-    """
-    across = CurveAxis.over([p.recognition for p in points if p.recognition is not None])
-    up = CurveAxis.over([p.composition for p in points if p.composition is not None])
-    places = [
-        (across.part(p.recognition or 0.0), CHART_HEIGHT * (1 - up.part(p.composition or 0.0)))
-        for p in points
-    ]
-    parts = [_grid(across, up), _bound(curve, across)]
-    for (x1, y1), (x2, y2) in pairwise(places):
-        parts.append(_line(x1, x2, y1, y2, "path"))
-    chosen = [p.weight == curve.choice.weight for p in points]
-    parts += [_mark(place, is_chosen=is_it) for place, is_it in zip(places, chosen, strict=True)]
-    names = [f"{p.weight:g}" for p in points]
-    parts += [_label(*one) for one in _labels(names, places)]
-    said = "; ".join(
-        f"weight {p.weight:g}: recognition {100 * (p.recognition or 0):.1f}, composition "
-        f"{100 * (p.composition or 0):.1f}"
-        for p in points
-    )
-    return (
-        f'<svg class="strip curve" width="100%" height="{CHART_HEIGHT + 22}" role="img">'
-        "<title>Composition against recognition over the mixing weight</title>"
-        f"<desc>{escape(said)}</desc>{''.join(parts)}</svg>"
-    )
-
-
-@dataclass(frozen=True)
-class CurveAxis:
-    """Maps values to a share of the axis, 0 to 1."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def over(cls, values: Sequence[float]) -> CurveAxis:
-        """Holds all values, with room at both ends."""
-        low, high = min(values), max(values)
-        wide = max(high - low, SHORTEST_AXIS)
-        middle = (low + high) / 2
-        half = wide / 2 / (1 - 2 * AXIS_MARGIN)
-        return cls(middle - half, middle + half)
-
-    def part(self, value: float) -> float:
-        """Where a value lies."""
-        return (value - self.low) / (self.high - self.low)
-
-    def ticks(self) -> list[float]:
-        """About five round numbers; none above 1 or below 0."""
-        rough = (self.high - self.low) / 6
-        size = 10.0 ** floor(log10(rough))
-        step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough)
-        first, last = ceil(self.low / step), floor(self.high / step)
-        return [k * step for k in range(first, last + 1) if -1e-9 <= k * step <= 1 + 1e-9]
-
-
-def _grid(across: CurveAxis, up: CurveAxis) -> str:
-    parts = []
-    for tick in across.ticks():
-        x = across.part(tick)
-        parts.append(_line(x, x, 0, CHART_HEIGHT, "grid"))
-        parts.append(
-            f'<text x="{100 * x:.2f}%" y="{CHART_HEIGHT + 16}" text-anchor="middle">'
-            f"{100 * tick:.4g}</text>"
-        )
-    for tick in up.ticks():
-        y = CHART_HEIGHT * (1 - up.part(tick))
-        parts.append(_line(0, 1, y, y, "grid"))
-        parts.append(f'<text x="0" y="{y - 4:.1f}">{100 * tick:.4g}</text>')
-    return "".join(parts)
-
-
-def _bound(curve: Curve, across: CurveAxis) -> str:
-    """How little recognition a chosen weight may have, where that is on the axis."""
+    """To the right more recognition, upwards more composition."""
+    across = curve_axis([p.recognition for p in points if p.recognition is not None])
+    up = curve_axis([p.composition for p in points if p.composition is not None])
+    panel = Panel(across, up, high=CHART_HEIGHT)
+    places = [(p.recognition or 0.0, p.composition or 0.0) for p in points]
+    parts = [panel.ticks(ticks_of(across), gap=16)]
+    for tick in ticks_of(up):
+        parts += [panel.level(tick), text(0, panel.y(tick) - 4, up.text(tick))]
+    # How little recognition a chosen weight may have, where that is on the axis.
     base = curve.points[0].recognition
-    if curve.budget is None or base is None:
-        return ""
-    x = across.part(base - curve.budget / 100)
-    return _line(x, x, 0, CHART_HEIGHT, "chance") if 0 <= x <= 1 else ""
-
-
-def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
-    return (
-        f'<line class="{kind}" x1="{100 * x1:.2f}%" x2="{100 * x2:.2f}%" '
-        f'y1="{y1:.1f}" y2="{y2:.1f}"/>'
+    if curve.budget is not None and base is not None:
+        least = base - curve.budget / 100
+        parts += [panel.upright(least, "chance")] if across.low <= least <= across.high else []
+    parts.append(panel.curve(places, "path"))
+    for (x, y), point in zip(places, points, strict=True):
+        ring = '<circle class="ring" r="9"/>' if point.weight == curve.choice.weight else ""
+        drawn = f'{ring}<g class="mark s0"><circle r="5"/></g>'
+        parts.append(at(panel.place(x), panel.y(y), drawn))
+    names = [f"{p.weight:g}" for p in points]
+    spots = [(across.part(x), panel.y(y)) for x, y in places]
+    for name, (part, y) in _labels(names, spots):
+        parts.append(text(f"{100 * part:.2f}%", y + 4, name, "label", shift=13))
+    said = "; ".join(
+        f"weight {p.weight:g}: recognition {number_text(p.recognition or 0)}, composition "
+        f"{number_text(p.composition or 0)}"
+        for p in points
     )
+    title = "Composition against recognition over the mixing weight"
+    return page_chart(parts, CHART_HEIGHT + 22, title=title, said=said, kind="strip curve")
 
 
-def _mark(place: tuple[float, float], *, is_chosen: bool) -> str:
-    ring = '<circle class="ring" r="9"/>' if is_chosen else ""
-    return (
-        f'<svg x="{100 * place[0]:.2f}%" y="{place[1]:.1f}" overflow="visible">{ring}'
-        '<g class="mark s0"><circle r="5"/></g></svg>'
-    )
+def curve_axis(values: Sequence[float]) -> Axis:
+    """Holds all values, with room at both ends for labels and numbers."""
+    room = AXIS_MARGIN / (1 - 2 * AXIS_MARGIN)
+    return Axis.over(values, is_rate=True, room=room, shortest=SHORTEST_AXIS)
+
+
+def ticks_of(axis: Axis) -> list[float]:
+    """Round numbers, none above 1 or below 0."""
+    return [tick for tick in axis.ticks() if -1e-9 <= tick <= 1 + 1e-9]
 
 
 def _labels(
@@ -681,10 +620,3 @@ def _labels(
         else:
             found.append((name, (x, y)))
     return found
-
-
-def _label(name: str, place: tuple[float, float]) -> str:
-    return (
-        f'<svg x="{100 * place[0]:.2f}%" y="{place[1]:.1f}" overflow="visible">'
-        f'<text class="label" x="13" y="4">{escape(name)}</text></svg>'
-    )

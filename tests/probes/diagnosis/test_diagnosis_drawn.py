@@ -26,9 +26,10 @@ from unbag.probes.base import (
 )
 from unbag.probes.diagnosis.charts import MOST_POINTS, bar, column_of, lines, references, scatter
 from unbag.probes.diagnosis.page import AGAINST, NEAR, plot_views, render_diagnosis
-from unbag.probes.diagnosis.text import counted, estimate_text, gap_sentence, standing
+from unbag.probes.diagnosis.text import counted, gap_sentence, standing
 from unbag.probes.maps import examples
 from unbag.reports.charts import Axis
+from unbag.reports.formatting import estimate_text
 from unbag.types import Estimate
 
 from .made_diagnosis import HOSTILE, MODEL, OTHER, answer, made
@@ -124,9 +125,9 @@ def test_bars_without_a_value_say_so() -> None:
 
 
 def test_estimates_as_people_read_them() -> None:
-    assert estimate_text(Estimate(0.741, 0.731, 0.751, 9)) == "74.1 % [73.1, 75.1]"
-    assert estimate_text(Estimate(0.9731, nan, nan, 9, is_rate=False)) == "0.973"
-    assert estimate_text(Estimate(nan, nan, nan, 0)) == "–"
+    assert estimate_text(Estimate(0.741, 0.731, 0.751, 9), with_unit=True) == "74.1 % [73.1, 75.1]"
+    assert estimate_text(Estimate(0.9731, nan, nan, 9, is_rate=False), with_unit=True) == "0.973"
+    assert estimate_text(Estimate(nan, nan, nan, 0), with_unit=True) == "–"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from unbag.reports.table import Marked, Table, markdown
+
 START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 
 
@@ -17,7 +19,6 @@ def renewed(page: str, parts: Mapping[str, str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """In Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    safe = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in safe) + "\n"
+    """A table of cells that are Markdown."""
+    marked = ([Marked(cell) for cell in row] for row in rows)
+    return markdown(Table.of(map(Marked, head), marked)) + "\n"

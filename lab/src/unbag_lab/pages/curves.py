@@ -6,13 +6,13 @@ Each base is a line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from statistics import fmean
 
+from unbag.reports.charts import Axis, Panel, chart_file, dot, line, path, set_apart, text
+from unbag.reports.formatting import count_text, number_text
 from unbag_lab.experiments.decoders import CURVE
 from unbag_lab.experiments.repair import SHARES, THRESHOLD
-from unbag_lab.pages.svg import STYLE, WIDE, Panel, label, set_apart, svg
-from unbag_lab.plan import counted
+from unbag_lab.pages.figures import STYLE, WIDE
 from unbag_lab.results import ArmResult, in_order
 
 LEFT, HEAD = 44, 30
@@ -54,14 +54,15 @@ def threshold_figure(results: Sequence[ArmResult]) -> str:
     parts, said, top = [], [], 0.0
     for arm, what in THRESHOLD_ARMS.items():
         if curves := thresholds_of(arm, results):
-            title = f"{arm}, {what}: {counted(max(map(len, curves.values())), 'base')}"
-            parts += [label(LEFT, top + HEAD - 12, title, "says"), *_thresholds(curves, top + HEAD)]
+            title = f"{arm}, {what}: {count_text(max(map(len, curves.values())), 'base')}"
+            parts += [text(LEFT, top + HEAD - 12, title, "says"), *_thresholds(curves, top + HEAD)]
             said.append(title)
             top += HEAD + 130 + 34
     if not parts:
         return ""
     title = "Thresholds over the steps"
-    return svg(title, "; ".join(said), top, parts, style=STYLE + THRESHOLD_STYLE)
+    style = STYLE + THRESHOLD_STYLE
+    return chart_file(parts, WIDE, top, title=title, said="; ".join(said), style=style)
 
 
 def thresholds_of(arm: str, results: Sequence[ArmResult]) -> dict[str, list[Curve]]:
@@ -80,7 +81,7 @@ def thresholds_of(arm: str, results: Sequence[ArmResult]) -> dict[str, list[Curv
 def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
     """Thin lines are bases, thick ones their means, which are named at their ends."""
     most = max(1.0, *(value for some in curves.values() for one in some for value in one.values()))
-    panel = Panel(LEFT, top, WIDE - LEFT - 96, 130, x=(0, 100), y=(0.0, most))
+    panel = _panel(Axis(0, 100), Axis(0, most), top, 130, names=96)
     rows = [(tick, f"{tick}", "bound" if tick == 1 else "grid") for tick in range(int(most) + 1)]
     parts = _axes(panel, rows, [(share, f"{share} %") for share in (0, 20, 40, 60, 80, 100)])
     ends = {}
@@ -88,12 +89,13 @@ def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
         mean = {share: fmean(one[share] for one in some) for share in SHARES}
         # All thresholds begin at 0.
         for curve, look in (*((one, " thin") for one in some), (mean, "")):
-            parts.append(_line(_points(panel, {0: 0.0, **curve}), kind + look, KINDS[kind]))
-        ends[kind] = panel.down(mean[SHARES[-1]])
-    right = panel.left + panel.wide
+            points = {0: 0.0, **curve}.items()
+            parts.append(panel.curve(points, f"line {kind}{look}", dashes=KINDS[kind]))
+        ends[kind] = panel.y(mean[SHARES[-1]])
+    x = panel.x(100)
     for kind, y in set_apart(ends).items():
-        parts.append(_line(f"{right + 6} {y:.1f}h22", kind, KINDS[kind]))
-        parts.append(label(right + 32, y + 4, kind, "small"))
+        parts.append(path(f"M{x + 6:.1f} {y:.1f}h22", f"line {kind}", dashes=KINDS[kind]))
+        parts.append(text(x + 32, y + 4, kind, "small"))
     return parts
 
 
@@ -103,29 +105,32 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
     if not curves:
         return ""
     last = max(step for some in curves.values() for one in some.values() for step in one)
-    panel = Panel(LEFT, HEAD, WIDE - LEFT - 150, 230, x=(0, last), y=(TICKS[0], TICKS[-1]))
+    panel = _panel(Axis(0, last), Axis(TICKS[0], TICKS[-1]), HEAD, 230, names=150)
     title = "Relations told right, percent: decoder on patches (solid) and on one token (dotted)"
     parts = [
-        label(LEFT, 16, title, "says"),
-        label(LEFT + 6, panel.down(CHANCE) + 18, "chance", "small"),
+        text(LEFT, 16, title, "says"),
+        text(LEFT + 6, panel.y(CHANCE) + 18, "chance", "small"),
     ]
-    rows = [(tick, f"{100 * tick:.0f}", "chance" if tick == CHANCE else "grid") for tick in TICKS]
+    rows = [
+        (tick, number_text(tick, digits=0), "chance" if tick == CHANCE else "grid")
+        for tick in TICKS
+    ]
     steps = [last * fifth // 5 for fifth in range(6)]
     parts += _axes(panel, rows, [(step, f"{step:,}") for step in steps])
-    below = panel.top + panel.high + 34
-    parts.append(label(panel.across(last / 2), below, "steps", "small", anchor="middle"))
+    parts.append(panel.below(last / 2, "steps", "small", gap=34))
     # The first arm is drawn last, upon the other.
     for arm, some in reversed(curves.items()):
         for base, curve in some.items():
-            parts.append(_line(_points(panel, curve), DECODERS[arm]))
+            parts.append(panel.curve(curve.items(), f"line {DECODERS[arm]}"))
             parts += _dots(panel, base, curve) if arm == PATCHES else []
     parts += _names(panel, curves)
     said = "; ".join(
-        f"{arm}, {base}: {', '.join(f'{100 * share:.1f}' for share in curve.values())}"
+        f"{arm}, {base}: {', '.join(map(number_text, curve.values()))}"
         for arm, some in curves.items()
         for base, curve in some.items()
     )
-    return svg(title, said, panel.top + panel.high + 44, parts, style=STYLE + DECODER_STYLE)
+    style = STYLE + DECODER_STYLE
+    return chart_file(parts, WIDE, panel.bottom + 44, title=title, said=said, style=style)
 
 
 def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
@@ -138,12 +143,22 @@ def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
     return {base: dict(sorted(found[base].items())) for base in in_order(found)}
 
 
+def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> Panel:
+    """With room for the names of lines to its right."""
+    return Panel(across, up, high=high, top=top, left=LEFT, wide=WIDE - LEFT - names)
+
+
 def _dots(panel: Panel, base: str, curve: Curve) -> list[str]:
     """One for each time that a base was asked; its number shows under a pointer."""
+    kind = f"dot {DECODERS[PATCHES]}"
     return [
-        f'<circle class="dot {DECODERS[PATCHES]}" cx="{panel.across(step):.1f}" '
-        f'cy="{panel.down(share):.1f}" r="3">'
-        f"<title>{escape(base)}, {step:,} steps: {100 * share:.1f}</title></circle>"
+        dot(
+            panel.x(step),
+            panel.y(share),
+            3,
+            kind,
+            said=f"{base}, {step:,} steps: {number_text(share)}",
+        )
         for step, share in curve.items()
     ]
 
@@ -151,16 +166,16 @@ def _dots(panel: Panel, base: str, curve: Curve) -> list[str]:
 def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:
     """Bases, each tied to the end of its line; of one token only how many there are."""
     ends = {
-        arm: {base: panel.down(curve[max(curve)]) for base, curve in some.items()}
+        arm: {base: panel.y(curve[max(curve)]) for base, curve in some.items()}
         for arm, some in curves.items()
     }
     named = dict(ends.get(PATCHES, {}))
     if others := list(ends.get(TOKEN, {}).values()):
-        named[f"one token, {counted(len(others), 'base')}"] = sum(others) / len(others)
-    parts, x = [], panel.left + panel.wide + 6
+        named[f"one token, {count_text(len(others), 'base')}"] = sum(others) / len(others)
+    parts, x = [], panel.x(panel.across.high) + 6
     for name, y in set_apart(named).items():
-        parts.append(f'<path class="zero" d="M{x} {named[name]:.1f}L{x + 16} {y:.1f}"/>')
-        parts.append(label(x + 20, y + 4, name, "small"))
+        parts.append(line(x, x + 16, named[name], y, "zero"))
+        parts.append(text(x + 20, y + 4, name, "small"))
     return parts
 
 
@@ -169,21 +184,7 @@ def _axes(
 ) -> list[str]:
     """Lines over the whole width with their numbers and looks, and the numbers below."""
     parts = []
-    for value, text, look in rows:
-        y = panel.down(value)
-        line = f"M{panel.left} {y:.1f}H{panel.left + panel.wide}"
-        parts.append(f'<path class="{look}" d="{line}"/>')
-        parts.append(label(panel.left - 8, y + 4, text, "small", anchor="end"))
-    y = panel.top + panel.high + 16
-    return parts + [
-        label(panel.across(value), y, text, "small", anchor="middle") for value, text in columns
-    ]
-
-
-def _points(panel: Panel, curve: Curve) -> str:
-    return "L".join(f"{panel.across(x):.1f} {panel.down(y):.1f}" for x, y in curve.items())
-
-
-def _line(points: str, look: str, dashes: str = "") -> str:
-    dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<path class="line {look}"{dash} d="M{points}"/>'
+    for value, said, look in rows:
+        parts.append(panel.level(value, look))
+        parts.append(text(panel.left - 8, panel.y(value) + 4, said, "small", anchor="end"))
+    return parts + [panel.below(value, said, "small", gap=16) for value, said in columns]

@@ -9,15 +9,13 @@ points, where such a number stands as far from 0 as it is from its level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, replace
 from math import isfinite
 from textwrap import wrap
 
-from unbag.reports.charts import Axis
+from unbag.reports.charts import Axis, Panel, at, box, chart_file, dot, element, line, path, text
+from unbag.reports.formatting import count_text
 from unbag_lab.claim import Prediction
-from unbag_lab.pages.svg import LEFT, across, label, svg
-from unbag_lab.plan import counted
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,
@@ -31,6 +29,21 @@ from unbag_lab.verdict import (
     points,
 )
 
+WIDE = 760
+LEFT, RIGHT = 16, 16
+"""Free pixels at the sides."""
+STYLE = (
+    "text{font:13px system-ui,'DejaVu Sans',sans-serif;fill:#1a1a1a}.says{font-weight:600}"
+    ".small{font-size:12px;fill:#4a4a4a}.paper{fill:#fff}.grid{stroke:#d4d4d4}"
+    ".zero{stroke:#6b6b6b}.side{fill:#0072b2;fill-opacity:.13}"
+    ".bound{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3}.dot{fill:#6b6b6b;fill-opacity:.75}"
+    ".mean{stroke-width:2.5;stroke-linejoin:round}.right{stroke:#0072b2;fill:#0072b2}"
+    ".wrong{stroke:#c44e00;fill:#c44e00}.open{stroke:#1a1a1a;fill:#fff}"
+    "@media (prefers-color-scheme:dark){text{fill:#ececec}.small{fill:#bdbdbd}.paper{fill:#1e2129}"
+    ".grid{stroke:#3d414d}.zero{stroke:#a0a0a0}.side{fill:#56b4e9;fill-opacity:.2}"
+    ".bound{stroke:#56b4e9}.dot{fill:#b5b5b5}.right{stroke:#56b4e9;fill:#56b4e9}"
+    ".wrong{stroke:#ff9d4d;fill:#ff9d4d}.open{stroke:#ececec;fill:#1e2129}}"
+)
 MANY = 6
 """Predictions beyond which those of a claim stand in lanes on one axis."""
 LANE, HIGH_LANE = 20, 36
@@ -45,9 +58,9 @@ LETTERS = 98
 """That fit into a line."""
 KINDS: dict[Word, str] = {REPRODUCED: "right", FAILED: "wrong", UNDECIDED: "open"}
 FORMS: dict[Word, str] = {
-    REPRODUCED: '<path d="M0-6 6 0 0 6-6 0Z"/>',
-    FAILED: '<path d="M-5-5 5 5M-5 5 5-5" fill="none" stroke-width="3"/>',
-    UNDECIDED: '<circle r="5"/>',
+    REPRODUCED: path("M0-6 6 0 0 6-6 0Z"),
+    FAILED: element("path", d="M-5-5 5 5M-5 5 5-5", fill="none", stroke_width=3),
+    UNDECIDED: element("circle", r=5),
 }
 """The form says the same as the colour."""
 
@@ -63,27 +76,33 @@ def claim_figure(verdict: Verdict) -> str:
         drawing, high = _row(one, top, verdict.word_of(one), verdict)
         parts.append(drawing)
         top += high
-    parts.append(_legend(top + 14))
+    parts += _legend(top + 14)
     said = "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in verdict.tested)
-    return svg(title, said, top + 30, parts)
+    return chart_file(parts, WIDE, top + 30, title=title, said=said, style=STYLE)
+
+
+def lanes_panel(axis: Axis, top: float, high: float, *, names: float = 0) -> Panel:
+    """Over the whole width of a figure but that of names beside it."""
+    wide = WIDE - LEFT - RIGHT - names
+    return Panel(axis, high=high, top=top, left=LEFT + names, wide=wide)
 
 
 def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
     lines = wrap(one.prediction.says, LETTERS)
-    parts = [label(LEFT, top + LINE * (k + 0.8), line, "says") for k, line in enumerate(lines)]
-    bases = f"{counted(len(one.effects), 'base')}: {verdict.about(word)}"
+    parts = [text(LEFT, top + LINE * (k + 0.8), said, "says") for k, said in enumerate(lines)]
+    bases = f"{count_text(len(one.effects), 'base')}: {verdict.about(word)}"
     below = top + LINE * (len(lines) + 0.8)
-    parts.append(label(LEFT, below, f"{effect_text(one)} points over {bases}"))
+    parts.append(text(LEFT, below, f"{effect_text(one)} points over {bases}"))
     # An effect of 0 stands at 0, or at the level that a number is held against.
-    start, level = below + 10, one.prediction.level or 0.0
-    axis = _axis_of(one)
-    parts.append(_predicted_side(one.prediction, axis, start, STRIP, at=level))
-    parts.append(_grid(axis, start, STRIP, signed=one.prediction.level is None))
+    level = one.prediction.level or 0.0
+    panel = lanes_panel(_axis_of(one), below + 10, STRIP)
+    parts.append(_predicted_side(one.prediction, panel, level=level))
+    parts.append(_grid(panel, signed=one.prediction.level is None))
     parts += [
-        _dot(axis, level + value, start + 10 + 5 * (k % 3), _base_text(one, base))
-        for k, (base, value) in enumerate(one.effects.items())
+        _dot(one, base, panel, panel.top + 10 + 5 * (k % 3), level=level)
+        for k, base in enumerate(one.effects)
     ]
-    parts.append(_mean_mark(one, axis, start + STRIP - 14, word, at=level))
+    parts.append(_mean_mark(one, panel, panel.bottom - 14, word, level=level))
     return "".join(parts), LINE * (len(lines) + 0.8) + 10 + STRIP + 34
 
 
@@ -102,15 +121,15 @@ def _axis_of(one: Tested) -> Axis:
     return Axis.over([level + value for value in known], is_rate=True)
 
 
-def _legend(y: float) -> str:
-    return (
-        f'<circle class="dot" cx="{LEFT + 6}" cy="{y - 4:g}" r="4"/>'
-        + label(LEFT + 16, y, "one base", "small")
-        + f'<path class="mean open" d="M{LEFT + 92} {y - 4:g}h26"/>'
-        + label(LEFT + 124, y, "mean with 95 % interval, in points", "small")
-        + f'<rect class="side" x="{LEFT + 350}" y="{y - 12:g}" width="26" height="16"/>'
-        + label(LEFT + 382, y, "where the prediction puts it", "small")
-    )
+def _legend(y: float) -> list[str]:
+    return [
+        dot(LEFT + 6, y - 4, 4, "dot"),
+        text(LEFT + 16, y, "one base", "small"),
+        line(LEFT + 92, LEFT + 118, y - 4, y - 4, "mean open"),
+        text(LEFT + 124, y, "mean with 95 % interval, in points", "small"),
+        box(LEFT + 350, y - 12, 26, 16, "side"),
+        text(LEFT + 382, y, "where the prediction puts it", "small"),
+    ]
 
 
 def overview_figure(papers: dict[str, list[Verdict]]) -> str:
@@ -145,44 +164,41 @@ class _Lane:
 
 def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LANE) -> str:
     tested = [row.one for row in rows if row.one is not None]
-    axis = _common_axis(tested)
-    high = 26.0 + lane * len(rows)
-    parts = [_grid(axis, 10, high - 26, names=names)]
+    high = lane * len(rows)
+    whole = lanes_panel(_common_axis(tested), 10, high, names=names)
+    parts = [_grid(whole)]
     for k, row in enumerate(rows):
-        y = 10 + lane * (k + 0.5)
+        panel = replace(whole, top=10 + lane * k, high=lane)
+        y = panel.top + lane / 2
         if row.one is None:
-            parts += [label(LEFT, y + 4, row.name, "says"), _tick_labels(axis, y + 4, names=names)]
+            parts += [text(LEFT, y + 4, row.name, "says"), _numbers(panel, gap=4 - lane / 2)]
         else:
-            parts.append(_lane(row, row.one, axis, y, names=names, lane=lane))
-    parts.append(_lanes_legend(high + 24))
+            parts.append(_lane(row, row.one, panel, y))
+    parts += _lanes_legend(high + 50)
     said = "; ".join(f"{one.prediction.says}: {difference_text(one)}" for one in tested)
-    return svg(title, said, high + 40, parts)
+    return chart_file(parts, WIDE, high + 66, title=title, said=said, style=STYLE)
 
 
-def _lane(row: _Lane, one: Tested, axis: Axis, y: float, *, names: float, lane: float) -> str:
+def _lane(row: _Lane, one: Tested, panel: Panel, y: float) -> str:
     lines = wrap(row.name, 50, max_lines=2, placeholder=" …")
     first = y + 4 - 7 * (len(lines) - 1)
-    parts = [label(LEFT, first + 14 * n, line, "small") for n, line in enumerate(lines)]
-    parts.append(_predicted_side(one.prediction, axis, y - lane / 2 + 2, lane - 4, names=names))
-    if lane != LANE:
-        parts += [
-            _dot(axis, value, y - 8, _base_text(one, base), names=names)
-            for base, value in one.effects.items()
-        ]
-    parts.append(_mean_mark(one, axis, y if lane == LANE else y + 6, row.word, names=names))
-    return "".join([*parts, _beyond(one, axis, y, names=names)])
+    parts = [text(LEFT, first + 14 * n, said, "small") for n, said in enumerate(lines)]
+    inner = replace(panel, top=panel.top + 2, high=panel.high - 4)
+    parts.append(_predicted_side(one.prediction, inner))
+    is_low = panel.high == LANE
+    parts += [] if is_low else [_dot(one, base, panel, y - 8, size=3) for base in one.effects]
+    parts.append(_mean_mark(one, panel, y if is_low else y + 6, row.word))
+    return "".join([*parts, _beyond(one, panel, y)])
 
 
-def _beyond(one: Tested, axis: Axis, y: float, *, names: float) -> str:
+def _beyond(one: Tested, panel: Panel, y: float) -> str:
     """A mean that does not fit on the axis in figures, beside its interval."""
     if one.mean is None or not isfinite(one.mean) or abs(one.mean) <= MOST:
         return ""
-    ends = [end for end in (one.low, one.mean, one.high) if end is not None]
+    ends = [panel.x(end) for end in (one.low, one.mean, one.high) if end is not None]
     if one.mean > 0:
-        x = across(axis, min(ends), names=names) - 10
-        return label(x, y + 4, f"{points(one.mean)} ▸", "small", anchor="end")
-    x = across(axis, max(ends), names=names) + 10
-    return label(x, y + 4, f"◂ {points(one.mean)}", "small")
+        return text(min(ends) - 10, y + 4, f"{points(one.mean)} ▸", "small", anchor="end")
+    return text(max(ends) + 10, y + 4, f"◂ {points(one.mean)}", "small")
 
 
 def _common_axis(tested: Sequence[Tested]) -> Axis:
@@ -191,81 +207,59 @@ def _common_axis(tested: Sequence[Tested]) -> Axis:
     return Axis.over(known or [-0.5, 0.5], is_rate=True)
 
 
-def _lanes_legend(y: float) -> str:
-    parts, x = [], float(LEFT + 6)
+def _lanes_legend(y: float) -> list[str]:
+    parts, x = [], LEFT + 6.0
     for word, form in FORMS.items():
-        move = f'transform="translate({x:g} {y - 4:g})"'
-        parts.append(f'<g class="mean {KINDS[word]}" {move}>{form}</g>')
-        parts.append(label(x + 12, y, word, "small"))
+        parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
         x += 34 + 6.6 * len(word)
-    parts.append(f'<rect class="side" x="{x - 6:g}" y="{y - 12:g}" width="26" height="16"/>')
-    return "".join([*parts, label(x + 26, y, "predicted", "small")])
+    return [*parts, box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
 
 
-def _predicted_side(
-    prediction: Prediction, axis: Axis, top: float, high: float, *, names: float = 0, at: float = 0
-) -> str:
-    """The side where the effect should lie, shaded from the bound on; 0 stands at `at`."""
-    bound = prediction.bound
-    ends = {
-        "above": (at + bound, axis.high),
-        "below": (axis.low, at + bound),
-        "within": (at - bound, at + bound),
+def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -> str:
+    """The side where the effect should lie, shaded from the bound on."""
+    bound, axis = prediction.bound, panel.across
+    low, high = {
+        "above": (level + bound, axis.high),
+        "below": (axis.low, level + bound),
+        "within": (level - bound, level + bound),
     }[prediction.side]
-    x1, x2 = (across(axis, value, names=names) for value in ends)
-    edges = {"above": [x1], "below": [x2], "within": [x1, x2]}[prediction.side]
-    lines = "".join(f'<path class="bound" d="M{x:.1f} {top:.1f}v{high:g}"/>' for x in edges)
-    return (
-        f'<rect class="side" x="{x1:.1f}" y="{top:.1f}" width="{x2 - x1:.1f}" height="{high:g}"/>'
-        f"{lines}"
-    )
+    edges = {"above": [low], "below": [high], "within": [low, high]}[prediction.side]
+    shaded = box(panel.x(low), panel.top, panel.x(high) - panel.x(low), panel.high, "side")
+    return shaded + "".join(panel.upright(edge, "bound") for edge in edges)
 
 
-def _grid(axis: Axis, top: float, high: float, *, names: float = 0, signed: bool = True) -> str:
+def _grid(panel: Panel, *, signed: bool = True) -> str:
     """Lines over the whole height, with their numbers below."""
-    parts = []
-    for tick in axis.ticks():
-        x = across(axis, tick, names=names)
-        kind = "zero" if abs(tick) < 1e-9 else "grid"
-        parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
-    return "".join([*parts, _tick_labels(axis, top + high + 15, names=names, signed=signed)])
+    ticks = panel.across.ticks()
+    lines = (panel.upright(tick, "zero" if abs(tick) < 1e-9 else "grid") for tick in ticks)
+    return "".join([*lines, _numbers(panel, signed=signed)])
 
 
-def _tick_labels(axis: Axis, y: float, *, names: float = 0, signed: bool = True) -> str:
+def _numbers(panel: Panel, *, signed: bool = True, gap: float = 15) -> str:
     """The numbers of an axis in one line."""
     parts = []
-    for tick in axis.ticks():
-        text = axis.text(tick)
-        is_plain = not signed or (text.startswith(("-", "0")) and float(text) <= 0)
-        x = across(axis, tick, names=names)
-        parts.append(label(x, y, text if is_plain else f"+{text}", "small", anchor="middle"))
+    for tick in panel.across.ticks():
+        said = panel.across.text(tick)
+        is_plain = not signed or (said.startswith(("-", "0")) and float(said) <= 0)
+        parts.append(panel.below(tick, said if is_plain else f"+{said}", "small", gap=gap))
     return "".join(parts)
 
 
-def _dot(axis: Axis, value: float, y: float, said: str, *, names: float = 0) -> str:
-    """One base; what is said of it shows under a pointer."""
-    if not isfinite(value):
+def _dot(one: Tested, base: str, panel: Panel, y: float, *, level: float = 0, size: int = 4) -> str:
+    """One base; what was found on it shows under a pointer."""
+    effect = one.effects[base]
+    if not isfinite(effect):
         return ""
-    x, size = across(axis, value, names=names), 3 if names else 4
-    title = f"<title>{escape(said)}</title>"
-    return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{size}">{title}</circle>'
+    said = f"{base}: {found_text(one.prediction, effect)}"
+    return dot(panel.x(level + effect), y, size, "dot", said=said)
 
 
-def _base_text(one: Tested, base: str) -> str:
-    """A base and what was found on it."""
-    return f"{base}: {found_text(one.prediction, one.effects[base])}"
-
-
-def _mean_mark(
-    one: Tested, axis: Axis, y: float, word: Word, *, names: float = 0, at: float = 0
-) -> str:
-    """The mark of the verdict on the line of the interval; an effect of 0 stands at `at`."""
+def _mean_mark(one: Tested, panel: Panel, y: float, word: Word, *, level: float = 0) -> str:
+    """The mark of the verdict on the line of the interval."""
     if one.mean is None or not isfinite(one.mean):
         return ""
-    line = ""
+    drawn = ""
     if one.low is not None and one.high is not None and isfinite(one.low):
-        x1, x2 = (across(axis, at + value, names=names) for value in (one.low, one.high))
-        line = f'<path d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>'
-    x = across(axis, at + one.mean, names=names)
-    mark = f'<g transform="translate({x:.1f} {y:.1f})">{FORMS[word]}</g>'
-    return f'<g class="mean {KINDS[word]}">{line}{mark}</g>'
+        drawn = line(panel.x(level + one.low), panel.x(level + one.high), y, y, "")
+    drawn += at(panel.x(level + one.mean), y, FORMS[word])
+    return element("g", drawn, kind=f"mean {KINDS[word]}")

@@ -32,15 +32,13 @@ from unbag.probes.diagnosis.text import (
     TONES,
     counted,
     difference_of,
-    estimate_text,
     first_line,
     gap_sentence,
-    gap_text,
-    known_text,
     standing,
     to_json,
 )
-from unbag.reports.charts import Axis, key
+from unbag.reports.charts import Axis, key, mark
+from unbag.reports.formatting import DASH, change_text, estimate_text, number_text
 from unbag.reports.layout import Column
 from unbag.reports.page import environment
 from unbag.runs.files import make_folder, write_text
@@ -219,8 +217,8 @@ def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -
     return tuple(
         Lane(
             column.label,
-            estimate_text(one.estimate),
-            Markup(key(column)),  # noqa: S704 - no text in it
+            estimate_text(one.estimate, with_unit=True),
+            Markup(key(mark(column))),  # noqa: S704 - no text in it
             Markup(  # noqa: S704 - built by `charts`, which escapes
                 charts.strip(one.estimate, column, axis, headline.known, name=headline.name)
             ),
@@ -239,13 +237,14 @@ def _columns(found: Diagnosis) -> tuple[str, ...]:
 def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
     def of(finding: Finding | None) -> str:
         quantity = finding.get(one.name) if finding is not None else None
-        return estimate_text(quantity.estimate) if quantity is not None else "–"
+        return DASH if quantity is None else estimate_text(quantity.estimate, with_unit=True)
 
     made = difference_of(answer, one.name)
-    gap = gap_text(made, is_rate=one.estimate.is_rate) if made is not None else "–"
+    gap = DASH if made is None else change_text(made, is_rate=one.estimate.is_rate)
     texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
     texts += [of(answer.twin)] if found.twin else []
-    texts += [known_text(one, v) for v in (one.known.bag, one.known.perfect, one.known.chance)]
+    known = (one.known.bag, one.known.perfect, one.known.chance)
+    texts += [DASH if value is None else one.estimate.show(value) for value in known]
     invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
     arrow = {"higher": "↑", "lower": "↓"}.get(one.better, "")
     about = f"{one.about}; {one.estimate.interval}"
@@ -388,7 +387,9 @@ def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
         bars = tuple(
             BarView(
                 bar.name,
-                estimate_text(Estimate(bar.value, bar.low, bar.high, 0, is_rate=plot.is_rate)),
+                estimate_text(
+                    Estimate(bar.value, bar.low, bar.high, 0, is_rate=plot.is_rate), with_unit=True
+                ),
                 bar.note,
                 Markup(  # noqa: S704 - built by `charts`, which escapes
                     charts.bar(
@@ -424,8 +425,8 @@ def _grid_view(first: Grid, some: Sequence[tuple[str, Grid]]) -> PlotView:
 
 def _cell(value: float) -> CellView:
     if not isfinite(value):
-        return CellView("–", "0")
-    return CellView(f"{100 * value:.0f}", f"{min(max(value, 0.0), 1.0):.3f}")
+        return CellView(DASH, "0")
+    return CellView(number_text(value, digits=0), f"{min(max(value, 0.0), 1.0):.3f}")
 
 
 def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
@@ -457,9 +458,10 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
 def _range(one: WordMap, wide: float) -> str:
     """Shares of many patches, and what one patch does to a cosine, are small numbers."""
     digits = 2 if wide >= 0.2 else 3 if wide >= 0.01 else 4
-    # Nothing has no sign.
-    low, high = (round(value, digits) + 0.0 for value in (_low(one), _high(one)))
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+    low, high = (
+        number_text(value, is_rate=False, digits=digits) for value in (_low(one), _high(one))
+    )
+    return f"{low} to {high}"
 
 
 def _start(one: WordMap, plot: Maps) -> float:

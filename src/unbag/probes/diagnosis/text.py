@@ -11,19 +11,13 @@ from typing import TYPE_CHECKING
 from unbag.probes.base import Finding, Plot, Quantity, Verdict
 from unbag.probes.diagnosis.diagnose import Answer, Diagnosis, Examined
 from unbag.probes.extract import NO_LAYERS, NO_SUCH_LAYER
-from unbag.reports.formatting import (
-    and_list,
-    count_text,
-    difference_text,
-    interval_text,
-    value_text,
-)
-from unbag.types import Comparison, Estimate
+from unbag.reports.formatting import and_list, change_text, count_text
+from unbag.reports.table import Cell, Column, Span, Table
+from unbag.types import Comparison
 from unbag.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 KIND = "unbag diagnosis"
@@ -56,23 +50,15 @@ def print_diagnosis(found: Diagnosis, console: Console | None = None) -> None:
 
 def diagnosis_table(found: Diagnosis) -> Table:
     """A row a question; with a second model, a row for each of them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_lines=False)
-    table.add_column("question", ratio=3)
-    if found.other is not None:
-        table.add_column("model", overflow="fold")
-    table.add_column("answer", ratio=6)
-    table.add_column("")
+    names = () if found.other is None else (Column("model"),)
+    columns = (Column("question", ratio=3), *names, Column("answer", ratio=6), Column())
+    rows: list[Sequence[Cell]] = []
     for answer in found.answered:
         for at, (name, sentence, tone) in enumerate(_rows(found, answer)):
-            question = Text("" if at else answer.question)
-            names = [Text(name)] if found.other is not None else []
-            sign = Text(f"{sign_of(tone)} {tone_text(tone)}" if tone else "", STYLES.get(tone, ""))
-            table.add_row(question, *names, Text(sentence), sign, end_section=True)
-    return table
+            sign = Span(f"{sign_of(tone)} {tone_text(tone)}", STYLES[tone]) if tone else ""
+            question = "" if at else answer.question
+            rows.append((question, *([name] if found.other else []), sentence, sign))
+    return Table(columns, rows, look="spaced")
 
 
 def _rows(found: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
@@ -249,30 +235,12 @@ def first_line(error: str) -> str:
     return error.partition("\n")[0]
 
 
-def estimate_text(found: Estimate) -> str:
-    """As `74.1 % [73.1, 75.1]`."""
-    unit = " %" if found.is_rate and found.value == found.value else ""
-    return f"{value_text(found)}{unit} {interval_text(found)}".strip()
-
-
-def known_text(quantity: Quantity, value: float | None) -> str:
-    """A reference as the quantity shows its numbers; a dash where nothing follows."""
-    return "–" if value is None else quantity.estimate.show(value)
-
-
-def gap_text(made: Comparison, *, is_rate: bool) -> str:
-    """As `+4.1 [+2.0, +6.2]`."""
-    ends = [difference_text(end, is_rate=is_rate) for end in (made.low, made.high)]
-    shown = difference_text(made.difference, is_rate=is_rate)
-    return shown if "–" in ends else f"{shown} [{', '.join(ends)}]"
-
-
 def gap_sentence(answer: Answer, made: Comparison) -> str:
     """The paired difference of the headline, in words; only a clear one is called one."""
     quantity = answer.headline
     assert quantity is not None
     is_rate = quantity.estimate.is_rate
-    shown = gap_text(made, is_rate=is_rate)
+    shown = change_text(made, is_rate=is_rate)
     unit = " points" if is_rate else ""
     if not (made.low > 0 or made.high < 0):
         return f"No difference is shown between the two models: {shown}{unit}."
