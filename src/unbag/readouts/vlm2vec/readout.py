@@ -19,7 +19,6 @@ from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
-from unbag.readouts.reader import LAST
 from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITHOUT,
@@ -34,6 +33,7 @@ from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generat
 from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
 from unbag.readouts.vlm2vec.training import TEMPERATURE, Vlm2VecSettings, fit, measure
 from unbag.runs.cache import Shelf, open_shelf
+from unbag.runs.checkpoint import LAST
 from unbag.runs.files import check_run_folder, locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average

@@ -23,13 +23,12 @@ from torch.nn import functional
 
 from unbag.errors import UserError, said_by
 from unbag.models.huggingface.chat_inputs import ChatRow
-from unbag.readouts.reader import LAST
-from unbag.readouts.training import other_run
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
-from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
+from unbag.runs.checkpoint import LAST, load_optimizer_state, optimizer_state
 from unbag.runs.distributed import ALONE
-from unbag.runs.files import write_atomically
+from unbag.runs.files import TRAINING, write_atomically
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, stops_gently
 from unbag.training.repair import Where
 
@@ -355,8 +354,8 @@ def _begin(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, fresh
             expected="a file that `unbag train --recipe vlm2vec` wrote",
             way_out="delete it to begin anew, or name another folder with --out",
         ) from error
-    if stand.run != fresh.run:
-        raise other_run(path.parent, there, json.loads(fresh.run))
+    earlier, asked = RunIdentity.of_json(there), RunIdentity.of_json(json.loads(fresh.run))
+    asked.require_same(earlier, folder=path.parent, kind=TRAINING)
     _restore(tensors, adapted, optimiser, source=str(path))
     return stand
 
