@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from PIL.Image import Image
@@ -12,6 +13,7 @@ from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.data import Pool
 from unbag.readouts.features import Parts
 from unbag.readouts.reader import ReaderBatch, Sizes
+from unbag.training.trainer import Trainer, TrainState
 
 SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
@@ -98,3 +100,15 @@ def pool(count: int) -> Pool:
         caption_N=own_N,
         negative_NK=(own_N + count)[:, None],
     )
+
+
+def run_losses(trainer: Trainer[Any]) -> list[float]:
+    """Take the steps that are left; gives the loss of each."""
+    found: list[float] = []
+
+    def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
+        found.append(float(numbers["loss"]))
+        return False
+
+    trainer.run(on_step=on_step)
+    return found

@@ -60,36 +60,36 @@ class Replayed:
 
     def __init__(
         self,
-        step: Callable[[], Tensor],
-        optimiser: torch.optim.Optimizer,
+        step: Callable[[], Mapping[str, Tensor]],
+        optimizer: torch.optim.Optimizer,
         *,
         device: str,
         beside: Sequence[Tensor] = (),
         memory: Memory | None = None,
     ) -> None:
-        weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = Snapshot([*weights, *beside], optimiser)
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
+        before = Snapshot([*weights, *beside], optimizer)
         for _ in range(3):
             step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         self._tape = _Tape()
         # Libraries look at it, and ask for nothing then.
         with patch.object(torch.cuda, "is_current_stream_capturing", return_value=True), self._tape:
-            self._loss = step()
+            self._numbers = step()
         before.put_back()
         Replayed.made += 1
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> dict[str, Tensor]:
         self._tape.play()
-        return self._loss.clone()
+        return {name: value.clone() for name, value in self._numbers.items()}
 
 
-def on_the_device(optimiser: torch.optim.AdamW) -> torch.optim.AdamW:
+def on_the_device(optimizer: torch.optim.AdamW) -> torch.optim.AdamW:
     """The same with its rate and count of steps in tensors, as it is on a GPU."""
-    first = optimiser.param_groups[0]
+    first = optimizer.param_groups[0]
     groups = [
         {"params": group["params"], "weight_decay": group["weight_decay"]}
-        for group in optimiser.param_groups
+        for group in optimizer.param_groups
     ]
     rate = torch.tensor(first["lr"])
     return torch.optim.AdamW(groups, lr=rate, betas=first["betas"], eps=first["eps"], fused=True)

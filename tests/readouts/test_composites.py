@@ -12,10 +12,13 @@ from unbag.models.tiny import load
 from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.dcsm import FUNCTIONAL, Dcsm, DcsmSettings, MapCaptions
 from unbag.readouts.features import View
-from unbag.readouts.training import Fit, held_rows, sizes_of
+from unbag.readouts.training import ReaderTask, sizes_of
+from unbag.training.trainer import Trainer
 from unbag.world.grammar import holds, parse
 from unbag.world.stream import withheld
 from unbag.world.vocabulary import DEFAULT
+
+from .reader_batches import run_losses
 
 MADE = composites(32, seed=3)
 
@@ -90,11 +93,10 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     assert batch.also_true_BB[0, 3]
     assert not batch.also_true_BB[0, 1]
     # Held out are whole pairs: no picture is on both sides.
-    held = held_rows(replace(pool, group=2))
-    cut = len(pool) - held
+    cut = len(pool) - replace(pool, group=2).held_out
     assert not set(pool.picture_N[:cut].tolist()) & set(pool.picture_N[cut:].tolist())
-    fit = Fit(made, pool, settings, device="cpu")
-    losses = [float(fit.take_step()) for _ in range(settings.steps)]
+    losses = run_losses(Trainer(ReaderTask(made, pool, settings, device="cpu")))
+    assert len(losses) == 12
     assert losses[-1] < losses[0]
     assert all(torch.equal(value, before[name]) for name, value in tiny.towers.state_dict().items())
 

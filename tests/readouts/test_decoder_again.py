@@ -1,4 +1,4 @@
-"""The folder of a decoder met again: its own goes on, that of somebody else is refused."""
+"""The folder of a decoder given again: its own run resumes, that of somebody else is refused."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def state(folder: Path) -> dict[str, torch.Tensor]:
     return dict(read_decoder(folder).made.net.state_dict())
 
 
-def test_a_run_that_was_killed_while_the_card_was_written_goes_on(
+def test_a_run_that_was_killed_while_the_card_was_written_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
@@ -38,7 +38,7 @@ def test_a_run_that_was_killed_while_the_card_was_written_goes_on(
     assert (tmp_path / "made" / "README.md").exists()
     silent = Silent()
     assert trained(tmp_path / "made", progress=silent).is_done
-    assert "going on after step 4 of 4" in silent.said
+    assert "resuming after step 4 of 4" in silent.said
     trained(tmp_path / "whole")
     # Others may read what one may: safetensors makes files for nobody else.
     kept = [path for path in (tmp_path / "whole").rglob("*") if path.is_file()]
@@ -53,7 +53,18 @@ def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(UserError) as error:
         trained(tmp_path)
-    assert error.value.found == (
-        f"the folder {tmp_path} is not empty and holds no training of a decoder"
-    )
+    assert error.value.found == (f"the folder {tmp_path} is not empty and holds no training run")
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+def test_the_end_of_a_finished_run_is_written_again(tmp_path: Path) -> None:
+    first = trained(tmp_path)
+    whole, card = state(tmp_path), (tmp_path / "README.md").read_text()
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "connector.safetensors").unlink()
+    silent = Silent()
+    assert trained(tmp_path, silent).lines == first.lines
+    assert "resuming after step 4 of 4" in silent.said
+    again = state(tmp_path)
+    assert all(torch.equal(value, again[name]) for name, value in whole.items())
+    assert (tmp_path / "README.md").read_text() == card

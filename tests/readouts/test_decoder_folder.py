@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from unbag.api import make_scorers
 from unbag.errors import UserError
@@ -24,6 +22,7 @@ from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder import language as decoder_language
 from unbag.readouts.decoder.readout import DECODER
 from unbag.readouts.decoder.saving import read_decoder
+from unbag.runs.checkpoint import LAST, PREVIOUS, load_checkpoint, save_checkpoint
 from unbag.runs.progress import Advance, Progress, Silent
 from unbag.types import Query
 
@@ -80,7 +79,8 @@ def test_a_folder_says_what_it_is(small: tuple[Tiny, Path]) -> None:
     assert "| steps | 4 |" in card
     said = json.loads((folder / "config.json").read_text())
     assert said["origin"]["fingerprint"] == own.fingerprint
-    assert not (folder / "last.safetensors").exists()
+    assert (folder / LAST).exists()
+    assert not (folder / PREVIOUS).exists()
 
 
 def test_as_a_model_and_as_a_scorer_it_gives_the_same_numbers(small: tuple[Tiny, Path]) -> None:
@@ -121,41 +121,37 @@ class _Interrupted(Silent):
         def advance(steps: int) -> None:
             nonlocal taken
             taken += steps
-            if what == "teaching the decoder" and taken == 3:
+            if what == "training decoder" and taken == 3:
                 signal.raise_signal(signal.SIGINT)
 
         yield advance
 
 
 def _said_to_have_taken(seconds: float, checkpoint: Path) -> None:
-    with safe_open(checkpoint, framework="pt") as file:
-        ((key, said),) = file.metadata().items()
-    header = {key: json.dumps(json.loads(said) | {"seconds": seconds})}
-    save_file(load_file(checkpoint), checkpoint, metadata=header)
+    found = load_checkpoint(checkpoint)
+    state = found.header["state"] | {"seconds": seconds}
+    save_checkpoint(checkpoint, dict(found.header) | {"state": state}, found.groups)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_resumes_to_the_same_bits(tmp_path: Path) -> None:
     trained(tmp_path / "whole")
     found = trained(tmp_path / "parts", progress=_Interrupted())
     assert not found.is_done
-    with pytest.raises(UserError, match=r"holds a run with another blind: 0\.1\n") as error:
+    with pytest.raises(UserError, match=r"settings\.blind: 0\.1 before, 0\.5 now") as error:
         trained(tmp_path / "parts", (*QUICK, "blind=0.5"))
     assert "name another folder with --out" in error.value.way_out
-    assert error.value.expected == "0.5"
-    _said_to_have_taken(7_000, tmp_path / "parts" / "last.safetensors")
+    _said_to_have_taken(7_000, tmp_path / "parts" / LAST)
     silent = Silent()
     assert trained(tmp_path / "parts", progress=silent).is_done
-    assert "going on after step 3 of 4" in silent.said
+    assert "resuming after step 3 of 4" in silent.said
     assert "7,00" in (tmp_path / "parts" / "README.md").read_text()
     whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
-    with pytest.raises(UserError, match="holds a trained decoder"):
-        trained(tmp_path / "parts")
 
 
-def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "last.safetensors").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="is not a checkpoint of a decoder"):
+def test_a_checkpoint_without_a_record_of_its_run(tmp_path: Path) -> None:
+    (tmp_path / LAST).write_bytes(b"nothing")
+    with pytest.raises(UserError, match="is not empty and holds no training run"):
         trained(tmp_path)
 
 

@@ -1,9 +1,10 @@
-"""Teaching a decoder: it can fit, stages open what they should, and a stop changes no bit."""
+"""Training a decoder: it can fit, stages open what they should, and a stop changes no bit."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 from unbag.api import make_scorer
 from unbag.errors import UserError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
-from unbag.readouts.decoder.training import DecoderData, Teaching, begin, fits, share_right
+from unbag.readouts.decoder.training import DecoderData, DecoderTask, begin, fits, share_right
+from unbag.training.trainer import Trainer
 from unbag.types import Picture, Query
 
 from .decoder_made import COLOURS, SHAPES, SMALL, begun, pictures
@@ -38,20 +40,20 @@ def test_it_fits_questions_that_only_the_picture_answers() -> None:
         yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
     )  # fmt: skip
     one = begin(seen_things(44), settings)
-    teaching, made = one.teaching, one.made
-    found = fits(made.net, teaching.seen_NLV, teaching.lessons, settings)
+    task, made = one.task, one.made
+    found = fits(made.net, task.seen_NLV, task.lessons, settings)
     assert found.count == 40 * 3
     assert found.by_kind["yes"] > 0.95
     assert found.by_kind["describe"] > 0.95
     # Without the picture nothing but the answers' frequency is left.
-    blind = share_right(made.net, None, teaching.lessons)
+    blind = share_right(made.net, None, task.lessons)
     assert blind.by_kind["yes"] <= 0.6
 
 
 def test_the_loss_is_the_mean_over_rows_of_the_mean_over_tokens() -> None:
     one = begun()
-    batch = one.teaching.lessons.batch(np.array([0, 1, 5]))
-    seen_NLV = one.teaching.seen_NLV
+    batch = one.task.lessons.batch(np.array([0, 1, 5]))
+    seen_NLV = one.task.seen_NLV
     assert seen_NLV is not None
     seen_BLV = seen_NLV[batch.picture_B]
     with torch.no_grad():
@@ -64,59 +66,59 @@ def test_the_loss_is_the_mean_over_rows_of_the_mean_over_tokens() -> None:
         assert float(one.made.net.loss(seen_BLV, batch)) == pytest.approx(np.mean(rows), abs=1e-5)
 
 
-def weights(teaching: Teaching) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in teaching.net.state_dict().items()}
+def weights(task: DecoderTask) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in task.net.state_dict().items()}
 
 
-def changed(before: dict[str, torch.Tensor], teaching: Teaching) -> set[str]:
+def changed(before: dict[str, torch.Tensor], task: DecoderTask) -> set[str]:
     """The parts whose weights are other than before."""
-    now = teaching.net.state_dict()
+    now = task.net.state_dict()
     return {name.partition(".")[0] for name, value in before.items()
             if not torch.equal(value, now[name])}  # fmt: skip
 
 
 def test_the_first_stage_opens_the_connector_alone() -> None:
-    teaching = begun(replace(SMALL, steps=6, connector_steps=3, blind=0.0)).teaching
-    before = weights(teaching)
-    for _ in range(3):
-        teaching.take_step()
-    assert changed(before, teaching) == {"connector"}
-    teaching.take_step()
-    assert changed(before, teaching) == {"connector", "language"}
+    task = begun(replace(SMALL, steps=6, connector_steps=3, blind=0.0)).task
+    before, trainer = weights(task), Trainer(task)
+    trainer.run(on_step=lambda state, numbers: state.step == 3)
+    assert changed(before, task) == {"connector"}
+    trainer.run(on_step=lambda state, numbers: state.step == 4)
+    assert changed(before, task) == {"connector", "language"}
 
 
 def test_rates_begin_anew_with_the_second_stage() -> None:
     settings = replace(
         SMALL, steps=8, connector_steps=4, warm_up=2, connector_rate=0.1, learning_rate=0.01
     )
-    teaching = begun(settings).teaching
+    trainer = Trainer(begun(settings).task)
     found = []
-    for _ in range(8):
-        teaching.take_step()
-        found.append(float(teaching.optimiser.param_groups[0]["lr"]))
+    for step in range(8):
+        trainer.train_step(trainer.task.batch(step))
+        found.append(float(trainer.optimizer.param_groups[0]["lr"]))
     # Two steps up, then half a cosine over the two that are left.
     assert found == pytest.approx([0.05, 0.1, 0.1, 0.05, 0.005, 0.01, 0.01, 0.005])
 
 
 def test_blind_steps_see_no_picture() -> None:
-    teaching = begun(replace(SMALL, blind=1.0)).teaching
-    before = weights(teaching)
-    teaching.run()
-    assert changed(before, teaching) == {"language"}
+    task = begun(replace(SMALL, blind=1.0)).task
+    before = weights(task)
+    Trainer(task).run()
+    assert changed(before, task) == {"language"}
 
 
-def test_a_stop_changes_no_bit() -> None:
+def test_a_stop_changes_no_bit(tmp_path: Path) -> None:
     settings = replace(SMALL, steps=7, connector_steps=2, blind=0.5)
-    whole = begun(settings).teaching
-    whole.run()
-    first = begun(settings).teaching
-    first.run(lambda taught: taught.step == 4)
-    assert first.step == 4
-    second = begun(settings, seed=0).teaching
-    second.restore(first.net.state_dict(), first.moments(), first.step)
+    whole = begun(settings).task
+    Trainer(whole).run()
+    first = Trainer(begun(settings).task)
+    assert first.run(on_step=lambda state, numbers: state.step == 4).step == 4
+    first.save(tmp_path / "last")
+    second = Trainer(begun(settings, seed=0).task)
+    second.resume(tmp_path / "last")
     second.run()
+    there = second.task.state_dict()
     for name, value in whole.net.state_dict().items():
-        assert torch.equal(value, second.net.state_dict()[name]), name
+        assert torch.equal(value, there[name]), name
 
 
 def test_another_seed_gives_other_weights() -> None:
@@ -129,14 +131,14 @@ def test_pictures_at_the_end_are_kept_apart() -> None:
     one = begun(count=20)
     assert one.held is not None
     assert set(one.held.picture_M.tolist()) == {18, 19}
-    assert set(one.teaching.lessons.picture_M.tolist()) == set(range(18))
+    assert set(one.task.lessons.picture_M.tolist()) == set(range(18))
 
 
 def test_a_loss_that_is_no_number_is_told() -> None:
-    teaching = begun(replace(SMALL, learning_rate=float("inf"))).teaching
-    with pytest.raises(UserError, match="the loss of the decoder became nan at step") as error:
-        teaching.run()
-    assert "a smaller rate" in error.value.way_out
+    task = begun(replace(SMALL, learning_rate=1e36)).task
+    with pytest.raises(UserError, match="'loss' of decoder became nan at step") as error:
+        Trainer(task).run()
+    assert "a smaller learning rate" in error.value.way_out
 
 
 class _Table:

@@ -1,8 +1,7 @@
-"""Steps of a reader: it learns what it is shown, goes on bit by bit, and says when it cannot."""
+"""Steps of a reader: it learns what it is shown, resumes bit by bit, and says when it cannot."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,11 @@ from unbag.readouts.data import Pool
 from unbag.readouts.features import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
-from unbag.readouts.training import Fit, ReaderEffort, ReaderStep, restore, save, share_told_apart
+from unbag.readouts.training import ReaderEffort, ReaderTask, share_told_apart
+from unbag.runs.files import TRAINING, open_run_folder
+from unbag.training.trainer import Trainer
+
+from .reader_batches import run_losses
 
 SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
 EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)
@@ -47,54 +50,54 @@ class Dropping(Pooled):
         self.picture = nn.Sequential(nn.Dropout(0.2), self.picture)
 
 
-def fit(
-    effort: PooledSettings = EFFORT, given: Pool | None = None, kind: type[Pooled] = Pooled
-) -> Fit:
+def trainer(
+    effort: PooledSettings = EFFORT,
+    given: Pool | None = None,
+    kind: type[Pooled] = Pooled,
+    *,
+    seed: int = 1,
+) -> Trainer[Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         reader = kind(effort, SIZES)
-    return Fit(reader, given or pool(), effort, device="cpu", seed=1)
+    return Trainer(ReaderTask(reader, given or pool(), effort, device="cpu", seed=seed))
 
 
-def weights(given: Fit) -> list[Tensor]:
-    return [value.clone() for value in given.reader.state_dict().values()]
+def weights(given: Trainer[Tensor]) -> list[Tensor]:
+    return [value.clone() for value in given.task.state_dict().values()]
+
+
+def share(given: Trainer[Tensor]) -> float:
+    assert isinstance(given.task, ReaderTask)
+    return share_told_apart(given.task.reader, given.task.pool, device="cpu")
 
 
 def test_two_hundred_fixed_examples_are_learned_and_the_loss_falls() -> None:
-    one = fit()
-    before = share_told_apart(one.reader, one.pool, device="cpu")
-    read: list[ReaderStep] = []
-
-    def on_step(taken: ReaderStep) -> bool:
-        read.append(taken)
-        return False
-
-    one.run(on_step)
-    losses = [taken.loss for taken in read if taken.loss is not None]
-    assert len(read) == 100
-    assert len(losses) == 2
-    assert losses[-1] < losses[0]
+    one = trainer()
+    before = share(one)
+    losses = run_losses(one)
+    assert len(losses) == 100
+    assert losses[-1] < losses[49] < losses[0]
     assert before < 0.6
-    assert share_told_apart(one.reader, one.pool, device="cpu") > 0.95
-    assert not one.reader.training
+    assert share(one) > 0.95
+    assert not one.task.module.training
 
 
-def test_stopping_and_going_on_gives_the_same_bits(tmp_path: Path) -> None:
+def test_stopping_and_resuming_gives_the_same_bits(tmp_path: Path) -> None:
     effort = replace(EFFORT, steps=12)
-    whole = fit(effort, kind=Dropping)
+    whole = trainer(effort, kind=Dropping)
     whole.run()
-    stopped = fit(effort, kind=Dropping)
-    stopped.run(lambda taken: taken.step == 5)
-    assert stopped.step == 5
-    save(tmp_path / "last", stopped, "asked", seconds=2.5)
+    stopped = trainer(effort, kind=Dropping)
+    with open_run_folder(tmp_path, TRAINING) as folder:
+        state = stopped.run(folder, on_step=lambda state, numbers: state.step == 5)
+    assert (state.step, stopped.is_done) == (5, False)
     # Whatever was drawn in between.
     torch.rand(3)
-    again = fit(effort, kind=Dropping)
-    assert restore(tmp_path / "last", again, "asked") == 2.5
-    again.run()
+    again = trainer(effort, kind=Dropping)
+    with open_run_folder(tmp_path, TRAINING) as folder:
+        assert again.run(folder).seconds > state.seconds
     assert all(map(torch.equal, weights(whole), weights(again)))
-    other = fit(effort, kind=Dropping)
-    other.seed = 2
+    other = trainer(effort, kind=Dropping, seed=2)
     other.run()
     assert not all(map(torch.equal, weights(whole), weights(other)))
 
@@ -103,7 +106,7 @@ def test_training_leaves_the_generator_of_others_alone() -> None:
     torch.manual_seed(5)
     wanted = torch.rand(2)
     torch.manual_seed(5)
-    fit(replace(EFFORT, steps=2), kind=Dropping).run()
+    trainer(replace(EFFORT, steps=2), kind=Dropping).run()
     assert torch.equal(torch.rand(2), wanted)
 
 
@@ -117,22 +120,22 @@ class Exploding(Pooled):
 
 def test_a_loss_that_is_no_number_is_told() -> None:
     with pytest.raises(UserError) as caught:
-        fit(replace(EFFORT, steps=3), kind=Exploding).run()
-    assert caught.value.found == "the loss of pooled became nan at step 3"
-    assert caught.value.way_out == "a smaller rate: --set learning_rate=1e-4"
+        trainer(replace(EFFORT, steps=3), kind=Exploding).run()
+    assert caught.value.found.startswith("'loss' of pooled became nan at step 0")
+    assert "a smaller learning rate (--set learning_rate=0.001)" in caught.value.way_out
 
 
 def test_without_negatives_a_crowd_is_needed() -> None:
     with pytest.raises(UserError) as caught:
-        fit(replace(EFFORT, crowd=1), pool(negatives=0))
+        trainer(replace(EFFORT, crowd=1), pool(negatives=0))
     assert caught.value.found.startswith("a crowd of one and no hard negatives")
     with pytest.raises(UserError, match="a crowd of one"):
-        fit(replace(EFFORT, crowd=1, negatives=False))
-    fit(replace(EFFORT, crowd=1))
+        trainer(replace(EFFORT, crowd=1, negatives=False))
+    trainer(replace(EFFORT, crowd=1))
     with pytest.raises(UserError, match="no caption of the pool has a negative"):
-        share_told_apart(fit().reader, pool(negatives=0), device="cpu")
+        share(trainer(given=pool(negatives=0)))
     with pytest.raises(UserError, match="1 pictures to train on"):
-        fit(EFFORT, pool(1))
+        trainer(EFFORT, pool(1))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_without_negatives_a_crowd_is_needed() -> None:
 )
 def test_numbers_that_make_no_sense_are_refused(changed: ReaderEffort, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        Fit(Pooled(EFFORT, SIZES), pool(4), changed, device="cpu")
+        ReaderTask(Pooled(EFFORT, SIZES), pool(4), changed, device="cpu")
     assert caught.value.found == said
 
 
@@ -159,31 +162,12 @@ def test_only_open_weights_are_trained() -> None:
             super().__init__(settings, sizes)
             self.caption.requires_grad_(False)
 
-    one = fit(replace(EFFORT, steps=3), kind=Half)
-    before = {name: value.clone() for name, value in one.reader.state_dict().items()}
+    one = trainer(replace(EFFORT, steps=3), kind=Half)
+    before = {name: value.clone() for name, value in one.task.state_dict().items()}
     one.run()
-    after = one.reader.state_dict()
+    after = one.task.state_dict()
     changed = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"picture"}
-
-
-def test_a_checkpoint_of_something_else_is_refused_saying_what_differs(tmp_path: Path) -> None:
-    path = tmp_path / "last"
-    asked = {"model": "tiny", "settings": {"steps": 12, "width": 4}, "seed": 0}
-    save(path, fit(), json.dumps(asked))
-    for changed, found, expected in (
-        ({"seed": 1}, "another seed: 0", "1"),
-        ({"settings": {"steps": 13, "width": 4}}, "another steps: 12", "13"),
-        ({"model": "big", "seed": 2}, "another model (and seed): tiny", "big"),
-        ({"settings": {"steps": 12, "width": 4, "new": 1}}, "another new: none", "1"),
-    ):  # fmt: skip
-        with pytest.raises(UserError) as caught:
-            restore(path, fit(), json.dumps({**asked, **changed}))
-        assert caught.value.found == f"{tmp_path} holds a run with {found}"
-        assert caught.value.expected == expected
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UserError, match="is not a checkpoint of a reader"):
-        restore(path, fit(), "")
 
 
 def test_a_reader_must_say_how_it_compares() -> None:

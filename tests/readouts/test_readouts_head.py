@@ -14,7 +14,6 @@ from unbag.errors import UserError
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import (
     FILE,
-    LAST,
     Reader,
     ReaderHeader,
     Sizes,
@@ -23,6 +22,7 @@ from unbag.readouts.reader import (
     reader_fingerprint,
     save_head,
 )
+from unbag.runs.checkpoint import LAST
 
 from .core_encoder import small
 from .reader_batches import SIZES, captions, pictures

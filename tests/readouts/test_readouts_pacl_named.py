@@ -17,12 +17,13 @@ from unbag.readouts.data import Pool, PoolRow, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.reader import FILE, ReaderHeader, save_head
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.training import Fit, ReaderReadout, share_told_apart, sizes_of
+from unbag.readouts.training import ReaderReadout, ReaderTask, share_told_apart, sizes_of
 from unbag.runs.progress import Silent
 from unbag.training.settings import choose
+from unbag.training.trainer import Trainer
 from unbag.types import Query
 
-from .reader_batches import COLOURS, Bare, pool, small_encoder
+from .reader_batches import COLOURS, Bare, pool, run_losses, small_encoder
 
 NAMES = ("pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary", "sparc", "sparc_fixed")
 
@@ -60,10 +61,9 @@ def learned(name: str, changed: dict[str, object]) -> tuple[float, float]:
     readout, known = reader_readout(name), pool(12)
     effort = replace(readout.settings, steps=60, batch=12, learning_rate=1e-2, warm_up=5)
     effort = replace(effort, dropout=0.0, **changed)  # type: ignore[call-arg, arg-type]
-    fit = Fit(readout.fresh(effort, sizes_of(known), seed=0), known, effort, device="cpu", seed=0)
-    first = fit.take_step().item()
-    fit.run()
-    return fit.take_step().item() / first, share_told_apart(fit.reader, known, device="cpu")
+    reader = readout.fresh(effort, sizes_of(known), seed=0)
+    losses = run_losses(Trainer(ReaderTask(reader, known, effort, device="cpu")))
+    return losses[-1] / losses[0], share_told_apart(reader, known, device="cpu")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,7 +100,7 @@ def test_reading_leaves_the_encoder_as_it_is(tmp_path: Path) -> None:
         readout, found = reader_readout(name), pooled(name, encoder, tmp_path)
         effort = replace(readout.settings, steps=2, batch=12)
         reader = readout.fresh(effort, sizes_of(found), seed=0)
-        Fit(reader, found, effort, device="cpu", seed=0).run()
+        Trainer(ReaderTask(reader, found, effort, device="cpu")).run()
     after = encoder.towers.state_dict()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 

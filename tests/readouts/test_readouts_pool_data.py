@@ -17,7 +17,6 @@ from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_po
 from unbag.readouts.decoder.lessons import DecoderFact
 from unbag.readouts.decoder.training import DecoderData
 from unbag.readouts.features import JOINT, POOLED_ONLY
-from unbag.readouts.training import held_rows
 from unbag.runs.progress import Silent
 from unbag.training.data.world import WorldBatches
 from unbag.training.recipes import hard_negative
@@ -203,9 +202,9 @@ def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
     two: list[Picture] = [halves("red", "blue"), halves("blue", "red")]
     pool = pooled([PoolRow(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
     # A tenth is two rows, and they are of the same picture as the row before them.
-    assert held_rows(pool) == 0
+    assert pool.held_out == 0
     pool = pooled([PoolRow(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
-    assert held_rows(pool) == 2
+    assert pool.held_out == 2
 
 
 @pytest.mark.parametrize(("edit", "held"), [("a cup left of a plate", 1), ("a plate", 2)])
@@ -218,9 +217,9 @@ def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held
     last = PoolRow(halves("green", "blue"), "a spoon", (None,))
     # A tenth is two rows, which would part the two.
     every = [*first, *opposite, last]
-    assert held_rows(pooled(every)) == held
+    assert pooled(every).held_out == held
     facts = tuple(
         DecoderFact(n, row.caption, tuple(one for one in row.negatives if one is not None))
         for n, row in enumerate(every)
     )
-    assert DecoderData(None, facts, 20, "", "").held == held
+    assert DecoderData(None, facts, 20, "", "").held_out == held

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.readouts import training as fit
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.decoder import training as decoder_teach
 from unbag.readouts.decoder.lessons import DecoderSettings
-from unbag.readouts.decoder.training import Teaching, share_right
+from unbag.readouts.decoder.training import DecoderBatch, DecoderTask, share_right
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
-from unbag.readouts.training import Fit, ReaderEffort, restore, save
+from unbag.readouts.training import ReaderEffort, ReaderTask
+from unbag.training import trainer as trainers
+from unbag.training.trainer import Trainer, TrainState
 
 from .decoder_made import SMALL, begun
-from .reader_batches import pool
+from .reader_batches import pool, run_losses
 from .replayed import Replayed, on_the_device
 
 SIZES = Sizes(patches=4, picture_width=16, caption_width=16)
@@ -74,13 +73,12 @@ READERS: dict[str, Callable[[], tuple[Reader, ReaderEffort]]] = {
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Steps are recorded from here on; says how often."""
-    monkeypatch.setattr(fit, "Recorded", Replayed)
-    monkeypatch.setattr(decoder_teach, "Recorded", Replayed)
+    monkeypatch.setattr(trainers, "Recorded", Replayed)
     before = Replayed.made
     return lambda: Replayed.made - before
 
 
-def reading(name: str = "dropping", *, is_recorded: bool) -> Fit:
+def reading(name: str = "dropping", *, is_recorded: bool) -> Trainer[Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         reader, effort = READERS[name]()
@@ -88,10 +86,14 @@ def reading(name: str = "dropping", *, is_recorded: bool) -> Fit:
     mark_NL = torch.zeros(some.caption.mask_NL.shape, dtype=torch.int64)
     mark_NL[::3, 1] = 1  # The second token of every third string is a functional word.
     some = replace(some, caption=replace(some.caption, mark_NL=mark_NL))
-    made = Fit(reader, some, effort, device="cpu", seed=1)
-    made.optimiser = on_the_device(made.optimiser)
-    made._can_record = lambda row_B: is_recorded  # type: ignore[method-assign]
+    made = Trainer(ReaderTask(reader, some, effort, device="cpu", seed=1))
+    made.optimizer = on_the_device(made.optimizer)
+    made.task.is_recorded = is_recorded
     return made
+
+
+def stops_after(step: int) -> Callable[[TrainState, Mapping[str, Tensor]], bool]:
+    return lambda state, numbers: state.step == step
 
 
 def check_same(one: nn.Module, other: nn.Module) -> None:
@@ -103,24 +105,23 @@ def check_same(one: nn.Module, other: nn.Module) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_recorded_reader_learns_as_a_plain_one(name: str, recorded: Callable[[], int]) -> None:
     plain, other = reading(name, is_recorded=False), reading(name, is_recorded=True)
-    for _ in range(STEPS):
-        torch.testing.assert_close(other.take_step(), plain.take_step())
-    check_same(plain.reader, other.reader)
+    assert run_losses(other) == pytest.approx(run_losses(plain), rel=1e-5)
+    check_same(plain.task.module, other.task.module)
     assert recorded() == 1
 
 
-def test_a_reader_goes_on_from_a_checkpoint_and_records_anew(
+def test_a_reader_resumes_from_a_checkpoint_and_records_anew(
     tmp_path: Path, recorded: Callable[[], int]
 ) -> None:
     plain = reading(is_recorded=False)
     plain.run()
     first = reading(is_recorded=True)
-    first.run(lambda taken: taken.step == 4)
-    save(tmp_path / "last", first, "asked")
+    first.run(on_step=stops_after(4))
+    first.save(tmp_path / "last")
     second = reading(is_recorded=True)
-    restore(tmp_path / "last", second, "asked")
+    second.resume(tmp_path / "last")
     second.run()
-    check_same(plain.reader, second.reader)
+    check_same(plain.task.module, second.task.module)
     assert recorded() == 2
 
 
@@ -130,19 +131,19 @@ def test_a_reader_that_has_recorded_can_be_put_back(
     plain = reading(is_recorded=False)
     plain.run()
     one = reading(is_recorded=True)
-    one.run(lambda taken: taken.step == 4)
-    save(tmp_path / "last", one, "asked")
-    one.run(lambda taken: taken.step == 6)
-    restore(tmp_path / "last", one, "asked")
+    one.run(on_step=stops_after(4))
+    one.save(tmp_path / "last")
+    one.run(on_step=stops_after(6))
+    one.resume(tmp_path / "last")
     one.run()
-    check_same(plain.reader, one.reader)
+    check_same(plain.task.module, one.task.module)
 
 
 def test_recording_leaves_the_generator_of_others_alone(recorded: Callable[[], int]) -> None:
     torch.manual_seed(5)
     wanted = torch.rand(2)
     torch.manual_seed(5)
-    reading(is_recorded=True).take_step()
+    reading(is_recorded=True).run(on_step=stops_after(1))
     assert torch.equal(torch.rand(2), wanted)
     assert recorded() == 1
 
@@ -150,74 +151,78 @@ def test_recording_leaves_the_generator_of_others_alone(recorded: Callable[[], i
 BLIND = replace(SMALL, steps=STEPS, blind=0.5, warm_up=3)
 
 
-def teaching(settings: DecoderSettings = BLIND, *, is_recorded: bool) -> Teaching:
-    made = begun(settings).teaching
-    made.optimiser = on_the_device(made.optimiser)
-    made._is_recorded = is_recorded
-    return made
+def teaching(
+    settings: DecoderSettings = BLIND, *, is_recorded: bool
+) -> tuple[Trainer[DecoderBatch], DecoderTask]:
+    task = begun(settings).task
+    made = Trainer(task)
+    made.optimizer = on_the_device(made.optimizer)
+    task.is_recorded = is_recorded
+    return made, task
 
 
 @pytest.mark.parametrize("sees", ["patches", "nothing"])
 def test_a_recorded_decoder_learns_as_a_plain_one(sees: str, recorded: Callable[[], int]) -> None:
     settings = BLIND if sees == "patches" else replace(BLIND, sees="nothing")
-    plain = teaching(settings, is_recorded=False)
-    other = teaching(settings, is_recorded=True)
-    for _ in range(STEPS):
-        torch.testing.assert_close(other.take_step(), plain.take_step())
-    check_same(plain.net, other.net)
+    plain, _ = teaching(settings, is_recorded=False)
+    other, _ = teaching(settings, is_recorded=True)
+    assert run_losses(other) == pytest.approx(run_losses(plain), rel=1e-5)
+    check_same(plain.task.module, other.task.module)
     # One with the picture, one without.
     assert recorded() == 2
 
 
-def test_a_decoder_goes_on_and_records_anew(recorded: Callable[[], int]) -> None:
-    plain = teaching(is_recorded=False)
+def test_a_decoder_resumes_and_records_anew(tmp_path: Path, recorded: Callable[[], int]) -> None:
+    plain, _ = teaching(is_recorded=False)
     plain.run()
-    first = teaching(is_recorded=True)
-    first.run(lambda taught: taught.step == 5)
-    state, moments = deepcopy((first.net.state_dict(), first.moments()))
-    second = teaching(is_recorded=True)
-    second.restore(state, deepcopy(moments), 5)
+    first, _ = teaching(is_recorded=True)
+    first.run(on_step=stops_after(5))
+    first.save(tmp_path / "last")
+    second, _ = teaching(is_recorded=True)
+    second.resume(tmp_path / "last")
     second.run()
-    check_same(plain.net, second.net)
+    check_same(plain.task.module, second.task.module)
     # The same one, put back although it has recorded and gone on.
-    first.run(lambda taught: taught.step == 7)
-    first.restore(state, moments, 5)
+    first.run(on_step=stops_after(7))
+    first.resume(tmp_path / "last")
     first.run()
-    check_same(plain.net, first.net)
+    check_same(plain.task.module, first.task.module)
 
 
 def test_a_decoder_that_is_asked_on_the_way_learns_the_same(recorded: Callable[[], int]) -> None:
     """Asked by the model of transformers; what was recorded of ours is kept, with all it reads."""
-    plain = teaching(is_recorded=False)
+    plain, _ = teaching(is_recorded=False)
     plain.run()
-    asked = teaching(is_recorded=True)
+    asked, task = teaching(is_recorded=True)
     shares = []
-    while asked.step < STEPS:
-        asked.run(lambda taught: taught.step % 3 == 0)
-        lessons = asked.lessons
-        shares.append(share_right(asked.net, asked.seen_NLV, lessons).share)
+    while not asked.is_done:
+        asked.run(on_step=lambda state, numbers: state.step % 3 == 0)
+        shares.append(share_right(task.net, task.seen_NLV, task.lessons).share)
     assert len(shares) == 3
-    check_same(plain.net, asked.net)
+    check_same(plain.task.module, task.net)
     assert recorded() == 2
-    assert len({id(one) for one in asked._ran}) == 3
+    assert len({id(one) for one in task._ran}) == 3
 
 
 def test_the_stand_in_keeps_numbers_of_python_as_a_graph_does() -> None:
     weight = nn.Parameter(torch.ones(2))
-    optimiser = torch.optim.SGD([weight], lr=1.0)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
     factor = [1.0]
 
-    def step() -> Tensor:
+    def step() -> dict[str, Tensor]:
         loss = factor[0] * weight.sum()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        return loss.detach()
+        optimizer.step()
+        return {"loss": loss.detach()}
 
-    again = Replayed(step, optimiser, device="cpu")
+    def asks() -> dict[str, Tensor]:
+        return {"loss": weight.detach() * float(weight.detach().sum())}
+
+    again = Replayed(step, optimizer, device="cpu")
     assert weight.tolist() == [1.0, 1.0]
     factor[0] = 5.0
-    assert float(again()) == 2.0
+    assert float(again()["loss"]) == 2.0
     assert weight.tolist() == [0.0, 0.0]
     with pytest.raises(AssertionError, match="asks the device"):
-        Replayed(lambda: weight.detach() * float(weight.detach().sum()), optimiser, device="cpu")
+        Replayed(asks, optimizer, device="cpu")

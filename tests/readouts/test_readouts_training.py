@@ -1,4 +1,4 @@
-"""A read-out trained on frozen parts: folder, card, going on, and what is refused on the way."""
+"""A read-out trained on frozen parts: folder, card, resuming, and what is refused on the way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from safetensors import safe_open
 from torch import Tensor
 
 from unbag.api import make_scorers
@@ -18,16 +17,12 @@ from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
 from unbag.readouts import training as reader_training
 from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
-from unbag.readouts.reader import FILE, LAST, read_head
-from unbag.readouts.training import (
-    CARD,
-    Fit,
-    ReaderStep,
-    ReadoutStanding,
-    encoder_of,
-    write_standing,
-)
+from unbag.readouts.reader import FILE, read_head
+from unbag.readouts.training import CARD, encoder_of
+from unbag.runs.checkpoint import LAST, load_checkpoint
+from unbag.runs.files import RUN_FILE, TRAINING, RunFolder
 from unbag.runs.progress import Silent
+from unbag.training.trainer import OnStep, Trainer, TrainState
 
 from .core_encoder import rows, small
 
@@ -79,22 +74,20 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Somebody presses Ctrl-C after so many steps."""
 
     def after(steps: int) -> None:
-        whole = Fit.run
+        whole = Trainer.run
 
-        def run(self: Fit, on_step: Callable[[ReaderStep], bool] | None = None) -> None:
-            def stop(taken: ReaderStep) -> bool:
-                assert on_step is not None
-                on_step(taken)
-                return taken.step == steps
+        def run(
+            self: Trainer[Tensor], folder: RunFolder, *, facts: dict[str, object]
+        ) -> TrainState:
+            on_step: OnStep = lambda state, numbers: state.step == steps  # noqa: E731
+            return whole(self, folder, facts=facts, on_step=on_step)
 
-            whole(self, stop)
-
-        monkeypatch.setattr(Fit, "run", run)
+        monkeypatch.setattr(Trainer, "run", run)
 
     return after
 
 
-def test_a_stopped_training_goes_on_to_the_same_bits(
+def test_a_stopped_training_resumes_to_the_same_bits(
     tmp_path: Path, stops: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = load("base")
@@ -106,33 +99,41 @@ def test_a_stopped_training_goes_on_to_the_same_bits(
     assert not (tmp_path / "run" / FILE).exists()
     progress = Silent()
     assert trained(tmp_path / "run", encoder, progress=progress).is_done
-    assert "going on after step 4 of 6" in progress.said
+    assert "resuming after step 4 of 6" in progress.said
     assert same(state(tmp_path / "whole"), state(tmp_path / "run"))
-    with safe_open(tmp_path / "run" / LAST, framework="pt") as file:
-        seconds = json.loads(file.metadata()["unbag_reader_training"])["seconds"]
-    # What is done stays as it is, and its time too.
-    trained(tmp_path / "run", encoder)
-    assert same(state(tmp_path / "whole"), state(tmp_path / "run"))
-    with safe_open(tmp_path / "run" / LAST, framework="pt") as file:
-        assert json.loads(file.metadata()["unbag_reader_training"])["seconds"] == seconds
+
+
+def test_the_end_of_a_finished_run_is_written_again(tmp_path: Path) -> None:
+    encoder = load("base")
+    first = trained(tmp_path, encoder)
+    weights, seconds = state(tmp_path), load_checkpoint(tmp_path / LAST).header["state"]["seconds"]
+    card = (tmp_path / CARD).read_text()
+    (tmp_path / FILE).unlink()
+    (tmp_path / CARD).unlink()
+    progress = Silent()
+    assert trained(tmp_path, encoder, progress=progress).lines == first.lines
+    assert "resuming after step 6 of 6" in progress.said
+    assert same(state(tmp_path), weights)
+    # Its time too, which the card gives.
+    assert load_checkpoint(tmp_path / LAST).header["state"]["seconds"] == seconds
+    assert (tmp_path / CARD).read_text() == card
 
 
 def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path: Path) -> None:
     encoder = load("base")
     trained(tmp_path, encoder)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"settings\.steps: 6 before, 7 now"):
         trained(tmp_path, encoder, settings=(*FEW[1:], "steps=7"))
-    assert caught.value.found == f"{tmp_path} holds a run with another steps: 6"
-    assert caught.value.expected == "7"
-    with pytest.raises(UserError, match=r"another data \(and seed\): pool-"):
+    with pytest.raises(UserError, match=r"data_fingerprint: pool-.* before.*; seed: 0 before, 1"):
         trained(tmp_path, encoder, seed=1)
 
 
-def test_a_trained_reader_without_its_checkpoint_is_not_replaced(tmp_path: Path) -> None:
+def test_a_head_without_its_run_is_not_replaced(tmp_path: Path) -> None:
     trained(tmp_path, small())
     (tmp_path / LAST).unlink()
+    (tmp_path / RUN_FILE).unlink()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UserError, match="holds a trained reader"):
+    with pytest.raises(UserError, match="is not empty and holds no training run"):
         trained(tmp_path, small())
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -140,17 +141,14 @@ def test_a_trained_reader_without_its_checkpoint_is_not_replaced(tmp_path: Path)
 def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path: Path) -> None:
     encoder = small()
     (tmp_path / CARD).write_text("mine")
-    with pytest.raises(UserError) as caught:
-        trained(tmp_path, encoder)
-    assert caught.value.found == (
-        f"the folder {tmp_path} is not empty and holds no training of a reader"
-    )
-    assert caught.value.way_out == "choose another with --out"
-    assert [path.name for path in tmp_path.iterdir()] == [CARD]
-    # A checkpoint of another kind is no sign of ours.
-    (tmp_path / LAST).write_bytes(b"nothing")
-    with pytest.raises(UserError, match="is not a checkpoint of a reader"):
-        trained(tmp_path, encoder)
+    # A checkpoint without a record of its run is no sign of ours.
+    for name in (CARD, LAST):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(UserError) as caught:
+            trained(tmp_path, encoder)
+        assert caught.value.found == f"the folder {tmp_path} is not empty and holds no training run"
+        assert caught.value.way_out == "name another folder with --out"
+    assert {path.name for path in tmp_path.iterdir()} == {CARD, LAST}
     assert encoder.pictures_seen == 0
     assert (tmp_path / CARD).read_text() == "mine"
 
@@ -259,7 +257,8 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     assert main([*train, "--recipe", "pooled"]) == 130
     told = "stopped before the first step, so nothing is saved; the same command begins anew"
     assert told in " ".join(capsys.readouterr().out.split())
-    write_standing(tmp_path / "out" / LAST, {"weight.a": torch.zeros(1)}, ReadoutStanding(1, "{}"))
+    (tmp_path / "out" / LAST).touch()
+    (tmp_path / "out" / RUN_FILE).write_text(json.dumps({"kind": TRAINING, "identity": {}}))
     assert main([*train, "--recipe", "pooled"]) == 130
     shown = capsys.readouterr()
     assert "nothing is saved" not in shown.out

@@ -280,7 +280,7 @@ def _train_readout(options: argparse.Namespace) -> int:
     from unbag.cli.console import Shown, output
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.readouts.base import train_readout
-    from unbag.readouts.reader import LAST
+    from unbag.runs.checkpoint import LAST
 
     _check_readout(options)
     device = choose_device(options.device)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
@@ -65,6 +66,8 @@ CAPTIONS = (4_096, 256)
 """Likewise."""
 MOST_BYTES = 12 << 30
 """Of features of pairs that are kept in memory, in half precision."""
+_HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000
+"""Share of the rows or pictures that no step sees, and the most of them."""
 _Input = TypeVar("_Input")
 _AT_ONCE = 512
 """Pictures or captions of pairs that are read from the store at once."""
@@ -141,6 +144,21 @@ class Pool:
             code={name: value[at] for name, value in self.code.items()},
         )
 
+    @cached_property
+    def held_out(self) -> int:
+        """Rows at the end that no step sees: whole groups, of a picture and its opposite all."""
+        return held_out(len(self), self._are_together, group=self.group)
+
+    def _are_together(self, row: int, other: int) -> bool:
+        """Whether both are of one picture, or of two whose captions are each other's edits."""
+        before, after = (self.picture_N == self.picture_N[at] for at in (row, other))
+        if before[other]:
+            return True
+        return all(
+            bool(torch.isin(self.caption_N[own], self.negative_NK[rest]).any())
+            for own, rest in ((before, after), (after, before))
+        )
+
     def batch(self, row_B: Tensor, *, device: str, with_negatives: bool = True) -> ReaderBatch:
         """The rows asked for, in float32 on the device."""
         row_B = row_B.to(self.caption_N.device)
@@ -169,6 +187,18 @@ class Pool:
         also_BB = truth.also_true_BB.clone()
         also_BB.fill_diagonal_(False)
         return also_BB
+
+
+def held_out(count: int, are_together: Callable[[int, int], bool], *, group: int = 1) -> int:
+    """How many of `count` inputs, at their end, are kept from training.
+
+    A tenth, in whole groups; fewer where the cut would part neighbours that belong together.
+    """
+    held = min(_MOST_HELD_OUT, int(_HELD_OUT * count))
+    cut = count - (held - held % group)
+    while 0 < cut < count and are_together(cut - 1, cut):
+        cut += group
+    return max(0, count - cut)
 
 
 class RowOrder:

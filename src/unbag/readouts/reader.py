@@ -23,14 +23,13 @@ from unbag.errors import UserError, said_by
 from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.features import Parts, View
+from unbag.runs.checkpoint import LAST
 from unbag.runs.files import write_atomically
 from unbag.training.losses import block_info_nce
 from unbag.types import DualEncoder
 from unbag.version import __version__
 
 FILE = "reader.safetensors"
-LAST = "last.safetensors"
-"""Beside it: what training goes on from."""
 _HEADER = "unbag_reader"
 PAIRS_AT_ONCE = 2_048
 """Pairs that are compared together where a reader has no quicker way to fill a matrix."""

@@ -1,26 +1,21 @@
-"""Training of a reader: the read-out that a reader makes, its run in a folder, its steps, its file.
+"""Training of a reader: the read-out that a reader makes, its task, and the end of its run.
 
-A reader learns on frozen features that are computed once. An interrupted run resumes from the
-checkpoint in its folder and ends with the same weights.
+A reader learns on frozen features that are computed once.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UserError
 from unbag.models.shipped import more_ships
 from unbag.models.weights import seeded
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
@@ -29,7 +24,6 @@ from unbag.readouts.data import Pool, RowOrder, mixed, pool_of, rows_of, world_p
 from unbag.readouts.features import View
 from unbag.readouts.reader import (
     FILE,
-    LAST,
     Reader,
     ReaderHeader,
     Sizes,
@@ -41,35 +35,20 @@ from unbag.readouts.reader import (
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReaderCard, render_reader_card
-from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
-from unbag.runs.distributed import Team
-from unbag.runs.files import (
-    check_run_folder,
-    explain_full_disk,
-    locked_folder,
-    make_folder,
-    remove_leftovers,
-    write_atomically,
-    write_text,
-)
-from unbag.runs.progress import Progress, stops_gently
-from unbag.training.optim import Recorded, decay_groups, lr_factor, set_lr
+from unbag.runs.files import TRAINING, open_run_folder, write_text
+from unbag.runs.progress import Progress
+from unbag.training.optim import OptimizerSettings
 from unbag.training.repair import WORLD, Where
 from unbag.training.settings import choose
+from unbag.training.trainer import Task, Trainer
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
     from unbag.models.loading import Model
 
 CARD = "README.md"
-_HELD = 0.1
-"""Share of the rows that no step sees, for the numbers of the card."""
-_MOST_HELD = 2_000
-_LOOK = 50
-"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
-_HEADER = "unbag_reader_training"
-WEIGHT, MOMENT = "weight.", "moment."
-"""Before the names of tensors in a checkpoint."""
+_MOST_ASKED = 2_000
+"""Rows that were trained on, of which the card gives a number."""
 
 
 @dataclass(frozen=True)
@@ -173,42 +152,33 @@ def train_reader(
 ) -> ReadoutTrained:
     """Parts once, then steps; an interrupted run resumes from its last checkpoint."""
     check_effort(settings)
-    check_folder(job.out, what="a reader", made=FILE)
-    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
-    taken = UserError(
-        f"another process trains in {job.out}",
-        way_out="wait until it is done, or name another folder with --out",
-    )
-    with locked_folder(job.out, taken), explain_full_disk(job.out):
-        remove_leftovers(job.out)
-        where = job.where or Where()
+    where = job.where or Where()
+    with open_run_folder(job.out, TRAINING) as folder:
         pool = _make_pool(job, settings, encoder, view, where, progress)
         progress.say(f"data: {pool.about}")
-        sizes = sizes_of(pool)
-        held = held_rows(pool)
-        device = encoder.device
-        fit = Fit(
-            fresh(sizes),
-            pool.rows(0, len(pool) - held).near(device),
+        sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
+        reader = fresh(sizes)
+        task = ReaderTask(
+            reader,
+            pool.rows(0, trained).near(device),
             settings,
             device=device,
             seed=job.seed,
+            inputs={
+                "readout": name,
+                "model": encoder.name,
+                "model_fingerprint": encoder.fingerprint,
+            },
         )
-        asked = _asked(name, job, settings, encoder, pool)
-        path, seconds = job.out / LAST, 0.0
-        if path.exists():
-            seconds = restore(path, fit, asked)
-            progress.say(f"going on after step {fit.step} of {settings.steps}")
-        seconds = _take_steps(
-            fit, path, asked, progress, minutes=where.save_minutes, before=seconds
-        )
-        if fit.step < settings.steps:
+        trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+        state = trainer.run(folder, facts={"data": pool.about, "device": device})
+        if not trainer.is_done:
             return ReadoutTrained(job.out, is_done=False)
         head = ReaderHeader(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
-        save_head(fit.reader, job.out / FILE, head)
+        save_head(reader, job.out / FILE, head)
         # Numbers are those of the weights as they were rounded for the file.
-        fit.reader.load_state_dict(read_head(job.out / FILE)[1])
-        learned, kept, count = _numbers(fit, pool, held)
+        reader.load_state_dict(read_head(job.out / FILE)[1])
+        learned, kept, count = _numbers(reader, pool, device)
         card = ReaderCard(
             readout=name,
             called=job.called or name,
@@ -216,18 +186,83 @@ def train_reader(
             fingerprint=encoder.fingerprint,
             settings=asdict(settings),
             data=pool.about,
-            rows=len(pool) - held,
-            held=held,
+            rows=trained,
+            held=pool.held_out,
             seed=job.seed,
-            seconds=seconds,
+            seconds=state.seconds,
             device=device,
-            weights=sum(w.numel() for w in fit.reader.parameters()),
+            weights=sum(w.numel() for w in reader.parameters()),
             learned=learned,
             kept=kept,
             kept_count=count,
         )
         write_text(job.out / CARD, render_reader_card(card))
         return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
+
+
+class ReaderTask(Task[Tensor]):
+    """A reader on the features of a pool; a batch is the numbers of its rows."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        pool: Pool,
+        settings: ReaderEffort,
+        *,
+        device: str,
+        seed: int = 0,
+        inputs: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Raises UserError where nothing can be learned.
+
+        Args:
+            reader: Moved to the device and trained in place.
+            pool: What it is trained on.
+            settings: Those of the read-out.
+            device: Where the reader computes.
+            seed: Of the order of rows and of dropout.
+            inputs: What else decides the weights, for the identity of a run.
+        """
+        check_effort(settings)
+        _check_pool(pool, settings)
+        self.name, self.module = reader.name, reader.to(device)
+        self.reader, self.pool, self.settings = reader, pool, settings
+        self.device, self.seed = device, seed
+        self.optimizer = OptimizerSettings(
+            steps=settings.steps,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warm_up,
+            weight_decay=settings.weight_decay,
+        )
+        self.is_recorded = device.startswith("cuda")
+        self._inputs = inputs
+        self._order = RowOrder(pool, batch=settings.batch, seed=seed)
+        self._row_B: Tensor | None = None
+
+    def batch(self, step: int) -> Tensor:
+        """Rows of the pool."""
+        return self._order(step)
+
+    def loss(self, batch: Tensor, step: int) -> Tensor:
+        """The reader's own."""
+        rows = self.pool.batch(batch, device=self.device, with_negatives=self.settings.negatives)
+        return self.reader.loss(rows, crowd=self.settings.crowd)
+
+    def identity(self) -> dict[str, object]:
+        """Inputs, settings and data."""
+        return {
+            **self._inputs,
+            "settings": self.settings,
+            "data_fingerprint": self.pool.fingerprint,
+        }
+
+    def static_batch(self, batch: Tensor) -> tuple[Hashable, Tensor] | None:
+        """Where the GPU holds the pool: batches that are copied to it cannot be recorded."""
+        if self.pool.caption_N.device.type != torch.device(self.device).type:
+            return None
+        if self._row_B is None:
+            self._row_B = batch.clone()
+        return "", self._row_B.copy_(batch)
 
 
 def _make_pool(
@@ -258,55 +293,16 @@ def _make_pool(
     return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
 
 
-def _take_steps(
-    fit: Fit, path: Path, asked: str, progress: Progress, *, minutes: float, before: float
-) -> float:
-    """To the end, or until somebody stops it; gives the seconds, those before included."""
-    began = saved = perf_counter()
-    left = fit.effort.steps - fit.step
-    with (
-        stops_gently(Team()) as stopping,
-        progress.task(f"training {fit.reader.name}", max(0, left)) as advance,
-    ):
-
-        def on_step(taken: ReaderStep) -> bool:
-            nonlocal saved
-            advance(1)
-            if perf_counter() - saved > 60 * minutes or stopping.agreed():
-                saved = perf_counter()
-                save(path, fit, asked, seconds=before + saved - began)
-            return stopping.agreed()
-
-        fit.run(on_step)
-    seconds = before + (perf_counter() - began if left > 0 else 0)
-    save(path, fit, asked, seconds=seconds)
-    return seconds
-
-
-def _asked(
-    name: str, job: ReadoutJob, settings: ReaderEffort, encoder: DualEncoder, pool: Pool
-) -> str:
-    """All that decides the weights; two runs of one folder must agree on it."""
-    said = {
-        "read-out": name,
-        "model": f"{encoder.name} {encoder.fingerprint}",
-        "settings": asdict(settings),
-        "data": pool.fingerprint,
-        "seed": job.seed,
-    }
-    return json.dumps(said, sort_keys=True)
-
-
-def _numbers(fit: Fit, pool: Pool, held: int) -> tuple[float | None, float | None, int]:
+def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[float | None, float | None, int]:
     """Share of captions above all their negatives: of rows trained on, of others, and how many."""
     if not (pool.negative_NK >= 0).any():
         return None, None, 0
-    device = fit.device
-    seen = pool.rows(0, min(len(pool) - held, _MOST_HELD))
-    learned = share_told_apart(fit.reader, seen, device=device)
-    rest = pool.rows(len(pool) - held, len(pool))
+    trained = len(pool) - pool.held_out
+    seen = pool.rows(0, min(trained, _MOST_ASKED))
+    learned = share_told_apart(reader, seen, device=device)
+    rest = pool.rows(trained, len(pool))
     count = int((rest.negative_NK >= 0).any(dim=1).sum())
-    kept = share_told_apart(fit.reader, rest, device=device) if count else None
+    kept = share_told_apart(reader, rest, device=device) if count else None
     return learned, kept, count
 
 
@@ -316,26 +312,6 @@ def sizes_of(pool: Pool) -> Sizes:
         patches=pool.picture.part_NLW.shape[1],
         picture_width=pool.picture.part_NLW.shape[2],
         caption_width=pool.caption.part_NLW.shape[2],
-    )
-
-
-def held_rows(pool: Pool) -> int:
-    """How many rows at the end of the pool are kept from training; whole groups."""
-    held = min(_MOST_HELD, int(_HELD * len(pool)))
-    cut = len(pool) - (held - held % pool.group)
-    while 0 < cut < len(pool) and _are_together(pool, cut - 1, cut):
-        cut += pool.group
-    return max(0, len(pool) - cut)
-
-
-def _are_together(pool: Pool, row: int, other: int) -> bool:
-    """Whether both are of one picture, or of two whose captions are each other's edits."""
-    before, after = (pool.picture_N == pool.picture_N[at] for at in (row, other))
-    if before[other]:
-        return True
-    return all(
-        bool(torch.isin(pool.caption_N[own], pool.negative_NK[rest]).any())
-        for own, rest in ((before, after), (after, before))
     )
 
 
@@ -353,98 +329,6 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
         told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
     ]
     return float(torch.cat(found).float().mean())
-
-
-class Fit:
-    """A reader in training. Everything of a step depends on (pool, effort, seed, step) alone."""
-
-    def __init__(
-        self, reader: Reader, pool: Pool, effort: ReaderEffort, *, device: str, seed: int = 0
-    ) -> None:
-        """Raises UserError where nothing can be learned."""
-        check_effort(effort)
-        _check_pool(pool, effort)
-        self.reader = reader.to(device)
-        self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
-        self.order = RowOrder(pool, batch=effort.batch, seed=seed)
-        weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
-        is_recorded = device.startswith("cuda")
-        rate = effort.learning_rate
-        self.optimiser = torch.optim.AdamW(
-            decay_groups(weights, effort.weight_decay),
-            lr=torch.tensor(rate, device=device) if is_recorded else rate,
-            capturable=is_recorded,
-            fused=is_recorded,
-        )
-        self._recorded: Recorded | None = None
-        self._row_B = torch.zeros(0, dtype=torch.int64)
-        self.step = 0
-        """Steps that were taken."""
-
-    def take_step(self) -> Tensor:
-        """One more; gives the loss, on the device."""
-        effort = self.effort
-        self.reader.train()
-        share = lr_factor(self.step, steps=effort.steps, warmup_steps=effort.warm_up)
-        set_lr(self.optimiser, effort.learning_rate * share)
-        row_B = self.order(self.step)
-        # Dropout of a step is the same whether the run was stopped before it or not.
-        seed = self.seed * 1_000_003 + self.step
-        if self._recorded is None and self._can_record(row_B):
-            self._row_B = row_B.clone()
-            with _drawing(self.device, seed):
-                self._recorded = Recorded(
-                    lambda: {"loss": self._learn(self._row_B)}, self.optimiser, device=self.device
-                )
-        with _drawing(self.device, seed):
-            if self._recorded is None:
-                loss = self._learn(row_B)
-            else:
-                self._row_B.copy_(row_B)
-                loss = self._recorded()["loss"]
-        self.step += 1
-        return loss
-
-    def go_on_after(self, step: int) -> None:
-        """Weights and moments are those after a step; a recording knew where the old ones lay."""
-        self.step, self._recorded = step, None
-
-    def _learn(self, row_B: Tensor) -> Tensor:
-        batch = self.pool.batch(row_B, device=self.device, with_negatives=self.effort.negatives)
-        loss = self.reader.loss(batch, crowd=self.effort.crowd)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        return loss.detach()
-
-    def _can_record(self, row_B: Tensor) -> bool:
-        """On a GPU that holds the pool: batches that are copied to it cannot be recorded."""
-        return self.device.startswith("cuda") and self.pool.caption_N.is_cuda and row_B.is_cuda
-
-    def run(self, on_step: Callable[[ReaderStep], bool] | None = None) -> None:
-        """To the last step, or until `on_step` says True: somebody stopped it."""
-        while self.step < self.effort.steps:
-            loss = self.take_step()
-            is_read = self.step % _LOOK == 0 or self.step == self.effort.steps
-            value = float(loss) if is_read else None
-            if value is not None and not torch.isfinite(loss):
-                raise UserError(
-                    f"the loss of {self.reader.name} became {value} at step {self.step}",
-                    expected="a finite number",
-                    way_out="a smaller rate: --set learning_rate=1e-4",
-                )
-            if on_step is not None and on_step(ReaderStep(self.step, value)):
-                break
-        self.reader.eval()
-
-
-@dataclass(frozen=True)
-class ReaderStep:
-    """A step that was taken."""
-
-    step: int
-    loss: float | None
-    """None where it was not read."""
 
 
 def check_effort(effort: ReaderEffort) -> None:
@@ -470,134 +354,3 @@ def _check_pool(pool: Pool, effort: ReaderEffort) -> None:
             expected="a larger crowd, or pairs with edits",
             way_out="--set crowd=32, or `unbag edit` on the captions first",
         )
-
-
-@contextmanager
-def _drawing(device: str, seed: int) -> Iterator[None]:
-    """Draws of a seed inside, and generators as they were behind it.
-
-    What `torch.random.fork_rng` and `torch.manual_seed` do for every device and library, in a
-    hundredth of a step: states of generators lie in the memory of the processor.
-    """
-    every = [torch.default_generator]
-    if device.startswith("cuda"):
-        at = torch.device(device).index
-        every.append(
-            torch.cuda.default_generators[torch.cuda.current_device() if at is None else at]
-        )
-    before = [one.get_state() for one in every]
-    for one in every:
-        one.manual_seed(seed)
-    try:
-        yield
-    finally:
-        for one, state in zip(every, before, strict=True):
-            one.set_state(state)
-
-
-@dataclass(frozen=True)
-class ReadoutStanding:
-    """Where a training stands."""
-
-    step: int
-    asked: str
-    """All that decides the weights, as JSON."""
-    seconds: float = 0.0
-    """Spent so far."""
-
-
-def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
-    """Weights, moments, the step and the seconds so far."""
-    tensors = {f"{WEIGHT}{name}": value for name, value in fit.reader.state_dict().items()}
-    moments = optimizer_state(dict(fit.reader.named_parameters()), fit.optimiser)
-    tensors |= {f"{MOMENT}{name}": value for name, value in moments.items()}
-    write_standing(path, tensors, ReadoutStanding(fit.step, asked, seconds))
-
-
-def restore(path: Path, fit: Fit, asked: str) -> float:
-    """Put back what `save` wrote and give the seconds; refused where something else was asked."""
-    standing, tensors = read_standing(path, asked, what="a reader")
-    fit.reader.load_state_dict(under(WEIGHT, tensors))
-    load_optimizer_state(dict(fit.reader.named_parameters()), fit.optimiser, under(MOMENT, tensors))
-    fit.go_on_after(standing.step)
-    return standing.seconds
-
-
-def check_folder(folder: Path, *, what: str, made: str) -> None:
-    """Raise UserError, before anything is computed, unless such a training began there or can.
-
-    The checkpoint comes first of all that a training writes; `made` is what its end writes, and
-    without a checkpoint nothing says how it was made.
-    """
-    if (folder / LAST).exists():
-        _read(folder / LAST, what=what, with_tensors=False)
-    elif (folder / made).exists():
-        raise trained_already(folder, what=what)
-    else:
-        check_run_folder(folder, f"training of {what}")
-
-
-def trained_already(folder: Path, *, what: str) -> UserError:
-    """The error for a folder whose training came to its end."""
-    return UserError(
-        f"{folder} holds a trained {what.removeprefix('a ')}",
-        expected="an empty folder, or one of a run that was stopped",
-        way_out="name another folder with --out",
-    )
-
-
-def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: ReadoutStanding) -> None:
-    """In one file that is whole or old."""
-    # Copied, since safetensors refuses weights that two names share.
-    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps(asdict(standing))}
-    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
-
-
-def read_standing(
-    path: Path, asked: str, *, what: str
-) -> tuple[ReadoutStanding, dict[str, Tensor]]:
-    """What `write_standing` wrote; refused where something else was asked for."""
-    standing, tensors = _read(path, what=what)
-    if standing.asked != asked:
-        raise other_run(path.parent, json.loads(standing.asked), json.loads(asked))
-    return standing, tensors
-
-
-def _read(
-    path: Path, *, what: str, with_tensors: bool = True
-) -> tuple[ReadoutStanding, dict[str, Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            standing = ReadoutStanding(**json.loads((file.metadata() or {})[_HEADER]))
-            names = file.keys() if with_tensors else ()
-            return standing, {name: file.get_tensor(name) for name in names}
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise UserError(
-            f"{path} is not a checkpoint of {what}: {said_by(error)}",
-            expected="what an earlier run with the same --out wrote",
-            way_out="name another folder with --out, or delete it",
-        ) from error
-
-
-def under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose names begin so, without it."""
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-
-
-def other_run(folder: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> UserError:
-    """Says the first thing that differs, a setting by its own name."""
-    known, wanted = _flat(found), _flat(asked)
-    differ = [key for key in {**wanted, **known} if known.get(key) != wanted.get(key)]
-    first = differ[0]
-    more = f" (and {', '.join(differ[1:])})" if differ[1:] else ""
-    return UserError(
-        f"{folder} holds a run with another {first}{more}: {known.get(first, 'none')}",
-        expected=f"{wanted.get(first, 'none')}",
-        way_out="name another folder with --out, or ask for what that run was asked for",
-    )
-
-
-def _flat(said: Mapping[str, Any]) -> dict[str, object]:
-    plain = {key: value for key, value in said.items() if key != "settings"}
-    return {**plain, **said.get("settings", {})}

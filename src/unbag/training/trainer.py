@@ -278,8 +278,11 @@ class Trainer(Generic[B]):
                 log = self._open_log(folder)
                 stack.callback(log.close)
                 stack.enter_context(self.task.running())
-                try:
+                # Without a folder nothing could be saved: a signal then ends the caller too.
+                stopping = Stopping(self.team)
+                if folder is not None:
                     stopping = stack.enter_context(stops_gently(self.team))
+                try:
                     self._take_steps(folder, log, stopping, on_step)
                     self._save_last(folder, log)
                 except NotFiniteError as error:
@@ -303,21 +306,24 @@ class Trainer(Generic[B]):
         task.before_step(step)
         set_lr(self.optimizer, task.learning_rate(step))
         # Dropout of a step is the same whether the run was stopped before it or not.
-        with seeded_draws(task.device, task.seed * 1_000_003 + step):
-            placed = task.static_batch(batch) if task.is_recorded else None
+        seed = task.seed * 1_000_003 + step
+        placed = task.static_batch(batch) if task.is_recorded else None
+        if placed is not None and placed[0] not in self._recorded:
+            key, static = placed
+            # Apart, since recording draws too.
+            with seeded_draws(task.device, seed):
+                self._recorded[key] = Recorded(
+                    lambda: self._update(static, 0),
+                    self.optimizer,
+                    device=task.device,
+                    beside=task.recorded_beside(),
+                    memory=self._memory,
+                )
+        with seeded_draws(task.device, seed):
             if placed is None:
                 numbers = self._update(batch, step)
             else:
-                key, static = placed
-                if key not in self._recorded:
-                    self._recorded[key] = Recorded(
-                        lambda: self._update(static, 0),
-                        self.optimizer,
-                        device=task.device,
-                        beside=task.recorded_beside(),
-                        memory=self._memory,
-                    )
-                numbers = self._recorded[key]()
+                numbers = self._recorded[placed[0]]()
         self.state = replace(self.state, step=step + 1)
         return numbers
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 
@@ -18,47 +16,20 @@ from unbag.readouts.decoder.language import read_language, saved_language, small
 from unbag.readouts.decoder.lessons import DecoderSettings, Lessons
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.saving import (
-    CONFIG,
     DecoderOrigin,
     on_encoder,
     read_decoder,
     save_decoder,
 )
-from unbag.readouts.decoder.training import (
-    DecoderData,
-    Fitted,
-    Taught,
-    Teaching,
-    begin,
-    gather,
-    share_right,
-)
-from unbag.readouts.reader import LAST, shipped_decoder
-from unbag.readouts.training import (
-    CARD,
-    MOMENT,
-    WEIGHT,
-    ReadoutStanding,
-    check_folder,
-    encoder_of,
-    named,
-    read_standing,
-    trained_already,
-    under,
-    write_standing,
-)
-from unbag.runs.distributed import Team
-from unbag.runs.files import (
-    explain_full_disk,
-    locked_folder,
-    make_folder,
-    remove_leftovers,
-    write_text,
-)
-from unbag.runs.progress import Progress, stops_gently
+from unbag.readouts.decoder.training import DecoderTask, Fitted, begin, gather, share_right
+from unbag.readouts.reader import shipped_decoder
+from unbag.readouts.training import CARD, encoder_of, named
+from unbag.runs.files import TRAINING, open_run_folder, write_text
+from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
 from unbag.training.repair import Where
 from unbag.training.settings import choose
+from unbag.training.trainer import Trainer
 from unbag.types import DualEncoder, Scorer
 from unbag.version import __version__
 
@@ -121,145 +92,66 @@ def load(folder: str, *, device: str = "cpu") -> PatchDecoder:
 def train_decoder(
     job: ReadoutJob, settings: DecoderSettings, encoder: DualEncoder, *, progress: Progress
 ) -> ReadoutTrained:
-    """Features once, then steps; a run that was stopped goes on from its last checkpoint."""
-    check_folder(job.out, what="a decoder", made=CONFIG)
-    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
-    taken = UserError(
-        f"another process trains in {job.out}",
-        way_out="wait until it is done, or name another folder with --out",
-    )
-    with locked_folder(job.out, taken), explain_full_disk(job.out):
-        remove_leftovers(job.out)
-        if (job.out / CONFIG).exists():
-            raise trained_already(job.out, what="a decoder")
-        return _DecoderRun(job, settings, encoder, progress).go()
-
-
-@dataclass(frozen=True, eq=False)
-class _DecoderRun:
-    """One run while it goes on."""
-
-    job: ReadoutJob
-    settings: DecoderSettings
-    encoder: DualEncoder
-    progress: Progress
-
-    def go(self) -> ReadoutTrained:
-        """To its end, or to where somebody stops it."""
-        job, settings = self.job, self.settings
-        where = job.where or Where()
+    """Features once, then steps; an interrupted run resumes from its last checkpoint."""
+    where = job.where or Where()
+    with open_run_folder(job.out, TRAINING) as folder:
         # What is wrong with it is told before pictures are encoded.
         language = (
             None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
         )
-        found = gather(
-            self.encoder, job.pairs, settings, seed=job.seed, where=where, progress=self.progress
-        )
+        found = gather(encoder, job.pairs, settings, seed=job.seed, where=where, progress=progress)
         begun = begin(
             found,
             settings,
-            device=self.encoder.device,
+            device=encoder.device,
             precision=where.precision,
             seed=job.seed,
             language=language,
+            inputs={"model": encoder.name, "model_fingerprint": encoder.fingerprint},
         )
-        teaching = begun.teaching
-        left_out = teaching.lessons.left_out
-        self.progress.say(
-            f"data: {found.about}; {len(teaching.lessons):,} questions"
+        task = begun.task
+        left_out = task.lessons.left_out
+        progress.say(
+            f"data: {found.about}; {len(task.lessons):,} questions"
             + (f", {left_out:,} more are longer than the context" if left_out else "")
         )
-        asked = self._asked(found)
-        path, seconds = job.out / LAST, 0.0
-        if path.exists():
-            seconds = _restore(path, teaching, asked)
-            self.progress.say(f"going on after step {teaching.step} of {settings.steps}")
-        seconds = self._teach(teaching, path, asked, where.save_minutes, before=seconds)
-        if teaching.step < settings.steps:
+        trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+        state = trainer.run(folder, facts={"data": found.about, "device": encoder.device})
+        if not trainer.is_done:
             return ReadoutTrained(job.out, is_done=False)
         card = DecoderCard(
             model=job.spec,
-            fingerprint=self.encoder.fingerprint,
+            fingerprint=encoder.fingerprint,
             settings=asdict(settings),
             data=found.about,
-            pictures=found.count - found.held,
-            held=found.held,
-            questions=len(teaching.lessons),
+            pictures=found.count - found.held_out,
+            held=found.held_out,
+            questions=len(task.lessons),
             seed=job.seed,
-            seconds=seconds,
-            device=self.encoder.device,
-            weights=sum(w.numel() for w in teaching.weights.values()),
-            learned=self._asked_again(teaching, teaching.lessons),
-            kept=None if begun.held is None else self._asked_again(teaching, begun.held),
+            seconds=state.seconds,
+            device=encoder.device,
+            weights=sum(w.numel() for w in trainer.parameters.values()),
+            learned=_asked_again(task, task.lessons),
+            kept=None if begun.held is None else _asked_again(task, begun.held),
         )
-        origin = DecoderOrigin(job.spec, self.encoder.name, self.encoder.fingerprint)
         write_text(job.out / CARD, render(card))
+        origin = DecoderOrigin(job.spec, encoder.name, encoder.fingerprint)
         save_decoder(job.out, begun.made, origin)
-        path.unlink(missing_ok=True)
         return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
-    def _teach(
-        self, teaching: Teaching, path: Path, asked: str, minutes: float, *, before: float
-    ) -> float:
-        """To the end, or until somebody stops it; gives the seconds, those before included."""
-        began = saved = perf_counter()
-        left = max(0, self.settings.steps - teaching.step)
-        with (
-            stops_gently(Team()) as stopping,
-            self.progress.task("teaching the decoder", left) as advance,
-        ):
 
-            def on_step(taught: Taught) -> bool:
-                nonlocal saved
-                advance(1)
-                if perf_counter() - saved > 60 * minutes or stopping.agreed():
-                    saved = perf_counter()
-                    _save(path, teaching, asked, seconds=before + saved - began)
-                return stopping.agreed()
-
-            teaching.run(on_step)
-        seconds = before + perf_counter() - began
-        if teaching.step == self.settings.steps:
-            # A run that is killed while the rest is written must find its folder to be its own.
-            _save(path, teaching, asked, seconds=seconds)
-        return seconds
-
-    def _asked_again(self, teaching: Teaching, lessons: Lessons) -> Fitted:
-        """Share of right answers to some of the lessons."""
-        rng = np.random.default_rng(self.job.seed)
-        return share_right(
-            teaching.net,
-            teaching.seen_NLV,
-            lessons.to(teaching.device),
-            rows=rng.permutation(len(lessons))[:_MOST_ASKED],
-            batch=self.settings.batch,
-            device=teaching.device,
-            precision=teaching.precision,
-        )
-
-    def _asked(self, found: DecoderData) -> str:
-        """All that decides the weights; two runs of one folder must agree on it."""
-        said = {
-            "model": f"{self.encoder.name} {self.encoder.fingerprint}",
-            "settings": asdict(self.settings),
-            "data": found.fingerprint,
-            "seed": self.job.seed,
-        }
-        return json.dumps(said, sort_keys=True)
-
-
-def _save(path: Path, teaching: Teaching, asked: str, *, seconds: float) -> None:
-    """Weights, moments, the step and the seconds so far."""
-    tensors = {f"{WEIGHT}{name}": value for name, value in teaching.net.state_dict().items()}
-    tensors |= {f"{MOMENT}{name}": value for name, value in teaching.moments().items()}
-    write_standing(path, tensors, ReadoutStanding(teaching.step, asked, seconds))
-
-
-def _restore(path: Path, teaching: Teaching, asked: str) -> float:
-    """Put back what `_save` wrote and give the seconds; refused where something else was asked."""
-    standing, tensors = read_standing(path, asked, what="a decoder")
-    teaching.restore(under(WEIGHT, tensors), under(MOMENT, tensors), standing.step)
-    return standing.seconds
+def _asked_again(task: DecoderTask, lessons: Lessons) -> Fitted:
+    """Share of right answers to some of the lessons."""
+    rng = np.random.default_rng(task.seed)
+    return share_right(
+        task.net,
+        task.seen_NLV,
+        lessons.to(task.device),
+        rows=rng.permutation(len(lessons))[:_MOST_ASKED],
+        batch=task.settings.batch,
+        device=task.device,
+        precision=task.precision,
+    )
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.decoder.language import read_language, saved_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLevel, Words
 from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
-from unbag.readouts.reader import LAST, check_encoder
+from unbag.readouts.reader import check_encoder
+from unbag.runs.checkpoint import LAST
 from unbag.runs.files import settle, write_atomically, write_text
 from unbag.training.towers.lora import merged
 from unbag.types import DualEncoder
@@ -54,6 +55,7 @@ def save_decoder(folder: Path, made: Made, origin: DecoderOrigin) -> None:
     state = made.net.state_dict()
     check_finite(state, source="the decoder")
     whole = merged(made.net.language) if made.settings.lora else made.net.language
+    (folder / CONFIG).unlink(missing_ok=True)
     with quietly():
         whole.save_pretrained(folder / LANGUAGE)
     for weights in (folder / LANGUAGE).glob("*.safetensors"):

@@ -1,4 +1,4 @@
-"""Teaching a decoder: features and facts of the data, the steps, and how much it has learned.
+"""Training a decoder: features and facts of the data, the task, and how much it has learned.
 
 There are two stages, as for LLaVA: first the connector alone, then connector and language model.
 Nothing of a step asks the device for a number, and the features never leave it.
@@ -8,20 +8,21 @@ Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tok
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.models.weights import seeded
-from unbag.readouts.data import PoolRow, WorldRows, rows_of, world_pool, world_rows
+from unbag.readouts.data import PoolRow, WorldRows, held_out, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.language import (
     Language,
     add_lora,
@@ -35,7 +36,6 @@ from unbag.readouts.decoder.lessons import (
     DecoderFact,
     DecoderSettings,
     Draws,
-    LessonBatch,
     Lessons,
     Words,
     lessons_of,
@@ -45,23 +45,17 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.features import PartsStore, stacked
-from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
 from unbag.runs.progress import Progress
 from unbag.training.data.loader import left_out_lines
-from unbag.training.optim import Recorded, compile_layers, decay_groups, lr_factor, set_lr
+from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
 from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.trainer import Task, Trainer, autocast
 from unbag.types import DualEncoder, IntArray, Picture
 
-HELD, MOST_HELD = 0.1, 2_000
-"""Share of the pictures that no step sees, and the most of them."""
 MOST_BYTES = 24 << 30
 """Of features that are kept in memory."""
 _AT_ONCE = 512
-_LOOK = 50
-"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
-_CLIP = 1.0
-"""Longest gradient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +70,10 @@ class DecoderData:
     about: str
     fingerprint: str
 
-    @property
-    def held(self) -> int:
+    @cached_property
+    def held_out(self) -> int:
         """Pictures at the end that no step sees; of two opposite ones both or none."""
-        first = self.count - min(MOST_HELD, int(HELD * self.count))
-        while 0 < first < self.count and self._are_opposite(first - 1, first):
-            first += 1
-        return self.count - first
+        return held_out(self.count, self._are_opposite)
 
     def _are_opposite(self, picture: int, other: int) -> bool:
         """Whether captions of the two are each other's edits."""
@@ -207,10 +198,12 @@ def begin(
     precision: Precision = "float32",
     seed: int = 0,
     language: Language | None = None,
+    inputs: Mapping[str, object] = MappingProxyType({}),
 ) -> Begun:
     """Tokens of all questions, first weights, and features on the device.
 
-    `language` is that of the settings, where it was read before; it is changed by teaching.
+    `language` is that of the settings, where it was read before; it is trained in place. `inputs`
+    are what else decides the weights.
     """
     every = lessons_of(material.facts, settings, seed=seed)
     if language is None and not settings.is_scratch:
@@ -221,7 +214,7 @@ def begin(
         words = words_of([*texts, *words_asked()], asks=settings.asks)
     else:
         words = language.words
-    first = material.count - material.held
+    first = material.count - material.held_out
     trained = [lesson for lesson in every if lesson.picture < first]
     held = [lesson for lesson in every if lesson.picture >= first]
     lessons = make_lessons(trained, words, context=settings.context)
@@ -236,19 +229,26 @@ def begin(
             expected=f"at most {made.context}, the context of the language model",
             way_out=f"--set context={max(1, made.context - places)}",
         )
-    teaching = Teaching(
-        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
+    task = DecoderTask(
+        net,
+        seen_NLV,
+        lessons,
+        settings,
+        device=device,
+        precision=precision,
+        seed=seed,
+        inputs={**inputs, "data_fingerprint": material.fingerprint},
     )
     apart = make_lessons(held, words, context=settings.context) if held else None
-    return Begun(made, teaching, apart)
+    return Begun(made, task, apart)
 
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """A decoder with everything that is needed to teach it, and to ask it afterwards."""
+    """A decoder with everything that is needed to train it, and to ask it afterwards."""
 
     made: Made
-    teaching: Teaching
+    task: DecoderTask
     held: Lessons | None
     """Questions about pictures that no step sees, if there are any."""
 
@@ -271,8 +271,14 @@ def _net(
         return DecoderNet(language.model, width=width)
 
 
-class Teaching:
-    """A decoder in training. A step depends on (features, lessons, settings, seed, step) alone."""
+DecoderBatch: TypeAlias = tuple[IntArray | Tensor, bool]
+"""Numbers of lessons, on the device where a step is recorded; and whether no picture is seen."""
+
+
+class DecoderTask(Task[DecoderBatch]):
+    """Connector and language model on frozen features and lessons."""
+
+    name = "decoder"
 
     def __init__(
         self,
@@ -284,141 +290,87 @@ class Teaching:
         device: str = "cpu",
         precision: Precision = "float32",
         seed: int = 0,
+        inputs: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Moves all to the device, once."""
-        self.net = net.to(device)
+        """Moves all to the device, once; `inputs` decide the weights besides the settings."""
+        self.net = self.module = net.to(device)
         self.seen_NLV = None if seen_NLV is None else seen_NLV.to(device)
         self.lessons, self.settings = lessons.to(device), settings
-        self.device, self.precision = device, precision
-        self.draws = Draws(lessons, settings.shares, batch=settings.batch, seed=seed)
-        connector = {n: w for n, w in net.named_parameters() if n.startswith("connector.")}
-        self._language = {
-            n: w
-            for n, w in net.named_parameters()
-            if not n.startswith("connector.") and w.requires_grad
-        }
-        self.weights = connector | self._language
-        """All that training may change, by name."""
-        is_cuda = device.startswith("cuda")
-        rate = settings.rate
-        self.optimiser = torch.optim.AdamW(
-            decay_groups(self.weights, settings.weight_decay),
-            lr=torch.tensor(rate, device=device) if is_cuda else rate,
+        self.device, self.precision, self.seed = device, precision, seed
+        self.optimizer = OptimizerSettings(
+            steps=settings.steps,
+            learning_rate=settings.rate,
+            warmup_steps=settings.warm_up,
             betas=(0.9, 0.98),
-            fused=is_cuda,
-            capturable=is_cuda,
+            weight_decay=settings.weight_decay,
+            clip_norm=1.0,
         )
+        self.is_recorded = device.startswith("cuda")
         # Of a real language model steps are long, and rows of one length would be mostly padding.
-        self._is_recorded = is_cuda and settings.is_scratch and not settings.locked_steps
-        self._recorded: dict[bool, Recorded] = {}
-        self._ran: list[Any] = []
-        """Language models that steps were recorded of: a recording knows by where they lie."""
+        self._has_static_batch = settings.is_scratch and not settings.locked_steps
+        self._inputs = inputs
+        self._draws = Draws(lessons, settings.shares, batch=settings.batch, seed=seed)
+        named = {n: w for n, w in net.named_parameters() if w.requires_grad}
+        connector = {n: w for n, w in named.items() if n.startswith("connector.")}
+        self._language = {n: w for n, w in named.items() if n not in connector}
+        self._parameters = connector | self._language
         self._row_B = torch.zeros(settings.batch, dtype=torch.int64, device=device)
-        self.step = 0
-        """Steps that were taken."""
+        self._ran: list[nn.Module] = []
+        """Language models that steps were recorded of: a recording knows by where they lie."""
 
-    def take_step(self) -> Tensor:
-        """One more; gives the loss, on the device."""
-        rate, is_first = self._rate()
-        for weight in self._language.values():
-            weight.requires_grad_(not is_first)
-        set_lr(self.optimiser, rate)
-        row_B, drawn = self.draws(self.step)
-        is_blind = drawn < self.settings.blind and not is_first
-        self.net.train()
-        if self._is_recorded and len(row_B) == len(self._row_B):
-            loss = self._replayed(row_B, is_blind=is_blind)
+    def batch(self, step: int) -> DecoderBatch:
+        """Lessons of every kind with a share; while the language model is frozen none is blind."""
+        row_B, drawn = self._draws(step)
+        return row_B, drawn < self.settings.blind and step >= self.settings.locked_steps
+
+    def loss(self, batch: DecoderBatch, step: int) -> Tensor:
+        """The mean over lessons."""
+        row_B, is_blind = batch
+        if isinstance(row_B, Tensor):
+            lessons = self.lessons.whole(row_B)
         else:
-            loss = self._learn(self.lessons.batch(row_B), is_blind=is_blind)
-        self.step += 1
-        return loss
-
-    def _replayed(self, row_B: IntArray, *, is_blind: bool) -> Tensor:
-        """A step as it was recorded; with and without the picture are recorded apart."""
-        self._row_B.copy_(torch.from_numpy(row_B))
-        if is_blind not in self._recorded:
-            self._recorded[is_blind] = Recorded(
-                lambda: {"loss": self._learn(self.lessons.whole(self._row_B), is_blind=is_blind)},
-                self.optimiser,
-                device=self.device,
-            )
-        return self._recorded[is_blind]()["loss"]
-
-    def _learn(self, batch: LessonBatch, *, is_blind: bool) -> Tensor:
+            lessons = self.lessons.batch(row_B)
         seen_NLV = None if is_blind else self.seen_NLV
-        with autocast(self.device, self.precision):
-            loss = self.net.loss(None if seen_NLV is None else seen_NLV[batch.picture_B], batch)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.weights.values(), _CLIP)
-        self.optimiser.step()
-        return loss.detach()
+        return self.net.loss(None if seen_NLV is None else seen_NLV[lessons.picture_B], lessons)
 
-    def run(self, on_step: Callable[[Taught], bool] | None = None) -> None:
-        """To the last step, or until `on_step` says True: somebody stopped it."""
-        if not self._is_recorded:
-            self._run(on_step)
+    def identity(self) -> dict[str, object]:
+        """Inputs and settings."""
+        return {**self._inputs, "settings": self.settings}
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Also those that are frozen in the first stage."""
+        return self._parameters
+
+    def learning_rate(self, step: int) -> float:
+        """Each stage has a rate of its own, a warmup and half a cosine to zero."""
+        settings, first = self.settings, self.settings.locked_steps
+        is_first = step < first
+        at, steps = (step, first) if is_first else (step - first, settings.steps - first)
+        share = lr_factor(at, steps=steps, warmup_steps=min(settings.warm_up, steps))
+        return share * (settings.connector_rate if is_first else settings.rate)
+
+    def before_step(self, step: int) -> None:
+        """Freeze the language model in the first stage."""
+        for weight in self._language.values():
+            weight.requires_grad_(step >= self.settings.locked_steps)
+
+    def static_batch(self, batch: DecoderBatch) -> tuple[Hashable, DecoderBatch] | None:
+        """Steps with and without the picture are recorded apart."""
+        if not self._has_static_batch:
+            return None
+        row_B, is_blind = batch
+        return is_blind, (self._row_B.copy_(torch.as_tensor(row_B)), is_blind)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A small language model is computed here while its steps are recorded."""
+        if not (self.is_recorded and self._has_static_batch):
+            yield
             return
         with lean(self.net):
             self._ran.append(self.net.language)
             compile_layers(self.net.language.base_model.layers, device=self.device)
-            self._run(on_step)
-
-    def _run(self, on_step: Callable[[Taught], bool] | None) -> None:
-        steps = self.settings.steps
-        while self.step < steps:
-            loss = self.take_step()
-            is_read = self.step % _LOOK == 0 or self.step == steps
-            value = float(loss) if is_read else None
-            if value is not None and not np.isfinite(value):
-                raise UserError(
-                    f"the loss of the decoder became {value} at step {self.step}",
-                    expected="a finite number",
-                    way_out=f"a smaller rate: --set learning_rate={self.settings.rate / 10:g}",
-                )
-            if on_step is not None and on_step(Taught(self.step, value)):
-                break
-        self.net.eval()
-
-    def moments(self) -> dict[str, Tensor]:
-        """What the optimiser keeps, by weight and name."""
-        return optimizer_state(self.weights, self.optimiser)
-
-    def restore(
-        self, state: Mapping[str, Tensor], moments: Mapping[str, Tensor], step: int
-    ) -> None:
-        """Put weights and moments back where they were after a step."""
-        self.net.load_state_dict(dict(state))
-        # It knows moments by where they lay.
-        self._recorded.clear()
-        load_optimizer_state(self.weights, self.optimiser, moments)
-        self.step = step
-
-    def _rate(self) -> tuple[float, bool]:
-        """The rate of this step, and whether the language model is locked."""
-        settings, first = self.settings, self.settings.locked_steps
-        is_first = self.step < first
-        step, steps = (
-            (self.step, first) if is_first else (self.step - first, settings.steps - first)
-        )
-        share = lr_factor(step, steps=steps, warmup_steps=min(settings.warm_up, steps))
-        return share * (settings.connector_rate if is_first else settings.rate), is_first
-
-
-@dataclass(frozen=True)
-class Taught:
-    """A step of teaching that was taken."""
-
-    step: int
-    loss: float | None
-    """None where it was not read."""
-
-
-def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16, where asked for."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
+            yield
 
 
 @torch.inference_mode()
@@ -475,8 +427,8 @@ def fits(
 
     A decoder that cannot fit a few thousand fixed questions says nothing about the features.
     """
-    teaching = Teaching(
+    task = DecoderTask(
         net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
     )
-    teaching.run()
-    return share_right(net, teaching.seen_NLV, teaching.lessons, device=device, precision=precision)
+    Trainer(task).run()
+    return share_right(net, task.seen_NLV, task.lessons, device=device, precision=precision)
