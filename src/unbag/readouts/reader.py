@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
+from unbag.models.features import View
 from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
-from unbag.readouts.features import Parts, View
 from unbag.runs.files import write_atomically
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, TokenFeatures
 from unbag.version import __version__
 
 FILE = "reader.safetensors"
@@ -54,14 +54,14 @@ class Reader(nn.Module):
         """Whether a score depends on what else is compared in the same call."""
         return False
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; must not depend on the other rows unless the reader says so."""
         raise NotImplementedError
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Every picture with every caption, [P, C]."""
         pictures, captions = len(picture), len(caption)
-        device = picture.part_NLW.device
+        device = picture.vector_NLW.device
         found = []
         for start in range(0, pictures * captions, PAIRS_AT_ONCE):
             at = torch.arange(start, min(start + PAIRS_AT_ONCE, pictures * captions), device=device)
@@ -87,7 +87,7 @@ class MappedReader(Protocol):
     maps_are_signed: bool
     """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N, T, L], larger where a patch counts more.
 
         A reader to which a caption is one part (T = 1) is also asked with each word alone.
@@ -98,9 +98,9 @@ class MappedReader(Protocol):
 class ReaderBatch:
     """What a reader is taught with: frozen parts, on the reader's device."""
 
-    picture: Parts
-    caption: Parts
-    negative: Parts | None
+    picture: TokenFeatures
+    caption: TokenFeatures
+    negative: TokenFeatures | None
     """B x K, row by row; rows that are masked mean nothing."""
     negative_mask_BK: Tensor
     also_true_BB: Tensor
