@@ -114,9 +114,9 @@ def main() -> None:
     item = ub.benchmark("world-relation").load(None)[ITEM]
     caption, picture = str(item.captions[0]), item.pictures[0]
     reader = Dcsm(DcsmSettings(length=LENGTH), Sizes(PATCHES, 128, 128))
-    said = reader.view.read(encoder, [caption])
+    said = reader.view.encode_texts(encoder, [caption])
     assert said.mark_NL is not None
-    shown = reader.view.look(encoder, encoder.prepare(picture.open())[None])
+    shown = reader.view.encode_images(encoder, encoder.prepare(picture.open())[None])
     map_RL = reader.maps(shown, said)[0].tolist()
     width, height = LEFT + LENGTH * CELL + 16, top(PATCHES) + ROW + 16
     save(

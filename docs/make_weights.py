@@ -17,14 +17,14 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 import unbag as ub
+from unbag.models.features import placed_words
 from unbag.models.tiny import Tiny, load
 from unbag.readouts.base import find_readout
-from unbag.readouts.features import Parts, placed_words
 from unbag.readouts.pacl import Pacl
 from unbag.readouts.reader import load_reader, read_head
 from unbag.readouts.sparc import Sparc
 from unbag.readouts.training import ReaderReadout
-from unbag.types import Picture
+from unbag.types import Picture, TokenFeatures
 
 IMAGES = Path(__file__).parent / "images"
 ITEM = 24
@@ -66,9 +66,9 @@ def save(name: str, panels: Sequence[Image.Image]) -> None:
     print(f"{name}: {len(panels)} panels, {(IMAGES / name).stat().st_size // 1000} KB")
 
 
-def looked(encoder: Tiny, picture: Picture, reader: Pacl | Sparc) -> Parts:
+def looked(encoder: Tiny, picture: Picture, reader: Pacl | Sparc) -> TokenFeatures:
     """The patches of one picture."""
-    return reader.view.look(encoder, encoder.prepare(picture.open())[None])
+    return reader.view.encode_images(encoder, encoder.prepare(picture.open())[None])
 
 
 def trained(encoder: Tiny, folder: Path) -> Pacl | Sparc:
@@ -88,7 +88,7 @@ def draw_pacl(encoder: Tiny, reader: Pacl, picture: Picture, caption: str) -> No
     first, second = caption.split(f" {relation} ")
     seen = looked(encoder, picture, reader)
     for text in (first, second.removeprefix("of "), caption):
-        weight_L = reader.weights(seen, reader.view.read(encoder, [text]))[0].tolist()
+        weight_L = reader.weights(seen, reader.view.encode_texts(encoder, [text]))[0].tolist()
         said = "the whole caption" if text == caption else text
         lines = [said, f"{min(weight_L):.2f} to {max(weight_L):.2f}"]
         panels.append(panel(picture, weight_L, lines))
@@ -98,7 +98,7 @@ def draw_pacl(encoder: Tiny, reader: Pacl, picture: Picture, caption: str) -> No
 @torch.inference_mode()
 def draw_sparc(encoder: Tiny, reader: Sparc, picture: Picture, caption: str) -> None:
     """Each word but the articles."""
-    said = reader.view.read(encoder, [caption])
+    said = reader.view.encode_texts(encoder, [caption])
     weight_TL = reader.weights(looked(encoder, picture, reader), said)[0]
     (words,) = placed_words(encoder, [caption])
     panels = [panel(picture, [0.0], two_lines(caption))]

@@ -35,16 +35,16 @@ from unbag.data import PixelPicture
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.scoring import QueryScoring, in_chunks, score_by_vectors
+from unbag.models.features import stacked
 from unbag.models.loading import choose_device, load_model
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import WorldRows, world_pool, world_rows
-from unbag.readouts.features import Parts, stacked
 from unbag.readouts.reader import Reader, ReaderBatch
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import Fit, ReaderReadout, sizes_of
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import DualEncoder, Item
+from unbag.types import DualEncoder, Item, TokenFeatures
 from unbag.world.rendering import draw
 
 TOGETHER = 32
@@ -83,7 +83,7 @@ def timed(do: Callable[[], object], device: str) -> float:
 
 def by_reader(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path | None) -> None:
     """As the evaluation does it."""
-    scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=Silent())
+    scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=Silent())
     asking = QueryScoring(scorer)
     for chunk in in_chunks(items, scorer):
         asking.chunk(chunk)
@@ -105,14 +105,15 @@ def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) 
     reader, device = scorer.reader, scorer.read_from.device
     compare, compared = reader.compare, [0.0]
 
-    def waited(picture: Parts, caption: Parts) -> Tensor:
+    def waited(picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         wait(device)
         found: list[Tensor] = []
         compared.append(timed(lambda: found.append(compare(picture, caption)), device))
         return found[0]
 
     reading = timed(
-        lambda: scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=Silent()), device
+        lambda: scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=Silent()),
+        device,
     )
     with patch.object(reader, "compare", waited):
         asking = QueryScoring(scorer)
@@ -136,8 +137,8 @@ def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once
     for start in range(0, len(pairs), at_once):
         some = pairs[start : start + at_once]
         pixels = torch.stack([encoder.prepare(picture.open()) for picture, _ in some])
-        seen = reader.view.look(encoder, pixels).to(encoder.device)
-        read = reader.view.read(encoder, [text for _, text in some]).to(encoder.device)
+        seen = reader.view.encode_images(encoder, pixels).to(encoder.device)
+        read = reader.view.encode_texts(encoder, [text for _, text in some]).to(encoder.device)
         reader.compare(seen, read).cpu()
 
 
@@ -147,11 +148,11 @@ def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -
     texts = [text or "" for row in step.negatives[:size] for text in row]
     mask_BK = torch.tensor([[text is not None for text in row] for row in step.negatives[:size]])
 
-    def read(captions: Sequence[str]) -> Parts:
-        return _normal(view.read(encoder, captions)).to(device)
+    def read(captions: Sequence[str]) -> TokenFeatures:
+        return _normal(view.encode_texts(encoder, captions)).to(device)
 
     batch = ReaderBatch(
-        picture=_normal(view.look(encoder, pixels)).to(device),
+        picture=_normal(view.encode_images(encoder, pixels)).to(device),
         caption=read(step.captions[:size]),
         negative=read(texts),
         negative_mask_BK=mask_BK.to(device),
@@ -164,7 +165,7 @@ def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -
     fit.optimiser.step()
 
 
-def _normal(parts: Parts) -> Parts:
+def _normal(parts: TokenFeatures) -> TokenFeatures:
     """Copied out of inference mode, whose tensors no gradient may need."""
     return stacked([parts])
 

@@ -28,18 +28,13 @@ from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
 from unbag.models.loading import choose_device
 from unbag.models.photo import WIDE, WORDS_WIDE, Photo, load
+from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Locks, Recipe, clip_ft
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.cached_features import (
-    SLICE,
-    SLICE_CUDA,
-    FeatureTable,
-    KeptPhoto,
-    keep_features,
-)
+from unbag.training.towers.cached_features import SLICE, SLICE_CUDA, CachedTowers, cache_frozen
 
 LOCKED = Locks("part", "part")
 
@@ -63,7 +58,7 @@ def features(model: Photo, pairs: Pairs, recipe: Recipe, cache: Path) -> float:
     """Seconds from files to heads that are ready to train."""
     start = perf_counter()
     trainable = make_trainable(model, device=model.device)
-    keep_features(model, trainable, pairs, recipe, cache=cache, progress=Silent())
+    cache_frozen(model, trainable, pairs, recipe, cache=cache, progress=Silent())
     return perf_counter() - start
 
 
@@ -88,22 +83,19 @@ def opening_alone(model: Photo, pairs: Pairs, count: int) -> float:
     return count / (perf_counter() - start)
 
 
-def known(pairs: Pairs, model: Photo) -> KeptPhoto:
-    """FeatureTable of any numbers: training takes as long."""
+def known(pairs: Pairs, model: Photo) -> CachedTowers:
+    """Features of any numbers: training takes as long."""
     names = [pairs[at].picture.name for at in range(len(pairs))]
     texts = list(dict.fromkeys(text for at in range(len(pairs)) for text in pairs[at].captions))
     random = np.random.default_rng(0)
 
     def some(keys: list[str], width: int) -> FeatureTable:
         vector_NC = random.standard_normal((len(keys), width), dtype=np.float32)
-        return FeatureTable({key: n for n, key in enumerate(keys)}, torch.from_numpy(vector_NC))
+        row_of = {key: n for n, key in enumerate(keys)}
+        return FeatureTable(row_of, {VECTOR: torch.from_numpy(vector_NC)})
 
-    return KeptPhoto(
-        model,
-        device=model.device,
-        pictures=some(names, WIDE),
-        captions=some(texts, WORDS_WIDE),
-    )
+    towers = make_trainable(model, device=model.device)
+    return CachedTowers(towers, images=some(names, WIDE), texts=some(texts, WORDS_WIDE))
 
 
 def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:

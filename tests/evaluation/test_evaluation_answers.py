@@ -15,7 +15,7 @@ from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import QueryScoring
 from unbag.reports.exports import report
-from unbag.runs.cache import Shelf, default_cache
+from unbag.runs.cache import TensorCache, default_cache
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Aggregate, Benchmark, Ensemble, EvalProtocol, Item, Query
@@ -89,12 +89,12 @@ def test_lazy_loaders_and_generators_give_the_same_numbers(
 
 def test_a_key_in_two_cache_files_means_the_same_in_every_process(tmp_path: Path) -> None:
     for value in (1.0, 2.0):
-        Shelf(tmp_path, progress=Silent()).put(
-            ["a", f"b{value}"], np.full((2, 3), value, np.float32)
-        )
-    alone = Shelf(tmp_path, progress=Silent()).get(["a"])["a"]
+        rows = {"vector": torch.full((2, 3), value)}
+        TensorCache(tmp_path, progress=Silent()).put(["a", f"b{value}"], rows)
+    alone = TensorCache(tmp_path, progress=Silent()).get(["a"])["vector"][0]
     for keys in (["b1.0", "b2.0", "a"], ["b2.0", "b1.0", "a"]):
-        assert np.array_equal(Shelf(tmp_path, progress=Silent()).get(keys)["a"], alone)
+        found = TensorCache(tmp_path, progress=Silent()).get(keys)["vector"]
+        assert torch.equal(found[keys.index("a")], alone)
 
 
 def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import torch
 from PIL import Image as Images
 
 from unbag.data import FilePicture
-from unbag.evaluation.embedding import Carrier, Turn, ahead, caption_batch, reading
+from unbag.evaluation.embedding import caption_batch
+from unbag.models.features import Carrier, Turn, ahead, reading
 
 DTYPES = (torch.uint8, torch.float32, torch.bfloat16)
 
@@ -76,7 +77,7 @@ class Clock:
 
 def test_readers_wait_for_a_gpu_but_not_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, turn = Clock(), Turn("cuda:0")
-    monkeypatch.setattr("unbag.evaluation.embedding.monotonic", clock)
+    monkeypatch.setattr("unbag.models.features.monotonic", clock)
     monkeypatch.setattr(turn._over, "wait", clock.wait)
     turn.wait()
     assert clock.now == 100.0
@@ -91,7 +92,7 @@ def test_readers_wait_for_a_gpu_but_not_long(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_readers_go_on_when_the_turn_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbag.evaluation.embedding._HEAD_START", 60.0)
+    monkeypatch.setattr("unbag.models.features._HEAD_START", 60.0)
     turn = Turn("cuda")
     reader = threading.Thread(target=turn.wait, daemon=True)
     with turn:
@@ -104,7 +105,7 @@ def test_readers_go_on_when_the_turn_is_over(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_model_on_the_processor_has_no_head_start(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, turn = Clock(), Turn("cpu")
-    monkeypatch.setattr("unbag.evaluation.embedding.monotonic", clock)
+    monkeypatch.setattr("unbag.models.features.monotonic", clock)
     monkeypatch.setattr(turn._over, "wait", clock.wait)
     with turn:
         turn.wait()

@@ -145,7 +145,7 @@ def test_the_pooled_token_is_the_caption(kind: str, hf_folder: HfFolder) -> None
     tokens = encoder.encode_tokens(CAPTIONS)
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     for i, vector in enumerate(encoder.encode_captions(CAPTIONS)):
-        real_LD = tokens.vector_NLD[i][tokens.mask_NL[i]]
+        real_LD = tokens.vector_NLW[i][tokens.mask_NL[i]]
         torch.testing.assert_close(real_LD[POOLED_AT[kind]], vector, atol=1e-6, rtol=0)
 
 
@@ -156,7 +156,7 @@ def test_siglip_pools_at_the_last_place_which_is_padding(kind: str, hf_folder: H
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     assert not tokens.mask_NL[:, -1].any()
     torch.testing.assert_close(
-        tokens.vector_NLD[:, -1], encoder.encode_captions(CAPTIONS), atol=1e-6, rtol=0
+        tokens.vector_NLW[:, -1], encoder.encode_captions(CAPTIONS), atol=1e-6, rtol=0
     )
 
 
@@ -167,9 +167,9 @@ def test_patches_are_unit_vectors_of_the_joint_space(
     encoder = dual(hf_folder(kind))
     found = encoder.encode_patches(pixels_of(encoder))
     width = encoder.encode_captions(["a"]).shape[1]
-    assert found.vector_NLD.shape == (3, patches, width)
+    assert found.vector_NLW.shape == (3, patches, width)
     assert found.mask_NL.all()
-    torch.testing.assert_close(found.vector_NLD.norm(dim=-1), torch.ones(3, patches))
+    torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(3, patches))
 
 
 def test_patches_of_clip_go_where_the_pooled_one_goes(hf_folder: HfFolder) -> None:
@@ -181,7 +181,7 @@ def test_patches_of_clip_go_where_the_pooled_one_goes(hf_folder: HfFolder) -> No
             model.visual_projection(model.vision_model.post_layernorm(hidden)), dim=-1
         )
     torch.testing.assert_close(encoder.encode_pictures(pixels), all_NLD[:, 0])
-    torch.testing.assert_close(encoder.encode_patches(pixels).vector_NLD, all_NLD[:, 1:])
+    torch.testing.assert_close(encoder.encode_patches(pixels).vector_NLW, all_NLD[:, 1:])
 
 
 def test_patches_of_align_average_to_the_picture(hf_folder: HfFolder) -> None:
@@ -190,7 +190,7 @@ def test_patches_of_align_average_to_the_picture(hf_folder: HfFolder) -> None:
     hidden = encoder.model.vision_model(pixel_values=pixels).last_hidden_state
     mean_ND = normalize(hidden.flatten(2).mean(dim=2), dim=-1)
     torch.testing.assert_close(encoder.encode_pictures(pixels), mean_ND)
-    cells = encoder.encode_patches(pixels).vector_NLD
+    cells = encoder.encode_patches(pixels).vector_NLW
     torch.testing.assert_close(cells[0, 9], normalize(hidden[0, :, 1, 1], dim=-1))
 
 
@@ -202,7 +202,7 @@ def test_a_siglip_picture_of_one_patch_is_that_patch(hf_folder: HfFolder) -> Non
     packed = torch.cat([one["pixel_values"][0], one["pixel_attention_mask"][0][:, None], grid], 1)
     pixels = packed[None].float()
     found = encoder.encode_patches(pixels)
-    torch.testing.assert_close(found.vector_NLD[:, 0], encoder.encode_pictures(pixels))
+    torch.testing.assert_close(found.vector_NLW[:, 0], encoder.encode_pictures(pixels))
 
 
 def test_naflex_pictures_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
@@ -234,7 +234,7 @@ def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) ->
     ).last_hidden_state
     found = dual(folder).encode_padded(CAPTIONS, length=7)
     expected = normalize(model.text_projection(hidden), dim=-1)
-    torch.testing.assert_close(found.vector_NLD, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.vector_NLW, expected, atol=1e-5, rtol=0)
     assert torch.equal(found.mask_NL, tokens["attention_mask"].bool())
 
 
@@ -242,8 +242,8 @@ def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) ->
 def test_padding_leaves_words_as_they_are(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     found, plain = encoder.encode_padded(CAPTIONS, length=40), encoder.encode_tokens(CAPTIONS)
-    assert found.vector_NLD.shape[1] == 40
+    assert found.vector_NLW.shape[1] == 40
     for row, count in enumerate(encoder.count_tokens(CAPTIONS)):
         torch.testing.assert_close(
-            found.vector_NLD[row, :count], plain.vector_NLD[row, :count], atol=1e-5, rtol=0
+            found.vector_NLW[row, :count], plain.vector_NLW[row, :count], atol=1e-5, rtol=0
         )

@@ -53,7 +53,7 @@ def test_picture_layers_of_clip_and_its_kin(kind: str, hf_folder: HfFolder) -> N
     assert found.mask_NL.all()
     for last, vectors in (
         (found.pooled_NW[-1], encoder.encode_pictures(pixels)),
-        (found.vector_NLW[-1], encoder.encode_patches(pixels).vector_NLD),
+        (found.vector_NLW[-1], encoder.encode_patches(pixels).vector_NLW),
     ):
         projected = normalize(model.visual_projection(last), dim=-1)
         torch.testing.assert_close(projected, vectors, rtol=0, atol=1e-5)
@@ -109,7 +109,7 @@ def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
     vectors = encoder.encode_pictures(pixels)
     torch.testing.assert_close(normalize(pooled, dim=-1), vectors, rtol=0, atol=1e-5)
     patches = normalize(found.vector_NLW[-1], dim=-1)
-    torch.testing.assert_close(patches, encoder.encode_patches(pixels).vector_NLD)
+    torch.testing.assert_close(patches, encoder.encode_patches(pixels).vector_NLW)
 
 
 @torch.no_grad()
@@ -125,7 +125,7 @@ def test_caption_layers_end_where_the_caption_vector_begins(kind: str, hf_folder
     torch.testing.assert_close(ours, vectors, rtol=0, atol=1e-5)
     tokens = encoder.encode_tokens(CAPTIONS)
     ours = projected_caption(encoder.model, words)
-    torch.testing.assert_close(ours, tokens.vector_NLD, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours, tokens.vector_NLW, rtol=0, atol=1e-5)
     assert torch.equal(found.mask_NL, tokens.mask_NL)
 
 
@@ -152,9 +152,9 @@ def test_layers_of_blip(hf_folder: HfFolder) -> None:
     assert seen.vector_NLW[0].shape == (3, 16, 16)
     for project, last, vectors in (
         (blip.model.vision_proj, seen.pooled_NW[-1], blip.encode_pictures(pixels)),
-        (blip.model.vision_proj, seen.vector_NLW[-1], blip.encode_patches(pixels).vector_NLD),
+        (blip.model.vision_proj, seen.vector_NLW[-1], blip.encode_patches(pixels).vector_NLW),
         (blip.model.text_proj, read.pooled_NW[-1], blip.encode_captions(CAPTIONS)),
-        (blip.model.text_proj, read.vector_NLW[-1], blip.encode_tokens(CAPTIONS).vector_NLD),
+        (blip.model.text_proj, read.vector_NLW[-1], blip.encode_tokens(CAPTIONS).vector_NLW),
     ):
         torch.testing.assert_close(normalize(project(last), dim=-1), vectors, rtol=0, atol=1e-5)
     assert read.mask_NL.sum(dim=1).tolist() == blip.count_tokens(CAPTIONS)

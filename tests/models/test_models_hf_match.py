@@ -193,10 +193,10 @@ def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
     blip = scorer.encoder
     assert isinstance(blip, TokenEncoder)
     tokens = blip.encode_tokens(CAPTIONS)
-    torch.testing.assert_close(tokens.vector_NLD[:, 0], blip.encode_captions(CAPTIONS))
+    torch.testing.assert_close(tokens.vector_NLW[:, 0], blip.encode_captions(CAPTIONS))
     assert tokens.mask_NL.sum(dim=1).tolist() == blip.count_tokens(CAPTIONS)
     pixels = torch.stack([blip.prepare(picture.open()) for picture in pictures()])
-    assert blip.encode_patches(pixels).vector_NLD.shape == (3, 16, 12)
+    assert blip.encode_patches(pixels).vector_NLW.shape == (3, 16, 12)
 
 
 def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> Benchmark:

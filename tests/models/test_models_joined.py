@@ -75,7 +75,7 @@ def test_pictures_are_those_of_the_picture_model(joined: JoinedEncoder) -> None:
     assert isinstance(eyes, LayerEncoder)
     assert torch.equal(joined.encode_pictures(seen), eyes.encode_pictures(seen))
     one, other = joined.encode_patches(seen), eyes.encode_patches(seen)
-    assert torch.equal(one.vector_NLD, other.vector_NLD)
+    assert torch.equal(one.vector_NLW, other.vector_NLW)
     layers = joined.picture_layers(seen).vector_NLW
     assert len(layers) == len(eyes.picture_layers(seen).vector_NLW) == 3
 
@@ -99,10 +99,10 @@ def test_a_caption_does_not_depend_on_its_neighbours(joined: JoinedEncoder) -> N
 
 def test_tokens_and_layers_of_captions(joined: JoinedEncoder) -> None:
     tokens = joined.encode_tokens(CAPTIONS)
-    assert tokens.vector_NLD.shape == (2, 7, 12)
+    assert tokens.vector_NLW.shape == (2, 7, 12)
     assert tokens.mask_NL.sum(dim=1).tolist() == [7, 2]
     # Pooled at the last token, which is a token like the others here.
-    assert torch.allclose(tokens.vector_NLD[1, 1], joined.encode_captions(CAPTIONS)[1], atol=1e-6)
+    assert torch.allclose(tokens.vector_NLW[1, 1], joined.encode_captions(CAPTIONS)[1], atol=1e-6)
     assert len(joined.caption_layers(CAPTIONS).vector_NLW) == 4
 
 

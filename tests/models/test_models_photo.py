@@ -57,7 +57,7 @@ def test_a_picture_is_squeezed_not_cut() -> None:
 
 def test_patches_and_tokens_are_seen_by_the_same_head() -> None:
     patches, tokens = photo().encode_patches(pixels()), photo().encode_tokens(CAPTIONS)
-    assert patches.vector_NLD.shape == (2, 49, 256)
+    assert patches.vector_NLW.shape == (2, 49, 256)
     assert patches.mask_NL.all()
     # "two cats" with two special tokens; the longest caption fills its row.
     assert tokens.mask_NL.sum(dim=1).tolist() == photo().count_tokens(CAPTIONS) == [7, 4, 14]

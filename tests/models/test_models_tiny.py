@@ -90,7 +90,7 @@ def test_vectors_have_unit_norm() -> None:
     for vectors in (model.encode_pictures(pixels), model.encode_captions(["a", "red star"])):
         torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(len(vectors)))
     patches, tokens = model.encode_patches(pixels), model.encode_tokens(["a", "red star"])
-    assert patches.vector_NLD.shape == (3, 16, 16)
+    assert patches.vector_NLW.shape == (3, 16, 16)
     assert tokens.mask_NL.tolist() == [[True, True, False], [True, True, True]]
 
 

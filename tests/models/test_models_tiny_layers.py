@@ -45,8 +45,8 @@ def test_the_last_layer_projected_is_the_vector(model: Tiny) -> None:
     for tower, last, vectors in (
         (picture, seen.pooled_NW[-1], model.encode_pictures(pixels())),
         (caption, read.pooled_NW[-1], model.encode_captions(CAPTIONS)),
-        (picture, seen.vector_NLW[-1], model.encode_patches(pixels()).vector_NLD),
-        (caption, read.vector_NLW[-1], model.encode_tokens(CAPTIONS).vector_NLD),
+        (picture, seen.vector_NLW[-1], model.encode_patches(pixels()).vector_NLW),
+        (caption, read.vector_NLW[-1], model.encode_tokens(CAPTIONS).vector_NLW),
     ):
         found = normalize(tower.project(last), dim=-1)
         torch.testing.assert_close(found, vectors, rtol=0, atol=1e-5)

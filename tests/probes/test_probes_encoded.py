@@ -13,7 +13,7 @@ from PIL import Image
 from unbag.data import FilePicture
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.probes.space import EncoderSpace
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 
 SMALL = TinyConfig(
     pixels=16,
@@ -128,13 +128,13 @@ def test_patches_and_words_come_in_the_order_asked(files: list[FilePicture]) -> 
     assert space.tokens is not None
     pixels = torch.stack([encoder.prepare(one.open()) for one in files])
     found = space.tokens.pictures([files[2], files[0]])
-    wanted: Tokens = encoder.encode_patches(pixels[[2, 0]])
-    assert np.allclose(found.vector_NLW, wanted.vector_NLD, atol=1e-6)
+    wanted: TokenFeatures = encoder.encode_patches(pixels[[2, 0]])
+    assert np.allclose(found.vector_NLW, wanted.vector_NLW, atol=1e-6)
     said = ["a red star", "a", "a cup"]
     words = space.tokens.captions(said)
     assert words.mask_NL.sum(axis=1).tolist() == [4, 2, 3]
     alone = encoder.encode_tokens(["a"])
-    assert np.allclose(words.vector_NLW[1, :2], alone.vector_NLD[0], atol=1e-5)
+    assert np.allclose(words.vector_NLW[1, :2], alone.vector_NLW[0], atol=1e-5)
 
 
 def test_layers_are_asked_for_by_number(files: list[FilePicture], tmp_path: Path) -> None:

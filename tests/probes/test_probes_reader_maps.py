@@ -11,15 +11,16 @@ from torch import Tensor
 
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
+from unbag.models.features import JOINT
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.maps import WHOLE, reader_maps, word_maps
 from unbag.probes.space import EncoderSpace
-from unbag.readouts.features import JOINT, Parts
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.scorer import ReaderScorer
 from unbag.scorers.cosine import Cosine
+from unbag.types import TokenFeatures
 
 ENCODER = load_tiny("base")
 PATCHES = 64
@@ -35,9 +36,9 @@ class Cosines(Reader):
     maps_are_signed = True
     columns = 99
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
-        words_NTD = caption.part_NLW[:, : self.columns]
-        return words_NTD @ picture.part_NLW.transpose(1, 2)
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        words_NTD = caption.vector_NLW[:, : self.columns]
+        return words_NTD @ picture.vector_NLW.transpose(1, 2)
 
 
 def drawn(reader: Reader, caption: str = CAPTION) -> dict[str, np.ndarray]:
@@ -91,20 +92,20 @@ def test_the_blind_and_the_oblong_say_so() -> None:
             reader_maps(scorer, PICTURE, CAPTION)
 
     class Oblong(Cosines):
-        def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
             return torch.zeros((1, 5, 64))
 
         view = replace(
             JOINT,
             name="joint-seven",
-            look=lambda encoder, pixels: _seven(JOINT.look(encoder, pixels)),
+            look=lambda encoder, pixels: _seven(JOINT.encode_images(encoder, pixels)),
         )
 
     with pytest.raises(UserError, match="has 7 patches in"):
         reader_maps(ReaderScorer(ENCODER, Oblong()), PICTURE, CAPTION)
 
 
-def _seven(parts: Parts) -> Parts:
+def _seven(parts: TokenFeatures) -> TokenFeatures:
     mask_NL = parts.mask_NL.clone()
     mask_NL[:, 7:] = False
     return replace(parts, mask_NL=mask_NL)

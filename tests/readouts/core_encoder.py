@@ -12,7 +12,7 @@ from torch import Tensor
 from unbag.data import PixelPicture
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.data import PoolRow
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
 WORDS = ("left", "of", "a", *COLOURS)
@@ -28,11 +28,11 @@ class Counting(Tiny):
     pictures_seen = 0
     captions_read = 0
 
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         self.pictures_seen += len(pixels)
         return super().encode_patches(pixels)
 
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         self.captions_read += len(captions)
         return super().encode_tokens(captions)
 

@@ -55,7 +55,7 @@ def material(settings: DecoderSettings, count: int = 20, *, of: Tiny | None = No
     """Features of noise by the small encoder."""
     own = of or encoder()
     pixels = torch.stack([own.prepare(one.open()) for one in pictures(count)])
-    seen_NLV = picture_tokens(view_of(settings).look(own, pixels), settings)
+    seen_NLV = picture_tokens(view_of(settings).encode_images(own, pixels), settings)
     return DecoderData(seen_NLV, facts(count), count, "noise", "noise-1")
 
 

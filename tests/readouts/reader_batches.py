@@ -11,9 +11,9 @@ from torch import Tensor
 
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.data import Pool
-from unbag.readouts.features import Parts
 from unbag.readouts.reader import ReaderBatch, Sizes
 from unbag.training.trainer import Trainer, TrainState
+from unbag.types import TokenFeatures
 
 SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
@@ -51,20 +51,20 @@ class Bare:
         return torch.ones((len(captions), 1))
 
 
-def parts(count: int, length: int, width: int, *, seed: int, missing: int = 0) -> Parts:
+def parts(count: int, length: int, width: int, *, seed: int, missing: int = 0) -> TokenFeatures:
     """The last `missing` parts of every second row are absent."""
     rng = torch.Generator().manual_seed(seed)
     mask_NL = torch.ones((count, length), dtype=torch.bool)
     mask_NL[1::2, length - missing :] = False
-    part_NLW = torch.randn((count, length, width), generator=rng) * mask_NL[..., None]
-    return Parts(part_NLW, mask_NL, torch.randn((count, width), generator=rng))
+    vector_NLW = torch.randn((count, length, width), generator=rng) * mask_NL[..., None]
+    return TokenFeatures(vector_NLW, mask_NL, torch.randn((count, width), generator=rng))
 
 
-def pictures(count: int, *, seed: int = 0, missing: int = 0) -> Parts:
+def pictures(count: int, *, seed: int = 0, missing: int = 0) -> TokenFeatures:
     return parts(count, SIZES.patches, SIZES.picture_width, seed=seed, missing=missing)
 
 
-def captions(count: int, *, seed: int = 1, missing: int = 2) -> Parts:
+def captions(count: int, *, seed: int = 1, missing: int = 2) -> TokenFeatures:
     return parts(count, 5, SIZES.caption_width, seed=seed, missing=missing)
 
 
@@ -82,11 +82,11 @@ def batch(size: int = 4, each: int = 2, *, also_true: Tensor | None = None) -> R
     )
 
 
-def padded(given: Parts, by: int) -> Parts:
+def padded(given: TokenFeatures, by: int) -> TokenFeatures:
     """The same with parts at the end that mean nothing."""
-    part_NLW = torch.cat([given.part_NLW, torch.zeros_like(given.part_NLW[:, :1])], dim=1)
+    vector_NLW = torch.cat([given.vector_NLW, torch.zeros_like(given.vector_NLW[:, :1])], dim=1)
     mask_NL = torch.cat([given.mask_NL, torch.zeros_like(given.mask_NL[:, :1])], dim=1)
-    one = Parts(part_NLW, mask_NL, given.pooled_NW)
+    one = TokenFeatures(vector_NLW, mask_NL, given.pooled_NW)
     return one if by == 1 else padded(one, by - 1)
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from unbag.errors import UserError
+from unbag.models.features import View
 from unbag.models.tiny import load
 from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.dcsm import FUNCTIONAL, Dcsm, DcsmSettings, MapCaptions
-from unbag.readouts.features import View
 from unbag.readouts.training import ReaderTask, sizes_of
 from unbag.training.trainer import Trainer
 from unbag.world.grammar import holds, parse
@@ -85,9 +85,9 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
         assert pool.negative_NK[at].tolist() == [pool.caption_N[at + 1]]
         assert pool.negative_NK[at + 1].tolist() == [pool.caption_N[at]]
     # The last of four rows: the first scene, said in the second version.
-    read = made.view.read(tiny, [MADE[1].captions[0][1]])
+    read = made.view.encode_texts(tiny, [MADE[1].captions[0][1]])
     kept = pool.caption.rows(pool.caption_N[7:8])
-    torch.testing.assert_close(kept.part_NLW.float(), read.part_NLW, atol=1e-3, rtol=0)
+    torch.testing.assert_close(kept.vector_NLW.float(), read.vector_NLW, atol=1e-3, rtol=0)
     batch = pool.batch(torch.arange(8), device="cpu", with_negatives=False)
     # The other version of a row's caption is no negative of it.
     assert batch.also_true_BB[0, 3]

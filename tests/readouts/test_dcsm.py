@@ -24,8 +24,8 @@ from unbag.readouts.dcsm import (
     standardise,
     with_words,
 )
-from unbag.readouts.features import Parts
 from unbag.readouts.reader import ReaderBatch, Sizes, contrast
+from unbag.types import TokenFeatures
 
 SIZES = Sizes(patches=9, picture_width=8, caption_width=8)
 FIXED = DcsmSettings(length=6)
@@ -37,17 +37,19 @@ def unit(*shape: int, seed: int) -> Tensor:
     return torch.nn.functional.normalize(drawn, dim=-1)
 
 
-def pictures(count: int, seed: int = 0, patches: int = 9) -> Parts:
+def pictures(count: int, seed: int = 0, patches: int = 9) -> TokenFeatures:
     mask_NL = torch.ones((count, patches), dtype=torch.bool)
-    return Parts(unit(count, patches, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1))
+    return TokenFeatures(unit(count, patches, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1))
 
 
-def captions(count: int, seed: int = 100) -> Parts:
+def captions(count: int, seed: int = 100) -> TokenFeatures:
     mark_NL = torch.zeros((count, 6), dtype=torch.int64)
     mark_NL[:, 2] = torch.arange(count) % 4
     mark_NL[:, 4] += END
     mask_NL = torch.ones((count, 6), dtype=torch.bool)
-    return Parts(unit(count, 6, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1), mark_NL)
+    return TokenFeatures(
+        unit(count, 6, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1), mark_NL
+    )
 
 
 def reader(settings: DcsmSettings = FIXED, seed: int = 0) -> Dcsm:
@@ -94,8 +96,8 @@ def test_the_networks_have_the_published_sizes() -> None:
 def test_cls_is_the_first_row_and_words_replace_their_column() -> None:
     made = reader(replace(FIXED, functional_words=False))
     picture, caption = pictures(2), captions(2)
-    row_NRW = torch.cat([picture.pooled_NW[:, None], picture.part_NLW], dim=1)
-    plain = row_NRW @ caption.part_NLW.transpose(1, 2)
+    row_NRW = torch.cat([picture.pooled[:, None], picture.vector_NLW], dim=1)
+    plain = row_NRW @ caption.vector_NLW.transpose(1, 2)
     expected = (plain - plain.mean((1, 2), keepdim=True)) / plain.std((1, 2), keepdim=True)
     torch.testing.assert_close(made.maps(picture, caption), expected, atol=1e-5, rtol=0)
     marked = reader()
@@ -196,7 +198,7 @@ def test_functional_rows_are_learned_only_if_asked(learned: bool) -> None:
 
 def test_shuffled_each_loses_where_patches_lay_and_same_does_not() -> None:
     picture, caption = pictures(3), captions(3)
-    moved = replace(picture, part_NLW=picture.part_NLW.roll(4, dims=1))
+    moved = replace(picture, vector_NLW=picture.vector_NLW.roll(4, dims=1))
     ways: dict[Literal["no", "same", "each"], bool] = {"no": False, "same": False, "each": True}
     for shuffle, is_lost in ways.items():
         made = reader(replace(FIXED, shuffle_patches=shuffle))
@@ -204,15 +206,15 @@ def test_shuffled_each_loses_where_patches_lay_and_same_does_not() -> None:
         assert apart.max() < 1e-6 if is_lost else apart.min() > 1e-5
     plain, same = reader(), reader(replace(FIXED, shuffle_patches="same"))
     rows = same.order_L
-    there = replace(picture, part_NLW=picture.part_NLW[:, rows])
+    there = replace(picture, vector_NLW=picture.vector_NLW[:, rows])
     torch.testing.assert_close(plain.compare(there, caption), same.compare(picture, caption))
 
 
 def test_only_cls_and_eos_see_nothing_else() -> None:
     picture, caption = pictures(1), captions(1)
-    others = replace(picture, part_NLW=pictures(1, seed=9).part_NLW)
-    words = replace(caption, part_NLW=caption.part_NLW.clone())
-    words.part_NLW[:, [0, 1, 3, 5]] = captions(1, seed=7).part_NLW[:, [0, 1, 3, 5]]
+    others = replace(picture, vector_NLW=pictures(1, seed=9).vector_NLW)
+    words = replace(caption, vector_NLW=caption.vector_NLW.clone())
+    words.vector_NLW[:, [0, 1, 3, 5]] = captions(1, seed=7).vector_NLW[:, [0, 1, 3, 5]]
     same = pytest.approx
     ways: dict[Only, tuple[bool, bool]] = {
         "cls": (False, True),
@@ -233,10 +235,10 @@ def test_only_cls_and_eos_see_nothing_else() -> None:
 
 
 def test_constant_maps_and_half_precision_are_finite() -> None:
-    same = Parts(
+    same = TokenFeatures(
         torch.ones(2, 9, 8) / 8**0.5, torch.ones(2, 9, dtype=torch.bool), torch.ones(2, 8) / 8**0.5
     )
-    words = replace(captions(2), part_NLW=torch.ones(2, 6, 8) / 8**0.5)
+    words = replace(captions(2), vector_NLW=torch.ones(2, 6, 8) / 8**0.5)
     words = replace(words, mark_NL=torch.zeros(2, 6, dtype=torch.int64))
     for settings in (FIXED, RELEASED):
         made = reader(settings)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from unbag.errors import UserError
+from unbag.models.features import Placed, ends, joint_texts, placed_words
 from unbag.models.tiny import load
 from unbag.readouts.dcsm import END, FUNCTIONAL, Align, MapCaptions, marks
-from unbag.readouts.features import Placed, ends, joint_captions, placed_words
 from unbag.types import DualEncoder
 
 
@@ -122,19 +122,19 @@ def test_the_view_keeps_what_the_tower_makes_of_padding() -> None:
     zero = MapCaptions("token", 12, "zero")
     captions = ["a star left of a cup", "a red cup"]
     padded, plain = kept(tiny, captions), zero(tiny, captions)
-    joint = joint_captions(tiny, captions)
-    assert padded.part_NLW.shape == plain.part_NLW.shape == (2, 12, 128)
+    joint = joint_texts(tiny, captions)
+    assert padded.vector_NLW.shape == plain.vector_NLW.shape == (2, 12, 128)
     for row, count in enumerate(tiny.count_tokens(captions)):
         for parts in (padded, plain):
             torch.testing.assert_close(
-                parts.part_NLW[row, :count], joint.part_NLW[row, :count], atol=1e-6, rtol=0
+                parts.vector_NLW[row, :count], joint.vector_NLW[row, :count], atol=1e-6, rtol=0
             )
-        assert not plain.part_NLW[row, count:].any()
+        assert not plain.vector_NLW[row, count:].any()
         # Padding is read by itself, and does not depend on the other captions.
-        norm = padded.part_NLW[row, count:].norm(dim=-1)
+        norm = padded.vector_NLW[row, count:].norm(dim=-1)
         torch.testing.assert_close(norm, torch.ones(12 - count))
     alone = kept(tiny, captions[1:])
-    torch.testing.assert_close(alone.part_NLW[0], padded.part_NLW[1], atol=1e-6, rtol=0)
+    torch.testing.assert_close(alone.vector_NLW[0], padded.vector_NLW[1], atol=1e-6, rtol=0)
     assert padded.mask_NL.all()
     assert plain.mask_NL.sum(dim=1).tolist() == tiny.count_tokens(captions)
     assert (kept.view.name, zero.view.name) == ("dcsm-token-12-kept", "dcsm-token-12-zero")
@@ -151,17 +151,17 @@ def test_captions_beyond_the_map_are_cut_counted_and_said_once() -> None:
     assert (counted.cut, counted.plain) == (2, 3)
     # The end token stays, as a tokenizer that cuts at 4 has it.
     short = tiny.encode_padded(["a red cup"], length=4)
-    torch.testing.assert_close(found.part_NLW[0], short.vector_NLD[0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.vector_NLW[0], short.vector_NLW[0], atol=1e-6, rtol=0)
     # The caption's own vector is that of all of it.
-    torch.testing.assert_close(found.pooled_NW[:1], tiny.encode_captions(["a red cup and a star"]))
+    torch.testing.assert_close(found.pooled[:1], tiny.encode_captions(["a red cup and a star"]))
 
 
 def test_more_columns_than_a_tower_has_places_are_zero() -> None:
     tiny = load("base")
     found = MapCaptions("token", 40, "kept")(tiny, ["a red cup"])
-    assert found.part_NLW.shape[1] == 40
-    assert found.part_NLW[0, :32].norm(dim=-1).min() > 0.99
-    assert not found.part_NLW[0, 32:].any()
+    assert found.vector_NLW.shape[1] == 40
+    assert found.vector_NLW[0, :32].norm(dim=-1).min() > 0.99
+    assert not found.vector_NLW[0, 32:].any()
     assert found.mask_NL[0].tolist() == [True] * 32 + [False] * 8
 
 

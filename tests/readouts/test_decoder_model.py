@@ -49,7 +49,7 @@ def by_hand(
     inputs = [net.language.get_input_embeddings()(text)]
     if picture is not None:
         own = encoder()
-        parts = view_of(SMALL).look(own, own.prepare(picture.open())[None])
+        parts = view_of(SMALL).encode_images(own, own.prepare(picture.open())[None])
         seen = picture_tokens(parts, SMALL)
         assert seen is not None
         inputs.insert(0, net.connector(seen))
@@ -154,7 +154,7 @@ class _Counted:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         self.rows += len(pixels)
-        found = picture_tokens(view_of(SMALL).look(self.inner, pixels), SMALL)
+        found = picture_tokens(view_of(SMALL).encode_images(self.inner, pixels), SMALL)
         assert found is not None
         return found
 
@@ -236,7 +236,7 @@ class _Vector:
 
 def test_a_model_without_patches() -> None:
     with pytest.raises(UserError, match="vector shows one vector for a picture and no patches"):
-        view_of(SMALL).look(_Vector(), torch.zeros(1, 3))
+        view_of(SMALL).encode_images(_Vector(), torch.zeros(1, 3))
 
 
 def test_layers_are_those_before_the_projection() -> None:
@@ -245,19 +245,19 @@ def test_layers_are_those_before_the_projection() -> None:
     layers = own.picture_layers(pixels)
     # Two blocks: what enters, after the first, after the second, after the norm.
     assert len(layers.vector_NLW) == 4
-    second = view_of(DecoderSettings()).look(own, pixels)
-    last = view_of(DecoderSettings(layer="last")).look(own, pixels)
-    assert torch.equal(second.part_NLW, layers.vector_NLW[1])
-    assert torch.equal(last.part_NLW, layers.vector_NLW[3])
+    second = view_of(DecoderSettings()).encode_images(own, pixels)
+    last = view_of(DecoderSettings(layer="last")).encode_images(own, pixels)
+    assert torch.equal(second.vector_NLW, layers.vector_NLW[1])
+    assert torch.equal(last.vector_NLW, layers.vector_NLW[3])
     pooled_NW = layers.pooled_NW[1]
     assert pooled_NW is not None
-    assert torch.equal(second.pooled_NW, pooled_NW)
+    assert torch.equal(second.pooled, pooled_NW)
 
 
 def test_half_precision_must_hold_the_features() -> None:
     own = encoder()
-    parts = view_of(SMALL).look(own, own.prepare(pictures(1)[0].open())[None])
-    large = replace(parts, part_NLW=parts.part_NLW * 1e6)
+    parts = view_of(SMALL).encode_images(own, own.prepare(pictures(1)[0].open())[None])
+    large = replace(parts, vector_NLW=parts.vector_NLW * 1e6)
     half = replace(SMALL, keeps="float16")
     found = picture_tokens(parts, half)
     assert found is not None

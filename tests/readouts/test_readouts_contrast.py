@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.readouts.features import JOINT, Parts
+from unbag.models.features import JOINT
 from unbag.readouts.reader import Reader, ReaderBatch, contrast, told_apart
+from unbag.types import TokenFeatures
 
 
 class Product(Reader):
@@ -21,13 +22,13 @@ class Product(Reader):
         super().__init__()
         self.settings, self.scale = None, scale
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
-        return (picture.pooled_NW * caption.pooled_NW).sum(dim=-1)
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        return (picture.pooled * caption.pooled).sum(dim=-1)
 
 
-def parts(*numbers: float) -> Parts:
+def parts(*numbers: float) -> TokenFeatures:
     vector_N1 = torch.tensor(numbers, dtype=torch.float32)[:, None]
-    return Parts(vector_N1[:, None], torch.ones((len(numbers), 1)).bool(), vector_N1)
+    return TokenFeatures(vector_N1[:, None], torch.ones((len(numbers), 1)).bool(), vector_N1)
 
 
 def batch(

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.readouts.data import Pool
-from unbag.readouts.features import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderTask, share_told_apart
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training.trainer import Trainer
+from unbag.types import TokenFeatures
 
 from .reader_batches import run_losses
 
@@ -24,10 +24,10 @@ SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
 EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)
 
 
-def parts(count: int, width: int, seed: int) -> Parts:
+def parts(count: int, width: int, seed: int) -> TokenFeatures:
     rng = torch.Generator().manual_seed(seed)
     vector_NW = torch.randn((count, width), generator=rng)
-    return Parts(vector_NW[:, None][:, :0], torch.ones((count, 0)).bool(), vector_NW)
+    return TokenFeatures(vector_NW[:, None][:, :0], torch.ones((count, 0)).bool(), vector_NW)
 
 
 def pool(count: int = 200, *, negatives: int = 2) -> Pool:
@@ -111,10 +111,10 @@ def test_training_leaves_the_generator_of_others_alone() -> None:
 
 
 class Exploding(Pooled):
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         return super().compare(picture, caption) * torch.inf
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         return super().compare_all(picture, caption) * torch.inf
 
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.readouts.dcsm import END, Dcsm, DcsmSettings
-from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import MappedReader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
+from unbag.types import TokenFeatures
 
 from .reader_batches import SIZES, captions, parts, pictures
 
@@ -35,7 +35,7 @@ def dcsm(settings: DcsmSettings = DCSM) -> Dcsm:
     return found
 
 
-def marked(count: int) -> Parts:
+def marked(count: int) -> TokenFeatures:
     said = parts(count, 3, 6, seed=5)
     return replace(said, mark_NL=torch.tensor([[0, 0, END]]).expand(count, 3))
 

@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.readouts import reader as cells
-from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl, PaclSettings, attention, pool
 from unbag.readouts.reader import contrast
+from unbag.types import TokenFeatures
 
 from .reader_batches import SIZES, batch, captions, padded, pictures
 
@@ -39,9 +39,11 @@ def as_given(settings: PaclSettings) -> Pacl:
     return reader
 
 
-def worked() -> tuple[Parts, Parts]:
+def worked() -> tuple[TokenFeatures, TokenFeatures]:
     no = torch.zeros((1, 2))
-    return Parts(PATCH_LD[None], ALL, no), Parts(TEXT_D[None, None], ALL[:, :1], TEXT_D[None])
+    return TokenFeatures(PATCH_LD[None], ALL, no), TokenFeatures(
+        TEXT_D[None, None], ALL[:, :1], TEXT_D[None]
+    )
 
 
 def test_worked_weights_pooled_vector_and_score() -> None:
@@ -123,7 +125,7 @@ def test_rotary_weights_leave_the_sum_as_it_is() -> None:
 
 def test_places_of_patches_matter_only_where_they_are_turned() -> None:
     picture, caption = pictures(2), captions(2)
-    moved = Parts(picture.part_NLW.flip(1), picture.mask_NL, picture.pooled_NW)
+    moved = TokenFeatures(picture.vector_NLW.flip(1), picture.mask_NL, picture.pooled_NW)
     plain, turned = small(), small(PaclSettings(rope="1d"))
     assert torch.allclose(plain.compare(picture, caption), plain.compare(moved, caption), atol=1e-6)
     difference = turned.compare(picture, caption) - turned.compare(moved, caption)

@@ -129,7 +129,7 @@ def test_even_weights_are_scored_from_the_folder_of_any_pacl(tmp_path: Path) -> 
         flat.load_state_dict(reader.state_dict())
         both = [cast("ReaderScorer", even), ReaderScorer(encoder, flat), own]
         for one in both:
-            one.meet([row.picture], [row.caption], cache=tmp_path, progress=Silent())
+            one.precompute([row.picture], [row.caption], cache=tmp_path, progress=Silent())
         scored = [one.score([query]).item() for one in both]
         assert scored[0] == scored[1]
         assert (scored[0] == scored[2]) == (name == "pacl_uniform")
@@ -170,4 +170,4 @@ def test_wrong_settings_are_told_before_anything_is_computed(name: str, wrong: s
 def test_a_model_without_patches_is_refused() -> None:
     view = reader_readout("pacl").view(PaclSettings())
     with pytest.raises(UserError, match="bare shows one vector for a picture"):
-        view.look(Bare(), torch.zeros((1, 3, 2, 2)))
+        view.encode_images(Bare(), torch.zeros((1, 3, 2, 2)))

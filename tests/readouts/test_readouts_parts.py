@@ -10,7 +10,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.readouts.features import JOINT, LAST, LAST_AND_JOINT, POOLED_ONLY, Parts, View, stacked
+from unbag.models.features import JOINT, LAST, LAST_AND_JOINT, POOLED_ONLY, View, stacked
+from unbag.types import TokenFeatures
 
 from .core_encoder import halves, small
 
@@ -23,19 +24,19 @@ def pixels() -> Tensor:
     return torch.stack([encoder.prepare(one.open()) for one in every])
 
 
-def parts(count: int, length: int, *, marks: bool = False) -> Parts:
+def parts(count: int, length: int, *, marks: bool = False) -> TokenFeatures:
     """Numbers that say where they stand."""
-    part_NLW = torch.arange(float(count * length * 2)).view(count, length, 2) + 1
+    vector_NLW = torch.arange(float(count * length * 2)).view(count, length, 2) + 1
     mark_NL = torch.ones((count, length), dtype=torch.int64) if marks else None
-    return Parts(part_NLW, torch.ones((count, length)).bool(), part_NLW[:, 0], mark_NL)
+    return TokenFeatures(vector_NLW, torch.ones((count, length)).bool(), vector_NLW[:, 0], mark_NL)
 
 
 def test_stacking_pads_with_absent_zeros_to_the_most_parts() -> None:
     both = stacked([parts(1, 1), parts(2, 3)])
-    assert both.part_NLW.shape == (3, 3, 2)
-    assert both.part_NLW[0].tolist() == [[1, 2], [0, 0], [0, 0]]
+    assert both.vector_NLW.shape == (3, 3, 2)
+    assert both.vector_NLW[0].tolist() == [[1, 2], [0, 0], [0, 0]]
     assert both.mask_NL.tolist() == [[True, False, False], [True] * 3, [True] * 3]
-    assert both.pooled_NW.tolist() == [[1, 2], [1, 2], [7, 8]]
+    assert both.pooled.tolist() == [[1, 2], [1, 2], [7, 8]]
     assert both.mark_NL is None
     marked = stacked([parts(1, 1, marks=True), parts(1, 2, marks=True)]).mark_NL
     assert marked is not None
@@ -45,15 +46,15 @@ def test_stacking_pads_with_absent_zeros_to_the_most_parts() -> None:
 def test_rows_come_in_the_order_asked_for_with_their_marks() -> None:
     given = parts(3, 2, marks=True)
     found = given.rows(torch.tensor([2, 0, 2]))
-    assert found.pooled_NW.tolist() == [[9, 10], [1, 2], [9, 10]]
+    assert found.pooled.tolist() == [[9, 10], [1, 2], [9, 10]]
     assert found.mark_NL is not None
     assert len(found) == len(found.mark_NL) == 3
-    assert given.rows(slice(1, 2)).part_NLW.tolist() == [[[5, 6], [7, 8]]]
+    assert given.rows(slice(1, 2)).vector_NLW.tolist() == [[[5, 6], [7, 8]]]
 
 
 def test_a_type_is_for_vectors_and_a_size_is_of_all() -> None:
     half = parts(2, 3, marks=True).to("cpu", torch.float16)
-    assert half.part_NLW.dtype == half.pooled_NW.dtype == torch.float16
+    assert half.vector_NLW.dtype == half.pooled.dtype == torch.float16
     assert half.mask_NL.dtype == torch.bool
     # 2 x 3 x 2 and 2 x 2 half floats, 6 booleans, 6 long integers.
     assert half.nbytes == 24 + 8 + 6 + 48
@@ -61,37 +62,40 @@ def test_a_type_is_for_vectors_and_a_size_is_of_all() -> None:
 
 def test_the_joint_view_shows_what_the_encoder_shows() -> None:
     encoder = small()
-    seen, read = JOINT.look(encoder, pixels()), JOINT.read(encoder, CAPTIONS)
+    seen, read = JOINT.encode_images(encoder, pixels()), JOINT.encode_texts(encoder, CAPTIONS)
     tokens = encoder.encode_tokens(CAPTIONS)
-    assert torch.equal(seen.part_NLW, encoder.encode_patches(pixels()).vector_NLD)
-    assert torch.equal(seen.pooled_NW, encoder.encode_pictures(pixels()))
+    assert torch.equal(seen.vector_NLW, encoder.encode_patches(pixels()).vector_NLW)
+    assert torch.equal(seen.pooled, encoder.encode_pictures(pixels()))
     assert torch.equal(read.mask_NL, tokens.mask_NL)
     assert read.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
-    assert torch.equal(read.part_NLW[read.mask_NL], tokens.vector_NLD[tokens.mask_NL])
-    assert not read.part_NLW[~read.mask_NL].any()
-    assert torch.allclose(read.pooled_NW, encoder.encode_captions(CAPTIONS), atol=1e-6)
+    assert torch.equal(read.vector_NLW[read.mask_NL], tokens.vector_NLW[tokens.mask_NL])
+    assert not read.vector_NLW[~read.mask_NL].any()
+    assert torch.allclose(read.pooled, encoder.encode_captions(CAPTIONS), atol=1e-6)
 
 
 def test_the_last_view_shows_what_the_projection_is_given() -> None:
     encoder = small()
-    seen, layers = LAST.look(encoder, pixels()), encoder.picture_layers(pixels())
-    assert seen.part_NLW.shape == (2, 4, 16)
-    assert torch.equal(seen.part_NLW, layers.vector_NLW[-1])
+    seen, layers = LAST.encode_images(encoder, pixels()), encoder.picture_layers(pixels())
+    assert seen.vector_NLW.shape == (2, 4, 16)
+    assert torch.equal(seen.vector_NLW, layers.vector_NLW[-1])
     assert layers.pooled_NW[-1] is not None
-    assert torch.equal(seen.pooled_NW, layers.pooled_NW[-1])
-    assert LAST.read(encoder, CAPTIONS).part_NLW.shape[2] == 12
-    assert LAST_AND_JOINT.look(encoder, pixels()).part_NLW.shape[2] == 16
-    assert LAST_AND_JOINT.read(encoder, CAPTIONS).part_NLW.shape[2] == 8
+    assert torch.equal(seen.pooled, layers.pooled_NW[-1])
+    assert LAST.encode_texts(encoder, CAPTIONS).vector_NLW.shape[2] == 12
+    assert LAST_AND_JOINT.encode_images(encoder, pixels()).vector_NLW.shape[2] == 16
+    assert LAST_AND_JOINT.encode_texts(encoder, CAPTIONS).vector_NLW.shape[2] == 8
 
 
 def test_the_pooled_view_keeps_one_vector_and_no_part_in_memory() -> None:
     encoder = small()
-    seen, read = POOLED_ONLY.look(encoder, pixels()), POOLED_ONLY.read(encoder, CAPTIONS)
-    assert torch.equal(seen.pooled_NW, LAST.look(encoder, pixels()).pooled_NW)
-    assert seen.part_NLW.shape == (2, 0, 16)
-    assert read.part_NLW.shape == (2, 0, 12)
-    assert seen.part_NLW.untyped_storage().nbytes() == 0
-    assert stacked([seen, seen]).part_NLW.shape == (4, 0, 16)
+    seen, read = (
+        POOLED_ONLY.encode_images(encoder, pixels()),
+        POOLED_ONLY.encode_texts(encoder, CAPTIONS),
+    )
+    assert torch.equal(seen.pooled, LAST.encode_images(encoder, pixels()).pooled)
+    assert seen.vector_NLW.shape == (2, 0, 16)
+    assert read.vector_NLW.shape == (2, 0, 12)
+    assert seen.vector_NLW.untyped_storage().nbytes() == 0
+    assert stacked([seen, seen]).vector_NLW.shape == (4, 0, 16)
 
 
 class OneVector:
@@ -116,10 +120,10 @@ class OneVector:
 @pytest.mark.parametrize("view", [JOINT, LAST, POOLED_ONLY], ids=lambda view: view.name)
 def test_a_model_without_parts_is_refused(view: View) -> None:
     with pytest.raises(UserError) as caught:
-        view.look(OneVector(), torch.zeros(1))
+        view.encode_images(OneVector(), torch.zeros(1))
     assert caught.value.found == (
         "plain shows one vector for a picture and one for a caption, and no parts"
     )
     assert "encode_patches" in caught.value.way_out
     with pytest.raises(UserError, match="and no parts"):
-        view.read(OneVector(), ["a"])
+        view.encode_texts(OneVector(), ["a"])

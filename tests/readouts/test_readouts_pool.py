@@ -10,14 +10,14 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.readouts.data import Pool, RowOrder, kept
-from unbag.readouts.features import Parts
 from unbag.training.data.batch import Truth
+from unbag.types import TokenFeatures
 
 
-def parts(count: int, width: int = 2) -> Parts:
+def parts(count: int, width: int = 2) -> TokenFeatures:
     """Vector n is full of n."""
     vector_NW = torch.arange(float(count))[:, None].expand(count, width).clone()
-    return Parts(vector_NW[:, None], torch.ones((count, 1)).bool(), vector_NW)
+    return TokenFeatures(vector_NW[:, None], torch.ones((count, 1)).bool(), vector_NW)
 
 
 def same_colour(code: Mapping[str, Tensor]) -> Truth:
@@ -38,9 +38,9 @@ def pool(*, group: int = 1) -> Pool:
     )
 
 
-def firsts(given: Parts | None) -> list[float]:
+def firsts(given: TokenFeatures | None) -> list[float]:
     assert given is not None
-    return given.pooled_NW[:, 0].tolist()
+    return given.pooled[:, 0].tolist()
 
 
 def test_a_batch_holds_the_rows_asked_for() -> None:
@@ -82,16 +82,16 @@ def test_without_negatives_there_are_none() -> None:
 
 def test_half_precision_is_kept_and_batches_are_whole() -> None:
     half = pool().to("cpu", torch.float16)
-    assert half.picture.part_NLW.dtype == torch.float16
+    assert half.picture.vector_NLW.dtype == torch.float16
     assert half.nbytes == 12 * (2 * 2 * 2 + 1)
-    assert half.batch(torch.tensor([0]), device="cpu").picture.part_NLW.dtype == torch.float32
-    assert half.near("cpu").picture.part_NLW.dtype == torch.float16
+    assert half.batch(torch.tensor([0]), device="cpu").picture.vector_NLW.dtype == torch.float32
+    assert half.near("cpu").picture.vector_NLW.dtype == torch.float16
 
 
 def test_some_rows_share_pictures_and_strings() -> None:
     some = pool().rows(1, 3)
     assert len(some) == 2
-    assert some.picture.part_NLW.shape == (3, 1, 2)
+    assert some.picture.vector_NLW.shape == (3, 1, 2)
     batch = some.batch(torch.tensor([1, 0]), device="cpu")
     assert firsts(batch.caption) == [7, 6]
     assert not batch.also_true_BB.any()
@@ -122,8 +122,8 @@ def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
 
 def test_features_beyond_half_precision_are_told() -> None:
     large = parts(3)
-    large.part_NLW[1, 0, 0] = 1e6
-    assert kept(large, "cpu", torch.float32).part_NLW.max() == 1e6
+    large.vector_NLW[1, 0, 0] = 1e6
+    assert kept(large, "cpu", torch.float32).vector_NLW.max() == 1e6
     with pytest.raises(UserError) as caught:
         kept(large, "cpu", torch.float16)
     assert caught.value.found == "features of up to 1e+06"

@@ -11,12 +11,12 @@ import torch
 
 from unbag.data.pairs import Pair
 from unbag.errors import UserError
+from unbag.models.features import JOINT, POOLED_ONLY
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
 from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.lessons import DecoderFact
 from unbag.readouts.decoder.training import DecoderData
-from unbag.readouts.features import JOINT, POOLED_ONLY
 from unbag.runs.progress import Silent
 from unbag.training.data.world import WorldBatches
 from unbag.training.recipes import hard_negative
@@ -48,19 +48,19 @@ def test_a_pool_of_scenes_holds_what_the_encoder_says_of_them() -> None:
     (step,) = scenes
     assert len(pool) == 6
     pixels = torch.stack([encoder.prepare(ScenePicture(one, "").open()) for one in step.scenes])
-    wanted = JOINT.look(encoder, pixels)
-    assert torch.allclose(pool.picture.part_NLW, wanted.part_NLW, atol=1e-5)
+    wanted = JOINT.encode_images(encoder, pixels)
+    assert torch.allclose(pool.picture.vector_NLW, wanted.vector_NLW, atol=1e-5)
     # Encoders work in inference mode, and gradients may need what they are given.
-    assert not any(one.part_NLW.is_inference() for one in (pool.picture, pool.caption))
+    assert not any(one.vector_NLW.is_inference() for one in (pool.picture, pool.caption))
     batch = pool.batch(torch.tensor([4]), device="cpu")
-    caption = JOINT.read(encoder, [step.captions[4]])
-    length = caption.part_NLW.shape[1]
-    assert torch.allclose(batch.caption.part_NLW[:, :length], caption.part_NLW, atol=1e-5)
+    caption = JOINT.encode_texts(encoder, [step.captions[4]])
+    length = caption.vector_NLW.shape[1]
+    assert torch.allclose(batch.caption.vector_NLW[:, :length], caption.vector_NLW, atol=1e-5)
     assert batch.negative_mask_BK[0].tolist() == [one is not None for one in step.negatives[4]]
     for at, text in enumerate(step.negatives[4]):
         if text is not None and batch.negative is not None:
-            vector_1D = JOINT.read(encoder, [text]).pooled_NW
-            assert torch.allclose(batch.negative.pooled_NW[at], vector_1D[0], atol=1e-5)
+            vector_1D = JOINT.encode_texts(encoder, [text]).pooled
+            assert torch.allclose(batch.negative.pooled[at], vector_1D[0], atol=1e-5)
 
 
 def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:

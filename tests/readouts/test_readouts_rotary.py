@@ -14,28 +14,28 @@ FORMS: tuple[Form, ...] = ("concatenated", "interleaved")
 
 
 def test_worked_numbers_of_place_1() -> None:
-    part_NLW = torch.tensor([1.0, 0, 0, 1]).expand(1, 2, 4)
+    vector_NLW = torch.tensor([1.0, 0, 0, 1]).expand(1, 2, 4)
     halves = torch.tensor([0.540302, -0.010000, 0.841471, 0.999950])
     pairs = torch.tensor([0.540302, 0.841471, -0.010000, 0.999950])
-    assert torch.allclose(turned(part_NLW, "1d")[0, 1], halves, atol=1e-6)
-    assert torch.allclose(turned(part_NLW, "1d", "interleaved")[0, 1], pairs, atol=1e-6)
+    assert torch.allclose(turned(vector_NLW, "1d")[0, 1], halves, atol=1e-6)
+    assert torch.allclose(turned(vector_NLW, "1d", "interleaved")[0, 1], pairs, atol=1e-6)
 
 
 def test_place_0_stays_and_one_form_is_a_permutation_of_the_other() -> None:
-    part_NLW = torch.randn((2, 9, 8), generator=torch.Generator().manual_seed(1))
-    pairs, halves = (turned(part_NLW, "1d", form) for form in ("interleaved", "concatenated"))
-    assert torch.equal(pairs[:, 0], part_NLW[:, 0])
+    vector_NLW = torch.randn((2, 9, 8), generator=torch.Generator().manual_seed(1))
+    pairs, halves = (turned(vector_NLW, "1d", form) for form in ("interleaved", "concatenated"))
+    assert torch.equal(pairs[:, 0], vector_NLW[:, 0])
     assert torch.equal(halves, torch.cat([pairs[..., 0::2], pairs[..., 1::2]], dim=-1))
-    assert not torch.allclose(pairs[:, 1], part_NLW[:, 1])
+    assert not torch.allclose(pairs[:, 1], vector_NLW[:, 1])
 
 
 def test_2d_turns_half_by_row_and_half_by_column() -> None:
-    part_NLW = torch.randn((1, 9, 8), generator=torch.Generator().manual_seed(2))
-    found_NLW = turned(part_NLW, "2d", "interleaved")
+    vector_NLW = torch.randn((1, 9, 8), generator=torch.Generator().manual_seed(2))
+    found_NLW = turned(vector_NLW, "2d", "interleaved")
     for place in range(9):
         row, column = divmod(place, 3)
-        by_row = turned(part_NLW[:, place, :4].expand(1, 3, 4), "1d", "interleaved")[0, row]
-        by_column = turned(part_NLW[:, place, 4:].expand(1, 3, 4), "1d", "interleaved")[0, column]
+        by_row = turned(vector_NLW[:, place, :4].expand(1, 3, 4), "1d", "interleaved")[0, row]
+        by_column = turned(vector_NLW[:, place, 4:].expand(1, 3, 4), "1d", "interleaved")[0, column]
         assert torch.allclose(found_NLW[0, place], torch.cat([by_row, by_column]), atol=1e-6)
 
 
@@ -49,8 +49,8 @@ def test_2d_turns_half_by_row_and_half_by_column() -> None:
 )
 def test_norms_stay(rope: Rope, form: Form, side: int, quads: int, seed: int) -> None:
     rng = torch.Generator().manual_seed(seed)
-    part_NLW = torch.randn((2, side * side, 4 * quads), generator=rng)
-    assert torch.allclose(turned(part_NLW, rope, form).norm(dim=-1), part_NLW.norm(dim=-1))
+    vector_NLW = torch.randn((2, side * side, 4 * quads), generator=rng)
+    assert torch.allclose(turned(vector_NLW, rope, form).norm(dim=-1), vector_NLW.norm(dim=-1))
 
 
 def test_products_depend_on_the_distance_of_places_only() -> None:
@@ -60,8 +60,8 @@ def test_products_depend_on_the_distance_of_places_only() -> None:
 
 
 def test_none_is_what_came_in() -> None:
-    part_NLW = torch.ones((1, 2, 3))
-    assert turned(part_NLW, "none") is part_NLW
+    vector_NLW = torch.ones((1, 2, 3))
+    assert turned(vector_NLW, "none") is vector_NLW
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from unbag.evaluation.run import Work, run
 from unbag.evaluation.scoring import QueryScoring
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
+from unbag.models.features import JOINT
 from unbag.models.tiny import untrained
 from unbag.readouts import scorer as module
-from unbag.readouts.features import JOINT, Parts
 from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.runs.distributed import Team
 from unbag.runs.progress import Silent
-from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse
+from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse, TokenFeatures
 
 from .core_encoder import CONFIG, Broken, Counting, rows, small
 
@@ -42,8 +42,8 @@ class Best(Reader):
         self.settings = None
         self.weight = nn.Parameter(torch.tensor(2.0))
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
-        map_NLT = picture.part_NLW @ caption.part_NLW.transpose(1, 2)
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        map_NLT = picture.vector_NLW @ caption.vector_NLW.transpose(1, 2)
         map_NLT = map_NLT.masked_fill(~caption.mask_NL[:, None], -2)
         return self.weight * map_NLT.flatten(1).amax(dim=1)
 
@@ -65,8 +65,10 @@ CAPTIONS = [row.caption for row in rows()] + ["white"]
 
 def by_hand(picture: Picture, caption: str) -> float:
     encoder = small()
-    seen = JOINT.look(encoder, encoder.prepare(picture.open())[None])
-    return float(2 * (seen.part_NLW[0] @ JOINT.read(encoder, [caption]).part_NLW[0].T).max())
+    seen = JOINT.encode_images(encoder, encoder.prepare(picture.open())[None])
+    return float(
+        2 * (seen.vector_NLW[0] @ JOINT.encode_texts(encoder, [caption]).vector_NLW[0].T).max()
+    )
 
 
 def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
@@ -113,7 +115,7 @@ def test_batch_mates_do_not_matter_and_nothing_asked_is_nothing() -> None:
 def test_every_input_is_encoded_once_whoever_asks() -> None:
     encoder = small()
     one = scorer(encoder)
-    one.meet(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    one.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
     one.score([Query(p, c) for p in PICTURES for c in CAPTIONS])
     one.score_matrix(PICTURES, CAPTIONS)
     assert (encoder.pictures_seen, encoder.captions_read) == (12, 13)
@@ -216,7 +218,7 @@ def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path)
         def depends_on_call(self) -> bool:
             return True
 
-        def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+        def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
             calls.append((len(picture), len(caption)))
             score_PC = super().compare_all(picture, caption)
             return score_PC - score_PC.mean()
@@ -247,7 +249,9 @@ def test_processes_encode_their_share_and_find_the_rest_in_the_cache(tmp_path: P
     ]  # fmt: skip
     # The second is done with its share when the first goes on from its own.
     mine = shown[1].team.mine
-    scorers[1].meet(mine(plan.pictures), mine(plan.prompts), cache=tmp_path, progress=Silent())
+    scorers[1].precompute(
+        mine(plan.pictures), mine(plan.prompts), cache=tmp_path, progress=Silent()
+    )
     for one, asked in zip(shown, scorers, strict=True):
         Work._show_all(cast("Work", one), asked)
     assert [encoder.pictures_seen for encoder in encoders] == [6, 6]

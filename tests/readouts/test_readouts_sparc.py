@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from unbag.errors import UserError
+from unbag.models.features import last_texts
 from unbag.readouts import reader as cells
-from unbag.readouts.features import Parts, last_captions
 from unbag.readouts.reader import contrast
 from unbag.readouts.sparc import (
     Sparc,
@@ -23,6 +23,7 @@ from unbag.readouts.sparc import (
     patch_weights,
 )
 from unbag.training.losses import word_patch_loss
+from unbag.types import TokenFeatures
 
 from .reader_batches import SIZES, Bare, batch, captions, padded, pictures, small_encoder
 
@@ -46,9 +47,9 @@ def as_given(settings: SparcSettings) -> Sparc:
     return reader
 
 
-def worked() -> tuple[Parts, Parts]:
+def worked() -> tuple[TokenFeatures, TokenFeatures]:
     no = torch.zeros((1, 2))
-    return Parts(PATCH_LD[None], ALL, no), Parts(WORD_TD[None], ALL[:, :2], no)
+    return TokenFeatures(PATCH_LD[None], ALL, no), TokenFeatures(WORD_TD[None], ALL[:, :2], no)
 
 
 def test_worked_weights_and_grouped_vectors() -> None:
@@ -113,10 +114,10 @@ def test_equal_patches_gather_nothing_as_released_and_evenly_when_mended() -> No
     found_TL = patch_weights(fit_NTL, mask_NTL, fallback=True)[0]
     assert found_TL.tolist() == [pytest.approx(third), pytest.approx(third)]
     alike = pictures(2)
-    alike.part_NLW[:] = alike.part_NLW[:, :1].clone()
+    alike.vector_NLW[:] = alike.vector_NLW[:, :1].clone()
     released, fixed = (small(one).compare(alike, captions(2)) for one in (RELEASED, FIXED))
     # A picture of one patch repeated is that patch; released, it is no vector at all.
-    one = Parts(alike.part_NLW[:, :1], alike.mask_NL[:, :1], alike.pooled_NW)
+    one = TokenFeatures(alike.vector_NLW[:, :1], alike.mask_NL[:, :1], alike.pooled_NW)
     assert torch.allclose(fixed, small().compare(one, captions(2)), atol=1e-5)
     assert released.abs().max().item() < 1e-3
 
@@ -139,8 +140,8 @@ def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
 
 def test_released_means_count_empty_places_and_fixed_ones_do_not() -> None:
     reader, caption = small(RELEASED), captions(2)
-    caption.part_NLW[1, 3:] = 1.5
-    by_hand = functional.normalize(reader.words(caption.part_NLW), dim=-1)
+    caption.vector_NLW[1, 3:] = 1.5
+    by_hand = functional.normalize(reader.words(caption.vector_NLW), dim=-1)
     for chosen, places in ((RELEASED, 5), (FIXED, 3)):
         mean_D = functional.normalize(by_hand[1, :places].mean(dim=0), dim=-1)
         found_ND = mean_direction(*small(chosen).said(caption))
@@ -150,14 +151,14 @@ def test_released_means_count_empty_places_and_fixed_ones_do_not() -> None:
 def test_empty_places_hold_what_the_encoder_makes_of_them() -> None:
     encoder = small_encoder()
     few, many = padded_captions(encoder, ["red"]), padded_captions(encoder, ["red", "red of red"])
-    assert few.part_NLW.shape == (1, encoder.context, 12)
+    assert few.vector_NLW.shape == (1, encoder.context, 12)
     assert many.mask_NL.sum(dim=1).tolist() == [2, 4]
-    assert torch.allclose(few.part_NLW[0], many.part_NLW[0], atol=1e-6)
-    plain = last_captions(encoder, ["red of red"])
-    assert torch.allclose(many.part_NLW[1, :4], plain.part_NLW[0], atol=1e-6)
-    assert torch.allclose(many.pooled_NW[1], plain.pooled_NW[0], atol=1e-6)
+    assert torch.allclose(few.vector_NLW[0], many.vector_NLW[0], atol=1e-6)
+    plain = last_texts(encoder, ["red of red"])
+    assert torch.allclose(many.vector_NLW[1, :4], plain.vector_NLW[0], atol=1e-6)
+    assert torch.allclose(many.pooled[1], plain.pooled[0], atol=1e-6)
     # Causal towers let an empty place look back at its caption.
-    assert not torch.allclose(many.part_NLW[0, 10], many.part_NLW[1, 10], atol=1e-3)
+    assert not torch.allclose(many.vector_NLW[0, 10], many.vector_NLW[1, 10], atol=1e-3)
 
 
 def test_a_model_without_words_says_what_is_missing() -> None:
@@ -204,7 +205,7 @@ def test_a_batch_of_one_half_precision_and_every_weight_learns() -> None:
 def test_gradients_are_finite_where_all_patches_are_alike() -> None:
     for chosen in (RELEASED, FIXED):
         reader, given = small(chosen), batch(2, 1)
-        given.picture.part_NLW[:] = 1.0
+        given.picture.vector_NLW[:] = 1.0
         reader.loss(given, crowd=2).backward()  # type: ignore[no-untyped-call]
         assert all(bool(w.grad.isfinite().all()) for w in reader.parameters() if w.grad is not None)
 

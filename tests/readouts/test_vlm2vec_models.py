@@ -12,7 +12,7 @@ from torch import Tensor
 from unbag.api import make_scorers
 from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
-from unbag.evaluation.scoring import MeetingScorer
+from unbag.evaluation.scoring import PrecomputingScorer
 from unbag.models.batching import even
 from unbag.models.huggingface.chat import HiddenGenerator
 from unbag.readouts.vlm2vec.model import Vlm2Vec, unit
@@ -182,8 +182,8 @@ def test_vectors_are_kept_on_disk_by_picture_and_question(tmp_path: Path) -> Non
     model, again = Fake(), Fake()
     for fake, asked in ((model, 4), (again, 0)):
         scorer = AskedCosine(fake)
-        assert isinstance(scorer, MeetingScorer)
-        scorer.meet([], [], cache=tmp_path, progress=Silent())
+        assert isinstance(scorer, PrecomputingScorer)
+        scorer.precompute([], [], cache=tmp_path, progress=Silent())
         scorer.score_items([one])
         assert len(fake.asked) == asked
     scorer.score_items([item("b", ("Yes", "No"), question="Is it blue?")])

@@ -1,85 +1,96 @@
-"""Embeddings on disk: whole or absent, shared between processes, mended when damaged."""
+"""Rows on disk: whole or absent, shared by processes, bounded in memory, mended when damaged."""
 
+import gc
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 from unbag.errors import UserError
-from unbag.runs.cache import Shelf, default_cache, open_shelf
+from unbag.runs import cache as module
+from unbag.runs.cache import TensorCache, default_cache
 from unbag.runs.progress import Silent
 
-VECTORS = np.arange(12, dtype=np.float32).reshape(3, 4)
+VECTORS = torch.arange(12.0).reshape(3, 4)
 KEYS = ["a", "b", "c"]
 
 
-def shelf(folder: Path | None, progress: Silent | None = None) -> Shelf:
-    return Shelf(folder, progress=progress or Silent())
+def opened(folder: Path | None, progress: Silent | None = None) -> TensorCache:
+    return TensorCache(folder, progress=progress or Silent())
+
+
+def filled(folder: Path | None) -> TensorCache:
+    cache = opened(folder)
+    cache.put(KEYS, {"vector": VECTORS})
+    return cache
 
 
 def test_what_is_put_comes_back_in_another_process(tmp_path: Path) -> None:
-    shelf(tmp_path).put(KEYS, VECTORS)
-    again = shelf(tmp_path)
-    found = again.get(["c", "a", "unknown"])
-    assert set(found) == {"a", "c"}
-    assert np.array_equal(found["c"], VECTORS[2])
+    filled(tmp_path)
+    again = opened(tmp_path)
+    assert again.missing(["c", "a", "unknown"]) == ["unknown"]
+    assert torch.equal(again.get(["c", "a"])["vector"], VECTORS[[2, 0]])
     assert "b" in again
     assert "unknown" not in again
+    assert again.get([]) == {}
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
-    memory = open_shelf(None, "model", "captions", progress=Silent())
-    memory.put(KEYS, VECTORS)
-    assert np.array_equal(memory.get(["b"])["b"], VECTORS[1])
+    memory = filled(None)
+    assert torch.equal(memory.get(["b"])["vector"], VECTORS[1:2])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_models_and_kinds_do_not_meet(tmp_path: Path) -> None:
-    open_shelf(tmp_path, "model-1", "captions", progress=Silent()).put(KEYS, VECTORS)
-    for model, kind in (("model-2", "captions"), ("model-1", "pictures")):
-        assert "a" not in open_shelf(tmp_path, model, kind, progress=Silent())
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "junk", "empty"])
 def test_a_damaged_file_is_said_and_forgotten(tmp_path: Path, damage: str) -> None:
-    shelf(tmp_path).put(KEYS, VECTORS)
+    filled(tmp_path)
     (path,) = tmp_path.glob("*.safetensors")
     whole = path.read_bytes()
     flipped = whole[:-1] + bytes([whole[-1] ^ 1])
     path.write_bytes({"cut": whole[:-5], "flip": flipped, "junk": b"junk", "empty": b""}[damage])
     progress = Silent()
-    again = shelf(tmp_path, progress)
-    assert again.get(KEYS) == {}
+    again = opened(tmp_path, progress)
+    assert again.missing(KEYS) == KEYS
     assert f"cache file {path.name} cannot be used" in progress.said[0]
     assert "computing it again" in progress.said[0]
-    again.put(KEYS, VECTORS)
-    assert np.array_equal(shelf(tmp_path).get(["b"])["b"], VECTORS[1])
+    assert not path.exists()
+    again.put(KEYS, {"vector": VECTORS})
+    assert torch.equal(opened(tmp_path).get(["b"])["vector"], VECTORS[1:2])
 
 
-def test_two_processes_write_the_same_shelf_at_once(tmp_path: Path) -> None:
+def test_files_of_another_layout_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "old.safetensors").write_bytes(b"vectors of an older version")
+    progress = Silent()
+    filled(tmp_path)
+    assert opened(tmp_path, progress).missing(KEYS) == []
+    assert progress.said == []
+    assert (tmp_path / "old.safetensors").exists()
+
+
+def test_two_processes_write_the_same_cache_at_once(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-import numpy as np
-from unbag.runs.cache import Shelf
+import torch
+from unbag.runs.cache import TensorCache
 from unbag.runs.progress import Silent
 who = int(sys.argv[1])
-shelf = Shelf(Path({str(tmp_path)!r}), progress=Silent())
+cache = TensorCache(Path({str(tmp_path)!r}), progress=Silent())
 for i in range(60):
-    shelf.put([f"shared-{{i}}"], np.full((1, 8), i, dtype=np.float32))
-    shelf.put([f"own-{{who}}-{{i}}"], np.full((1, 8), 100 * who + i, dtype=np.float32))
+    cache.put([f"shared-{{i}}"], {{"vector": torch.full((1, 8), float(i))}})
+    cache.put([f"own-{{who}}-{{i}}"], {{"vector": torch.full((1, 8), 100.0 * who + i)}})
 """
     running = [subprocess.Popen([sys.executable, "-c", script, str(who)]) for who in (1, 2)]
     assert [process.wait(timeout=120) for process in running] == [0, 0]
     progress = Silent()
-    found = shelf(tmp_path, progress)
+    found = opened(tmp_path, progress)
     expected = {f"shared-{i}": i for i in range(60)}
     expected |= {f"own-{who}-{i}": 100 * who + i for who in (1, 2) for i in range(60)}
-    got = found.get(expected)
-    assert {key: float(vector[0]) for key, vector in got.items()} == expected
+    assert found.missing(expected) == []
+    assert found.get(list(expected))["vector"][:, 0].tolist() == list(expected.values())
     assert progress.said == []
     assert not list(tmp_path.glob(".*.part"))
 
@@ -87,7 +98,7 @@ for i in range(60):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot write to the cache folder") as error:
-        shelf(tmp_path / "file" / "cache")
+        opened(tmp_path / "file" / "cache")
     assert "--cache" in str(error.value)
 
 
@@ -98,5 +109,103 @@ def test_the_default_place_follows_the_system(monkeypatch: pytest.MonkeyPatch) -
 
 def test_keys_are_kept_as_they_are(tmp_path: Path) -> None:
     odd = ["é", 'quote"', "new\nline"]
-    shelf(tmp_path).put(odd, VECTORS)
-    assert json.dumps(sorted(shelf(tmp_path).get(odd))) == json.dumps(sorted(odd))
+    opened(tmp_path).put(odd, {"vector": VECTORS})
+    again = opened(tmp_path)
+    assert again.missing(odd) == []
+    assert json.dumps(sorted(again._place_of)) == json.dumps(sorted(odd))
+
+
+def tokens(count: int, length: int, seed: int, marked: bool = True) -> dict[str, torch.Tensor]:
+    drawn = torch.Generator().manual_seed(seed)
+    found = {
+        "token": torch.randn((count, length, 4), generator=drawn),
+        "mask": torch.ones((count, length), dtype=torch.bool),
+        "pooled": torch.randn((count, 4), generator=drawn),
+    }
+    if marked:
+        found["mark"] = torch.randint(1, 9, (count, length), generator=drawn)
+    return found
+
+
+def several(folder: Path | None, *, max_bytes: int = 1 << 20, marked: bool = True) -> TensorCache:
+    made = TensorCache(
+        folder, progress=Silent(), max_bytes=max_bytes, padded=("token", "mask", "mark")
+    )
+    made.put(["a", "b", "c"], tokens(3, 2, 0, marked))
+    made.put(["d", "e"], tokens(2, 5, 1, marked))
+    return made
+
+
+@pytest.mark.parametrize("keys", [["e", "b", "a", "d", "c"], ["c", "e", "a", "c"]])
+@pytest.mark.parametrize("marked", [True, False])
+def test_rows_of_a_table_are_those_of_the_files_padded_with_zeros(
+    tmp_path: Path, keys: list[str], marked: bool
+) -> None:
+    several(tmp_path, marked=marked)
+    again = TensorCache(
+        tmp_path, progress=Silent(), max_bytes=1 << 20, padded=("token", "mask", "mark")
+    )
+    assert again.missing(keys) == []
+    table = again.table(keys, "cpu")
+    assert table is not None
+    assert len(table.row_of) == len(set(keys)) == len(table.tensors["mask"])
+    at = torch.tensor([table.row_of[key] for key in keys])
+    rows = again.get(keys)
+    assert rows.keys() == table.tensors.keys()
+    assert all(torch.equal(value[at], rows[name]) for name, value in table.tensors.items())
+    short = {name: value[at[keys.index("a")]] for name, value in table.tensors.items()}
+    assert torch.equal(short["token"][:2], tokens(3, 2, 0, marked)["token"][0])
+    assert short["token"][2:].abs().sum() == 0
+    assert short["mask"].tolist() == [True, True, False, False, False]
+    assert ("mark" in short) is marked
+
+
+def test_a_table_is_in_memory_once_and_what_is_too_large_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = several(tmp_path)
+    assert (len(cache._in_memory), cache._bytes) == (2, sum(b.nbytes for b in cache._in_memory))
+    assert cache.table(["a", "d"], "cpu") is not None
+    assert (len(cache._in_memory), cache._bytes) == (0, 0)
+    # A row of five: 20 numbers of 4 bytes and 4 more, 5 of 1 byte, 5 of 8.
+    assert several(tmp_path / "fits", max_bytes=5 * 141).table(list("abcde"), "cpu") is not None
+    assert several(tmp_path / "not", max_bytes=5 * 141 - 1).table(list("abcde"), "cpu") is None
+    assert cache.table([], "cpu") is None
+    monkeypatch.setattr(module, "_free_bytes", lambda device: 5 * 141 - 1)
+    assert cache.table(list("abcde"), "cpu") is None
+
+
+def test_one_changed_bit_of_any_number_is_found(tmp_path: Path) -> None:
+    several(tmp_path)
+    for path in tmp_path.glob("*.safetensors"):
+        content = bytearray(path.read_bytes())
+        content[-30] ^= 4
+        path.write_bytes(content)
+    progress = Silent()
+    again = TensorCache(tmp_path, progress=progress)
+    assert again.missing("abcde") == list("abcde")
+    assert len(progress.said) == 2
+    assert all("its content does not match its name" in said for said in progress.said)
+
+
+def test_rows_without_tokens_can_be_kept_and_tabled(tmp_path: Path) -> None:
+    cache = TensorCache(tmp_path, progress=Silent(), padded=("token", "mask"))
+    cache.put(["a", "b"], tokens(2, 0, 0, marked=False))
+    again = TensorCache(tmp_path, progress=Silent(), padded=("token", "mask"))
+    assert again.missing(["a", "b"]) == []
+    found = again.table(["b", "a"], "cpu")
+    assert found is not None
+    assert found.tensors["token"].shape == (2, 0, 4)
+
+
+def test_what_leaves_memory_without_a_folder_goes_to_temporary_files() -> None:
+    cache = several(None, max_bytes=2)
+    folder = cache._folder
+    assert folder is not None
+    assert len(cache._in_memory) == 1
+    assert torch.equal(cache.get(["b"])["pooled"], tokens(3, 2, 0)["pooled"][1:2])
+    assert torch.equal(cache.get(["e"])["mark"], tokens(2, 5, 1)["mark"][1:2])
+    assert len(list(folder.iterdir())) == 2
+    del cache
+    gc.collect()
+    assert not folder.exists()

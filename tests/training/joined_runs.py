@@ -22,7 +22,8 @@ from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Locks, Recipe, make_recipe
 from unbag.training.towers.adapters import JoinedTrainable, make_trainable
-from unbag.training.towers.cached_features import keep_features
+from unbag.training.towers.base import Trainable
+from unbag.training.towers.cached_features import cache_frozen
 
 from .small_world import small
 
@@ -59,12 +60,11 @@ def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Reci
 
 def trained(
     joined: JoinedEncoder, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
-) -> JoinedTrainable:
+) -> Trainable:
     """As `repair` trains."""
-    found = make_trainable(joined, device="cpu")
+    found: Trainable = make_trainable(joined, device="cpu")
     if keeps:
-        found = keep_features(joined, found, pairs, asked, cache=None, progress=Silent())
-    assert isinstance(found, JoinedTrainable)
+        found = cache_frozen(joined, found, pairs, asked, cache=None, progress=Silent())
     train(TrainJob(found, PairBatches(pairs, asked, found.reads, 0), asked, out))
     return found
 

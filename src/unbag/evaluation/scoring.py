@@ -177,10 +177,10 @@ def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
 
 
 @runtime_checkable
-class MeetingScorer(Scorer, Protocol):
+class PrecomputingScorer(Scorer, Protocol):
     """A scorer that wants to know all inputs before it is asked, to encode each once."""
 
-    def meet(
+    def precompute(
         self,
         pictures: Sequence[Picture],
         captions: Sequence[str],

@@ -36,6 +36,7 @@ class _Sliceable(Protocol):
 
 
 Batch = TypeVar("Batch", bound=_Sliceable)
+Out = TypeVar("Out")
 
 
 @dataclass
@@ -55,13 +56,20 @@ class Fitting:
         """`encode` of all inputs, part by part; parts are joined on the CPU."""
         import torch
 
-        found: list[Tensor] = []
+        def on_cpu(some: Batch) -> Tensor:
+            return as_tensor(encode(some), model=self.name).detach().cpu()
+
+        found = self.parts(on_cpu, inputs)
+        return torch.cat(found) if len(found) != 1 else found[0]
+
+    def parts(self, encode: Callable[[Batch], Out], inputs: Batch) -> list[Out]:
+        """`encode` of as many inputs at a time as fit, one after the other."""
+        found: list[Out] = []
         at = 0
         while at < len(inputs):
             size = min(self.most or len(inputs), len(inputs) - at)
             try:
-                returned = encode(inputs[at : at + size])
-                found.append(as_tensor(returned, model=self.name).detach().cpu())
+                found.append(encode(inputs[at : at + size]))
             except RuntimeError as error:
                 if _is_from_compiler(error):
                     raise self._not_compiled(error) from error
@@ -70,7 +78,7 @@ class Fitting:
                 self._halve(size, error)
             else:
                 at += size
-        return torch.cat(found) if len(found) != 1 else found[0]
+        return found
 
     def _not_compiled(self, error: RuntimeError) -> UserError:
         # The reason; advice on finding errors of torch follows after an empty line.

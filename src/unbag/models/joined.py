@@ -27,7 +27,7 @@ from unbag.models.loading import folder_name
 from unbag.models.text_encoders import TextPart, is_known, load_part
 from unbag.models.weights import check_finite, fingerprint, seeded
 from unbag.registry import find, names
-from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, Tokens
+from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, TokenFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -172,17 +172,17 @@ class JoinedEncoder:
         """Captions to unit vectors [N, D], run at their real length."""
         return unit_vectors(self.connector(self.text.pooled(self._placed(captions))))
 
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """As the picture model does."""
         if not isinstance(self.picture, TokenEncoder):
             raise self._lacks("patches")
         return self.picture.encode_patches(pixels)
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Each token through the connector, as if it were the whole caption."""
         hidden_NLE, mask_NL = self.text.words(self._placed(captions))
-        return Tokens(unit_vectors(self.connector(hidden_NLE.float())), mask_NL.bool().cpu())
+        return TokenFeatures(unit_vectors(self.connector(hidden_NLE.float())), mask_NL.bool().cpu())
 
     def picture_layers(self, pixels: Tensor) -> Layers:
         """As the picture model does."""

@@ -33,7 +33,7 @@ from unbag.models.huggingface.loading import quietly
 from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
 from unbag.models.shipped import WEIGHTS
 from unbag.models.weights import check_finite, fingerprint, seeded
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -203,19 +203,19 @@ class Photo:
         return unit_vectors(self.towers.caption(*self._placed(captions)))
 
     @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Each of the 7 x 7 places through the head, as if it were the whole picture."""
         towers = self.towers.picture
         vector_NLD = unit_vectors(towers.head(towers.places(pixels.to(self.device))))
-        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+        return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Each token through the head, special ones included."""
         token_NL, mask_NL = self._placed(captions)
         towers = self.towers.caption
         vector_NLD = unit_vectors(towers.head(towers.words(token_NL, mask_NL)))
-        return Tokens(vector_NLD, mask_NL.bool().cpu())
+        return TokenFeatures(vector_NLD, mask_NL.bool().cpu())
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:
@@ -247,6 +247,11 @@ class Photo:
         token_NL, mask_NL = self._placed(captions)
         words = self.towers.caption.words(token_NL, mask_NL)
         return _mean_words(words, mask_NL).float().cpu()
+
+    def part_fingerprint(self, tower: str) -> str:
+        """Of what a frozen part makes of its inputs, for what is cached of it."""
+        part = getattr(self.towers, tower).part
+        return fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
 
     def _placed(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
         token_NL, mask_NL = self.tokenize(captions)

@@ -25,7 +25,7 @@ from unbag.errors import UserError, unknown_name
 from unbag.models.layers import laid_out
 from unbag.models.shipped import find_shipped
 from unbag.models.weights import check_finite, seeded
-from unbag.types import IntArray, Layers, Tokens
+from unbag.types import IntArray, Layers, TokenFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -277,24 +277,24 @@ class Tiny:
         return self.towers.embed_captions(token_NL, end_N).cpu()
 
     @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Projected patch vectors [N, patches, D], unit norm."""
         vector_NLD = functional.normalize(self.towers.picture(pixels.to(self.device)), dim=-1).cpu()
         mask_NL = torch.ones(vector_NLD[:, 1:].shape[:2], dtype=torch.bool)
-        return Tokens(vector_NLD[:, 1:], mask_NL, vector_NLD[:, 0])
+        return TokenFeatures(vector_NLD[:, 1:], mask_NL, vector_NLD[:, 0])
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Projected word vectors [N, L, D], unit norm; the mask ends with the end token."""
         token_NL, end_N = (torch.from_numpy(a) for a in self.tokenize(captions))
         vector_NLD = functional.normalize(
             self.towers.caption(token_NL.to(self.device)), dim=-1
         ).cpu()
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
-        return Tokens(vector_NLD, mask_NL, vector_NLD[torch.arange(len(end_N)), end_N])
+        return TokenFeatures(vector_NLD, mask_NL, vector_NLD[torch.arange(len(end_N)), end_N])
 
     @torch.inference_mode()
-    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """The same at so many places, padding included; a longer caption keeps its end token."""
         length = min(length, self.context)
         tokenize = WordTokenizer(self.config.words, context=length)
@@ -303,7 +303,7 @@ class Tiny:
         vector_NLD = functional.normalize(
             self.towers.caption(token_NL.to(self.device)), dim=-1
         ).cpu()
-        return Tokens(vector_NLD, torch.arange(length)[None, :] <= end_N[:, None])
+        return TokenFeatures(vector_NLD, torch.arange(length)[None, :] <= end_N[:, None])
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

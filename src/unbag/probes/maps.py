@@ -24,13 +24,13 @@ from torch import Tensor
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.evaluation.measuring import thumbnail
+from unbag.models.features import ends
 from unbag.models.huggingface.chat import Ask, ChatModel, HiddenGenerator, logprobs_of
 from unbag.models.server import ServerModel
 from unbag.probes.base import Maps, Material, PicturePair, Subject, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.occlusion import PROMPT, WORD, PatchEffects, met, said, spans
-from unbag.readouts.features import ends
 from unbag.readouts.reader import MappedReader
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.vlm2vec.data import about_relation, instruction
@@ -249,8 +249,8 @@ def _part_maps(scorer: ReaderScorer, picture: Picture, captions: Sequence[str]) 
     """[N, T, L] of the patches that there are."""
     assert isinstance(scorer.reader, MappedReader)
     device = scorer.read_from.device
-    seen = scorer.store.pictures([picture]).to(device)
-    said = scorer.store.captions(captions).to(device)
+    seen = scorer.store.images([picture]).to(device)
+    said = scorer.store.texts(captions).to(device)
     map_NTL = scorer.reader.word_maps(seen.rows(torch.zeros(len(said), dtype=torch.long)), said)
     found: Vectors = map_NTL[:, :, seen.mask_NL[0]].float().cpu().numpy()
     return found

@@ -334,7 +334,7 @@ def _keep(
 
 
 def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: Tokens) -> None:
-    kept.add(keys, found.vector_NLD, found.mask_NL, None)
+    kept.add(keys, found.vector_NLW, found.mask_NL, None)
 
 
 @contextmanager

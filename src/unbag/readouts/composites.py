@@ -19,8 +19,8 @@ from numpy.random import Generator
 from torch import Tensor
 
 from unbag.errors import UserError, unknown_name
+from unbag.models.features import View
 from unbag.readouts.data import STEP, Pool, WorldRows, world_pool
-from unbag.readouts.features import View
 from unbag.runs.progress import Progress
 from unbag.training.data.world import DEFAULT_PRESET, Told, drawn, encode, find_preset
 from unbag.types import DualEncoder

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +26,7 @@ from unbag.edits.kinds import normalised
 from unbag.errors import PictureError, UserError
 from unbag.metrics.intervals import generator
 from unbag.models.batching import Fitting
-from unbag.readouts.features import Parts, PartsStore, View, looked, stacked
+from unbag.models.features import FeatureStore, View, stacked
 from unbag.readouts.reader import ReaderBatch
 from unbag.reports.formatting import count_text
 from unbag.runs.files import paused_collector
@@ -42,7 +42,7 @@ from unbag.training.data.world import (
     encode,
 )
 from unbag.training.recipes import Slot, hard_negative
-from unbag.types import DualEncoder, Picture
+from unbag.types import DualEncoder, Picture, TokenFeatures
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene
 
@@ -77,9 +77,9 @@ _AT_ONCE = 512
 class Pool:
     """What a reader is trained on."""
 
-    picture: Parts
+    picture: TokenFeatures
     """Of the different pictures."""
-    caption: Parts
+    caption: TokenFeatures
     """Of the different strings: captions and negatives alike."""
     picture_N: Tensor
     """Which of the pictures each row is about."""
@@ -229,12 +229,12 @@ class RowOrder:
         return (some[:, None] * self._each + within).flatten()
 
 
-def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
+def kept(parts: TokenFeatures, device: str, dtype: torch.dtype) -> TokenFeatures:
     """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
     found = parts.to(device, dtype)
-    if not (found.part_NLW.isfinite().all() and found.pooled_NW.isfinite().all()):
+    if not (found.vector_NLW.isfinite().all() and found.pooled.isfinite().all()):
         largest = max(
-            float(one.abs().max()) for one in (parts.part_NLW, parts.pooled_NW) if one.numel()
+            float(one.abs().max()) for one in (parts.vector_NLW, parts.pooled) if one.numel()
         )
         raise UserError(
             f"features of up to {largest:g}",
@@ -257,12 +257,12 @@ def pool_of(
     group: int = 1,
 ) -> Pool:
     """Parts of all rows; without a code, equal captions and pictures are found by their text."""
-    store = PartsStore(encoder, view, cache=cache, progress=progress)
+    store = FeatureStore(encoder, view, cache=cache, progress=progress)
     pictures = {row.picture.key: row.picture for row in rows}
     every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
     texts = list(dict.fromkeys(every))
     _check_size(store, list(pictures.values()), texts)
-    store.meet(list(pictures.values()), texts)
+    store.precompute(list(pictures.values()), texts)
     whole = [row for row in rows if row.picture.key not in store.damaged]
     if store.damaged:
         for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
@@ -283,8 +283,8 @@ def pool_of(
     for row in whole:
         digest.update(repr((row.picture.key, row.caption, row.negatives)).encode())
     return Pool(
-        picture=_kept_in_half(store.pictures, [pictures[key] for key in place_of]),
-        caption=_kept_in_half(store.captions, texts),
+        picture=_kept_in_half(store.images, [pictures[key] for key in place_of]),
+        caption=_kept_in_half(store.texts, texts),
         picture_N=torch.tensor([place_of[row.picture.key] for row in whole]),
         caption_N=torch.tensor([string_of[row.caption] for row in whole]),
         negative_NK=_negative_places([row.negatives for row in whole], string_of),
@@ -366,7 +366,9 @@ def _negative_places(
     return torch.tensor(found, dtype=torch.int64).reshape(len(every), most)
 
 
-def _kept_in_half(parts_of: Callable[[Sequence[_Input]], Parts], inputs: Sequence[_Input]) -> Parts:
+def _kept_in_half(
+    parts_of: Callable[[Sequence[_Input]], TokenFeatures], inputs: Sequence[_Input]
+) -> TokenFeatures:
     found = [
         kept(parts_of(inputs[at : at + _AT_ONCE]), "cpu", torch.float16)
         for at in range(0, len(inputs), _AT_ONCE)
@@ -374,14 +376,14 @@ def _kept_in_half(parts_of: Callable[[Sequence[_Input]], Parts], inputs: Sequenc
     return stacked(found)
 
 
-def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
+def _check_size(store: FeatureStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
     """Before hours are spent on features that memory cannot hold."""
     counts = store.encoder.count_tokens(texts)
     longest = texts[max(range(len(texts)), key=counts.__getitem__)]
     seen = _first_whole(store, pictures)
     # Kept in half of the precision they are computed in.
     size = len(pictures) * (seen.nbytes // 2 if seen else 0)
-    size += len(texts) * store.captions([longest]).nbytes // 2
+    size += len(texts) * store.texts([longest]).nbytes // 2
     if size > MOST_BYTES:
         raise UserError(
             f"parts of {len(pictures):,} pictures and of {len(texts):,} captions and negatives "
@@ -391,11 +393,11 @@ def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[
         )
 
 
-def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None:
+def _first_whole(store: FeatureStore, pictures: Sequence[Picture]) -> TokenFeatures | None:
     """Parts of the first picture that can be opened."""
     for picture in pictures:
         try:
-            return store.pictures([picture])
+            return store.images([picture])
         except PictureError:
             continue
     return None
@@ -432,7 +434,8 @@ def world_pool(
                 opened = (ScenePicture(scene, "").open() for scene in some.scenes)
                 pixels = torch.stack([encoder.prepare(image) for image in opened])
             for part in torch.split(pixels, PICTURES[encoder.device == "cpu"]):
-                pictures.append(kept(looked(view, encoder, part, fitting), device, dtype))
+                found = fitting.parts(partial(view.encode_images, encoder), part)
+                pictures.append(kept(stacked(found), device, dtype))
                 advance(len(part))
     code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
     # Whether a negative holds in another picture is never asked: it is told from its own alone.
@@ -473,7 +476,7 @@ def _read_captions(
     dtype: torch.dtype,
     device: str,
     progress: Progress,
-) -> Parts:
+) -> TokenFeatures:
     """Those of like length together, so that little is padded; given back in their order."""
     length_M = torch.tensor(encoder.count_tokens(strings))
     order_M = torch.argsort(length_M, stable=True)
@@ -481,7 +484,7 @@ def _read_captions(
     with progress.task(f"{encoder.name}: words", len(strings)) as advance:
         for at in torch.split(order_M, CAPTIONS[encoder.device == "cpu"]):
             some = [strings[i] for i in at.tolist()]
-            found.append(kept(view.read(encoder, some), device, dtype))
+            found.append(kept(view.encode_texts(encoder, some), device, dtype))
             advance(len(some))
     return stacked(found).rows(torch.argsort(order_M).to(device))
 

@@ -26,11 +26,11 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from unbag.errors import UserError
-from unbag.readouts.features import Parts, View, joint_captions, joint_pictures, placed_words
+from unbag.models.features import View, joint_images, joint_texts, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce
-from unbag.types import DualEncoder, IntArray, PaddedEncoder
+from unbag.types import DualEncoder, IntArray, PaddedEncoder, TokenFeatures
 
 FUNCTIONAL = (
     "above",
@@ -132,11 +132,11 @@ class Dcsm(Reader):
         """Whether a score depends on what else is compared in the same call."""
         return self.settings.norm == "batch"
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; with norm="batch" the rows of a call share mean and deviation."""
         return self._rows(picture, caption).flatten()
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C] in bounded memory, one product of matrices for many maps."""
         found = self._moments(picture, caption) if self.depends_on_call else None
 
@@ -145,12 +145,12 @@ class Dcsm(Reader):
 
         return filled(len(picture), len(caption), self._numbers, block)
 
-    def maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What the network is given, row with row, [N, R, L]; for people who want to look."""
         map_KPCRL, keep = self._paired(picture, caption)
         return standardise(map_KPCRL, moments(map_KPCRL, keep, by=self._by), keep)[0, :, 0]
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What the score loses when one cell is hidden, exactly, [N, columns, patches].
 
         A hidden cell is zero in the standardised map, its mean; nothing is standardised again.
@@ -192,18 +192,25 @@ class Dcsm(Reader):
         negative_BX = score_BX.float().masked_fill(~batch.negative_mask_BK, -torch.inf)
         return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BX)
 
-    def _rows(self, picture: Parts, caption: Parts) -> Tensor:
+    def _rows(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Each picture with the captions that follow one another for it, as one call, [N, X]."""
         map_KPCRL, keep = self._paired(picture, caption)
         return self._read(map_KPCRL, keep, moments(map_KPCRL, keep, by=self._by))[0]
 
-    def _paired(self, picture: Parts, caption: Parts) -> tuple[Tensor, Tensor | None]:
+    def _paired(
+        self, picture: TokenFeatures, caption: TokenFeatures
+    ) -> tuple[Tensor, Tensor | None]:
         """Calls of one picture each become one call of many pictures."""
         map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
         return map_KPCRL.transpose(0, 1), None if keep is None else keep.transpose(0, 1)
 
     def _cells(
-        self, picture: Parts, caption: Parts, *, calls: int = 1, found: Moments | None = None
+        self,
+        picture: TokenFeatures,
+        caption: TokenFeatures,
+        *,
+        calls: int = 1,
+        found: Moments | None = None,
     ) -> Tensor:
         """Every picture with every caption of its call, [K, P, C]."""
         map_KPCRL, keep = self._maps(picture, caption, calls=calls)
@@ -216,27 +223,29 @@ class Dcsm(Reader):
         score_N: Tensor = self.net(map_KPCRL.reshape(-1, *map_KPCRL.shape[3:]))
         return score_N.view(map_KPCRL.shape[:3])
 
-    def _maps(self, picture: Parts, caption: Parts, *, calls: int) -> tuple[Tensor, Tensor | None]:
+    def _maps(
+        self, picture: TokenFeatures, caption: TokenFeatures, *, calls: int
+    ) -> tuple[Tensor, Tensor | None]:
         """Before standardising, and which cells count."""
         mark_NL = self._check_parts(picture, caption)
-        picture_NRW = torch.cat([picture.pooled_NW[:, None], self._placed(picture)], dim=1)
-        map_KPCRL = cosine_maps(picture_NRW.float(), caption.part_NLW.float(), calls=calls)
+        picture_NRW = torch.cat([picture.pooled[:, None], self._placed(picture)], dim=1)
+        map_KPCRL = cosine_maps(picture_NRW.float(), caption.vector_NLW.float(), calls=calls)
         if self.settings.functional_words:
             map_KPCRL = with_words(map_KPCRL, mark_NL, self.functional_TR)
         keep = kept_cells(self.settings.only, mark_NL, rows=self.patches + 1, calls=calls)
         return map_KPCRL, keep
 
-    def _placed(self, picture: Parts) -> Tensor:
+    def _placed(self, picture: TokenFeatures) -> Tensor:
         """Patches in the order of the picture, unless a control wants another."""
-        part_NLW = picture.part_NLW
+        vector_NLW = picture.vector_NLW
         if self.settings.shuffle_patches == "same":
-            return part_NLW[:, self.order_L]
+            return vector_NLW[:, self.order_L]
         if self.settings.shuffle_patches == "each":
-            order_NL = (part_NLW.float() @ self.towards_W).argsort(dim=1, stable=True)
-            return part_NLW.gather(1, order_NL[..., None].expand_as(part_NLW))
-        return part_NLW
+            order_NL = (vector_NLW.float() @ self.towards_W).argsort(dim=1, stable=True)
+            return vector_NLW.gather(1, order_NL[..., None].expand_as(vector_NLW))
+        return vector_NLW
 
-    def _moments(self, picture: Parts, caption: Parts) -> Moments:
+    def _moments(self, picture: TokenFeatures, caption: TokenFeatures) -> Moments:
         """Over all pairs, from sums of each map: a matrix may be too large for one block."""
 
         def block(some: slice, others: slice) -> Tensor:
@@ -275,15 +284,15 @@ class Dcsm(Reader):
         copies = 4 if self.functional_TR.is_cuda else 2
         return copies * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
 
-    def _check_parts(self, picture: Parts, caption: Parts) -> Tensor:
+    def _check_parts(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The marks of the captions; raises for parts that this reader was not built for."""
-        if picture.part_NLW.shape[1] != self.patches:
+        if picture.vector_NLW.shape[1] != self.patches:
             raise UserError(
-                f"pictures of {picture.part_NLW.shape[1]} patches",
+                f"pictures of {picture.vector_NLW.shape[1]} patches",
                 expected=f"{self.patches}, for which this {self.name} was built",
                 way_out="pictures as the model prepares them, or a reader trained for these",
             )
-        if caption.mark_NL is None or caption.part_NLW.shape[1] != self.settings.length:
+        if caption.mark_NL is None or caption.vector_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
         return caption.mark_NL
 
@@ -321,31 +330,31 @@ class MapCaptions:
     def view(self) -> View:
         """Patches as every reader of the joint space sees them, and captions by columns."""
         how = self.align.replace("_", "-")
-        return View(f"dcsm-{how}-{self.length}-{self.padding}", joint_pictures, self)
+        return View(f"dcsm-{how}-{self.length}-{self.padding}", joint_images, self)
 
-    def __call__(self, encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+    def __call__(self, encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
         """Always [N, length, D]; the mask is True wherever there is a vector, of padding too."""
         vector_NKD, mask_NK, pooled_ND = self._vectors(encoder, captions)
         found = marks(encoder, captions, align=self.align, length=self.length)
         self._warn_about(encoder, found)
         part_NLD = _to_length(vector_NKD, self.length)
         mask_NL = _to_length(mask_NK[..., None], self.length)[..., 0]
-        return Parts(part_NLD, mask_NL, pooled_ND, torch.from_numpy(found.mark_NL))
+        return TokenFeatures(part_NLD, mask_NL, pooled_ND, torch.from_numpy(found.mark_NL))
 
     def _vectors(
         self, encoder: DualEncoder, captions: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Vectors of the columns, which of them are there, and pooled vectors."""
         if self.padding == "zero" or not isinstance(encoder, PaddedEncoder):
-            found = joint_captions(encoder, captions)
+            found = joint_texts(encoder, captions)
             if self.padding == "kept":
                 self._say(
                     f"{encoder.name} shows no vectors at padding: columns behind the end of a "
                     "caption are zero"
                 )
-            return found.part_NLW, found.mask_NL, found.pooled_NW
+            return found.vector_NLW, found.mask_NL, found.pooled
         tokens = encoder.encode_padded(captions, length=self.length)
-        vector_NKD = tokens.vector_NLD.float()
+        vector_NKD = tokens.vector_NLW.float()
         pooled_ND = encoder.encode_captions(captions).float()
         return vector_NKD, (vector_NKD != 0).any(dim=-1), pooled_ND
 

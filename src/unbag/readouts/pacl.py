@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError
-from unbag.readouts.features import Parts, View, last_pictures
+from unbag.models.features import View, last_images
 from unbag.readouts.reader import (
     FILE,
     Reader,
@@ -39,7 +39,7 @@ from unbag.readouts.reader import (
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import ReaderEffort, ReaderReadout, encoder_of
 from unbag.training.losses import block_info_nce
-from unbag.types import DualEncoder, Scorer
+from unbag.types import DualEncoder, Scorer, TokenFeatures
 
 if TYPE_CHECKING:
     from unbag.models.loading import Model
@@ -52,15 +52,15 @@ Form: TypeAlias = Literal["concatenated", "interleaved"]
 places they came from. One is a permutation of the other, which a linear layer undoes."""
 
 
-def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
     """One part: the caption's vector in the joint space."""
     pooled_ND = encoder.encode_captions(captions).float()
     mask_NL = torch.ones((len(captions), 1), dtype=torch.bool)
     # Copied, since tensors that share memory cannot be written to one file.
-    return Parts(pooled_ND[:, None].clone(), mask_NL, pooled_ND)
+    return TokenFeatures(pooled_ND[:, None].clone(), mask_NL, pooled_ND)
 
 
-PATCHES = View("last-whole", last_pictures, whole_captions)
+PATCHES = View("last-whole", last_images, whole_captions)
 """Patches before the projection, without CLS; captions as the one vector of the joint space."""
 
 
@@ -124,25 +124,25 @@ class Pacl(Reader):
         self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
         self.captions = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; each picture pooled for its caption."""
         patch_NLD, looked_NLD = self.projected(picture)
         caption_ND = self.said(caption)
         weight_NL = self._weights(looked_NLD, caption_ND, picture.mask_NL)
         return (pool(weight_NL[:, None], patch_NLD)[:, 0] * caption_ND).sum(dim=-1)
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C]; each cell pooled for its caption, in bounded memory."""
         patch_PLD, looked_PLD = self.projected(picture)
         caption_CD = self.said(caption)
         is_even = self.settings.pool == "uniform"
         return self._cells(patch_PLD, looked_PLD, picture.mask_NL, caption_CD, is_even=is_even)
 
-    def weights(self, picture: Parts, caption: Parts) -> Tensor:
+    def weights(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """How much each patch counts for the caption, [N, L]; zeros where there is no patch."""
         return self._weights(self.projected(picture)[1], self.said(caption), picture.mask_NL)
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The weights for the caption, which is one part, [N, 1, L]."""
         return self.weights(picture, caption)[:, None]
 
@@ -166,18 +166,18 @@ class Pacl(Reader):
         negative_BK = self._negatives(batch, patch_BLD, looked_BLD, mask_BL, is_even=is_even)
         return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
-    def projected(self, picture: Parts) -> tuple[Tensor, Tensor]:
+    def projected(self, picture: TokenFeatures) -> tuple[Tensor, Tensor]:
         """Patches that are summed, and patches as weights see them, [N, L, D] each."""
         settings = self.settings
         rope_in: Rope = settings.rope if settings.rope_at == "input" else "none"
-        patch_NLD = self.patches(turned(picture.part_NLW.float(), rope_in, settings.form))
+        patch_NLD = self.patches(turned(picture.vector_NLW.float(), rope_in, settings.form))
         if settings.rope_at == "input":
             return patch_NLD, patch_NLD
         return patch_NLD, turned(patch_NLD, settings.rope, settings.form)
 
-    def said(self, caption: Parts) -> Tensor:
+    def said(self, caption: TokenFeatures) -> Tensor:
         """Captions in the learned space, at unit norm."""
-        return functional.normalize(self.captions(caption.pooled_NW), dim=-1)
+        return functional.normalize(self.captions(caption.pooled), dim=-1)
 
     def _weights(self, looked_NLD: Tensor, caption_ND: Tensor, mask_NL: Tensor) -> Tensor:
         if self.settings.pool == "uniform":
@@ -316,17 +316,17 @@ class CaptionProjection(nn.Module):
         return cast("Tensor", self.straight(self.dropout(self.norm(vector_W.float()))).float())
 
 
-def turned(part_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:
+def turned(vector_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:
     """Patches in rows from the top left; norms stay as they are."""
-    count, width = part_NLW.shape[-2:]
+    count, width = vector_NLW.shape[-2:]
     if rope == "none":
-        return part_NLW
+        return vector_NLW
     check_rotary(rope, count=count, width=width)
-    place_L = torch.arange(count, device=part_NLW.device)
+    place_L = torch.arange(count, device=vector_NLW.device)
     if rope == "1d":
-        return _turn(part_NLW, place_L, form)
+        return _turn(vector_NLW, place_L, form)
     side = isqrt(count)
-    by_row, by_column = part_NLW.chunk(2, dim=-1)
+    by_row, by_column = vector_NLW.chunk(2, dim=-1)
     row_L = place_L.div(side, rounding_mode="floor")
     return torch.cat([_turn(by_row, row_L, form), _turn(by_column, place_L % side, form)], dim=-1)
 
@@ -348,13 +348,13 @@ def check_rotary(rope: Rope, *, count: int, width: int) -> None:
         )
 
 
-def _turn(part_NLW: Tensor, place_L: Tensor, form: Form) -> Tensor:
-    width = part_NLW.shape[-1]
+def _turn(vector_NLW: Tensor, place_L: Tensor, form: Form) -> Tensor:
+    width = vector_NLW.shape[-1]
     # In float64: a float32 angle of hundreds of radians is off in its sixth decimal.
-    exponent_K = torch.arange(0, width, 2, device=part_NLW.device, dtype=torch.float64) / width
+    exponent_K = torch.arange(0, width, 2, device=vector_NLW.device, dtype=torch.float64) / width
     angle_LK = place_L[:, None] * BASE**-exponent_K
-    cos_LK, sin_LK = (f(angle_LK).to(part_NLW.dtype) for f in (torch.cos, torch.sin))
-    first, second = part_NLW[..., 0::2], part_NLW[..., 1::2]
+    cos_LK, sin_LK = (f(angle_LK).to(vector_NLW.dtype) for f in (torch.cos, torch.sin))
+    first, second = vector_NLW[..., 0::2], vector_NLW[..., 1::2]
     pair = (first * cos_LK - second * sin_LK, first * sin_LK + second * cos_LK)
     if form == "concatenated":
         return torch.cat(pair, dim=-1)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.readouts.features import POOLED_ONLY, Parts, View
+from unbag.models.features import POOLED_ONLY, View
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderReadout
+from unbag.types import TokenFeatures
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,20 @@ class Pooled(Reader):
         self.picture = _network(sizes.picture_width, settings.width)
         self.caption = _network(sizes.caption_width, settings.width)
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine, row with row."""
         return (self._pictures(picture) * self._captions(caption)).sum(dim=-1)
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine of all with all."""
         return self._pictures(picture) @ self._captions(caption).T
 
-    def _pictures(self, picture: Parts) -> Tensor:
-        vector: Tensor = functional.normalize(self.picture(picture.pooled_NW.float()), dim=-1)
+    def _pictures(self, picture: TokenFeatures) -> Tensor:
+        vector: Tensor = functional.normalize(self.picture(picture.pooled.float()), dim=-1)
         return vector
 
-    def _captions(self, caption: Parts) -> Tensor:
-        vector: Tensor = functional.normalize(self.caption(caption.pooled_NW.float()), dim=-1)
+    def _captions(self, caption: TokenFeatures) -> Tensor:
+        vector: Tensor = functional.normalize(self.caption(caption.pooled.float()), dim=-1)
         return vector
 
 

@@ -20,13 +20,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unbag.errors import UserError, said_by
+from unbag.models.features import View
 from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
-from unbag.readouts.features import Parts, View
 from unbag.runs.checkpoint import LAST
 from unbag.runs.files import write_atomically
 from unbag.training.losses import block_info_nce
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, TokenFeatures
 from unbag.version import __version__
 
 FILE = "reader.safetensors"
@@ -53,14 +53,14 @@ class Reader(nn.Module):
         """Whether a score depends on what else is compared in the same call."""
         return False
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; must not depend on the other rows unless the reader says so."""
         raise NotImplementedError
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Every picture with every caption, [P, C]."""
         pictures, captions = len(picture), len(caption)
-        device = picture.part_NLW.device
+        device = picture.vector_NLW.device
         found = []
         for start in range(0, pictures * captions, PAIRS_AT_ONCE):
             at = torch.arange(start, min(start + PAIRS_AT_ONCE, pictures * captions), device=device)
@@ -86,7 +86,7 @@ class MappedReader(Protocol):
     maps_are_signed: bool
     """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N, T, L], larger where a patch counts more.
 
         A reader to which a caption is one part (T = 1) is also asked with each word alone.
@@ -97,9 +97,9 @@ class MappedReader(Protocol):
 class ReaderBatch:
     """What a reader is taught with: frozen parts, on the reader's device."""
 
-    picture: Parts
-    caption: Parts
-    negative: Parts | None
+    picture: TokenFeatures
+    caption: TokenFeatures
+    negative: TokenFeatures | None
     """B x K, row by row; rows that are masked mean nothing."""
     negative_mask_BK: Tensor
     also_true_BB: Tensor
@@ -133,7 +133,7 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
     return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
 
-def _negative_scores(reader: Reader, batch: ReaderBatch, negative: Parts) -> Tensor:
+def _negative_scores(reader: Reader, batch: ReaderBatch, negative: TokenFeatures) -> Tensor:
     """Each picture with its own negatives, [B, K]."""
     size, each = batch.negative_mask_BK.shape
     row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)

@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from unbag.evaluation.scoring import unknown_to
-from unbag.readouts.features import Laid, Parts, PartsStore
+from unbag.models.features import FeatureStore
 from unbag.readouts.reader import Reader, reader_fingerprint
+from unbag.runs.cache import FeatureTable
 from unbag.runs.progress import Progress
-from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
+from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores, TokenFeatures
 from unbag.types.items import prompts_of
 
 ROWS, COLUMNS = 32, 1_024
@@ -44,17 +45,17 @@ class ReaderScorer:
         self.fingerprint = reader_fingerprint(reader, encoder)
         longest = reader.most_tokens
         self.context = encoder.context if longest is None else min(longest, encoder.context)
-        self._store: PartsStore | None = None
-        self._seen: _Met | None = None
-        self._said: Laid | None = None
+        self._store: FeatureStore | None = None
+        self._seen: _Known | None = None
+        self._said: FeatureTable | None = None
         # A GPU looks for a quick kernel for every number of pairs that it meets.
         self._is_rounded = encoder.device.startswith("cuda") and not reader.depends_on_call
 
     @property
-    def store(self) -> PartsStore:
-        """Where parts are kept; temporary files unless `meet` named a cache."""
+    def store(self) -> FeatureStore:
+        """Where parts are kept; temporary files unless `precompute` named a cache."""
         if self._store is None:
-            self._store = PartsStore(self.read_from, self.reader.view)
+            self._store = FeatureStore(self.read_from, self.reader.view)
         return self._store
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
@@ -65,7 +66,7 @@ class ReaderScorer:
         """To the encoder, if it reads word by word."""
         return unknown_to(self.read_from, captions)
 
-    def meet(
+    def precompute(
         self,
         pictures: Sequence[Picture],
         captions: Sequence[str],
@@ -78,12 +79,12 @@ class ReaderScorer:
         Their parts then lie on the device, in one array each, if they fit there.
         """
         device = self.read_from.device
-        store = PartsStore(self.read_from, self.reader.view, cache=cache, progress=progress)
-        # What was met before leaves the memory first.
+        store = FeatureStore(self.read_from, self.reader.view, cache=cache, progress=progress)
+        # What was there before leaves the memory first.
         self._store, self._seen, self._said = store, None, None
-        self._said = store.laid_captions(captions, device)
-        laid = store.laid_pictures(pictures, device)
-        self._seen = None if laid is None else _Met(laid, pictures)
+        self._said = store.text_table(captions, device)
+        table = store.image_table(pictures, device)
+        self._seen = None if table is None else _Known(table, pictures)
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """One number a query; a caption of several prompts gets their mean."""
@@ -114,24 +115,25 @@ class ReaderScorer:
             told = said.rows(caption_M[at].to(said.device))
             yield self.reader.compare(shown, told)[:count]
 
-    def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[Parts, Tensor]:
+    def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[TokenFeatures, Tensor]:
         """Parts among which those of the pictures are, and in which rows."""
         if self._seen is not None:
             rows = [self._seen.row(picture) for picture in pictures]
             if None not in rows:
-                return self._seen.laid.parts, torch.tensor(rows)
+                return TokenFeatures(**self._seen.table.tensors), torch.tensor(rows)
         # By identity, since a key may be the hash of all pixels.
         different = {id(picture): picture for picture in pictures}
         row_of = {one: at for at, one in enumerate(different)}
         rows = [row_of[id(picture)] for picture in pictures]
-        return self.store.pictures(list(different.values())), torch.tensor(rows)
+        return self.store.images(list(different.values())), torch.tensor(rows)
 
-    def _find_captions(self, captions: Sequence[str]) -> tuple[Parts, Tensor]:
+    def _find_captions(self, captions: Sequence[str]) -> tuple[TokenFeatures, Tensor]:
         """Parts among which those of the captions are, and in which rows."""
         if self._said is not None and all(c in self._said.row_of for c in captions):
-            return self._said.parts, torch.tensor([self._said.row_of[c] for c in captions])
+            row_M = torch.tensor([self._said.row_of[caption] for caption in captions])
+            return TokenFeatures(**self._said.tensors), row_M
         row_of = {caption: at for at, caption in enumerate(dict.fromkeys(captions))}
-        return self.store.captions(list(row_of)), torch.tensor([row_of[c] for c in captions])
+        return self.store.texts(list(row_of)), torch.tensor([row_of[c] for c in captions])
 
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
@@ -155,22 +157,22 @@ class ReaderScorer:
             [part.mean(dim=1) for part in torch.split(score_PM, counts, dim=1)], dim=1
         )
 
-    def _block(self, seen: Parts, said: Parts) -> Tensor:
+    def _block(self, seen: TokenFeatures, said: TokenFeatures) -> Tensor:
         if self.reader.depends_on_call:
             return self.reader.compare_all(seen, said).double().cpu()
         rows = (seen.rows(slice(at, at + ROWS)) for at in range(0, len(seen), ROWS))
         return torch.cat([self.reader.compare_all(some, said) for some in rows]).double().cpu()
 
-    def _gathered(self, parts: Parts, row_N: Tensor) -> Parts:
+    def _gathered(self, parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
         return self._on_device(parts.rows(row_N.to(parts.device)))
 
-    def _at_once(self, seen: Parts) -> int:
+    def _at_once(self, seen: TokenFeatures) -> int:
         """Pairs that are compared at once."""
         if self.read_from.device == "cpu" and not self.reader.depends_on_call:
             return min(QUERIES_ON_CPU, _that_fit(seen))
         return _that_fit(seen)
 
-    def _on_device(self, parts: Parts) -> Parts:
+    def _on_device(self, parts: TokenFeatures) -> TokenFeatures:
         return parts.to(self.read_from.device)
 
 
@@ -186,25 +188,25 @@ class ItemReaderScorer(ReaderScorer):
         ]
 
 
-class _Met:
-    """Pictures that were met, found by identity before their key is asked for."""
+class _Known:
+    """Pictures of a table, found by identity before their key is asked for."""
 
-    def __init__(self, laid: Laid, pictures: Sequence[Picture]) -> None:
+    def __init__(self, table: FeatureTable, pictures: Sequence[Picture]) -> None:
         # Kept, so that their identities stay taken.
         self._pictures = tuple(pictures)
-        rows = [(picture, laid.row_of.get(picture.key)) for picture in self._pictures]
+        rows = [(picture, table.row_of.get(picture.key)) for picture in self._pictures]
         self._row_of = {id(picture): row for picture, row in rows if row is not None}
-        self.laid = laid
+        self.table = table
 
     def row(self, picture: Picture) -> int | None:
-        """None for one that was not met, or cannot be used."""
+        """None for one that is not in the table, or cannot be used."""
         at = self._row_of.get(id(picture))
-        return self.laid.row_of.get(picture.key) if at is None else at
+        return self.table.row_of.get(picture.key) if at is None else at
 
 
-def _that_fit(seen: Parts) -> int:
+def _that_fit(seen: TokenFeatures) -> int:
     """Pictures of such parts that may lie on the device at once."""
-    each = max(1, seen.part_NLW[0].nbytes)
+    each = max(1, seen.vector_NLW[0].nbytes)
     return max(1, min(QUERIES, MOST_BYTES // each))
 
 

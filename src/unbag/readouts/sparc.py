@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unbag.readouts.features import LAST, Parts, View, last_captions, last_pictures
+from unbag.models.features import LAST, View, last_images, last_texts
 from unbag.readouts.pacl import (
     CaptionProjection,
     Form,
@@ -30,7 +30,7 @@ from unbag.readouts.pacl import (
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, crowds, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce, word_patch_loss
-from unbag.types import DualEncoder, LayerEncoder
+from unbag.types import DualEncoder, LayerEncoder, TokenFeatures
 
 EPS = 1e-8
 ALIKE = 1e-6
@@ -88,14 +88,14 @@ class Sparc(Reader):
         self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
         self.words = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
 
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]."""
         patch_NLD, (word_NTD, is_counted_NT) = self.looked(picture), self.said(caption)
         gathered_NTD = self._gathered(word_NTD, patch_NLD, picture.mask_NL)
         mean_ND = mean_direction(gathered_NTD, is_counted_NT)
         return (mean_ND * mean_direction(word_NTD, is_counted_NT)).sum(dim=-1)
 
-    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C], in bounded memory."""
         patch_PLD, (word_CTD, is_counted_CT) = self.looked(picture), self.said(caption)
         caption_CD = mean_direction(word_CTD, is_counted_CT)
@@ -113,13 +113,13 @@ class Sparc(Reader):
 
         return filled(len(patch_PLD), len(word_CTD), words * sum(patch_PLD.shape[1:]), block)
 
-    def weights(self, picture: Parts, caption: Parts) -> Tensor:
+    def weights(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """How much each patch counts for each word, [N, T, L]; zeros where there is no word."""
         word_NTD, _ = self.said(caption)
         weight_NTL = self._weighted(word_NTD, self.looked(picture), picture.mask_NL)
         return weight_NTL.masked_fill(~caption.mask_NL[..., None], 0)
 
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The weights, [N, T, L]."""
         return self.weights(picture, caption)
 
@@ -137,18 +137,18 @@ class Sparc(Reader):
             )
         return found
 
-    def looked(self, picture: Parts) -> Tensor:
+    def looked(self, picture: TokenFeatures) -> Tensor:
         """Patches in the learned space, as long as they come, [N, L, D]."""
-        part_NLW = turned(picture.part_NLW.float(), self.settings.rope, self.settings.form)
-        patch_NLD: Tensor = self.patches(part_NLW)
+        vector_NLW = turned(picture.vector_NLW.float(), self.settings.rope, self.settings.form)
+        patch_NLD: Tensor = self.patches(vector_NLW)
         return patch_NLD.masked_fill(~picture.mask_NL[..., None], 0)
 
-    def said(self, caption: Parts) -> tuple[Tensor, Tensor]:
+    def said(self, caption: TokenFeatures) -> tuple[Tensor, Tensor]:
         """Words in the learned space [N, T, D], and which count in a mean [N, T]."""
         is_counted_NT = caption.mask_NL
         if self.settings.padding:
             is_counted_NT = torch.ones_like(is_counted_NT)
-        return self.words(caption.part_NLW), is_counted_NT
+        return self.words(caption.vector_NLW), is_counted_NT
 
     def _weighted(self, word_PTD: Tensor, patch_PLD: Tensor, mask_PL: Tensor) -> Tensor:
         fit_PTL = word_PTD @ patch_PLD.transpose(1, 2)
@@ -221,18 +221,18 @@ def mean_direction(vector_TD: Tensor, is_counted_T: Tensor) -> Tensor:
     return functional.normalize((unit_TD * is_counted_T[..., None]).sum(dim=-2), dim=-1)
 
 
-def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
     """Words, and what the encoder made of the empty places behind them, up to its context.
 
     Encoders run captions no longer than the longest at hand, so a longest one is put beside them.
     """
     if not isinstance(encoder, LayerEncoder):
-        return last_captions(encoder, captions)  # Says what is missing.
+        return last_texts(encoder, captions)  # Says what is missing.
     layers = encoder.caption_layers([*captions, " ".join(["a"] * encoder.context)])
     count, pooled_NW = len(captions), layers.pooled_NW[-1]
     word_NLW = layers.vector_NLW[-1][:count].float().cpu()
     pooled_NW = word_NLW.mean(dim=1) if pooled_NW is None else pooled_NW[:count].float().cpu()
-    return Parts(word_NLW, layers.mask_NL[:count].cpu(), pooled_NW)
+    return TokenFeatures(word_NLW, layers.mask_NL[:count].cpu(), pooled_NW)
 
 
-PADDED = View("last-padded", last_pictures, padded_captions)
+PADDED = View("last-padded", last_images, padded_captions)

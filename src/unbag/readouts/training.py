@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
+from unbag.models.features import View
 from unbag.models.shipped import more_ships
 from unbag.models.weights import seeded
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.data import Pool, RowOrder, mixed, pool_of, rows_of, world_pool, world_rows
-from unbag.readouts.features import View
 from unbag.readouts.reader import (
     FILE,
     Reader,
@@ -309,9 +309,9 @@ def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[float | None, flo
 def sizes_of(pool: Pool) -> Sizes:
     """Of the features in a pool."""
     return Sizes(
-        patches=pool.picture.part_NLW.shape[1],
-        picture_width=pool.picture.part_NLW.shape[2],
-        caption_width=pool.caption.part_NLW.shape[2],
+        patches=pool.picture.vector_NLW.shape[1],
+        picture_width=pool.picture.vector_NLW.shape[2],
+        caption_width=pool.caption.vector_NLW.shape[2],
     )
 
 

@@ -28,7 +28,7 @@ from unbag.training.recipes import Precision, Recipe
 from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, set_training
-from unbag.training.towers.cached_features import OnFeatures
+from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import Task, Trainer, TrainState
 from unbag.types import Benchmark
@@ -320,7 +320,7 @@ def _freeze_and_widen(job: TrainJob) -> str:
 def _frozen_copy(job: TrainJob) -> Trainable:
     """The weights before training, for losses that compare with them."""
     encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, OnFeatures):
+    if isinstance(job.trainable, CachedTowers):
         start: Trainable = job.trainable.beside(encoder)
     else:
         start = make_trainable(encoder, device=job.device)

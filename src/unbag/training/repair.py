@@ -37,7 +37,7 @@ from unbag.training.fine_tuning import Trained, TrainJob, train
 from unbag.training.recipes import Locks, Lora, Precision, Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
-from unbag.training.towers.cached_features import keep_features
+from unbag.training.towers.cached_features import cache_frozen
 from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import TrainState, load_weights, state_of
 from unbag.types import Benchmark, DualEncoder, Item
@@ -93,7 +93,7 @@ def repair(
         wanted, recipe, trainable, seed=seed, team=team, micro=where.micro, progress=progress
     )
     if isinstance(batches, PairBatches) and team.size == 1:
-        trainable = keep_features(
+        trainable = cache_frozen(
             model, trainable, batches.pairs, recipe, cache=where.cache, progress=progress
         )
         batches = replace(batches, reads=trainable.reads)

@@ -320,10 +320,7 @@ class Trainer(Generic[B]):
                     memory=self._memory,
                 )
         with seeded_draws(task.device, seed):
-            if placed is None:
-                numbers = self._update(batch, step)
-            else:
-                numbers = self._recorded[placed[0]]()
+            numbers = self._update(batch, step) if placed is None else self._recorded[placed[0]]()
         self.state = replace(self.state, step=step + 1)
         return numbers
 

@@ -31,7 +31,7 @@ from unbag.types.models import (
     PaddedEncoder,
     Scorer,
     TokenEncoder,
-    Tokens,
+    TokenFeatures,
 )
 from unbag.types.results import (
     Comparison,
@@ -102,6 +102,6 @@ __all__ = [
     "Sparse",
     "TieRule",
     "TokenEncoder",
-    "Tokens",
+    "TokenFeatures",
     "Truth",
 ]

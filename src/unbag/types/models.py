@@ -2,7 +2,8 @@
 
 Protocols: there is nothing to inherit, matching attributes are enough.
 
-Dimensions: N pictures or captions, D embedding, L tokens or patches, B batch, K edits of a caption.
+Dimensions: N pictures or captions, D embedding, L tokens or patches, W width, B batch, K edits of a
+caption.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from unbag.types.items import Caption, FloatArray, Item, Picture, Query
 from unbag.types.scores import Scores
 
 if TYPE_CHECKING:
+    import torch
     from PIL.Image import Image
     from torch import Tensor
 
@@ -132,28 +134,73 @@ class DualEncoder(Protocol):
 class TokenEncoder(DualEncoder, Protocol):
     """A dual encoder that also shows what stands before pooling."""
 
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Patch vectors in the joint space, without the pooled one."""
 
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Word vectors in the joint space."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
-    """Vectors of patches or words, with a mask that is True where there is one."""
+class TokenFeatures:
+    """Vectors of the patches of N images or of the words of N captions."""
 
-    vector_NLD: Tensor
+    vector_NLW: Tensor
+    """Patches, rows from the top left, or words, special ones included where the model has them."""
     mask_NL: Tensor
-    pooled_ND: Tensor | None = None
-    """The unit vector that the model reads out, where it was at hand in the same pass."""
+    """True where there is one."""
+    pooled_NW: Tensor | None = None
+    """What the model itself reads out (CLS, end token, mean), in the same space. None where it was
+    not at hand in the same pass, or there is no such place before the last layer."""
+    mark_NL: Tensor | None = None
+    """Numbers that a reader's own view puts on tokens, such as which word stands there."""
+
+    def __len__(self) -> int:
+        """Images or captions."""
+        return len(self.vector_NLW)
+
+    @property
+    def pooled(self) -> Tensor:
+        """`pooled_NW`, where it is known that there is one."""
+        assert self.pooled_NW is not None
+        return self.pooled_NW
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.vector_NLW.device
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return sum(value.nbytes for value in self.tensors().values())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that are there, by the names of the fields."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def rows(self, at: Tensor | slice) -> TokenFeatures:
+        """Some of them, in the order asked for."""
+        return TokenFeatures(**{name: value[at] for name, value in self.tensors().items()})
+
+    def to(self, device: str, dtype: torch.dtype | None = None) -> TokenFeatures:
+        """On a device; vectors in `dtype` if one is named."""
+        return TokenFeatures(
+            **{
+                name: value.to(device=device, dtype=dtype if name in _VECTORS else None)
+                for name, value in self.tensors().items()
+            }
+        )
+
+
+_VECTORS = frozenset({"vector_NLW", "pooled_NW"})
 
 
 @runtime_checkable
 class PaddedEncoder(TokenEncoder, Protocol):
     """A token encoder that also shows what its caption tower makes of padding."""
 
-    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """Word vectors [N, length, D], of padding too; the mask is True at the caption's own.
 
         A caption beyond `length` tokens is cut as the model's own tokenizer cuts. There are fewer
@@ -189,6 +236,14 @@ class Layers:
     pooling, maps of ALIGN)."""
     mask_NL: Tensor
     """True where there is a patch or word."""
+
+    def __len__(self) -> int:
+        """Layers."""
+        return len(self.vector_NLW)
+
+    def __getitem__(self, layer: int) -> TokenFeatures:
+        """One layer; -1 is the last."""
+        return TokenFeatures(self.vector_NLW[layer], self.mask_NL, self.pooled_NW[layer])
 
 
 @runtime_checkable

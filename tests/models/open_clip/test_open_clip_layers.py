@@ -76,7 +76,7 @@ def test_last_places_projected_are_the_patches(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     pixels = pixels_for(encoder)
     last = projected(encoder.model.visual, encoder.picture_layers(pixels).vector_NLW[-1])
-    expected = encoder.encode_patches(pixels).vector_NLD
+    expected = encoder.encode_patches(pixels).vector_NLW
     torch.testing.assert_close(last, expected, rtol=0, atol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> N
     torch.testing.assert_close(last, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
     words = normalize(project(tower, found.vector_NLW[-1]), dim=-1)
     expected = encoder.encode_tokens(CAPTIONS)
-    torch.testing.assert_close(words, expected.vector_NLD, rtol=0, atol=1e-5)
+    torch.testing.assert_close(words, expected.vector_NLW, rtol=0, atol=1e-5)
     assert torch.equal(found.mask_NL, expected.mask_NL)
     ids = encoder.tokenize(CAPTIONS)[0][:, : found.mask_NL.shape[1]]
     entering = tower.token_embedding(ids) + tower.positional_embedding[: ids.shape[1]]

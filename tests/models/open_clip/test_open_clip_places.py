@@ -31,8 +31,8 @@ def test_patches_are_unit_vectors_in_the_joint_space(
     name: str, places: int, width: int, loaded: Made
 ) -> None:
     found = loaded(name).encode_patches(pixels_for(loaded(name)))
-    assert found.vector_NLD.shape == (2, places, width)
-    torch.testing.assert_close(found.vector_NLD.norm(dim=-1), torch.ones(2, places))
+    assert found.vector_NLW.shape == (2, places, width)
+    torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(2, places))
     assert found.mask_NL.all()
     assert found.mask_NL.shape == (2, places)
 
@@ -58,7 +58,7 @@ def test_patches_of_clip_are_projected_as_the_class_token_is(loaded: Made) -> No
     pooled_ND, token_NPW = visual(pixels)
     visual.output_tokens = False
     expected = normalize(token_NPW @ visual.proj, dim=-1)
-    torch.testing.assert_close(loaded("clip").encode_patches(pixels).vector_NLD, expected)
+    torch.testing.assert_close(loaded("clip").encode_patches(pixels).vector_NLW, expected)
     assert pooled_ND.shape == (2, 24)
 
 
@@ -91,10 +91,10 @@ def test_words_end_with_the_end_token(name: str, loaded: Made) -> None:
     found = encoder.encode_tokens(CAPTIONS)
     counts = encoder.count_tokens(CAPTIONS)
     assert found.mask_NL.sum(dim=1).tolist() == counts
-    assert found.mask_NL.shape == found.vector_NLD.shape[:2] == (3, max(counts))
+    assert found.mask_NL.shape == found.vector_NLW.shape[:2] == (3, max(counts))
     for row, count in zip(found.mask_NL, counts, strict=True):
         assert row[:count].all()
-    torch.testing.assert_close(found.vector_NLD.norm(dim=-1), torch.ones(3, max(counts)))
+    torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(3, max(counts)))
 
 
 @pytest.mark.parametrize("name", ["clip", "custom", "eos"])
@@ -102,7 +102,7 @@ def test_the_last_word_vector_is_the_caption_vector(name: str, loaded: Made) -> 
     encoder = loaded(name)
     found = encoder.encode_tokens(CAPTIONS)
     last_N = found.mask_NL.sum(dim=1) - 1
-    last_ND = found.vector_NLD[torch.arange(3), last_N]
+    last_ND = found.vector_NLW[torch.arange(3), last_N]
     torch.testing.assert_close(last_ND, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
 
 
@@ -111,9 +111,9 @@ def test_word_vectors_do_not_depend_on_the_batch(name: str, loaded: Made) -> Non
     encoder = loaded(name)
     together = encoder.encode_tokens(CAPTIONS)
     alone = encoder.encode_tokens(CAPTIONS[:1])
-    length = alone.vector_NLD.shape[1]
+    length = alone.vector_NLW.shape[1]
     torch.testing.assert_close(
-        together.vector_NLD[:1, :length], alone.vector_NLD, rtol=0, atol=1e-5
+        together.vector_NLW[:1, :length], alone.vector_NLW, rtol=0, atol=1e-5
     )
 
 
@@ -140,16 +140,16 @@ def test_padding_has_vectors_where_the_tower_runs_it(name: str, loaded: Made) ->
     padded, plain = encoder.encode_padded(CAPTIONS, length=length), encoder.encode_tokens(CAPTIONS)
     for row, count in enumerate(encoder.count_tokens(CAPTIONS)):
         torch.testing.assert_close(
-            padded.vector_NLD[row, :count], plain.vector_NLD[row, :count], rtol=0, atol=1e-5
+            padded.vector_NLW[row, :count], plain.vector_NLW[row, :count], rtol=0, atol=1e-5
         )
         assert padded.mask_NL[row].nonzero().flatten().tolist() == list(range(count))
     alone = encoder.encode_padded(CAPTIONS[1:2], length=length)
-    shared = min(alone.vector_NLD.shape[1], padded.vector_NLD.shape[1])
+    shared = min(alone.vector_NLW.shape[1], padded.vector_NLW.shape[1])
     torch.testing.assert_close(
-        padded.vector_NLD[1:2, :shared], alone.vector_NLD[:, :shared], rtol=0, atol=1e-5
+        padded.vector_NLW[1:2, :shared], alone.vector_NLW[:, :shared], rtol=0, atol=1e-5
     )
     # Towers that leave padding out have zeros there, in a batch as alone.
-    size = padded.vector_NLD[1, encoder.count_tokens(["a"])[0] :].norm(dim=-1)
+    size = padded.vector_NLW[1, encoder.count_tokens(["a"])[0] :].norm(dim=-1)
     assert size.max() == 0 if name in ("coca", "bert-mean") else size.min() > 0.99
 
 
@@ -157,5 +157,5 @@ def test_a_caption_beyond_the_columns_keeps_its_end(loaded: Made) -> None:
     encoder = loaded("clip")
     cut = encoder.encode_padded(["a red dog left of a"], length=5)
     short = encoder.encode_padded(["a red dog"], length=5)
-    torch.testing.assert_close(cut.vector_NLD, short.vector_NLD, rtol=0, atol=1e-5)
+    torch.testing.assert_close(cut.vector_NLW, short.vector_NLW, rtol=0, atol=1e-5)
     assert cut.mask_NL.all()

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.models.features import stacked
 from unbag.models.weights import seeded
 from unbag.readouts.decoder.language import lean, scratch_language
 from unbag.readouts.decoder.lessons import (
@@ -43,7 +44,6 @@ from unbag.readouts.decoder.lessons import (
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
 from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of_world, share_right
-from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import unit
 from unbag.readouts.vlm2vec.training import contrast
@@ -243,7 +243,7 @@ def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
         return None
     device, view = base.settings.device, view_of(settings)
     found = [
-        view.look(base.encoder, pixels.to(device).float() / 127.5 - 1.0).to(device)
+        view.encode_images(base.encoder, pixels.to(device).float() / 127.5 - 1.0).to(device)
         for pixels in base.questions.pixels
     ]
     return picture_tokens(stacked(found), settings)

@@ -31,18 +31,14 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.errors import UserError, unknown_name
-from unbag.models.photo import WIDE, WORDS_WIDE, check_parts, load, load_heads, write
-from unbag.runs.cache import default_cache
+from unbag.models.photo import WIDE, WORDS_WIDE, PhotoTowers, check_parts, load, load_heads, write
+from unbag.runs.cache import VECTOR, FeatureTable, default_cache
 from unbag.runs.files import make_folder, write_atomically
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.recipes import Locks, Recipe
-from unbag.training.towers.cached_features import (
-    FeatureTable,
-    KeptPhoto,
-    caption_table,
-    picture_table,
-)
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
@@ -160,7 +156,7 @@ class Bench:
     @cached_property
     def asked(self) -> PhotoQuestions:
         """Of photographs that could be opened; refused where they say too little."""
-        place_of = self.seen.pictures.place_of
+        place_of = self.seen.pictures.row_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
         has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
@@ -179,14 +175,10 @@ class Bench:
         """Make what all arms share, so that none of them is charged with it."""
         assert self.asked is not None
 
-    def heads(self, start: Path | None, seed: int) -> KeptPhoto:
+    def heads(self, start: Path | None, seed: int) -> CachedTowers:
         """As a file has them, or before training."""
-        return KeptPhoto(
-            load_heads(start, seed=seed),
-            device=self.order.device,
-            pictures=self.seen.pictures,
-            captions=self.seen.captions,
-        )
+        towers = make_trainable(load_heads(start, seed=seed), device=self.order.device)
+        return CachedTowers(towers, images=self.seen.pictures, texts=self.seen.captions)
 
 
 def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
@@ -248,6 +240,7 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     trained = bench.heads(start, seed)
     loss = take_steps(trained, recipe, seed, train, device=device, steps=steps)
     weights = path.with_suffix(".safetensors")
+    assert isinstance(trained.module, PhotoTowers)
     write_atomically(weights, partial(write, trained.module))
     # The file is asked, not the model it was written from: it has half the digits.
     found = answers(bench.heads(weights, seed), bench.asked, device=device)
@@ -271,14 +264,14 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
         for edit in edits
         if edit.kind in SEEN_KINDS
     ]
-    vector_NC = captions.vector_NC
+    vector_NC = captions.vectors
     weight_C = fit_reader(
-        differences(lambda texts: vector_NC[[captions.place_of[t] for t in texts]], learned),
+        differences(lambda texts: vector_NC[[captions.row_of[t] for t in texts]], learned),
         [row.picture for row in learned],
     )
     value_N = (vector_NC.double() @ weight_C).numpy()
     asked = bench.asked
-    place = np.array([captions.place_of[text] for text in asked.texts])
+    place = np.array([captions.row_of[text] for text in asked.texts])
     row_T3 = asked.triple_T4[:, 1:].numpy()
     score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
     return replace(wanted, numbers=triple_means(score_T3, owners_of(asked)))
@@ -433,8 +426,8 @@ def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -
         texts.update(dict.fromkeys(pair.captions))
         texts.update((edit.text, None) for some in pair.edits for edit in some)
     say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
-    pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
-    return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
+    pictures = image_table(model, [pair.picture for pair in both], cache, Silent())
+    return PhotoFeatures(pictures, text_table(model, tuple(texts), cache, Silent()))
 
 
 def _is_apart(pair: Pair) -> bool:
@@ -478,4 +471,4 @@ def _pairs() -> Iterator[Pair]:
 def _features(names: list[str], width: int) -> FeatureTable:
     dice = np.random.default_rng(width)
     vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
-    return FeatureTable({name: row for row, name in enumerate(names)}, vector_NC)
+    return FeatureTable({name: row for row, name in enumerate(names)}, {VECTOR: vector_NC})

@@ -34,17 +34,14 @@ from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
 from unbag.metrics.intervals import bootstrap, generator
 from unbag.models.baselines import load_likelihood
-from unbag.models.photo import Photo, load, write
+from unbag.models.photo import Photo, PhotoTowers, load, write
+from unbag.runs.cache import FeatureTable
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.merge import interpolate, state_of
-from unbag.training.towers.cached_features import (
-    FeatureTable,
-    KeptPhoto,
-    caption_table,
-    picture_table,
-)
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import FloatArray
 from unbag_lab.experiments.photos_table import (
     SHOWN,
@@ -118,13 +115,14 @@ class HeadsBench:
     captions: FeatureTable
     out: Path
 
-    def towers(self, encoder: Photo) -> KeptPhoto:
+    def towers(self, encoder: Photo) -> CachedTowers:
         """A model that starts at its heads."""
-        return KeptPhoto(encoder, device="cpu", pictures=self.pictures, captions=self.captions)
+        towers = make_trainable(encoder, device="cpu")
+        return CachedTowers(towers, images=self.pictures, texts=self.captions)
 
     def read(self, texts: Sequence[str]) -> Tensor:
-        """FeatureTable of texts."""
-        return self.captions.vector_NC[[self.captions.place_of[text] for text in texts]]
+        """Features of texts."""
+        return self.captions.vectors[[self.captions.row_of[text] for text in texts]]
 
 
 def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
@@ -137,13 +135,13 @@ def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench
     # What is only asked about needs no features of what was trained on.
     every = () if all(path.exists() for path in paths) else opened(train)
     model, said = load("random"), Silent()
-    pictures = picture_table(model, [p.picture for p in (*every, *val)], given.cache, said)
-    asked = make_questions(val, pictures.place_of)
+    pictures = image_table(model, [p.picture for p in (*every, *val)], given.cache, said)
+    asked = make_questions(val, pictures.row_of)
     texts = dict.fromkeys((*drawable_texts(every), *asked.texts))
     texts.update((text, None) for one in ordered for text in one.texts)
     texts.update((text, None) for row in learned for text in (row.caption, row.negative))
-    captions = caption_table(model, tuple(texts), given.cache, said)
-    print(f"features of {len(pictures.place_of):,} photographs, {len(texts):,} texts", flush=True)
+    captions = text_table(model, tuple(texts), given.cache, said)
+    print(f"features of {len(pictures.row_of):,} photographs, {len(texts):,} texts", flush=True)
     return HeadsBench(train, asked, ordered, pictures, captions, given.out)
 
 
@@ -168,6 +166,7 @@ def _trained(name: str, arm: PhotosArm, seed: int, bench: HeadsBench) -> Path:
         start = bench.out / str(seed) / f"{arm.start}.safetensors"
         towers = bench.towers(start_of(start if arm.start else None, seed))
         loss = take_steps(towers, arm.recipe, seed, bench.train)
+        assert isinstance(towers.module, PhotoTowers)
         write_atomically(path, partial(write, towers.module))
         print(f"{seed} {name}: loss {loss:.3f}", flush=True)
     return path
@@ -184,7 +183,7 @@ def _mixes(seed: int, bench: HeadsBench) -> Iterator[tuple[float, Photo]]:
 
 
 @torch.inference_mode()
-def _asked(towers: KeptPhoto, bench: HeadsBench) -> dict[str, FloatArray]:
+def _asked(towers: CachedTowers, bench: HeadsBench) -> dict[str, FloatArray]:
     found = answers(towers, bench.asked, device="cpu")
     picture_ND = towers.embed_pictures(bench.asked.place_N)
     texts = list(dict.fromkeys(text for one in bench.ordered for text in one.texts))

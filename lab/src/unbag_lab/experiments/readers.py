@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError, unknown_name
+from unbag.models.features import View
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import RELATION, Pool
-from unbag.readouts.features import Parts, View
 from unbag.readouts.reader import Reader, ReaderHeader, save_head
 from unbag.readouts.training import (
     Fit,
@@ -39,7 +39,7 @@ from unbag.readouts.training import (
 )
 from unbag.training.settings import choose
 from unbag.training.towers.adapters import TinyTrainable
-from unbag.types import FloatArray, IntArray, Item
+from unbag.types import FloatArray, IntArray, Item, TokenFeatures
 from unbag_lab.experiments.readout_base import (
     EXPERIMENT,
     Base,
@@ -270,9 +270,9 @@ def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, flo
 _PAIRS = 4_096
 
 
-def _score(reader: Reader, pictures: Parts, captions: Parts) -> Score:
+def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> Score:
     """By its parts; one whose scores depend on the call is asked item by item."""
-    device = pictures.part_NLW.device
+    device = pictures.vector_NLW.device
 
     @torch.inference_mode()
     def by_item(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
@@ -300,8 +300,8 @@ def _score(reader: Reader, pictures: Parts, captions: Parts) -> Score:
     return by_item if reader.depends_on_call else score
 
 
-def _float(parts: Parts) -> Parts:
-    return parts.to(str(parts.part_NLW.device), torch.float32)
+def _float(parts: TokenFeatures) -> TokenFeatures:
+    return parts.to(str(parts.vector_NLW.device), torch.float32)
 
 
 def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from unbag.models.features import View, stacked
 from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import Pool, WorldRows, world_pool, world_rows
 from unbag.readouts.decoder.lessons import DecoderSettings
 from unbag.readouts.decoder.training import DecoderData, of_world
-from unbag.readouts.features import Parts, View, stacked
 from unbag.runs.progress import Silent
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, TokenFeatures
 from unbag_lab.plan import Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import FEW_DROPOUT, FEW_RATE, FEW_STEPS, ArmResult, Size, write_result
@@ -96,7 +96,7 @@ class Base:
         self.path, self.questions, self.settings = path, questions, settings
         self.seed = settings.seed_of(path)
         self._key = ""
-        self._kept: tuple[Pool, Parts, Parts] | None = None
+        self._kept: tuple[Pool, TokenFeatures, TokenFeatures] | None = None
         self._looked: tuple[tuple[str, ...], DecoderData] | None = None
 
     # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
@@ -141,7 +141,7 @@ class Base:
             return self.joined
         return self.random if arm.is_random else self.encoder
 
-    def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, Parts, Parts]:
+    def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, TokenFeatures, TokenFeatures]:
         """The pool, and parts of the questions' pictures and captions; one view at a time."""
         encoder = self._encoder(arm)
         key = f"{encoder.name} {view.name}"
@@ -150,14 +150,14 @@ class Base:
             device = self.settings.device
             pool = world_pool(encoder, view, self.rows, device=device)
             pictures = [
-                view.look(encoder, pixels.to(device).float() / 127.5 - 1.0).to(
+                view.encode_images(encoder, pixels.to(device).float() / 127.5 - 1.0).to(
                     device, torch.float16
                 )
                 for pixels in self.questions.pixels
             ]
             texts = self.questions.captions
             captions = [
-                view.read(encoder, texts[at : at + _CAPTIONS]).to(device, torch.float16)
+                view.encode_texts(encoder, texts[at : at + _CAPTIONS]).to(device, torch.float16)
                 for at in range(0, len(texts), _CAPTIONS)
             ]
             self._key, self._kept = key, (pool, stacked(pictures), stacked(captions))

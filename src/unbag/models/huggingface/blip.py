@@ -26,7 +26,7 @@ from unbag.models.huggingface.loading import (
 )
 from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
@@ -261,16 +261,16 @@ class Blip(_Blip):
         return unit_vectors(self.model.text_proj(self._read(captions, {})[:, 0]))
 
     @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Patches through the projection of the first one, [N, L, D]."""
         vector_NLD = unit_vectors(self.model.vision_proj(self.look(pixels)[:, 1:]))
-        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+        return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Tokens through the projection of the first one, [N, L, D]."""
         vector_NLD = unit_vectors(self.model.text_proj(self._read(captions, {})))
-        return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+        return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

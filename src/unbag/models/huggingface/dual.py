@@ -21,7 +21,7 @@ from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
 from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
 from unbag.models.weights import fingerprint
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -103,7 +103,7 @@ class HfDual:
         return self._embed(self.captions, captions)
 
     @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Patch vectors in the joint space: through the layers that the pooled one goes through.
 
         For SigLIP, which pools by attention, a patch is pooled as if it were the only one.
@@ -116,19 +116,19 @@ class HfDual:
         mask_NL = inputs.get("pixel_attention_mask")
         if mask_NL is None:
             mask_NL = torch.ones(vector_NLD.shape[:2])
-        return Tokens(vector_NLD, mask_NL.bool().cpu())
+        return TokenFeatures(vector_NLD, mask_NL.bool().cpu())
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Token vectors in the joint space, special ones included; the mask leaves out padding."""
         if self.kind.tokens is None:
             raise self._no_parts("tokens")
         hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
         vector_NLD = unit_vectors(self.kind.tokens(self.model, hidden.last_hidden_state))
-        return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+        return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.inference_mode()
-    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """The same at so many places, padding included; a longer caption keeps its end token.
 
         Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Towers that
@@ -143,7 +143,7 @@ class HfDual:
         vector_NLD = unit_vectors(
             self.kind.tokens(self.model, hidden.last_hidden_state[:, :length])
         )
-        return Tokens(vector_NLD, how.real(captions, vector_NLD.shape[1]))
+        return TokenFeatures(vector_NLD, how.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

@@ -17,7 +17,7 @@ from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.layers import patches, picture_layers
 from unbag.models.open_clip.library import library
 from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
-from unbag.types import Layers, Tokens
+from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -117,20 +117,20 @@ class OpenClip:
         return unit_vectors(self.text.pooled(token_NL.to(self.device)))
 
     @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
+    def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Unit vectors of places [N, L, D], row by row from the top left."""
         vector_NLD = unit_vectors(patches(self.model.visual, self._placed(pixels)))
-        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+        return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+    def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
         token_NL, real_NL = self._tokens(captions)
         vector_NLD = unit_vectors(self.text.words(token_NL, length=real_NL.shape[1]))
-        return Tokens(vector_NLD, real_NL)
+        return TokenFeatures(vector_NLD, real_NL)
 
     @torch.inference_mode()
-    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """The same with padding; a longer caption keeps its end token.
 
         Towers that leave padding out where they can have zeros there: how much of it they run
@@ -144,7 +144,7 @@ class OpenClip:
         real_NL = real_NL[:, : vector_NLD.shape[1]]
         if not isinstance(self.text, Native):
             vector_NLD = vector_NLD.masked_fill(~real_NL[..., None], 0)
-        return Tokens(vector_NLD, real_NL)
+        return TokenFeatures(vector_NLD, real_NL)
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

@@ -24,12 +24,12 @@ from torch.nn import functional
 from unbag.errors import UserError
 from unbag.evaluation.scoring import unknown_to
 from unbag.models.batching import Fitting
+from unbag.models.features import View
 from unbag.models.huggingface.chat import ChatModel
 from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Prompts, Rendered, Seen
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, LessonBatch, Words
-from unbag.readouts.features import Parts, View
-from unbag.types import DualEncoder, LayerEncoder, Picture, TokenEncoder
+from unbag.types import DualEncoder, LayerEncoder, Picture, TokenEncoder, TokenFeatures
 
 _READERS = 4
 """Pictures that are prepared at once."""
@@ -112,7 +112,7 @@ def patch_decoder(
     view = view_of(settings)
 
     def look(pixels: Tensor) -> Tensor:
-        found = picture_tokens(view.look(encoder, pixels), settings)
+        found = picture_tokens(view.encode_images(encoder, pixels), settings)
         assert found is not None
         if found.shape[1] != made.places:
             raise UserError(
@@ -163,7 +163,7 @@ def view_of(settings: DecoderSettings) -> View:
     return View(f"decoder-{settings.layer}", partial(_look, layer=settings.layer), _read)
 
 
-def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> Parts:
+def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> TokenFeatures:
     """Patches after a block of the picture tower, before the projection where it shows them."""
     if isinstance(encoder, LayerEncoder):
         layers = encoder.picture_layers(pixels)
@@ -173,7 +173,7 @@ def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> P
         vector_NLW, mask_NL = layers.vector_NLW[at], layers.mask_NL
     elif isinstance(encoder, TokenEncoder):
         found = encoder.encode_patches(pixels)
-        pooled_NW, vector_NLW, mask_NL = None, found.vector_NLD, found.mask_NL
+        pooled_NW, vector_NLW, mask_NL = None, found.vector_NLW, found.mask_NL
     else:
         raise UserError(
             f"{encoder.name} shows one vector for a picture and no patches",
@@ -184,23 +184,25 @@ def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> P
         # A tower without such a place before its end (attention pooling).
         pooled_NW = encoder.encode_pictures(pixels)
     vector_NLW = vector_NLW.float().masked_fill(~mask_NL[..., None], 0)
-    return Parts(vector_NLW, mask_NL, pooled_NW.float())
+    return TokenFeatures(vector_NLW, mask_NL, pooled_NW.float())
 
 
-def _read(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+def _read(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
     """Nothing: the language model reads captions by itself."""
     count = len(captions)
-    return Parts(torch.zeros(count, 1, 1), torch.zeros(count, 1).bool(), torch.zeros(count, 1))
+    return TokenFeatures(
+        torch.zeros(count, 1, 1), torch.zeros(count, 1).bool(), torch.zeros(count, 1)
+    )
 
 
-def picture_tokens(parts: Parts, settings: DecoderSettings) -> Tensor | None:
+def picture_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | None:
     """What stands for a picture, [N, L, V]: its patches, the one vector it is pooled to, or none.
 
     Raises UserError if half precision cannot hold it.
     """
     if settings.sees == "nothing":
         return None
-    found = parts.part_NLW if settings.sees == "patches" else parts.pooled_NW[:, None]
+    found = parts.vector_NLW if settings.sees == "patches" else parts.pooled[:, None]
     if settings.keeps == "float32":
         return found.float()
     half = found.half()

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.errors import UserError
+from unbag.models.features import FeatureStore, stacked
 from unbag.models.weights import seeded
 from unbag.readouts.data import PoolRow, WorldRows, held_out, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.language import (
@@ -44,7 +45,6 @@ from unbag.readouts.decoder.lessons import (
     words_of,
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
-from unbag.readouts.features import PartsStore, stacked
 from unbag.runs.progress import Progress
 from unbag.training.data.loader import left_out_lines
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
@@ -138,8 +138,8 @@ def _of_pairs(
     pictures = {row.picture.key: row.picture for row in rows}
     seen_NLV, damaged = None, frozenset[str]()
     if settings.sees != "nothing":
-        store = PartsStore(encoder, view_of(settings), cache=where.cache, progress=progress)
-        store.meet(list(pictures.values()), [])
+        store = FeatureStore(encoder, view_of(settings), cache=where.cache, progress=progress)
+        store.precompute(list(pictures.values()), [])
         damaged = frozenset(store.damaged)
         for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
             progress.say(line)
@@ -160,19 +160,17 @@ def _of_pairs(
 
 
 def _features(
-    store: PartsStore, pictures: Sequence[Picture], settings: DecoderSettings
+    store: FeatureStore, pictures: Sequence[Picture], settings: DecoderSettings
 ) -> Tensor | None:
     """Features of the pictures; refused where memory cannot hold them."""
-    size = store.pictures(pictures[:1]).part_NLW.nbytes * len(pictures)
+    size = store.images(pictures[:1]).vector_NLW.nbytes * len(pictures)
     if settings.sees == "patches" and size > MOST_BYTES:
         raise UserError(
             f"patches of {len(pictures):,} pictures take {size >> 30} gigabytes",
             expected=f"at most {MOST_BYTES >> 30}, since a decoder is trained from memory",
             way_out="train on fewer pictures",
         )
-    found = [
-        store.pictures(pictures[at : at + _AT_ONCE]) for at in range(0, len(pictures), _AT_ONCE)
-    ]
+    found = [store.images(pictures[at : at + _AT_ONCE]) for at in range(0, len(pictures), _AT_ONCE)]
     return picture_tokens(stacked(found), settings)
 
 

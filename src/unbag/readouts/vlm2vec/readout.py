@@ -31,7 +31,7 @@ from unbag.readouts.vlm2vec.data import (
 from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generator, on_patches, unit
 from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
 from unbag.readouts.vlm2vec.training import TEMPERATURE, EmbeddingTask, Vlm2VecSettings, measure
-from unbag.runs.cache import Shelf, open_shelf
+from unbag.runs.cache import VECTOR, TensorCache
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
@@ -156,7 +156,9 @@ class AskedCosine:
     model: HiddenGenerator
     scoring: str = "vlm2vec, with the question"
     is_blind: bool = False
-    _shelf: Shelf = field(default_factory=lambda: Shelf(None, progress=Silent()), repr=False)
+    _vectors: TensorCache = field(
+        default_factory=lambda: TensorCache(None, progress=Silent()), repr=False
+    )
     _cache: Path | None = None
     _has_said: bool = False
 
@@ -170,7 +172,7 @@ class AskedCosine:
         """Of the model and the prompts."""
         return f"{self.model.fingerprint}-vlm2vec-asked{VERSION}"
 
-    def meet(
+    def precompute(
         self,
         pictures: Sequence[Picture],
         captions: Sequence[str],
@@ -181,8 +183,8 @@ class AskedCosine:
         """Only told where vectors are kept: what is asked about a picture, its item says."""
         if cache is not None and cache != self._cache:
             device = str(getattr(self.model, "device", "cpu")).partition(":")[0]
-            name = f"{self.fingerprint}-{device}"
-            self._shelf = open_shelf(cache, name, "asked", progress=progress)
+            folder = cache / f"{self.fingerprint}-{device}" / "asked"
+            self._vectors = TensorCache(folder, progress=progress)
             self._cache = cache
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
@@ -223,13 +225,13 @@ class AskedCosine:
     def _embed(self, asks: Sequence[tuple[Picture | None, str]]) -> dict[str, Tensor]:
         """Unit vectors by key; those that are not known yet are made, each once."""
         wanted = {_key(picture, text): (picture, text) for picture, text in asks}
-        known = self._shelf.get(wanted)
-        missing = {key: ask for key, ask in wanted.items() if key not in known}
+        missing = self._vectors.missing(wanted)
         if missing:
-            vector_MD = unit(self.model.last_hidden(list(missing.values())))
-            self._shelf.put(list(missing), vector_MD.numpy())
-            known |= self._shelf.get(missing)
-        return {key: torch.from_numpy(vector) for key, vector in known.items()}
+            vector_MD = unit(self.model.last_hidden([wanted[key] for key in missing]))
+            self._vectors.put(missing, {VECTOR: vector_MD.float()})
+        if not wanted:
+            return {}
+        return dict(zip(wanted, self._vectors.get(list(wanted))[VECTOR], strict=True))
 
     def _say(self, items: Sequence[Item], questions: Sequence[str | None]) -> None:
         """Once: that some items are not asked about."""

@@ -62,7 +62,7 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         return OpenClipTrainable(encoder, device=device)
     if isinstance(encoder, HfDual):
         return HfTrainable(encoder, device=device)
-    if isinstance(encoder, Photo):
+    if isinstance(encoder, Photo | PhotoHeads):
         return PhotoTrainable(encoder, device=device)
     if isinstance(encoder, JoinedEncoder):
         pictures = make_trainable(encoder.picture, device=device)
@@ -379,7 +379,7 @@ class PhotoTrainable:
     def __init__(self, encoder: Photo | PhotoHeads, *, device: str) -> None:
         """Copy the towers of an encoder, which stays as it is.
 
-        Heads alone can be run on kept features only: `unbag.training.towers.cached_features`.
+        Heads alone run on cached features only: `unbag.training.towers.cached_features`.
         """
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
@@ -387,7 +387,8 @@ class PhotoTrainable:
         self.picture_layers = _photo_picture_layers(self.module.picture)
         self.caption_layers = _photo_caption_layers(self.module.caption)
         self.temperature = (self.module.log_scale,)
-        self.reads: Reads = PhotoReads(encoder.tokenizer)
+        has_parts = isinstance(encoder, Photo)
+        self.reads: Reads = PhotoReads(encoder.tokenizer) if has_parts else NoReads()
         self._tokenizer = encoder.tokenizer
         self._device = device
 
@@ -400,6 +401,14 @@ class PhotoTrainable:
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Tokens to unit vectors [N, D]."""
         return unit_rows(self.module.caption(inputs["token_NL"], inputs["mask_NL"]))
+
+    def image_head(self, feature_NC: Tensor) -> Tensor:
+        """What the head is given, to unit vectors [N, D]."""
+        return unit_rows(self.module.picture.head(feature_NC))
+
+    def text_head(self, feature_NC: Tensor) -> Tensor:
+        """What the head is given, to unit vectors [N, D]."""
+        return unit_rows(self.module.caption.head(feature_NC))
 
     def encoder(self, name: str) -> Photo:
         """A copy of the weights as they are now; the fingerprint is theirs."""
@@ -432,6 +441,22 @@ class PhotoReads:
         if not captions:
             return []
         return [len(ids) for ids in self._tokenizer(list(captions), verbose=False)["input_ids"]]
+
+
+class NoReads:
+    """Of heads alone: nothing is prepared, since features of everything are cached."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """There is nothing to run pixels through."""
+        raise NotImplementedError
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """There is nothing to run tokens through."""
+        raise NotImplementedError
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """A row each: whatever was too long was cut when its features were made."""
+        return [1] * len(captions)
 
 
 def _photo_picture_layers(tower: Any) -> Layers:
@@ -486,11 +511,11 @@ class JoinedTrainable:
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """What the text part's reads gave, to unit vectors [N, D]."""
-        return self.connected(self._text.pooled(inputs))
+        return self.text_head(self._text.pooled(inputs))
 
-    def connected(self, pooled_NE: Tensor) -> Tensor:
+    def text_head(self, feature_NC: Tensor) -> Tensor:
         """Through the connector."""
-        return unit_rows(self.connector(pooled_NE))
+        return unit_rows(self.connector(feature_NC))
 
     def encoder(self, name: str) -> JoinedEncoder:
         """A copy of the weights as they are now; parts that did not change are the encoder's."""

@@ -1,0 +1,131 @@
+"""Features that were precomputed are in one table each: the same scores, from memory or files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unbag.data import PixelPicture
+from unbag.evaluation.scoring import CHUNK, QueryScoring, in_chunks
+from unbag.models.features import JOINT
+from unbag.readouts import scorer as module
+from unbag.readouts.reader import Reader
+from unbag.readouts.scorer import ReaderScorer
+from unbag.runs import cache as cache_module
+from unbag.runs.progress import Silent
+from unbag.types import Item, Picture, Query, Scorer, TokenFeatures
+
+from .core_encoder import Broken, rows, small
+
+PICTURES: list[Picture] = [row.picture for row in rows()]
+CAPTIONS = [row.caption for row in rows()] + ["white"]
+
+
+class Mean(Reader):
+    """The cosine of mean patch and mean word."""
+
+    name, view = "mean", JOINT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(3.0))
+        self.calls: list[int] = []
+
+    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        self.calls.append(len(picture))
+        told_NW = caption.vector_NLW.sum(dim=1) / caption.mask_NL.sum(dim=1, keepdim=True)
+        return self.weight * (picture.vector_NLW.mean(dim=1) * told_NW).sum(dim=1)
+
+
+@pytest.fixture
+def scorer(monkeypatch: pytest.MonkeyPatch) -> ReaderScorer:
+    monkeypatch.setattr(module, "reader_fingerprint", lambda reader, encoder: "mean-1")
+    return ReaderScorer(small(), Mean())
+
+
+QUERIES = [Query(picture, caption) for picture in PICTURES for caption in CAPTIONS]
+
+
+def refuses(name: str) -> Callable[..., TokenFeatures]:
+    def asked(*_: object) -> TokenFeatures:
+        raise AssertionError(f"the files of {name} were asked")
+
+    return asked
+
+
+def test_what_was_precomputed_is_scored_without_its_files_and_alike(
+    scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = scorer.score(QUERIES)
+    scorer.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    for name in ("images", "texts"):
+        monkeypatch.setattr(scorer.store, name, refuses(name))
+    assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
+    matrix = scorer.score_matrix(PICTURES, CAPTIONS)
+    assert torch.allclose(matrix.flatten(), wanted, atol=1e-6)
+    # Another object of the same pixels is the same picture.
+    pixels = cast("PixelPicture", PICTURES[2]).pixels
+    same = scorer.score([Query(PixelPicture(pixels.copy()), CAPTIONS[0])])
+    assert float(same) == pytest.approx(float(wanted[2 * len(CAPTIONS)]), abs=1e-6)
+
+
+def test_what_was_not_precomputed_or_does_not_fit_is_scored_from_files(
+    scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = scorer.score(QUERIES)
+    scorer.precompute(PICTURES[:5], CAPTIONS[:5], cache=None, progress=Silent())
+    assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
+    monkeypatch.setattr(cache_module, "_free_bytes", lambda device: 0)
+    scorer.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    assert scorer._seen is None
+    assert scorer._said is None
+    assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
+
+
+def test_a_damaged_picture_among_those_precomputed_is_told_and_spares_the_others(
+    scorer: ReaderScorer,
+) -> None:
+    pictures = (*PICTURES[:2], Broken())
+    scorer.precompute(pictures, CAPTIONS[:2], cache=None, progress=Silent())
+    truth = np.array([[True, False]])
+    items = [Item(str(n), (p,), tuple(CAPTIONS[:2]), truth) for n, p in enumerate(pictures)]
+    asking = QueryScoring(scorer)
+    found = {scores.item: scores.values for scores in asking.chunk(items)}
+    assert asking.damaged == {"torn.jpg": "OSError: the file ends too early"}
+    assert [np.isnan(cast("np.ndarray", found[str(n)])).all() for n in range(3)] == [0, 0, 1]
+
+
+def test_on_a_gpu_numbers_of_pairs_are_round_and_scores_the_same(
+    scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUERIES_ON_CPU", 100)
+    reader = cast("Mean", scorer.reader)
+    wanted = scorer.score(QUERIES)
+    assert reader.calls == [100, 56]
+    scorer._is_rounded = True
+    reader.calls.clear()
+    assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
+    assert reader.calls == [128, 64]
+    assert [len(module._rounded(torch.arange(n))) for n in (1, 2, 3, 4, 5, 1_024)] == [
+        1, 2, 4, 4, 8, 1_024,
+    ]  # fmt: skip
+    assert module._rounded(torch.tensor([7, 8, 9])).tolist() == [7, 8, 9, 0]
+
+
+def test_a_scorer_that_is_quick_gets_many_items_at_once(scorer: ReaderScorer) -> None:
+    items = [cast("Item", SimpleNamespace(id=n)) for n in range(2_500)]
+    assert [len(chunk) for chunk in in_chunks(items, scorer)] == [1_024, 1_024, 452]
+    slow = cast("Scorer", SimpleNamespace(name="slow"))
+    assert {len(chunk) for chunk in in_chunks(items[: 2 * CHUNK], slow)} == {CHUNK}
+
+
+def test_pixels_are_hashed_once() -> None:
+    picture = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+    assert picture.key is picture.key
+    assert picture.key != PixelPicture(np.ones((2, 2, 3), dtype=np.uint8)).key
