@@ -60,7 +60,7 @@ class Replayed:
 
     def __init__(
         self,
-        step: Callable[[], Tensor],
+        step: Callable[[], Mapping[str, Tensor]],
         optimiser: torch.optim.Optimizer,
         *,
         device: str,
@@ -75,13 +75,13 @@ class Replayed:
         self._tape = _Tape()
         # Libraries look at it, and ask for nothing then.
         with patch.object(torch.cuda, "is_current_stream_capturing", return_value=True), self._tape:
-            self._loss = step()
+            self._numbers = step()
         before.put_back()
         Replayed.made += 1
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> dict[str, Tensor]:
         self._tape.play()
-        return self._loss.clone()
+        return {name: value.clone() for name, value in self._numbers.items()}
 
 
 def on_the_device(optimiser: torch.optim.AdamW) -> torch.optim.AdamW:

@@ -330,6 +330,10 @@ class RepairArm(FineTuning):
                 compile_layers(towers.module.picture.blocks, device=device)
             compile_layers(towers.module.caption.blocks, device=device, varies=True)
 
+    def identity(self) -> dict[str, object]:
+        """Also what the fingerprint of the data says without names."""
+        return {**super().identity(), "preset": self.world.preset, "steps": self.world.per_epoch}
+
     def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Of its own loss; thresholds change in place, where a recorded step finds them."""
         self._shared.look_at(batch)
