@@ -35,9 +35,8 @@ from unbag.models.loading import choose_device, load_model, model_name
 from unbag.runs.cache import default_cache
 from unbag.runs.files import write_text
 from unbag.training.before_after import price_table
-from unbag.training.recipes import Locks, Recipe
+from unbag.training.recipes import Locks, Recipe, make_recipe
 from unbag.training.repair import Repaired, Wanted, Where
-from unbag.training.settings import make_recipe
 from unbag.types import Benchmark, DualEncoder, Edit, Item, Sparse
 
 APART = 10

@@ -30,7 +30,7 @@ from unbag.models.loading import choose_device
 from unbag.models.photo import WIDE, WORDS_WIDE, Photo, load
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
-from unbag.training.fine_tuning import TrainJob
+from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Locks, Recipe, clip_ft
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import (
@@ -40,7 +40,6 @@ from unbag.training.towers.cached_features import (
     KeptPhoto,
     keep_features,
 )
-from unbag.training.fine_tuning import train
 
 LOCKED = Locks("part", "part")
 

@@ -7,7 +7,8 @@ A ViT-B/32 with random weights; every picture has one caption, four hard negativ
 positive, with the lengths of real captions. Three questions:
 
 1. Ours against six passes of the text tower, type by type, at 77 tokens; and against the forward
-   and backward passes of both towers alone, at our lengths. The optimiser is left out of all.
+   and backward passes of both towers alone, at our lengths. The optimizer is left out of all. Then
+   a whole step of the trainer, with log and AdamW, against both towers alone and AdamW.
 2. A large batch in parts: its memory, its time for each picture, its gradients.
 3. With pictures on disk (--pictures): the share of a run's time that the device waits for data.
 """
@@ -18,7 +19,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -31,13 +32,14 @@ from torch import Tensor
 from unbag.data.readers import open_pairs
 from unbag.runs.distributed import ALONE
 from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Inputs, make_batch
-from unbag.training.data.loader import Waiting, load
 from unbag.training.data.pairs import PairBatches
-from unbag.training.optim import change_weights, make_optimiser
+from unbag.training.fine_tuning import FineTuning, TrainJob
+from unbag.training.optim import make_optimizer
 from unbag.training.recipes import Precision, Recipe, Slot, clip_ft, hard_positive
 from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable
+from unbag.training.trainer import Trainer, TrainState
 
 NEGATIVES, POSITIVES = 4, 1
 SIDE = 224
@@ -101,13 +103,20 @@ def ours(trainable: Trainable, batch: Batch, plan: StepPlan) -> None:
     clear(trainable)
 
 
-def towers_alone(trainable: Trainable, batch: Batch, plan: StepPlan) -> None:
+def towers_alone(
+    trainable: Trainable,
+    batch: Batch,
+    plan: StepPlan,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> None:
     """Forward and backward of both towers with a gradient that costs nothing to find."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
         found = [trainable.embed_pictures(pixels)]
         found += [trainable.embed_captions(group.inputs) for group in batch.groups]
     torch.autograd.backward(found, [torch.ones_like(one) for one in found])
+    if optimizer is not None:
+        optimizer.step()
     clear(trainable)
 
 
@@ -173,6 +182,63 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan
     return each
 
 
+@dataclass(frozen=True)
+class Same:
+    """The same batch at every step."""
+
+    batch: Batch
+    steps: int
+    about: str = "random"
+    fingerprint: str = "random"
+    find_truth: None = None
+
+    @property
+    def per_epoch(self) -> int:
+        return self.steps
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> Batch:
+        return self.batch
+
+
+def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> None:
+    """Whole steps in turn, so that a busy machine slows both."""
+    batch = on_device(batch_of(trainable, said.batch), plan.device)
+    steps = 2 * said.rounds + 2
+    job = TrainJob(
+        trainable,
+        Same(batch, steps),
+        recipe(),
+        Path(),
+        device=plan.device,
+        precision=plan.precision,
+    )
+    task = FineTuning(job)
+    optimizer = make_optimizer(task.parameters(), task.optimizer)
+    took: dict[str, list[float]] = {"trainer": [], "alone": []}
+    start = perf_counter()
+
+    def bare(state: TrainState, numbers: object) -> bool:
+        nonlocal start
+        wait(plan.device)
+        took["trainer"].append(perf_counter() - start)
+        start = perf_counter()
+        towers_alone(trainable, batch, plan, optimizer)
+        wait(plan.device)
+        took["alone"].append(perf_counter() - start)
+        start = perf_counter()
+        return False
+
+    Trainer(task).run(on_step=bare)
+    # The first steps are not counted.
+    whole, alone = (sorted(took[name][2:])[said.rounds] for name in ("trainer", "alone"))
+    print(
+        f"a step of the trainer     {100 * (whole / alone - 1):10.1f} % over the towers and AdamW"
+    )
+
+
 def compare_parts(
     trainable: Trainable, said: argparse.Namespace, plan: StepPlan, each: float
 ) -> None:
@@ -231,22 +297,33 @@ def compare_reading(
     pairs = open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
     plain = replace(clip_ft(), batch=said.batch, epochs=4)
     batches = PairBatches(pairs, plain, trainable.reads, 0)
-    optimiser = make_optimiser(trainable, plain)
-    waiting, first = Waiting(), 0.0
-    start = perf_counter()
-    flow = load(batches, first=0, workers=said.workers, device=plan.device, waiting=waiting)
-    for step, batch in enumerate(flow):
-        add_gradient(trainable, batch, replace(plan, recipe=plain), step=step)
-        change_weights(trainable, optimiser, plain, step=step, steps=len(batches))
-        if step == 1:
+    task = FineTuning(
+        TrainJob(
+            trainable,
+            batches,
+            plain,
+            Path(),
+            device=plan.device,
+            precision=plan.precision,
+            workers=said.workers,
+        )
+    )
+    start, first = perf_counter(), 0.0
+
+    def begin(state: TrainState, numbers: object) -> bool:
+        nonlocal start, first
+        if state.step == 2:
             wait(plan.device)
-            first, start = waiting.seconds, perf_counter()
+            start, first = perf_counter(), state.waited
+        return False
+
+    state = Trainer(task).run(on_step=begin)
     wait(plan.device)
     took = perf_counter() - start
     shown = (len(batches) - 2) * said.batch
     print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")
-    print(f"pictures                  {shown / took:10,.1f} a second, optimiser included")
-    print(f"waiting for data          {100 * (waiting.seconds - first) / took:10.1f} % of the time")
+    print(f"pictures                  {shown / took:10,.1f} a second, optimizer included")
+    print(f"waiting for data          {100 * (state.waited - first) / took:10.1f} % of the time")
 
 
 def main() -> None:
@@ -265,6 +342,7 @@ def main() -> None:
         trainable = make_trainable(encoder, device=said.device)
         plan = StepPlan(recipe(), ALONE, said.device, precision=precision)
         each = compare_steps(trainable, said, plan)
+        compare_trainer(trainable, said, plan)
         compare_parts(trainable, said, plan, each)
         if said.pictures:
             compare_reading(trainable, said, plan, Path(name))

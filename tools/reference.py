@@ -60,7 +60,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         yield (
             f"recipe-{name}",
             f"train --model tiny:base --recipe {name} --pairs pairs/edits.jsonl --workers 0 "
-            f"--set {long} --bench world-swap --evaluate-every 1000 --out recipe-{name} {fixed}".split(),
+            f"--set {long} --bench world-swap --evaluate-every 1000 "
+            f"--out recipe-{name} {fixed}".split(),
         )
     small = "steps=50 batch=8 scenes=64"
     for name in READOUTS:

@@ -62,8 +62,8 @@ def test_the_same_settings_give_the_same_weights() -> None:
 
 def test_workers_do_not_change_the_batches() -> None:
     def made(workers: int) -> list[SceneBatch]:
-        steps, waiting = Steps([replace(SHORT, steps=3)], CONFIG), loader.Waiting()
-        flow = loader.load(steps, first=0, workers=workers, device="cpu", waiting=waiting)
+        steps = Steps([replace(SHORT, steps=3)], CONFIG)
+        flow = loader.load(steps, first=0, workers=workers, device="cpu")
         return [shown for (shown,) in flow]
 
     for a, b in zip(made(0), made(2), strict=True):

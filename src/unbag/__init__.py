@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from unbag.evaluation.run import run
     from unbag.reports.exports import report
     from unbag.scorers.cosine import Cosine
+    from unbag.training.recipes import make_recipe
     from unbag.training.repair import repair
-    from unbag.training.settings import make_recipe
 
 _HOME = {
     "Cosine": "unbag.scorers.cosine",
@@ -29,7 +29,7 @@ _HOME = {
     "diagnose": "unbag.api",
     "edit": "unbag.edits.editor",
     "evaluate": "unbag.api",
-    "make_recipe": "unbag.training.settings",
+    "make_recipe": "unbag.training.recipes",
     "model": "unbag.api",
     "repair": "unbag.training.repair",
     "report": "unbag.reports.exports",

@@ -7,7 +7,6 @@ import pytest
 
 from unbag.benchmarks.files import Folder, Record
 from unbag.errors import UserError
-from unbag.types.json import Fields
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def test_half_a_character_is_refused_with_the_record(folder: Folder) -> None:
 
 def test_half_a_character_in_a_list_or_a_key(folder: Folder) -> None:
     with pytest.raises(UserError, match=r"field x\.captions\[1\] is"):
-        Fields.of({"captions": ["a", "\udc00"]}, "x").texts("captions")
+        Record({"captions": ["a", "\udc00"]}, "1", "x").read("captions", tuple[str, ...])
     with pytest.raises(UserError, match=r"the key '\\ud800' holds half a character"):
         folder.records(write(folder, json.dumps({"\ud800": 1})))
 
@@ -41,7 +40,7 @@ def test_whole_characters_of_every_kind_stay(folder: Folder) -> None:
     name = write(folder, json.dumps([{"caption": "ein Hündchen 🐕", "all": ["é", "🐕"]}]))
     (record,) = folder.records(name)
     assert record.caption("caption") == "ein Hündchen 🐕"
-    assert record.fields.texts("all") == ("é", "🐕")
+    assert record.read("all", tuple[str, ...]) == ("é", "🐕")
 
 
 @pytest.mark.parametrize("name", ["a\0b.jpg", "a\nb.jpg", "x/\x1f.jpg", "\x7f"])

@@ -35,7 +35,7 @@ def stop(*_):
     raise KeyboardInterrupt
 
 def say(finding):
-    return Verdict(f"It is {finding['share'].estimate.value:.2f}.", "told")
+    return Verdict("told", "It is {share:.2f}.", {"share": finding["share"].estimate.value})
 
 FEW = Probe("few", "Is it positive?", "A sign.", ask, say)
 NEVER = Probe("never", "Is it anything?", "Nothing.",

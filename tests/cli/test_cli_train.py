@@ -70,7 +70,7 @@ def test_a_repair_from_pictures_to_an_export(
         assert word in found.out
     assert "6 steps in" in found.out
     assert "best mean headline while training" in found.out
-    record = json.loads((folder / "run/training.json").read_text())
+    record = json.loads((folder / "run/run.json").read_text())
     assert record["state"] == "done"
     assert record["command"].startswith("unbag train --model tiny:base --recipe hard_negative")
     card = (folder / "run/export/README.md").read_text()
@@ -92,20 +92,20 @@ def test_a_repair_from_pictures_to_an_export(
     assert len(value) == 2
     assert value[0] == value[1]
 
-    log = (folder / "run/log.csv").read_bytes()
+    log = (folder / "run/log.jsonl").read_bytes()
     capsys.readouterr()
     assert train("--evaluate-every", "4") == 0
     shown = capsys.readouterr()
     assert "few-swap" in shown.out
     assert "exported before: run/export" in shown.out
-    assert (folder / "run/log.csv").read_bytes() == log
+    assert (folder / "run/log.jsonl").read_bytes() == log
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--recipe", "hard_negativ"], "did you mean 'hard_negative'"),
-        (["--set", "batch=0"], "a recipe with batch 0"),
+        (["--set", "batch=0"], "a recipe with batch=0"),
         (["--set", "batch=16"], "16"),
         (["--pairs", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--model", "tiny:nobody"], "nobody"),
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_is_said_before_training(
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
-    assert not (folder / "run/log.csv").exists()
+    assert not (folder / "run/log.jsonl").exists()
 
 
 def test_pictures_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

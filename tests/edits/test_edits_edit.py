@@ -23,6 +23,7 @@ from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import find_parser
 from unbag.errors import UserError
 from unbag.types import Change, Edited, Given
+from unbag.types.json import from_json, to_json
 
 CAPTIONS = (
     "A man in a red shirt is on a motorcycle near a house.",
@@ -72,13 +73,13 @@ def test_reasons_are_counted(swapper: CaptionEditor) -> None:
     found, tally = swapper(given())
     assert [one.skipped for one in found] == ["", "", "empty", "", "", "", "no letters"]
     assert found[4] == Edited("4", "a dog")
-    said = tally.as_json()
+    said = to_json(tally)
     assert said["captions"] == 7
     assert said["skipped"] == {"empty": 1, "no letters": 1}
     assert tally.without_edit == 1
     of = tally.kinds["swap_nouns"]
     assert (of.places, of.captions) == (4, 4)
-    assert EditTally.from_json(said).as_json() == said
+    assert to_json(from_json(EditTally, said, "tally")) == said
 
 
 def _replace(parsed: Parsed) -> list[Changes]:

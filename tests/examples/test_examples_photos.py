@@ -75,11 +75,11 @@ def test_heads_are_built_and_repaired_and_a_second_call_computes_nothing(caption
     record = json.loads((out / "repaired/before_after/run.json").read_text())
     assert 15 < len(trained) < 24
     assert "your-negatives" in json.dumps(record)
-    log = (out / "repaired/log.csv").read_bytes()
+    log = (out / "repaired/log.jsonl").read_bytes()
     again = run(captions, *settings)
     assert again.returncode == 0, again.stderr
     assert again.stdout == done.stdout
-    assert (out / "repaired/log.csv").read_bytes() == log
+    assert (out / "repaired/log.jsonl").read_bytes() == log
 
 
 def test_captions_of_missing_files_are_named(captions: Path) -> None:

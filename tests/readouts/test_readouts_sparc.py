@@ -18,11 +18,11 @@ from unbag.readouts.reader import contrast
 from unbag.readouts.sparc import (
     Sparc,
     SparcSettings,
-    local_loss,
     mean_direction,
     padded_captions,
     patch_weights,
 )
+from unbag.training.losses import word_patch_loss
 
 from .reader_batches import SIZES, Bare, batch, captions, padded, pictures, small_encoder
 
@@ -67,7 +67,7 @@ def test_worked_local_losses() -> None:
     own = torch.arange(2)
     both = [functional.cross_entropy(10 * one, own).item() for one in (unit_TD, unit_TD.T)]
     assert both == pytest.approx([0.00021858, 0.00018888], abs=5e-8)
-    found = local_loss(gathered_NTD, WORD_TD[None], ALL[:, :2], scale=10)
+    found = word_patch_loss(gathered_NTD, WORD_TD[None], ALL[:, :2], scale=10)
     assert found.item() == pytest.approx(0.00020373, abs=5e-8)
 
 
@@ -78,12 +78,12 @@ def test_worked_score_is_that_of_the_means() -> None:
     assert as_given(FIXED).compare_all(*worked()).tolist() == [pytest.approx([expected], abs=1e-5)]
 
 
-def test_padding_leaves_no_trace_in_the_local_loss() -> None:
+def test_padding_leaves_no_trace_in_the_word_patch_loss() -> None:
     gathered_NTD = torch.randn((1, 2, 4), generator=torch.Generator().manual_seed(0))
     word_NTD, mask_NT = gathered_NTD.flip(1), torch.ones((1, 2), dtype=torch.bool)
-    plain = local_loss(gathered_NTD, word_NTD, mask_NT, scale=10)
+    plain = word_patch_loss(gathered_NTD, word_NTD, mask_NT, scale=10)
     noise = torch.full((1, 1, 4), 7.0)
-    longer = local_loss(
+    longer = word_patch_loss(
         torch.cat([gathered_NTD, noise], dim=1),
         torch.cat([word_NTD, noise], dim=1),
         torch.tensor([[True, True, False]]),
@@ -178,7 +178,7 @@ def test_loss_is_half_the_whole_and_the_words() -> None:
     whole = functional.cross_entropy(torch.cat([logit_BB, negative_BK], dim=1), own)
     whole = (whole + functional.cross_entropy(logit_BB.T, own)) / 2
     gathered_BTD = reader.weights(given.picture, given.caption) @ patch_BLD
-    local = local_loss(gathered_BTD, word_BTD, given.caption.mask_NL, scale=10)
+    local = word_patch_loss(gathered_BTD, word_BTD, given.caption.mask_NL, scale=10)
     expected = (0.5 * whole + local).item()
     assert reader.loss(given, crowd=3).item() == pytest.approx(expected, abs=1e-6)
     paired = small(replace(FIXED, pairs=2.0)).loss(given, crowd=3).item()

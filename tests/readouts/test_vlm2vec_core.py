@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from unbag.readouts.vlm2vec.model import unit
-from unbag.readouts.vlm2vec.training import cached_step, contrast, linear_lr_factor
+from unbag.readouts.vlm2vec.training import contrast
+from unbag.training.optim import lr_factor
+from unbag.training.step import Part, cached_step
 
 
 def test_the_worked_number_of_the_specification() -> None:
@@ -70,14 +72,14 @@ def gradient(towers: Towers, *, chunk: int | None, seed: int = 0) -> tuple[float
     query_BF = torch.randn(6, 5, generator=random)
     target_TF = torch.randn(10, 5, generator=random)
     towers.zero_grad()
-    loss = cached_step(
-        lambda rows: towers(query_BF[rows]),
-        lambda rows: towers(target_TF[rows]),
-        queries=6,
-        targets=10,
-        chunk=chunk,
-        seed=seed,
-    )
+    sides = [
+        [
+            Part(lambda some=some: towers(some), seed=hash((seed, side, number)))  # type: ignore[misc]
+            for number, some in enumerate(torch.split(row_NF, chunk or len(row_NF)))
+        ]
+        for side, row_NF in enumerate((query_BF, target_TF))
+    ]
+    loss = cached_step(sides, contrast, keeps_graphs=chunk is None)
     grads = [weight.grad for weight in towers.parameters()]
     return float(loss), [grad.clone() for grad in grads if grad is not None]
 
@@ -111,7 +113,7 @@ def test_dropout_is_the_same_in_both_passes() -> None:
 
 
 def test_the_rate_goes_up_and_down_a_line() -> None:
-    shares = [linear_lr_factor(step, steps=10, warm_up=4) for step in range(10)]
+    shares = [lr_factor(step, steps=10, warmup_steps=4, schedule="linear") for step in range(10)]
     assert shares[:4] == [0.25, 0.5, 0.75, 1.0]
     assert shares[4] == 1.0
     assert shares[7] == pytest.approx(0.5)

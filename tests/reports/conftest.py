@@ -144,7 +144,17 @@ def _results(name: str) -> list[Result]:
         is_blind = scorer == BLIND
         protocol = EvalProtocol(scoring="caption only" if is_blind else "cosine")
         results.append(
-            Result(name, scorer, protocol, "micro", headline, overall, by_tag, is_blind, RECORD)
+            Result(
+                name,
+                scorer,
+                protocol,
+                "micro",
+                headline,
+                overall,
+                by_tag,
+                RECORD,
+                is_blind=is_blind,
+            )
         )
     return results
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
-from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
-from unbag.types.json import comparison_from_json, result_from_json
+from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_latex, to_markdown
+from unbag.reports.table import guarded, in_markdown
+from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
+from unbag.types.json import from_json
 
 NAN = float("nan")
 RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})
@@ -28,7 +29,9 @@ def rows(run: RunContents) -> list[dict[str, str]]:
 
 def test_json_has_the_list_of_results_and_it_comes_back(run: RunContents) -> None:
     read = json.loads(to_json(run))["results"]
-    assert [result_from_json(entry, run=run.record) for entry in read] == list(run.results)
+    assert [from_json(Result, one, "result") for one in read] == [
+        replace(one, run=None) for one in run.results
+    ]
 
 
 def test_json_has_null_for_what_was_not_measured() -> None:
@@ -59,7 +62,7 @@ def test_csv_rows_by_hand() -> None:
 
 def test_comparisons_are_in_json_and_markdown(run: RunContents) -> None:
     first = json.loads(to_json(run))["comparisons"][0]
-    assert comparison_from_json(first) == run.comparisons[0]
+    assert from_json(Comparison, first, "comparison") == run.comparisons[0]
     text = to_markdown(run)
     assert "## world-relation: compared, item by item" in text
     assert "| in words | metric | difference | interval | p | p (Holm) | n |" in text
@@ -102,8 +105,8 @@ def test_markdown_by_hand() -> None:
 
 
 def test_markdown_keeps_pipes_and_tags_in_their_cell(hostile_text: str) -> None:
-    assert escaped("a|b") == "a\\|b"
-    assert escaped("a\nb") == "a b"
+    assert in_markdown("a|b") == "a\\|b"
+    assert in_markdown("a\nb") == "a b"
     bad = replace(RESULT, benchmark=f"|{hostile_text}\n|", scorer="_x_|y")
     text = to_markdown(RunContents(RECORD, (bad,)))
     assert "<script" not in text

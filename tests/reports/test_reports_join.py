@@ -13,7 +13,7 @@ from unbag.reports.join import JoinedRun, merge_runs, notes_of, parts_of
 from unbag.reports.layout import lay_out, over_prompts
 from unbag.reports.page import render_page
 from unbag.reports.summary import summarise
-from unbag.reports.table import summary_lines
+from unbag.reports.terminal import summary_lines
 from unbag.types import (
     Comparison,
     Estimate,

@@ -6,7 +6,7 @@ from typing import Any
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.layout import over_prompts, published_only
 from unbag.reports.page import render_page
-from unbag.reports.table import prompt_lines, terminal_table
+from unbag.reports.terminal import prompt_lines, terminal_table
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 RECORD = RunRecord("unbag run", "2026-01-01T00:00:00+00:00", 0, "cpu", {}, {})

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from unbag.reports.join import merge_runs
-from unbag.reports.table import terminal_table
+from unbag.reports.terminal import terminal_table
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 

@@ -93,11 +93,11 @@ def test_what_is_no_result_is_named(run: RunContents, folder: Path, tmp_path: Pa
 def test_the_run_below_a_training_folder_is_named(folder: Path, tmp_path: Path) -> None:
     trained = tmp_path / "trained"
     (trained / "before_after").mkdir(parents=True)
-    (trained / "training.json").write_text("{}")
     with pytest.raises(ub.UserError, match=r"has no run\.json") as caught:
         ub.report(trained, tmp_path / "x.html")
     assert caught.value.way_out == "check the path; `unbag run --out` makes such folders"
+    (trained / "run.json").write_text('{"kind": "training run", "identity": {}}')
     (trained / "before_after" / "run.json").write_bytes((folder / "run.json").read_bytes())
-    with pytest.raises(ub.UserError, match=r"has no run\.json") as caught:
+    with pytest.raises(ub.UserError, match=r"has no results\.json") as caught:
         ub.report(trained, tmp_path / "x.html")
     assert caught.value.way_out == f"give a run below it: {trained / 'before_after'}"

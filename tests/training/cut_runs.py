@@ -70,7 +70,7 @@ PRELOADED = [
     "unbag.cli.console",
     "unbag.evaluation.run",
     "unbag.training.repair",
-    "unbag.training.settings",
+    "unbag.training.recipes",
     "torch._dynamo",
     "scipy.stats",
     "pyarrow.parquet",

@@ -20,8 +20,7 @@ from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.recipes import Locks, Recipe
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Locks, Recipe, make_recipe
 from unbag.training.towers.adapters import JoinedTrainable, make_trainable
 from unbag.training.towers.cached_features import keep_features
 

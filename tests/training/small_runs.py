@@ -11,8 +11,7 @@ from unbag.errors import UserError
 from unbag.runs import checkpoint
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob
-from unbag.training.recipes import Recipe
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
 
 from .small_world import small

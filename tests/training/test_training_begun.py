@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from unbag.cli import main
 from unbag.errors import UserError
 from unbag.runs import files as run_files

@@ -15,12 +15,14 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.runs import checkpoint
-from unbag.runs.checkpoint import BEST, LAST
+from unbag.runs.checkpoint import BEST, LAST, PREVIOUS
+from unbag.runs.files import RUN_FILE, TRAINING, read_run
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.logging import Log
 from unbag.training.losses import contrastive
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
+from unbag.training.trainer import load_weights
 from unbag.types import Embedded
 
 from .small_runs import column, fast, job_of, said, same, weights
@@ -56,13 +58,13 @@ def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
     kept = f"the checkpoint of step 3 is whole: {tmp_path / LAST}"
     kept = kept if at else "no checkpoint was saved before"
     assert said(caught.value) == (
-        f"'spoilt' became nan at step {at}; {kept}; expected: finite numbers; way out:  begin "
-        "again in another folder with a smaller learning rate (--set learning_rate=...) or in "
-        "--precision float32"
+        f"'spoilt' of clip_ft became nan at step {at}; {kept}; expected: finite numbers; "
+        "way out:  start again in another folder with a smaller learning rate "
+        "(--set learning_rate=0.001) or in --precision float32"
     )
-    record = read_record(tmp_path)
+    record = read_run(tmp_path, TRAINING)
     assert record
-    assert record.state == "stopped"
+    assert record["state"] == "stopped"
     assert (tmp_path / LAST).exists() == bool(at)
     if at:
         assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
@@ -76,14 +78,14 @@ def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
 
 def test_nan_in_the_last_steps_is_not_saved(tmp_path: Path) -> None:
     """Fewer steps than the log holds back before it reads: the end must look too."""
-    with pytest.raises(UserError, match="'spoilt' became nan at step 5"):
+    with pytest.raises(UserError, match="'spoilt' of clip_ft became nan at step 5"):
         train(job_of(tmp_path, spoilt(5, no_number)))
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
 
 
 def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
     job = replace(job_of(tmp_path, spoilt(1, no_number)), benchmarks=(SWAP,), evaluate_every=2)
-    with pytest.raises(UserError, match="'spoilt' became nan at step 1"):
+    with pytest.raises(UserError, match="'spoilt' of clip_ft became nan at step 1"):
         train(job)
     assert not (tmp_path / BEST).exists()
     assert not (tmp_path / "evaluations").exists()
@@ -115,7 +117,7 @@ def test_another_run_in_the_same_folder(
     with pytest.raises(UserError) as caught:
         train(change(tmp_path))
     shown = said(caught.value)
-    assert shown.startswith(f"the folder {tmp_path} holds a training run with other settings: ")
+    assert shown.startswith(f"the folder {tmp_path} holds another training run: ")
     assert all(one in shown for one in named), shown
     assert "name another folder with --out" in shown
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
@@ -126,26 +128,52 @@ def test_another_run_in_the_same_folder(
     ("text", "named"),
     [
         ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ('{"version": "99.0", "asked": {}, "shape": 1}', "was written by unbag 99.0"),
+        ("[]", "holds another run"),
+        ('{"kind": "training run", "version": "0.1"}', "holds a run of the kind 'training run'"),
+        ('{"kind": "evaluation", "identity": {}}', "holds a run of the kind 'evaluation'"),
     ],
 )
-def test_a_record_of_another_version(tmp_path: Path, text: str, named: str) -> None:
-    (tmp_path / "training.json").write_text(text)
+def test_a_record_of_something_else(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / RUN_FILE).write_text(text)
     with pytest.raises(UserError, match=named) as caught:
         train(job_of(tmp_path))
     assert "name another folder with --out" in said(caught.value)
-    assert (tmp_path / "training.json").read_text() == text
+    assert (tmp_path / RUN_FILE).read_text() == text
 
 
 def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
     train(job_of(tmp_path))
     whole = (tmp_path / LAST).read_bytes()
-    for broken in (b"", whole[:1000], whole.replace(b"unbag_training", b"someone_else__")):
+    flipped = bytearray(whole)
+    flipped[-100] ^= 4
+    renamed = whole.replace(b"unbag_checkpoint", b"someone_else_sav")
+    for broken in (b"", whole[:1000], renamed, bytes(flipped)):
         (tmp_path / LAST).write_bytes(broken)
-        with pytest.raises(UserError, match="is not a checkpoint of a training run") as caught:
+        with pytest.raises(UserError, match="is not a checkpoint that can be used") as caught:
             train(job_of(tmp_path))
-        assert "delete it to begin anew, or name another folder" in said(caught.value)
+        assert f"delete {tmp_path / LAST} to start again" in said(caught.value)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_damaged_checkpoint_names_the_one_before_it(tmp_path: Path, is_damaged: bool) -> None:
+    """It is there while the run is not done, and leads to the same weights."""
+    with pytest.raises(UserError, match="became nan at step 5"):
+        train(replace(job_of(tmp_path, spoilt(5, no_number)), save_minutes=0))
+    (tmp_path / LAST).write_bytes((tmp_path / LAST).read_bytes()[:-100])
+    if is_damaged:
+        (tmp_path / PREVIOUS).write_bytes(b"")
+    with pytest.raises(UserError, match="is not a checkpoint that can be used") as caught:
+        train(job_of(tmp_path, spoilt(-1, no_number)))
+    if is_damaged:
+        assert "which is damaged too" in said(caught.value)
+        return
+    assert f"delete {tmp_path / LAST}" in said(caught.value)
+    assert "previous.safetensors, the checkpoint of step 4" in said(caught.value)
+    (tmp_path / LAST).unlink()
+    train(job_of(tmp_path, spoilt(-1, no_number)))
+    train(job_of(tmp_path / "whole", spoilt(-1, no_number)))
+    assert same(weights(tmp_path), weights(tmp_path / "whole"))
+    assert not (tmp_path / PREVIOUS).exists()
 
 
 def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
@@ -153,9 +181,11 @@ def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
     train(job_of(tmp_path / "a", fast("clip_ft", "locks.picture=all")))
     (tmp_path / "b").mkdir()
     found = checkpoint.load_checkpoint(tmp_path / "a" / LAST)
-    wrong = {name: value for name, value in found.weights.items() if name != "log_scale"}
+    kept = found.group("weights")
+    wrong = {name: value for name, value in kept.items() if name != "log_scale"}
+    module = job_of(tmp_path / "b").trainable.module
     with pytest.raises(UserError, match="the checkpoint holds other weights than tiny:1"):
-        checkpoint.restore(replace(found, weights=wrong), job_of(tmp_path / "b").trainable)
+        load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
 
 
 def test_a_folder_that_another_process_trains_in(tmp_path: Path) -> None:
@@ -163,7 +193,7 @@ def test_a_folder_that_another_process_trains_in(tmp_path: Path) -> None:
 
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match=f"another process trains in {tmp_path}"):
+        with pytest.raises(UserError, match=f"another process is writing to {tmp_path}"):
             train(job_of(tmp_path))
 
 
@@ -190,8 +220,8 @@ def test_a_full_disk_keeps_the_checkpoint_before(
     assert said(caught.value) == (
         "cannot save the checkpoint of step 6: [Errno 28] No space left on device; the "
         f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights "
-        "and twice as much for the optimiser; way out:  make room, then give the same command "
-        "again: it goes on from there"
+        "and twice as much for the optimizer state; way out:  make room, then give the same "
+        "command again: it resumes from there"
     )
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
     assert not list(tmp_path.glob(".*.part"))
@@ -237,11 +267,18 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("name", ["write_record", "open_log", "evaluate_weights"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unbag.runs.files.write_text",
+        "unbag.training.trainer.open_log",
+        "unbag.training.fine_tuning.run",
+    ],
+)
 def test_a_disk_that_is_full_for_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(f"unbag.training.trainer.{name}", full)
+    monkeypatch.setattr(name, full)
     job = replace(job_of(tmp_path), benchmarks=(SWAP,))
     with pytest.raises(UserError, match=f"no room is left on the disk of {tmp_path}"):
         train(job)
@@ -249,7 +286,7 @@ def test_a_disk_that_is_full_for_everything_else(
     def other(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "not yours")
 
-    monkeypatch.setattr(f"unbag.training.trainer.{name}", other)
+    monkeypatch.setattr(name, other)
     with pytest.raises(PermissionError):
         train(replace(job, out=tmp_path / "other"))
 
@@ -269,7 +306,7 @@ def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
         real(log, rows)
 
     monkeypatch.setattr(Log, "_write", fills_up)
-    with pytest.raises(UserError, match=r"cannot write .*log.csv: .Errno 28. No space left"):
+    with pytest.raises(UserError, match=r"cannot write .*log.jsonl: .Errno 28. No space left"):
         train(replace(job_of(tmp_path)))
     monkeypatch.undo()
     train(job_of(tmp_path))

@@ -20,8 +20,7 @@ from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
-from unbag.training.recipes import Locks, Lora
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Locks, Lora, make_recipe
 from unbag.training.towers.adapters import JoinedTrainable, make_trainable
 from unbag.training.towers.base import apply_locks
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unbag.runs import checkpoint
 from unbag.runs.checkpoint import BEST
+from unbag.runs.identity import RunIdentity
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import train
@@ -29,16 +30,17 @@ def test_the_log_has_every_step_term_and_threshold(tmp_path: Path) -> None:
     recipe = fast("ce_clip_fixed")
     trained = train(job_of(tmp_path, recipe))
     assert trained.is_done
-    assert trained.standing.step == 6
+    assert trained.state.step == 6
     found = rows(tmp_path)
     assert [row["step"] for row in found] == [0, 1, 2, 3, 4, 5]
     assert [row["epoch"] for row in found] == pytest.approx(
         [0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3], rel=1e-5
     )
-    assert list(found[0])[1:7] == ["epoch", "learning_rate", "waited", "loss", "gradient", "scale"]
-    assert list(found[0])[7:] == [
+    assert list(found[0]) == [
+        *("step", "epoch", "learning_rate", "waited", "loss"),
         *("contrastive_negatives", "intra_modal", "rank"),
         *("threshold_relation", "threshold_attribute", "threshold_object", "threshold_action"),
+        *("gradient", "scale"),
     ]
     for row in found:
         total = row["contrastive_negatives"] + 0.2 * row["intra_modal"] + 0.4 * row["rank"]
@@ -102,7 +104,7 @@ def test_a_run_with_lora_changes_only_what_was_added(tmp_path: Path) -> None:
     assert any("lora_B" in name and after[name].any() for name in changed)
     # It goes on with the same added weights, though they begin at random.
     again = job_of(tmp_path, fast("clip_ft", "lora.rank=2"))
-    assert train(again).standing.step == 6
+    assert train(again).state.step == 6
     torch.testing.assert_close(dict(again.trainable.module.state_dict()), after, rtol=0, atol=0)
 
 
@@ -124,7 +126,7 @@ def test_distillation_compares_with_the_start_also_when_it_goes_on(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         train(replace(job_of(tmp_path / "cut", stops)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbag.training.trainer.check_same", lambda *_, **__: None)
+        patch.setattr(RunIdentity, "require_same", lambda *_, **__: None)
         train(job_of(tmp_path / "cut", recipe))
     train(job_of(tmp_path / "whole", recipe))
     distilled = column(tmp_path / "whole", "distil")
@@ -157,14 +159,14 @@ def test_evaluation_while_training_keeps_the_best(tmp_path: Path) -> None:
         (step, "small-swap", "original") for step in ("2", "4", "6")
     ]
     values = [float(row["value"]) for row in found]
-    assert trained.standing.best == max(values)
+    assert trained.state.best == max(values)
     # The first of equal ones.
-    assert trained.standing.best_step == 2 * (values.index(max(values)) + 1)
+    assert trained.state.best_step == 2 * (values.index(max(values)) + 1)
     best = checkpoint.load_checkpoint(tmp_path / BEST)
-    assert best.standing.step == trained.standing.best_step
-    assert best.moments == {}
+    assert best.header["step"] == trained.state.best_step
+    assert not best.group("optimizer")
     assert (tmp_path / "evaluations/step-4/results.json").exists()
-    for name in ("log.csv", "evaluations.csv"):
+    for name in ("log.jsonl", "evaluations.csv"):
         assert b"\r" not in (tmp_path / name).read_bytes(), "as the lines that going on keeps"
     train(replace(job_of(tmp_path / "alone")))
     assert same(weights(tmp_path), weights(tmp_path / "alone")), "looking changes nothing"
@@ -195,7 +197,7 @@ def test_logs_that_need_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("wandb", replace(job_of(tmp_path / "b"), wandb_project="mine")),
     ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(UserError, match=r"log\.csv has it all"):
+        with pytest.raises(UserError, match=r"log\.jsonl has it all"):
             train(job)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from pathlib import Path
@@ -12,10 +11,11 @@ import torch
 
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import Embedded
 
+from .small_runs import rows as logged
 from .small_world import small
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
@@ -58,10 +58,9 @@ def test_it_trains_and_is_logged(settings: list[str], tmp_path: Path) -> None:
     batches = WorldBatches(recipe, trainable.reads, per_epoch=3)
     trained = train(TrainJob(trainable, batches, recipe, tmp_path / "run"))
     assert trained.is_done
-    with (tmp_path / "run" / "log.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = logged(tmp_path / "run")
     # The term counts ten times; the others are those of hard_negative, at weight 1.
     assert len(rows) == 3
     for row in rows:
-        plain = float(row["contrastive_negatives"]) + float(row["svlc_negative"])
-        assert float(row["loss"]) == pytest.approx(plain + 10 * float(row["keep_high"]), rel=1e-4)
+        plain = row["contrastive_negatives"] + row["svlc_negative"]
+        assert row["loss"] == pytest.approx(plain + 10 * row["keep_high"], rel=1e-4)

@@ -27,8 +27,7 @@ from unbag.training.data.pairs import PairBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
-from unbag.training.recipes import Locks, Lora, Recipe
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
 from unbag.training.towers.adapters import PhotoTrainable, make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, is_part_locked, read_picture
 from unbag.training.towers.cached_features import KeptPhoto, keep_features

@@ -15,8 +15,7 @@ from unbag.registry import names
 from unbag.runs.identity import described, differences
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term, ThresholdRule
-from unbag.training.recipes import Locks, Lora, Recipe
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
 from unbag.types import Embedded
 
 RECIPES = sorted(names("recipe"))
@@ -162,14 +161,22 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "locks=all", "expected: parts of it, such as locks.picture"),
         ("clip_ft", "locks.picture=most", "expected: a whole number or part, all"),
         ("clip_ft", "betas=(0.9,)", "expected: (a number, a number)"),
-        ("clip_ft", "betas=(0.9,1)", "a recipe with betas (0.9, 1.0); expected: two numbers from"),
-        ("clip_ft", "batch=0", "a recipe with batch 0; expected: a number above 0"),
-        ("clip_ft", "epochs=-1", "a recipe with epochs -1; expected: a number above 0"),
-        ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate inf"),
-        ("clip_ft", "to_start=-1", "a recipe with to_start -1.0; expected: 0 or more"),
+        ("clip_ft", "betas=(0.9,1)", "a recipe with betas=(0.9, 1.0); expected: each at least 0"),
+        ("clip_ft", "batch=0", "a recipe with batch=0; expected: at least 1"),
+        ("clip_ft", "epochs=-1", "a recipe with epochs=-1; expected: at least 1"),
+        ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate=inf; expected: above 0"),
+        ("clip_ft", "to_start=-1", "a recipe with to_start=-1.0; expected: at least 0"),
+        ("clip_ft", "clip_norm=0", "a recipe with clip_norm=0.0; expected: above 0"),
+        ("clip_ft", "epsilon=0", "way out:  as in --set epsilon=1e-06, or leave it out"),
+        ("clip_ft", "weight_decay=-1", "way out:  as in --set weight_decay=0.1, or leave it out"),
+        ("clip_ft", "warm_up=-1", "a recipe with warm_up=-1; expected: at least 0"),
+        ("clip_ft", "lora.rank=0", "a recipe with lora.rank=0; expected: at least 1"),
+        ("clip_ft", "lora.alpha=0", "a recipe with lora.alpha=0.0; expected: above 0"),
+        ("clip_ft", "lora.dropout=1", "way out:  as in --set lora.dropout=0.0, or leave it out"),
+        ("clip_ft", "lora.rank=many", "the setting lora.rank=many; expected: a whole number"),
         ("clip_ft", "distil=much", "the setting distil=much; expected: a number"),
         ("clip_ft", "distil=-1", "the loss term 'distil' has weight -1.0"),
-        ("clip_ft", "largest_scale=0.5", "a recipe with largest_scale 0.5; expected: 1 or more"),
+        ("clip_ft", "largest_scale=0.5", "a recipe with largest_scale=0.5; expected: at least 1"),
         ("hard_positive", "negative=1.5", "a weight of 1.5 for negative; expected: 0 to 1"),
         ("hard_positive", "positive=-0.1", "a weight of -0.1 for positive; expected: 0 to 1"),
         ("hard_positive", "negative=strong", "the setting negative=strong; expected: a number"),
@@ -221,7 +228,7 @@ def test_the_list_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_recipes_need_no_torch() -> None:
     code = (
         "import sys\n"
-        "from unbag.training.settings import make_recipe\n"
+        "from unbag.training.recipes import make_recipe\n"
         f"for name in {RECIPES!r}: make_recipe(name)\n"
         "print('torch' in sys.modules)"
     )

@@ -7,8 +7,8 @@ import pytest
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
 from unbag.cli.main import main
 from unbag.errors import UserError
+from unbag.training.recipes import make_recipe
 from unbag.training.repair import repair
-from unbag.training.settings import make_recipe
 
 from .small_world import small
 

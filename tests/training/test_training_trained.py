@@ -11,8 +11,8 @@ from unbag.models.loading import load_model
 from unbag.runs.files import RUN_FILE
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
+from unbag.training.recipes import make_recipe
 from unbag.training.repair import read_trained
-from unbag.training.settings import make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable
 from unbag.types import DualEncoder
@@ -67,7 +67,7 @@ def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
     trained(model, tmp_path / "run", "clip_ft")
     path = tmp_path / "run" / RUN_FILE
     said = json.loads(path.read_text())
-    said["asked"]["model_fingerprint"] = "open_clip-of-yesterday"
+    said["identity"]["model_fingerprint"] = "open_clip-of-yesterday"
     path.write_text(json.dumps(said))
     with pytest.raises(UserError, match=r"is not the model that .*run began with") as caught:
         read_trained(tmp_path / "run")

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 from unbag.errors import UserError
 from unbag.runs import checkpoint
 from unbag.runs.checkpoint import LAST
-from unbag.runs.files import locked_folder
+from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
@@ -116,13 +116,16 @@ def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path)
     context = get_context("fork")
     lives = context.Event()
     worker = context.Process(target=_live, args=(lives,))
-    with locked_folder(tmp_path, UserError("taken")):
+    with open_run_folder(tmp_path, TRAINING):
         worker.start()
         assert lives.wait(60)
-        with pytest.raises(UserError, match="taken"), locked_folder(tmp_path, UserError("taken")):
+        with (
+            pytest.raises(UserError, match="another process is writing"),
+            open_run_folder(tmp_path, TRAINING),
+        ):
             pass
     try:
-        with locked_folder(tmp_path, UserError("taken")):
+        with open_run_folder(tmp_path, TRAINING):
             assert worker.is_alive()
     finally:
         worker.kill()

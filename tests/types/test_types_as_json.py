@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.types import Comparison, Estimate, EvalProtocol, Failure, Result, RunRecord
-from unbag.types.json import (
-    comparison_from_json,
-    comparison_to_json,
-    estimate_from_json,
-    estimate_to_json,
-    failure_from_json,
-    failure_to_json,
-    record_from_json,
-    record_to_json,
-    result_from_json,
-    result_to_json,
-)
+from unbag.types import Change, Comparison, Edit, Estimate, EvalProtocol, Failure, Result, RunRecord
+from unbag.types.json import from_json, read_field, to_json
 
 NAN = float("nan")
 ESTIMATE = Estimate(0.75, 0.5, 0.875, 8, 1, 2, 3, 0.5, 0.25, "clustered bootstrap")
@@ -52,14 +41,14 @@ def through_text(value: object) -> object:
 
 
 def test_everything_comes_back_as_it_was() -> None:
-    assert result_from_json(through_text(result_to_json(RESULT)), run=RECORD) == RESULT
-    assert record_from_json(through_text(record_to_json(RECORD))) == RECORD
-    assert comparison_from_json(through_text(comparison_to_json(COMPARISON))) == COMPARISON
-    assert failure_from_json(through_text(failure_to_json(FAILURE))) == FAILURE
+    assert from_json(Result, through_text(to_json(RESULT)), "result") == replace(RESULT, run=None)
+    assert from_json(RunRecord, through_text(to_json(RECORD)), "record") == RECORD
+    assert from_json(Comparison, through_text(to_json(COMPARISON)), "comparison") == COMPARISON
+    assert from_json(Failure, through_text(to_json(FAILURE)), "failure") == FAILURE
 
 
 def test_a_result_has_the_fields_of_a_results_file_and_fractions() -> None:
-    written = result_to_json(RESULT)
+    written = to_json(RESULT)
     assert list(written) == [
         "benchmark", "scorer", "protocol", "aggregate", "headline", "about", "is_blind",
         "overall", "by_tag",
@@ -74,10 +63,10 @@ def test_a_result_has_the_fields_of_a_results_file_and_fractions() -> None:
 
 
 def test_what_was_not_measured_is_null_and_comes_back_as_nan() -> None:
-    written = estimate_to_json(Estimate(NAN, NAN, math.inf, 0))
+    written = to_json(Estimate(NAN, NAN, math.inf, 0))
     assert written["value"] is None
     assert written["high"] is None
-    back = estimate_from_json(through_text(written))
+    back = from_json(Estimate, through_text(written), "estimate")
     assert math.isnan(back.value)
     assert back.chance is None
 
@@ -89,30 +78,36 @@ def test_what_was_not_measured_is_null_and_comes_back_as_nan() -> None:
 )
 def test_any_estimate_comes_back(value: float, n: int, chance: float | None) -> None:
     estimate = Estimate(value, value, value, n, chance=chance)
-    assert estimate_from_json(through_text(estimate_to_json(estimate))) == estimate
+    assert from_json(Estimate, through_text(to_json(estimate)), "estimate") == estimate
 
 
-READERS: list[tuple[Callable[[object], object], dict[str, object]]] = [
-    (result_from_json, result_to_json(RESULT)),
-    (record_from_json, record_to_json(RECORD)),
-    (comparison_from_json, comparison_to_json(COMPARISON)),
-    (failure_from_json, failure_to_json(FAILURE)),
-    (estimate_from_json, estimate_to_json(ESTIMATE)),
+VALUES: list[tuple[type, object, str]] = [
+    (Result, RESULT, "result"),
+    (RunRecord, RECORD, "record"),
+    (Comparison, COMPARISON, "comparison"),
+    (Failure, FAILURE, "failure"),
+    (Estimate, ESTIMATE, "estimate"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("read", "written", "name"),
-    [(read, written, name) for read, written in READERS for name in written],
+    ("kind", "value", "where", "name"),
+    [(kind, value, where, name) for kind, value, where in VALUES for name in to_json(value)],
 )
-def test_a_missing_field_is_named(
-    read: Callable[[object], object], written: dict[str, object], name: str
-) -> None:
-    cut = {key: value for key, value in written.items() if key != name}
-    with pytest.raises(UserError, match=rf"field \w+\.{name} is missing") as error:
-        read(cut)
+def test_a_missing_field_is_named(kind: type, value: object, where: str, name: str) -> None:
+    cut = {key: one for key, one in to_json(value).items() if key != name}
+    with pytest.raises(UserError) as error:
+        from_json(kind, cut, where)
+    assert error.value.found == f"field {where}.{name} is missing"
     assert error.value.expected == f"an object with the field {name!r}"
     assert "written by another version" in error.value.way_out
+
+
+def test_an_unknown_field_is_passed_over_unless_all_must_be_known() -> None:
+    more = {**to_json(ESTIMATE), "colour": "red"}
+    assert from_json(Estimate, more, "estimate") == ESTIMATE
+    with pytest.raises(UserError, match=r"field estimate cannot be read: .*colour"):
+        from_json(Estimate, more, "estimate", is_closed=True)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +117,12 @@ def test_a_missing_field_is_named(
         ({"is_blind": 1}, "field result.is_blind is 1", "true or false"),
         ({"overall": []}, "field result.overall is a list", "an object"),
         (
-            {"overall": {"original": {**estimate_to_json(ESTIMATE), "n": True}}},
+            {"overall": {"original": {**to_json(ESTIMATE), "n": True}}},
             "field result.overall.original.n is True",
             "a whole number",
         ),
         (
-            {"by_tag": {"a=b": {"original": {**estimate_to_json(ESTIMATE), "low": "0.5"}}}},
+            {"by_tag": {"a=b": {"original": {**to_json(ESTIMATE), "low": "0.5"}}}},
             "field result.by_tag.a=b.original.low is '0.5'",
             "a number or null",
         ),
@@ -140,25 +135,58 @@ def test_a_missing_field_is_named(
 )
 def test_a_wrong_type_is_named(change: dict[str, object], found: str, expected: str) -> None:
     with pytest.raises(UserError) as error:
-        result_from_json({**result_to_json(RESULT), **change})
+        from_json(Result, {**to_json(RESULT), **change}, "result")
     assert error.value.found == found
     assert error.value.expected == expected
 
 
 def test_no_object_at_all_is_refused() -> None:
     with pytest.raises(UserError, match="field result is null"):
-        result_from_json(None)
+        from_json(Result, None, "result")
 
 
 def test_entries_of_lists_are_named() -> None:
     with pytest.raises(UserError, match=r"field record\.damaged\[1\] is 5"):
-        record_from_json({**record_to_json(RECORD), "damaged": ["x", 5]})
+        from_json(RunRecord, {**to_json(RECORD), "damaged": ["x", 5]}, "record")
     with pytest.raises(UserError, match=r"field record\.damaged is null"):
-        record_from_json({**record_to_json(RECORD), "damaged": None})
+        from_json(RunRecord, {**to_json(RECORD), "damaged": None}, "record")
+
+
+def test_a_text_is_no_list_of_letters() -> None:
+    with pytest.raises(UserError, match=r"field record\.notes\.valse is 'odd'") as error:
+        from_json(RunRecord, {**to_json(RECORD), "notes": {"valse": "odd"}}, "record")
+    assert error.value.expected == "a list"
+
+
+def test_a_value_that_no_such_object_may_have_is_refused() -> None:
+    with pytest.raises(UserError, match=r"confidence 2.0"):
+        from_json(EvalProtocol, {**to_json(PROTOCOL), "confidence": 2}, "protocol")
+
+
+def test_values_of_plain_types() -> None:
+    assert from_json(dict[str, tuple[float, ...]], {"a": [1, 0.5]}, "x") == {"a": (1.0, 0.5)}
+    assert from_json(tuple[int, str], [1, "a"], "x") == (1, "a")
+    with pytest.raises(UserError, match=r"field x\.a\[1\] is 'true'"):
+        from_json(dict[str, list[int]], {"a": [1, "true"]}, "x")
+    with pytest.raises(UserError, match="field x cannot be read"):
+        from_json(tuple[int, str], [1], "x")
+    edit = Edit("a red cup", "replace", False, changes=(Change(2, 6, "red"),))
+    assert from_json(Edit, through_text(to_json(edit)), "edit") == edit
+    assert to_json({"a": (1, NAN), "b": COMPARISON})["a"] == [1, None]
+
+
+def test_one_field_of_a_foreign_object() -> None:
+    assert read_field({"a": "x", "b": 3}, "a", str, "line 2") == "x"
+    with pytest.raises(UserError, match=r"field line 2\.b is 3"):
+        read_field({"a": "x", "b": 3}, "b", str, "line 2")
+    with pytest.raises(UserError, match=r"field line 2\.c is missing"):
+        read_field({"a": "x", "b": 3}, "c", int, "line 2")
+    with pytest.raises(UserError, match=r"field line 2 is a list"):
+        read_field([], "c", int, "line 2")
 
 
 def test_matrices_of_a_failure_must_fit() -> None:
     with pytest.raises(UserError) as error:
-        failure_from_json({**failure_to_json(FAILURE), "scores": [[0.1]]})
+        from_json(Failure, {**to_json(FAILURE), "scores": [[0.1]]}, "failure")
     assert error.value.found == "field failure.scores has rows of [1] entries"
     assert error.value.expected == "pictures x captions = 1 rows of 2"

@@ -6,7 +6,7 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.types import Estimate, Published, Reference
-from unbag.types.json import reference_from_json, reference_to_json
+from unbag.types.json import from_json, to_json
 
 OURS = Estimate(0.60, 0.55, 0.65, 100, chance=0.5)
 THEIRS = Published(
@@ -16,8 +16,8 @@ REFERENCE = Reference("sugarcrepe", "mine", THEIRS, OURS, True, False, ("a doubt
 
 
 def test_there_and_back() -> None:
-    text = json.dumps(reference_to_json(REFERENCE), allow_nan=False)
-    assert reference_from_json(json.loads(text)) == REFERENCE
+    text = json.dumps(to_json(REFERENCE), allow_nan=False)
+    assert from_json(Reference, json.loads(text), "reference") == REFERENCE
     assert json.loads(text)["is_inside"] is True
 
 
@@ -33,14 +33,14 @@ def test_there_and_back() -> None:
 )
 def test_a_wrong_field_is_named(field: str, value: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        reference_from_json({**reference_to_json(REFERENCE), field: value})
+        from_json(Reference, {**to_json(REFERENCE), field: value}, "reference")
 
 
 def test_a_missing_field_of_a_published_number_is_named() -> None:
-    content = reference_to_json(REFERENCE)
+    content = to_json(REFERENCE)
     content["published"] = {"model": "NegCLIP"}
     with pytest.raises(UserError, match=r"field reference\.published\.metric is missing"):
-        reference_from_json(content)
+        from_json(Reference, content, "reference")
 
 
 @pytest.mark.parametrize(

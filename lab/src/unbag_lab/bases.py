@@ -38,7 +38,7 @@ from unbag.runs.files import (
     write_atomically,
     write_text,
 )
-from unbag.training.data.loader import Waiting, load
+from unbag.training.data.loader import load
 from unbag.training.losses import contrastive
 from unbag.training.optim import OptimizerSettings, compile_layers
 from unbag.training.trainer import Task, Trainer
@@ -382,8 +382,7 @@ class Pretraining(Task[OnDevice]):
     def batches(self, first: int) -> Iterator[OnDevice]:
         """Scenes from workers, drawn on the device."""
         steps = Steps([self.settings], self.config)
-        waiting = Waiting()
-        flow = load(steps, first=first, workers=self._workers, device=self.device, waiting=waiting)
+        flow = load(steps, first=first, workers=self._workers, device=self.device)
         for (shown,) in flow:
             yield self.drawn(shown)
 

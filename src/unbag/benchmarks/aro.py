@@ -34,7 +34,7 @@ from unbag.metrics.choice import Choice
 from unbag.metrics.intervals import generator
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
-from unbag.types.json import as_mapping, as_text, wrong
+from unbag.types.json import wrong
 
 RELATION_FILE = "visual_genome_relation.json"
 ATTRIBUTION_FILE = "visual_genome_attribution.json"
@@ -66,7 +66,7 @@ def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -
     part = folder.benchmark.removeprefix("aro_")
     items = []
     for record in folder.records(file):
-        name = record.fields.text("image_path")
+        name = record.text("image_path")
         items.append(
             Item(
                 id=f"{part}/{record.key}",
@@ -82,7 +82,7 @@ def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -
 
 def attribute_pair(record: Record) -> str:
     """Both attributes in their order, as the official code groups them."""
-    attributes = record.fields.texts("attributes")
+    attributes = record.read("attributes", tuple[str, ...])
     if len(attributes) != 2:
         raise UserError(
             f"{record.where}: {len(attributes)} attributes",
@@ -94,7 +94,7 @@ def attribute_pair(record: Record) -> str:
 
 def box(record: Record) -> Box:
     """The part of the picture that is scored."""
-    x, y, width, height = (record.fields.read(name, _pixels) for name in BOX)
+    x, y, width, height = (_pixels(record, name) for name in BOX)
     if width <= 0 or height <= 0:
         raise UserError(
             f"{record.where}: a box of {width} x {height} pixels",
@@ -104,12 +104,13 @@ def box(record: Record) -> Box:
     return x, y, width, height
 
 
-def _pixels(value: object, where: str) -> int:
+def _pixels(record: Record, name: str) -> int:
+    value = record.read(name, object)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return round(value)
-    raise wrong(where, found=value, expected="a number of pixels")
+    raise wrong(f"{record.where}.{name}", found=value, expected="a number of pixels")
 
 
 def _first_of(options: int) -> BoolArray:
@@ -148,7 +149,9 @@ class OrderFile:
             if self.tagger is None:
                 warn_untagged("published numbers are over four shuffles")
             else:
-                captions = [c for record in records for c in record.fields.texts("caption")]
+                captions = [
+                    c for record in records for c in record.read("caption", tuple[str, ...])
+                ]
                 tags = iter(tags_of(self.tagger, [spaced(caption) for caption in captions]))
         return [
             item
@@ -164,9 +167,9 @@ class OrderFile:
         made: Sequence[Mapping[str, str]],
         tags: Iterator[Tagged | None],
     ) -> Iterator[Item]:
-        name = record.fields.text("image")
+        name = record.text("image")
         picture = folder.picture(pictures, name, record.where)
-        for i, caption in enumerate(record.fields.texts("caption")):
+        for i, caption in enumerate(record.read("caption", tuple[str, ...])):
             key = f"test/{record.key}/{i}"
             names = (self.benchmark, key)
             options = options_of(caption, names, seed=self.seed, made=made[i], tagged=next(tags))
@@ -212,16 +215,16 @@ def options_of(
 
 def _made(record: Record) -> Sequence[Mapping[str, str]]:
     """Shuffles that the record brings, one mapping a caption."""
-    captions = record.fields.texts("caption")
+    captions = record.read("caption", tuple[str, ...])
     if not captions:
         raise UserError(
             f"{record.where} has no captions",
             expected="at least one",
             way_out="check that it is the official file",
         )
-    if "shuffles" not in record.fields.values:
+    if not record.has("shuffles"):
         return [{}] * len(captions)
-    made = record.fields.many("shuffles", lambda v, where: as_mapping(v, where, of=as_text))
+    made = record.read("shuffles", tuple[dict[str, str], ...])
     unknown = sorted({kind for one in made for kind in one} - set(SHUFFLES))
     if len(made) != len(captions) or unknown:
         raise UserError(

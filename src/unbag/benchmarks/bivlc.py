@@ -38,19 +38,20 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _item(record: Record) -> Item:
-    kind, part = record.fields.text("type"), record.fields.text("subtype")
+    kind, part = record.text("type"), record.text("subtype")
     return Item(
         id=record.key,
-        pictures=tuple(record.fields.read(name, _picture) for name in _PICTURES),
+        pictures=tuple(_picture(record, name) for name in _PICTURES),
         captions=(record.caption("caption"), record.caption("negative_caption")),
         truth=MATCHING_2,
         tags={"type": kind, "subtype": f"{kind} {part}"},
     )
 
 
-def _picture(value: object, where: str) -> ParquetPicture:
+def _picture(record: Record, name: str) -> ParquetPicture:
+    value = record.read(name, object)
     if not isinstance(value, ParquetPicture):
-        raise wrong(where, found=value, expected="a picture")
+        raise wrong(f"{record.where}.{name}", found=value, expected="a picture")
     return value
 
 

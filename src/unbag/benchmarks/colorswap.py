@@ -20,16 +20,14 @@ def load(root: Path | None) -> Sequence[Item]:
     for record in folder.records("test.json"):
         items.append(
             Item(
-                id=f"test/{record.fields.whole('id')}",
+                id=f"test/{record.read('id', int)}",
                 pictures=tuple(
-                    folder.picture(pictures, record.fields.text(name), record.where)
+                    folder.picture(pictures, record.text(name), record.where)
                     for name in ("image_1", "image_2")
                 ),
                 captions=(record.caption("caption_1"), record.caption("caption_2")),
                 truth=MATCHING_2,
-                tags={
-                    name: record.fields.text(name) for name in ("image_source", "caption_source")
-                },
+                tags={name: record.text(name) for name in ("image_source", "caption_source")},
             )
         )
     return items

@@ -104,7 +104,7 @@ def _items(
 
 def _box(record: Record) -> Box:
     try:
-        x, y, width, height = (round(float(record.fields.text(name))) for name in BOX)
+        x, y, width, height = (round(float(record.text(name))) for name in BOX)
     except (ValueError, OverflowError) as error:
         raise UserError(
             f"{record.where}: x, y, width, height are no box ({error})",
@@ -116,7 +116,7 @@ def _box(record: Record) -> Box:
 
 def _negatives(record: Record, column: str) -> list[str]:
     """The list that stands in a cell, written as Python writes lists."""
-    text = record.fields.text(column)
+    text = record.text(column)
     try:
         found = ast.literal_eval(text.strip())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

@@ -17,20 +17,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO, StringIO
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from unbag.data.images import Box, FilePicture, encoded_key
 from unbag.errors import IncompleteWarning, UserError
 from unbag.types import BoolArray
-from unbag.types.json import Fields, is_whole_text
+from unbag.types.json import is_whole_text, read_field
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from pyarrow import Schema
 
 
+T = TypeVar("T")
 FIRST_OF_2: BoolArray = np.array([[True, False]])
 """One picture, the true caption first. Shared by all items: half a million arrays cost memory."""
 FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
@@ -196,14 +197,21 @@ class Record(NamedTuple):
     where: str
     """Such as "add_att.json, record 17"."""
 
-    @property
-    def fields(self) -> Fields:
-        """Its fields, read strictly."""
-        return Fields.of(self.value, self.where)
+    def read(self, name: str, kind: type[T]) -> T:
+        """A field of this type; anything else is a UserError that names it."""
+        return read_field(self.value, name, kind, self.where)
+
+    def text(self, name: str) -> str:
+        """A text field."""
+        return read_field(self.value, name, str, self.where)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a field."""
+        return isinstance(self.value, dict) and name in self.value
 
     def caption(self, name: str) -> str:
         """A text field that is not empty."""
-        text = self.fields.text(name)
+        text = self.text(name)
         if not text.strip():
             raise UserError(
                 f"{self.where}: {name} is empty",

@@ -48,7 +48,7 @@ def load_replace(root: Path | None) -> Sequence[Item]:
     items = []
     for subset in SUBSETS:
         for row in _rows(folder, f"vl_checklist_{subset}.json"):
-            name = row.original.fields.text("image_path").removeprefix("data/")
+            name = row.original.text("image_path").removeprefix("data/")
             picture = folder.picture(pictures, name, row.original.where)
             accident = subset == "attributes" and is_accident(*_true_captions(row))
             tags = {"subset": subset, "positive": "substring accident" if accident else "word"}
@@ -65,11 +65,10 @@ def load_swap(root: Path | None) -> Sequence[Item]:
     pictures = folder.picture_folder("data/images", "../aro_attribution/images", "../aro/images")
     items = []
     for row in _rows(folder, SWAP_FILE):
-        fields = row.original.fields
-        name = fields.text("image_path").removeprefix("data/")
-        cut = box(row.original) if any(side in fields.values for side in BOX) else None
+        name = row.original.text("image_path").removeprefix("data/")
+        cut = box(row.original) if any(map(row.original.has, BOX)) else None
         picture = folder.picture(pictures, name, row.original.where, box=cut)
-        tags = {"pair": attribute_pair(row.original)} if "attributes" in fields.values else {}
+        tags = {"pair": attribute_pair(row.original)} if row.original.has("attributes") else {}
         items.append(_item("swap", row, picture, tags))
     return items
 
@@ -93,7 +92,7 @@ def _rows(folder: Folder, name: str) -> Iterator[RowPair]:
         )
     for row in map(RowPair, first, second):
         for field in ("image_path", "false_caption"):
-            if row.original.fields.text(field) != row.positive.fields.text(field):
+            if row.original.text(field) != row.positive.text(field):
                 raise UserError(
                     f"{row.positive.where}: another {field} than in {row.original.where}",
                     expected="the same rows in the same order in data and swapped_data",

@@ -122,7 +122,7 @@ def _answer(record: Record) -> str:
 
 
 def _number(record: Record) -> int:
-    text = record.fields.text("Question ID")
+    text = record.text("Question ID")
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise UserError(
             f"{record.where}: Question ID is {text!r}",

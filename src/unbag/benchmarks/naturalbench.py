@@ -42,7 +42,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
-    kind, answer = record.fields.text("type"), record.fields.text("answer")
+    kind, answer = record.text("type"), record.text("answer")
     answers = ANSWERS.get(kind)
     if answers is None or answer not in answers:
         raise UserError(

@@ -27,7 +27,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _item(folder: Folder, pictures: Path, record: Record, at: int) -> Item:
-    index = record.fields.whole("index")
+    index = record.read("index", int)
     if index != at:
         raise UserError(
             f"{record.where}: index is {index}",

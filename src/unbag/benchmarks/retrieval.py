@@ -65,7 +65,7 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     rows: list[int] = []
     seen: dict[Path, str] = {}
     for record in folder.records(file):
-        found = record.fields.texts("caption")
+        found = record.read("caption", tuple[str, ...])
         if not found or not all(caption.strip() for caption in found):
             raise UserError(
                 f"{record.where}: caption is {list(found)}",
@@ -74,7 +74,7 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
             )
         rows += [len(pictures)] * len(found)
         captions += found
-        picture = folder.picture(root, record.fields.text("image"), record.where)
+        picture = folder.picture(root, record.text("image"), record.where)
         # Two entries of one picture would always tie, and each be wrong for the other's captions.
         if (first := seen.setdefault(picture.path, record.where)) != record.where:
             raise UserError(

@@ -39,7 +39,7 @@ def load(root: Path | None) -> Sequence[Item]:
     for kind in KINDS:
         family = kind.partition("_")[0]
         for record in folder.records(f"{kind}.json"):
-            name = record.fields.text("filename")
+            name = record.text("filename")
             items.append(
                 Item(
                     id=f"{kind}/{record.key}",

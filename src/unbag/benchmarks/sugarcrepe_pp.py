@@ -25,10 +25,10 @@ def load(root: Path | None) -> Sequence[Item]:
     for kind in KINDS:
         family = kind.partition("_")[0]
         for record in folder.records(f"{kind}.json"):
-            name = record.fields.text("filename")
+            name = record.text("filename")
             items.append(
                 Item(
-                    id=f"{kind}/{record.fields.whole('id')}",
+                    id=f"{kind}/{record.read('id', int)}",
                     pictures=(folder.picture(pictures, name, record.where),),
                     captions=(
                         record.caption("caption"),

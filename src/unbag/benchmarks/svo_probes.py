@@ -50,7 +50,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 def _negative(record: Record) -> str:
     """Which part of the sentence the other picture does not show."""
-    flags = [record.fields.text(flag) for flag in FLAGS]
+    flags = [record.text(flag) for flag in FLAGS]
     if sorted(flags) != ["False", "False", "True"]:
         raise UserError(
             f"{record.where}: {', '.join(FLAGS)} are {', '.join(map(repr, flags))}",

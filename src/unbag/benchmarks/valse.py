@@ -18,7 +18,7 @@ from unbag.metrics.choice import Choice
 from unbag.published.averaging import VALSE_PHENOMENA
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
-from unbag.types.json import Fields
+from unbag.types.json import read_field
 
 LEAST_VOTES = 2
 _VISUAL7W = ("visual7w/images", "images", "../visual7w/images", "../visual7w")
@@ -68,7 +68,7 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
         column = "counting" if instrument.startswith("counting") else instrument
         places: dict[str, Path] = {}
         for record in folder.records(f"{instrument}.json"):
-            name = record.fields.text("image_file")
+            name = record.text("image_file")
             split = _coco_split(name) if instrument == "coreference-standard" else ""
             if split not in places:
                 shared = (f"../coco/{split}",) if split else ()
@@ -85,8 +85,8 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
                 },
                 kinds=("original", instrument),
             )
-            mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
-            yield item, mturk.whole("caption")
+            votes = record.read("mturk", object)
+            yield item, read_field(votes, "caption", int, f"{record.where}.mturk")
 
 
 def _coco_split(name: str) -> str:

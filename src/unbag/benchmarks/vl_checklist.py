@@ -18,7 +18,7 @@ from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item
-from unbag.types.json import Fields, as_text
+from unbag.types.json import from_json
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _items(folder: Folder, source: ChecklistFile, pictures: Path) -> Iterator[It
         )
 
 
-def _pair(record: Record) -> tuple[str, Fields]:
+def _pair(record: Record) -> tuple[str, Record]:
     """Picture name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
     row = record.value
     if not isinstance(row, list) or len(row) != 2:
@@ -110,11 +110,12 @@ def _pair(record: Record) -> tuple[str, Fields]:
             expected='[picture, {"POS": [text], "NEG": [text]}]',
             way_out="check that it is the official file",
         )
-    return as_text(row[0], f"{record.where}, picture"), Fields.of(row[1], record.where)
+    name = from_json(str, row[0], f"{record.where}, picture")
+    return name, Record(row[1], record.key, record.where)
 
 
-def _first(phrases: Fields, side: str) -> str:
-    found = phrases.texts(side)
+def _first(phrases: Record, side: str) -> str:
+    found = phrases.read(side, tuple[str, ...])
     if not found or not found[0].strip():
         raise UserError(
             f"{phrases.where}: {side} is empty",

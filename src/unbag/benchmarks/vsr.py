@@ -33,30 +33,31 @@ def load(root: Path | None) -> Sequence[Item]:
                     id=f"{split}/{record.key}",
                     pictures=(_picture(folder, record),),
                     captions=(record.caption("caption"),),
-                    truth=_TRUTHS[record.fields.read("label", _label)],
-                    tags={"split": split, "relation": record.fields.text("relation")},
+                    truth=_TRUTHS[_label(record)],
+                    tags={"split": split, "relation": record.text("relation")},
                 )
             )
     return items
 
 
-def _label(value: object, where: str) -> int:
+def _label(record: Record) -> int:
+    value = record.read("label", object)
     if value is True or value is False or value not in (0, 1):
-        raise wrong(where, found=value, expected="0 or 1")
+        raise wrong(f"{record.where}.label", found=value, expected="0 or 1")
     return 1 if value == 1 else 0
 
 
 def _picture(folder: Folder, record: Record) -> FilePicture:
     """From the folders the authors name, or from a shared copy of COCO."""
-    part = record.fields.text("image_link").split("/")[-2:-1]
+    part = record.text("image_link").split("/")[-2:-1]
     if part not in (["train2017"], ["val2017"]):
         raise UserError(
-            f"{record.where}: image_link is {record.fields.text('image_link')!r}",
+            f"{record.where}: image_link is {record.text('image_link')!r}",
             expected="an address that ends in train2017/<name> or val2017/<name>",
             way_out="check that it is the official file",
         )
     pictures = folder.picture_folder("images", "trainval2017", f"../coco/{part[0]}")
-    return folder.picture(pictures, record.fields.text("image"), record.where)
+    return folder.picture(pictures, record.text("image"), record.where)
 
 
 VSR = Benchmark(

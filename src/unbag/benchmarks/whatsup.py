@@ -27,7 +27,7 @@ from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import TWO_WAY, Pairs
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item, Loader, Published
-from unbag.types.json import as_text, as_whole, wrong
+from unbag.types.json import wrong
 
 OBJECTS = ("one", "two")
 _WORDS = ("left of", "right of", "front of", "behind", "above", "below")
@@ -82,7 +82,7 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
     )
     sets: dict[str, dict[str, _Member]] = {}
     for record in folder.records(subset.file):
-        name = PurePosixPath(record.fields.text("image_path")).name
+        name = PurePosixPath(record.text("image_path")).name
         key, relation = _parse(name, record, subset)
         shown = ERRATA.get(name, name) if is_corrected else name
         picture = folder.picture(pictures, shown, record.where)
@@ -116,7 +116,7 @@ def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
 
 
 def _options(record: Record) -> tuple[str, ...]:
-    options = record.fields.many("caption_options", as_text)
+    options = record.read("caption_options", tuple[str, ...])
     if len(options) != 4 or not all(option.strip() for option in options):
         raise UserError(
             f"{record.where}: caption_options is {list(options)}",
@@ -196,7 +196,7 @@ def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequen
         file = f"{prefix}_{objects}_obj.json"
         for row in folder.records(file):
             record = named(row, ["image_id", "correct", "wrong"])
-            name = f"{record.fields.read('image_id', _image_id).zfill(digits)}.jpg"
+            name = f"{_image_id(record).zfill(digits)}.jpg"
             captions = (record.caption("correct"), record.caption("wrong"))
             items.append(
                 Item(
@@ -210,11 +210,14 @@ def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequen
     return items
 
 
-def _image_id(value: object, where: str) -> str:
+def _image_id(record: Record) -> str:
     """Ids stand in the files as numbers or as text."""
-    text = value if isinstance(value, str) else str(as_whole(value, where))
+    value = record.read("image_id", object)
+    text = value if isinstance(value, str) else str(record.read("image_id", int))
     if not text.isalnum():
-        raise wrong(where, found=value, expected="an image id of letters and digits")
+        raise wrong(
+            f"{record.where}.image_id", found=value, expected="an image id of letters and digits"
+        )
     return text
 
 

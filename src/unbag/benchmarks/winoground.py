@@ -14,7 +14,7 @@ from unbag.benchmarks.sources import by_hand, downloads
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
-from unbag.types.json import as_mapping, as_text, as_tuple
+from unbag.types.json import from_json
 
 WHY_FILE = "new_tag_assignments.json"
 REASONS = (
@@ -36,7 +36,7 @@ def load(root: Path | None) -> Sequence[Item]:
     why = _why(folder)
     items = []
     for record in folder.lines(file):
-        number = str(record.fields.whole("id"))
+        number = str(record.read("id", int))
         items.append(
             Item(
                 id=f"example/{number}",
@@ -48,7 +48,7 @@ def load(root: Path | None) -> Sequence[Item]:
                 captions=(record.caption("caption_0"), record.caption("caption_1")),
                 truth=MATCHING_2,
                 tags={
-                    **{name: record.fields.text(name) for name in ("tag", "collapsed_tag")},
+                    **{name: record.text(name) for name in ("tag", "collapsed_tag")},
                     **({} if why is None else _reasons(why.get(number, ()))),
                 },
             )
@@ -60,11 +60,7 @@ def _why(folder: Folder) -> Mapping[str, tuple[str, ...]] | None:
     """Reasons by the id of an example; None where the file is not there."""
     if not folder.has(WHY_FILE):
         return None
-    return as_mapping(
-        folder.json(WHY_FILE),
-        WHY_FILE,
-        of=lambda value, where: as_tuple(value, where, of=as_text),
-    )
+    return from_json(dict[str, tuple[str, ...]], folder.json(WHY_FILE), WHY_FILE)
 
 
 def _reasons(found: Sequence[str]) -> dict[str, str]:

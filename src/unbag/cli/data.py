@@ -16,7 +16,7 @@ from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
     from unbag.data.download import Obtained, Patience
-    from unbag.runs.progress import Task
+    from unbag.runs.progress import ProgressBar
     from unbag.types import Benchmark, Download
 
 
@@ -263,7 +263,7 @@ class _Work:
     """Gets one download after the other; one that fails stops no other."""
 
     data: Path
-    task: Task
+    task: ProgressBar
     patience: Patience
     failed: bool = False
     silent: set[str] = field(default_factory=set)

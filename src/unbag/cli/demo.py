@@ -83,7 +83,7 @@ def _readout_job(options: argparse.Namespace) -> Job:
 def _show_readout(finished: Finished, console: Console) -> None:
     from unbag.benchmarks.names import find_benchmarks
     from unbag.reports.exports import report
-    from unbag.reports.table import terminal_table
+    from unbag.reports.terminal import terminal_table
 
     report(finished.contents, finished.folder.report)
     console.print(f"\n{_READOUT_TITLE}", highlight=False, markup=False)

@@ -240,7 +240,7 @@ def _cells(summary: EditSummary, kind: Kind) -> list[str]:
     ]
     if summary.leaks:
         leak = summary.leaks.get(kind.name)
-        cells.append(f"{100 * leak['preferred']:.0f} %" if leak else "")
+        cells.append(f"{100 * leak.preferred:.0f} %" if leak else "")
     return cells
 
 

@@ -26,7 +26,7 @@ def start(options: argparse.Namespace) -> int:
     """Join the runs and write them in the form that the ending of `out` asks for."""
     from unbag.cli.console import output
     from unbag.reports.exports import check_place, read_runs, report
-    from unbag.reports.table import beside_lines, prompt_lines, terminal_table, warning_lines
+    from unbag.reports.terminal import beside_lines, prompt_lines, terminal_table, warning_lines
 
     if options.out is not None:
         check_place(options.out)

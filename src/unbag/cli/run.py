@@ -232,7 +232,7 @@ def carry_out(
 
 def _show(finished: Finished, console: Console) -> None:
     from unbag.reports.exports import report
-    from unbag.reports.table import (
+    from unbag.reports.terminal import (
         beside_lines,
         prompt_lines,
         summary_lines,

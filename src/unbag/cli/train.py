@@ -81,8 +81,8 @@ def start(options: argparse.Namespace) -> int:
     from unbag.runs.distributed import join_team, leave_team
     from unbag.runs.files import TRAINING, check_run_folder
     from unbag.runs.progress import Progress, Silent
+    from unbag.training.recipes import make_recipe
     from unbag.training.repair import repair
-    from unbag.training.settings import make_recipe
     from unbag.types import DualEncoder
 
     if _is_readout(options.recipe):

@@ -90,7 +90,7 @@ def _benchmarks(asked: list[str]) -> list[Benchmark]:
 def _finish(found: Verified, out: Path, console: Console) -> int:
     from unbag.reports.exports import report
     from unbag.reports.join import merge_runs
-    from unbag.reports.table import notes, verified_table
+    from unbag.reports.terminal import notes, verified_table
 
     for one in found.skipped:
         print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)

@@ -18,7 +18,7 @@ from typing import IO
 from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 from unbag.errors import UserError
-from unbag.runs.progress import Task, unseen
+from unbag.runs.progress import ProgressBar, unseen
 
 CHUNK = 1 << 20
 
@@ -48,7 +48,7 @@ LIMITS = Limits()
 
 
 def unpack(
-    archive: Path, folder: Path, *, task: Task = unseen, limits: Limits = LIMITS
+    archive: Path, folder: Path, *, task: ProgressBar = unseen, limits: Limits = LIMITS
 ) -> tuple[Member, ...]:
     """Unpack a zip or tar archive; files that are there with the right size are left alone.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from unbag.errors import UserError
 from unbag.types import Edit, Edited, Given
-from unbag.types.json import Fields, as_text, edit_to_json, is_whole_text
+from unbag.types.json import from_json, is_whole_text, read_field, to_json
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -256,13 +256,13 @@ def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
 
 def edit_fields(one: Edited) -> dict[str, object]:
     """The fields that edits add to the record of a caption."""
-    said: dict[str, object] = {EDITS: [edit_to_json(edit) for edit in one.edits]}
+    said: dict[str, object] = {EDITS: to_json(one.edits)}
     return said | ({SKIPPED: one.skipped} if one.skipped else {})
 
 
 def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
     """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
-    edits = [[edit_to_json(edit) for edit in one.edits] for one in several]
+    edits = [to_json(one.edits) for one in several]
     skipped = [one.skipped for one in several]
     if is_list:
         return json_line(edits), json_line(skipped) if any(skipped) else ""
@@ -293,7 +293,7 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         )
     value = record[name]
     if isinstance(value, list) and value:
-        return tuple(as_text(one, f"{where}, {name}[{at}]") for at, one in enumerate(value))
+        return tuple(from_json(str, one, f"{where}, {name}[{at}]") for at, one in enumerate(value))
     if not isinstance(value, str):
         shown = "an empty list" if value == [] else f"{value!r:.60}"
         raise UserError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
@@ -422,8 +422,9 @@ def _edit(value: object, where: str) -> Edit:
             f"{where}: an edit is {value!r:.60}",
             expected='an object {"text", "kind", "keeps_meaning"}',
         )
-    fields = Fields(value, f"{where}, edits")
-    return Edit(fields.text("text"), fields.text("kind"), fields.truth("keeps_meaning"), (0, 0))
+    where = f"{where}, edits"
+    text, kind = (read_field(value, name, str, where) for name in ("text", "kind"))
+    return Edit(text, kind, read_field(value, "keeps_meaning", bool, where), (0, 0))
 
 
 def check_wanted(source: Source, where: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from unbag.data.archives import DamagedError, Member, check_space, readable, unpack
 from unbag.data.http import CHUNK, BeyondTheEndError, BrokenError, HttpAnswer, ask, check_address
 from unbag.errors import UserError
-from unbag.runs.progress import Task, unseen
+from unbag.runs.progress import ProgressBar, unseen
 from unbag.types import Benchmark, Download
 
 
@@ -66,7 +66,7 @@ def is_there(download: Download, data: Path) -> bool:
 
 
 def obtain(
-    download: Download, data: Path, *, task: Task = unseen, patience: Patience = PATIENCE
+    download: Download, data: Path, *, task: ProgressBar = unseen, patience: Patience = PATIENCE
 ) -> Obtained:
     """Fetch, check and unpack one download; an archive is removed once it is unpacked."""
     target = below(data, download.to)
@@ -159,7 +159,7 @@ def _contents_path(target: Path) -> Path:
 
 
 def fetch(
-    download: Download, target: Path, *, task: Task = unseen, patience: Patience = PATIENCE
+    download: Download, target: Path, *, task: ProgressBar = unseen, patience: Patience = PATIENCE
 ) -> Fetched:
     """Fetch one file; nothing is asked of the server if the right one is there already.
 
@@ -199,14 +199,14 @@ class UnreachableError(UserError):
     """A server that did not answer however long it was waited for."""
 
 
-def matches(download: Download, path: Path, *, task: Task = unseen) -> bool:
+def matches(download: Download, path: Path, *, task: ProgressBar = unseen) -> bool:
     """Whether a file has the size and checksum that are known of it."""
     if not path.is_file() or (download.size and path.stat().st_size != download.size):
         return False
     return not download.sha256 or digest_of(path, task) == download.sha256
 
 
-def digest_of(path: Path, task: Task = unseen) -> str:
+def digest_of(path: Path, task: ProgressBar = unseen) -> str:
     """The sha256 of a file."""
     found = sha256()
     with task(f"check {path.name}", path.stat().st_size) as advance, path.open("rb") as file:
@@ -216,7 +216,7 @@ def digest_of(path: Path, task: Task = unseen) -> str:
     return found.hexdigest()
 
 
-def _there(download: Download, target: Path, task: Task) -> Fetched:
+def _there(download: Download, target: Path, task: ProgressBar) -> Fetched:
     """Check a file that exists; it is never replaced, since it may be another release."""
     if not matches(download, target, task=task):
         found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
@@ -229,7 +229,7 @@ def _there(download: Download, target: Path, task: Task) -> Fetched:
     return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
 
 
-def _checked(part: PartialFile, download: Download, task: Task, patience: Patience) -> str:
+def _checked(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> str:
     """Complete the part; its sha256 if it is right, else an error and no part."""
     while True:
         is_pieced = _complete(part, download, task, patience)
@@ -248,7 +248,7 @@ def _checked(part: PartialFile, download: Download, task: Task, patience: Patien
             )
 
 
-def _complete(part: PartialFile, download: Download, task: Task, patience: Patience) -> bool:
+def _complete(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> bool:
     """Ask until everything has come; whether it came in more than one piece."""
     is_pieced = part.size > 0
     failures = 0
@@ -272,7 +272,7 @@ def _complete(part: PartialFile, download: Download, task: Task, patience: Patie
     return is_pieced
 
 
-def _receive(part: PartialFile, download: Download, task: Task, timeout: float) -> None:
+def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: float) -> None:
     """Ask once and append what the server sends to the part."""
     if download.size and part.size > download.size:
         part.discard()
@@ -301,7 +301,7 @@ def _place(part: PartialFile, answer: HttpAnswer, start: int) -> None:
         raise BrokenError("the file changed on the server")
 
 
-def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: Task) -> None:
+def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: ProgressBar) -> None:
     total = answer.total or download.size
     with task(part.target.name, total) as advance, part.path.open("ab") as file:
         advance(answer.start)

@@ -44,7 +44,7 @@ from unbag.data.captions import (
     together,
 )
 from unbag.errors import UserError
-from unbag.types.json import Fields, JsonObject, is_whole_text
+from unbag.types.json import JsonObject, is_whole_text, read_field
 
 PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
 """Fields that can name the picture."""
@@ -152,7 +152,7 @@ def _coco_entry(
         if "sentences" not in said:
             return entry_of(said, at, where, source)
         return _karpathy(said, at, where, source)
-    text = Fields(said, where).text("caption")
+    text = read_field(said, "caption", str, where)
     if "image_id" not in said or str(said["image_id"]) not in names:
         raise UserError(
             f"{where}: image_id is {said.get('image_id')!r}, which is not among the images",
@@ -175,7 +175,7 @@ def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
             check_wanted(source, where)
             edits += ((),) * (number - len(edits)) + edits_in(one[EDITS], None, where)
         name = name_in(one, ("sentid",), where) or f"{at}#{number}"
-        captions.append(CaptionAt(name, Fields(one, where).text("raw"), where))
+        captions.append(CaptionAt(name, read_field(one, "raw", str, where), where))
     if edits:
         edits += ((),) * (len(captions) - len(edits))
     return Entry(name_in(said, PICTURE_FIELDS, where), tuple(captions), edits=edits)

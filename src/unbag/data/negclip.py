@@ -19,7 +19,7 @@ from unbag.data.captions import EditedEntries, EditedEntry, Source, json_record
 from unbag.data.pairs import PairRow
 from unbag.errors import UserError
 from unbag.types import Edit
-from unbag.types.json import Fields
+from unbag.types.json import read_field
 
 T = TypeVar("T")
 HEADER = ("", "title", "filepath", "neg_caption", "neg_image")
@@ -189,10 +189,11 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
                 where = f"{path.name}, line {number}"
-                fields = Fields(json_record(raw, where), where)
-                picture = fields.text("picture")
+                record = json_record(raw, where)
+                picture = read_field(record, "picture", str, where)
+                near = read_field(record, "neighbours", tuple[str, ...], where)
                 # A picture is not its own neighbour, though searches often return it.
-                found[picture] = tuple(n for n in fields.texts("neighbours") if n != picture)
+                found[picture] = tuple(name for name in near if name != picture)
     if not found:
         raise UserError(
             f"{path} names no neighbours",

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from random import Random
-from typing import Any
 
 from unbag.edits.filters import ALWAYS, REPEATED, Filter, Proposal
 from unbag.edits.kinds import (
@@ -325,33 +324,6 @@ class EditTally:
             mine.captions += of.captions
             mine.edits += of.edits
             mine.rejected.update(of.rejected)
-
-    def as_json(self) -> dict[str, object]:
-        """Plain numbers, largest reasons first."""
-        return {
-            "captions": self.captions,
-            "edited": self.edited,
-            "without_edit": self.without_edit,
-            "skipped": dict(self.skipped.most_common()),
-            "kinds": {
-                name: {
-                    "places": of.places,
-                    "captions": of.captions,
-                    "edits": of.edits,
-                    "rejected": dict(of.rejected.most_common()),
-                }
-                for name, of in self.kinds.items()
-            },
-        }
-
-    @staticmethod
-    def from_json(said: Mapping[str, Any]) -> EditTally:
-        """What `as_json` wrote."""
-        kinds = {
-            name: KindTally(of["places"], of["captions"], of["edits"], Counter(of["rejected"]))
-            for name, of in said["kinds"].items()
-        }
-        return EditTally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
 
     def _of(self, kind: str) -> KindTally:
         found = self.kinds.get(kind)

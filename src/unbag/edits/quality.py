@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import Interval, wilson
+from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 
 Truth = Literal["true", "false", "unclear"]
@@ -134,24 +134,17 @@ class EditPair(NamedTuple):
     kind: str
 
 
-class Leak(NamedTuple):
+@dataclass(frozen=True)
+class Leak:
     """What a caption-only model knows about the edits of one kind."""
 
     pairs: int
     """Those that it can read."""
     preferred: float
     """Share of them in which the original is likelier; ties count half."""
-    interval: Interval
+    low: float
+    high: float
     """Where that share may lie, at 95 % (Wilson)."""
-
-    def as_json(self) -> dict[str, object]:
-        """Plain numbers."""
-        return {
-            "pairs": self.pairs,
-            "preferred": self.preferred,
-            "low": self.interval.low,
-            "high": self.interval.high,
-        }
 
 
 def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
@@ -193,4 +186,5 @@ def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
 
 def _leak(verdicts: Sequence[float]) -> Leak:
     n, preferred = len(verdicts), sum(verdicts)
-    return Leak(n, preferred / n, wilson(preferred, n))
+    interval = wilson(preferred, n)
+    return Leak(n, preferred / n, interval.low, interval.high)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,31 +27,27 @@ from unbag.runs.files import (
     write_text,
 )
 from unbag.types import (
+    Comparison,
     EvalProtocol,
+    Failure,
     FloatArray,
     Item,
     Ranks,
+    Reference,
+    Result,
     RunContents,
     RunRecord,
     Scores,
     Sparse,
 )
-from unbag.types.json import (
-    comparison_from_json,
-    comparison_to_json,
-    failure_from_json,
-    failure_to_json,
-    record_from_json,
-    record_to_json,
-    reference_from_json,
-    reference_to_json,
-    result_from_json,
-    result_to_json,
-)
+from unbag.types.json import from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+_CONTENTS = ("problems", "warnings", "results", "comparisons", "references", "failures")
+"""Fields of `RunContents` that have a file of their own."""
 _MOST_CAPTIONS = 16
 """Captions are written beside the scores only for items this small: a classification set would
 repeat its thousand class names on every row."""
@@ -165,20 +161,13 @@ class RunFolder:
 
     def write_state(self, state: State, asked: EvaluationIdentity, record: RunRecord) -> None:
         """Write run.json."""
-        content = {"state": state, "asked": asked.as_json(), "record": record_to_json(record)}
+        content = {"state": state, "asked": asked.as_json(), "record": to_json(record)}
         write_text(self.path / "run.json", _dump(content))
 
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons, failures, published numbers, problems and warnings."""
-        write_text(self.path / "problems.json", _dump(list(contents.problems)))
-        write_text(self.path / "warnings.json", _dump(list(contents.warnings)))
-        write_text(self.path / "results.json", _dump([result_to_json(r) for r in contents.results]))
-        compared = [comparison_to_json(c) for c in contents.comparisons]
-        write_text(self.path / "comparisons.json", _dump(compared))
-        beside = [reference_to_json(r) for r in contents.references]
-        write_text(self.path / "references.json", _dump(beside))
-        failed = [failure_to_json(f) for f in contents.failures]
-        write_text(self.path / "failures.json", _dump(failed))
+        for name in _CONTENTS:
+            write_text(self.path / f"{name}.json", _dump(to_json(getattr(contents, name))))
 
     def _continued(self, found: Any, asked: EvaluationIdentity, record: RunRecord) -> RunRecord:
         """The new record with the old findings, if the run is the same."""
@@ -192,7 +181,7 @@ class RunFolder:
                     expected="the same models, benchmarks and settings, to continue that run",
                     way_out="choose another folder with --out, or delete this one",
                 )
-        before = record_from_json(found["record"])
+        before = from_json(RunRecord, found["record"], "record")
         return replace(
             record,
             started=before.started,
@@ -216,26 +205,29 @@ def read_contents(path: Path) -> RunContents:
                 expected="the folder of a finished run",
                 way_out=_way_to_run(path),
             )
-    record = record_from_json(_read_json(path / "run.json").get("record"))
+    record = from_json(RunRecord, _read_json(path / "run.json").get("record"), "record")
+
+    def read(name: str, kind: type[T]) -> tuple[T, ...]:
+        found = _read_json(path / f"{name}s.json", [])
+        return tuple(from_json(kind, one, name) for one in found)
+
     return RunContents(
-        record=record,
-        results=tuple(result_from_json(r, run=record) for r in _read_json(path / "results.json")),
-        comparisons=tuple(
-            comparison_from_json(c) for c in _read_json(path / "comparisons.json", [])
-        ),
-        failures=tuple(failure_from_json(f) for f in _read_json(path / "failures.json", [])),
-        problems=tuple(map(str, _read_json(path / "problems.json", []))),
-        references=tuple(reference_from_json(r) for r in _read_json(path / "references.json", [])),
-        warnings=tuple(map(str, _read_json(path / "warnings.json", []))),
+        record,
+        results=tuple(replace(one, run=record) for one in read("result", Result)),
+        comparisons=read("comparison", Comparison),
+        failures=read("failure", Failure),
+        problems=read("problem", str),
+        references=read("reference", Reference),
+        warnings=read("warning", str),
     )
 
 
 def _way_to_run(path: Path) -> str:
-    if (path / "run.json").exists():
-        return "give the command of the run again to finish it"
-    # Training, merging and verifying keep their runs in folders of their own below.
+    # Training, merging and verifying put their evaluations into folders of their own below.
     if below := sorted(file.parent for file in path.glob("*/run.json")):
         return f"give a run below it: {', '.join(map(str, below[:3]))}"
+    if (path / "run.json").exists():
+        return "give the command of the run again to finish it"
     return "check the path; `unbag run --out` makes such folders"
 
 

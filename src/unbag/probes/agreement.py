@@ -30,8 +30,11 @@ from unbag.probes.base import (
     Scatter,
     ScatterPoint,
     Subject,
+    Thresholds,
     Tone,
+    Value,
     Verdict,
+    fill,
     mean,
     shown,
     statistic,
@@ -42,13 +45,10 @@ from unbag.probes.sampling import hashed
 from unbag.probes.space import Space, centred, cosines, spearman, unit
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, Estimate, FloatArray, IntArray, Picture
+from unbag.types import BoolArray, FloatArray, IntArray, Picture
 from unbag.world.rendering import ImageArray, ScenePicture, pixel_difference
 
 NAME = "agreement"
-ABOVE, BELOW = 0.95, 0.6
-SELDOM, MOSTLY = 0.1, 0.5
-"""Pairs are kept apart if surely less than this share is merged, merged if surely more."""
 ALL, SAME, OTHER = "all pairs", "same things", "other things"
 """Groups of pairs besides relations; same things: a bag of words cannot tell the two apart."""
 RATE = "merged, "
@@ -70,6 +70,50 @@ CHANGED = {
     "replace_count": "number",
 }
 """What things have changed that a bag of words does not see."""
+
+
+class AgreementThresholds(Thresholds):
+    """Of cosines, and of the share of pairs that are merged."""
+
+    ABOVE = 0.95, "cosine above which two pictures are taken for the same"
+    BELOW = 0.6, "cosine below which the other encoder of mined pairs keeps them apart"
+    SELDOM = 0.1, "pairs are kept apart if surely less than this share of them is merged"
+    MOSTLY = 0.5, "pairs are taken for the same if surely more than this share of them is merged"
+
+
+ABOVE, BELOW = AgreementThresholds.ABOVE, AgreementThresholds.BELOW
+SELDOM, MOSTLY = AgreementThresholds.SELDOM, AgreementThresholds.MOSTLY
+_RATE = "{rate} of {rate:n} such pairs have a cosine above {above} ({known}).{further}"
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": ("told", "Nothing could be measured: no pair of pictures has two directions."),
+    "nearest": (
+        "told",
+        "Of the {rate:n} pairs of these pictures that lie nearest to each other, {count:,} {have} "
+        "a cosine above {above}; the plot names them, and whether they show the same is for you "
+        "to say.",
+    ),
+    "merged": ("fails", f"It takes {{which}} for the same: {_RATE}"),
+    "kept apart": ("holds", f"It keeps {{which}} apart: {_RATE}"),
+    "some": ("mixed", f"It takes some {{which}} for the same: {_RATE}"),
+    "too few": (
+        "told",
+        f"There are too few pairs to say whether it takes {{which}} for the same: {_RATE}",
+    ),
+}
+PHRASES = {
+    "any": "different pictures",
+    "one relation": "pictures that differ only in {relation}",
+    "relations": "pictures of the same things",
+    "changed": "pictures whose things have only changed {what}",
+    "everything": (
+        " It does so with pictures of other things too ({rate}): it merges whatever it sees."
+    ),
+    "ends": (
+        " Most often those that differ in {most} ({most_rate}), least often in {least} "
+        "({least_rate})."
+    ),
+    "besides": " It also merges what a bag of words tells apart: {relations}.",
+}
 POINTS = 400
 PIXEL_PAIRS = 2_000
 """Photographs are slow to open; more of them tell no more."""
@@ -111,20 +155,25 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 def say(finding: Finding) -> Verdict:
     """What it does with most pairs; which relations stand out; whether it merges everything."""
     head = finding[finding.headline]
-    found = head.estimate
-    if not found.n:
-        return Verdict("Nothing could be measured: no pair of pictures has two directions.", "told")
+    rate = head.estimate
+    values: dict[str, Value] = {"rate": rate, "above": ABOVE}
+    if not rate.n:
+        return Verdict(*VERDICTS["unknown"])
     if finding.get(merged(NEAREST)):
-        return Verdict(_nearest(found), "told")
-    which = _which(finding)
-    tone = _tone(found)
-    begin = {
-        "fails": f"It takes {which} for the same",
-        "holds": f"It keeps {which} apart",
-        "mixed": f"It takes some {which} for the same",
-        "told": f"There are too few pairs to say whether it takes {which} for the same",
-    }[tone]
-    return Verdict(f"{begin}: {_number(head)}.{_further(finding)}", tone)
+        # Chosen as the nearest, they are no sample of others: a count, without an interval.
+        count = round(rate.value * rate.n)
+        values |= {"count": count, "have": "has" if count == 1 else "have"}
+        return Verdict(*VERDICTS["nearest"], values)
+    if rate.low > MOSTLY:
+        case = "merged"
+    elif rate.high < SELDOM:
+        case = "kept apart"
+    else:
+        case = "too few" if rate.low < SELDOM and rate.high > MOSTLY else "some"
+    both = ("a bag of words", head.known.bag), ("a perfect model", head.known.perfect)
+    beside = [f"{name} {rate.show(value)} %" for name, value in both if value is not None]
+    values |= {"which": _which(finding), "known": ", ".join(beside), "further": _further(finding)}
+    return Verdict(*VERDICTS[case], values)
 
 
 AGREEMENT = Probe(
@@ -143,6 +192,7 @@ AGREEMENT = Probe(
     ),
     ask=ask,
     say=say,
+    thresholds=tuple(AgreementThresholds),
 )
 
 
@@ -356,62 +406,32 @@ def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
         yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
 
 
-def _nearest(found: Estimate) -> str:
-    """Chosen as the nearest, they are no sample of others: a count, without an interval."""
-    count = round(found.value * found.n)
-    have = "has" if count == 1 else "have"
-    return (
-        f"Of the {found.n:,} pairs of these pictures that lie nearest to each other, "
-        f"{count:,} {have} a cosine above {ABOVE}; the plot names them, and "
-        "whether they show the same is for you to say."
-    )
-
-
-def _tone(found: Estimate) -> Tone:
-    if found.low > MOSTLY:
-        return "fails"
-    if found.high < SELDOM:
-        return "holds"
-    return "told" if found.low < SELDOM and found.high > MOSTLY else "mixed"
-
-
 def _which(finding: Finding) -> str:
     if finding.headline == merged(ALL):
-        return "different pictures"
+        return PHRASES["any"]
     groups = [one for one in _relations(finding) if one.known.bag == 1.0]
     if len(groups) == 1:
-        return f"pictures that differ only in {_words(groups[0])}"
+        return fill(PHRASES["one relation"], relation=_words(groups[0]))
     names = [one.name.removeprefix(RATE) for one in groups]
-    changed = list(dict.fromkeys(CHANGED[name] for name in names if name in CHANGED))
-    if not changed or not all(name in CHANGED for name in names):
-        return "pictures of the same things"
-    told = " or ".join(filter(None, (", ".join(changed[:-1]), changed[-1])))
-    return f"pictures whose things have only changed {told}"
-
-
-def _number(head: Quantity) -> str:
-    found, known = head.estimate, head.known
-    both = ("a bag of words", known.bag), ("a perfect model", known.perfect)
-    beside = [f"{name} {found.show(value)} %" for name, value in both if value is not None]
-    over = f"have a cosine above {ABOVE} ({', '.join(beside)})"
-    return f"{shown(found)} of {found.n:,} such pairs {over}"
+    if not names or not all(name in CHANGED for name in names):
+        return PHRASES["relations"]
+    changed = list(dict.fromkeys(CHANGED[name] for name in names))
+    what = " or ".join(filter(None, (", ".join(changed[:-1]), changed[-1])))
+    return fill(PHRASES["changed"], what=what)
 
 
 def _further(finding: Finding) -> str:
     """What must be known with it: other things are merged too, or relations fare differently."""
     other = finding.get(merged(OTHER))
     if other is not None and other.estimate.n and other.estimate.low > MOSTLY:
-        return (
-            f" It does so with pictures of other things too ({shown(other.estimate)}): it merges "
-            "whatever it sees."
-        )
+        return fill(PHRASES["everything"], rate=other.estimate)
     rates = [one for one in _relations(finding) if one.estimate.n]
     # The sentence is about relations that a bag of words cannot tell, or about all.
     about = [one for one in rates if finding.headline == merged(ALL) or one.known.bag == 1.0]
-    return _spread(about) + _besides([one for one in rates if one not in about])
+    return _ends(about) + _besides([one for one in rates if one not in about])
 
 
-def _spread(rates: list[Quantity]) -> str:
+def _ends(rates: list[Quantity]) -> str:
     """The two ends, where their intervals are apart."""
     if len(rates) < 2:
         return ""
@@ -419,9 +439,12 @@ def _spread(rates: list[Quantity]) -> str:
     least = min(rates, key=lambda one: one.estimate.value)
     if most.estimate.low <= least.estimate.high:
         return ""
-    return (
-        f" Most often those that differ in {_words(most)} ({shown(most.estimate)}), least often "
-        f"in {_words(least)} ({shown(least.estimate)})."
+    return fill(
+        PHRASES["ends"],
+        most=_words(most),
+        most_rate=most.estimate,
+        least=_words(least),
+        least_rate=least.estimate,
     )
 
 
@@ -429,7 +452,7 @@ def _besides(rates: list[Quantity]) -> str:
     """What even a bag of words could tell."""
     found = [one for one in rates if one.known.bag == 0.0 and one.estimate.low > MOSTLY]
     told = " and ".join(f"{_words(one)} ({shown(one.estimate)})" for one in found)
-    return f" It also merges what a bag of words tells apart: {told}." if found else ""
+    return fill(PHRASES["besides"], relations=told) if found else ""
 
 
 def _relations(finding: Finding) -> list[Quantity]:

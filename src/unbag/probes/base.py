@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from enum import ReprEnum
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from unbag.metrics.aggregate import estimate
 from unbag.metrics.intervals import generator, percentile
 from unbag.models.loading import Model
 from unbag.probes.space import Space
+from unbag.reports.formatting import difference_text
 from unbag.runs.progress import Progress
 from unbag.types import Estimate, EvalProtocol, FloatArray, IntArray, Outcomes, Picture, Scorer
 
@@ -32,19 +34,73 @@ class Probe:
     """A subject, material or kind of model it cannot be put to gives a finding that is skipped."""
     say: Callable[[Finding], Verdict]
     """Of a finding that was not skipped."""
+    thresholds: tuple[Thresholds, ...] = ()
+    """What `say` compares with."""
+
+
+class Thresholds(float, ReprEnum):
+    """The numbers that a verdict compares with, as a table: NAME = value, what it decides."""
+
+    reason: str
+
+    def __new__(cls, value: float, reason: str) -> Thresholds:
+        """A number with its reason."""
+        found = float.__new__(cls, value)
+        # Two rows may have one value: a row is known by both.
+        found._value_ = (value, reason)
+        found.reason = reason
+        return found
 
 
 Tone = Literal["fails", "holds", "mixed", "told"]
 """fails: like a bag of words; holds: as one would wish; mixed: between or undecided by the
 interval; told: a fact that is neither."""
+Value: TypeAlias = Estimate | str | float
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One plain sentence, with the number in it."""
+    """One plain sentence, as a template and the values in it."""
 
-    sentence: str
     tone: Tone
+    template: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """The template with its values."""
+        return fill(self.template, **self.values)
+
+
+def fill(template: str, **values: Value) -> str:
+    """A template with its values; how an estimate is shown stands behind its name.
+
+    `{x}` is "74.1 % [73.1, 75.1]", `{x:4}` the same with 4 digits, `{x:value}` "74.1", `{x:n}` the
+    number of units, `{x:degrees}` "1.2 degrees [1.0, 2.0]", `{x:change}` "+4.1", and `{x:points}`
+    "+4.1 points [+2.0, +6.2]".
+    """
+    known = {name: _Shown(v) if isinstance(v, Estimate) else v for name, v in values.items()}
+    return template.format_map(known)
+
+
+class _Shown(NamedTuple):
+    """An estimate in a template."""
+
+    found: Estimate
+
+    def __format__(self, form: str) -> str:
+        found = self.found
+        if form == "value":
+            return found.show(found.value)
+        if form == "n":
+            return f"{found.n:,}"
+        if form == "degrees":
+            return shown(found, "degrees", digits=1)
+        if form in ("change", "points"):
+            ends = (found.value, found.low, found.high)
+            value, low, high = (difference_text(one, is_rate=True) for one in ends)
+            return value if form == "change" else f"{value} points [{low}, {high}]"
+        return shown(found, digits=int(form or 3))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,10 +32,13 @@ from unbag.probes.base import (
     Probe,
     Quantity,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
     bar,
+    fill,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.sampling import hashed, unite
@@ -46,10 +49,6 @@ from unbag.types import BoolArray, Case, FloatArray, Generator, IntArray, Item, 
 
 PRIOR_NAME = "prior"
 YES_NAME = "yes_bias"
-NEARER = 0.75
-"""Half way between a model that reads pictures and one that never looks."""
-EVEN = 0.5
-"""Share of right choices, or of yes, of a model that guesses."""
 SAME = "same without the picture"
 FLIPS = "order flips"
 RIGHT_PAIRS, RIGHT_ROWS = "right, pairs", "right, hard negatives"
@@ -58,6 +57,39 @@ BLIND, GREY = "choices without the picture", "choices with a grey picture"
 FALSE, TRUE = "yes to false captions", "yes to true captions"
 STRICT, RELAXED = "both pictures right", "both pictures right, relaxed"
 NOTHING = "there are neither captions with hard negatives nor pairs of pictures with captions"
+
+
+class ChatThresholds(Thresholds):
+    """Of the share of choices that are the same without the picture, then of what is guessed."""
+
+    NEARER = 0.75, "half way between a model that reads pictures and one that never looks"
+    EVEN = 0.5, "right choices, or yes, of a model that guesses"
+
+
+_PRIOR = (
+    "Its choice is the same without the picture in {same} of cases ({known}); it is right in "
+    "{right:value} %, {guessed} % without the picture, and the other order of the options changes "
+    "{flips:value} % of its choices."
+)
+_YES = "It says yes to {false} of false captions and to {true:value} % of true ones{pairs}."
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "no choice": ("told", "None of its choices could be read."),
+    "prior": ("fails", _PRIOR),
+    "pictures": ("holds", _PRIOR),
+    "both": ("mixed", _PRIOR),
+    "no answer": ("told", "None of its answers could be read."),
+    "biased": ("fails", _YES),
+    "fair": ("holds", _YES),
+    "undecided": ("mixed", _YES),
+}
+PHRASES = {
+    "pairs": "50 % if it reads pictures, 100 % if it never looks",
+    "rows": "100 % if it never looks",
+    "told apart": (
+        "; both pictures of a pair are told apart in {strict:value} %, in {relaxed:value} % where "
+        "a prior that is common to both is allowed for"
+    ),
+}
 MOST = 60
 """Pairs and rows that are asked about unless all are wanted: chat models are slow."""
 CHUNK = 8
@@ -105,23 +137,25 @@ def say_prior(finding: Finding) -> Verdict:
     """The choice with and without the picture, and whether it is right at all."""
     same, flips = finding[SAME].estimate, finding[FLIPS].estimate
     if np.isnan(same.value):
-        return Verdict("None of its choices could be read.", "told")
+        return Verdict(*VERDICTS["no choice"])
     pairs, blind = finding.get(RIGHT_PAIRS), finding.get(RIGHT_BLIND)
     right = (pairs or finding[RIGHT_ROWS]).estimate
+    at = ChatThresholds
     # Captions alone may give the answer away; for pairs they cannot.
-    guessed = blind.estimate.value if blind is not None and pairs is None else EVEN
-    never = "100 % if it never looks"
-    sentence = (
-        f"Its choice is the same without the picture in {shown(same)} of cases "
-        f"({never if pairs is None else f'50 % if it reads pictures, {never}'}); it is right in "
-        f"{right.show(right.value)} %, {right.show(guessed)} % without the picture, and the other "
-        f"order of the options changes {flips.show(flips.value)} % of its choices."
-    )
-    sees = right.low > guessed
-    if same.low > NEARER and (pairs is not None or right.low <= EVEN):
-        return Verdict(sentence, "fails")
-    holds = sees and (pairs is None or same.high < NEARER)
-    return Verdict(sentence, "holds" if holds else "mixed")
+    guessed = blind.estimate.value if blind is not None and pairs is None else float(at.EVEN)
+    if same.low > at.NEARER and (pairs is not None or right.low <= at.EVEN):
+        case = "prior"
+    else:
+        is_seen = right.low > guessed and (pairs is None or same.high < at.NEARER)
+        case = "pictures" if is_seen else "both"
+    values: dict[str, Value] = {
+        "same": same,
+        "known": PHRASES["rows" if pairs is None else "pairs"],
+        "right": right,
+        "guessed": right.show(guessed),
+        "flips": flips,
+    }
+    return Verdict(*VERDICTS[case], values)
 
 
 PRIOR = Probe(
@@ -130,6 +164,7 @@ PRIOR = Probe(
     about=PRIOR_ABOUT,
     ask=ask_prior,
     say=say_prior,
+    thresholds=tuple(ChatThresholds),
 )
 
 
@@ -145,22 +180,20 @@ def ask_yes_bias(
 def say_yes_bias(finding: Finding) -> Verdict:
     """What it says yes to, and what a relaxed verdict on pairs finds."""
     false, true = finding[FALSE].estimate, finding[TRUE].estimate
-    if np.isnan(false.value) or np.isnan(true.value):
-        return Verdict("None of its answers could be read.", "told")
-    sentence = (
-        f"It says yes to {shown(false)} of false captions and to {true.show(true.value)} % of "
-        "true ones"
-    )
     strict, relaxed = finding.get(STRICT), finding.get(RELAXED)
+    even = ChatThresholds.EVEN
+    if np.isnan(false.value) or np.isnan(true.value):
+        case = "no answer"
+    elif false.low > even or true.high < even:
+        case = "biased"
+    else:
+        case = "fair" if false.high < even < true.low else "undecided"
+    values: dict[str, Value] = {"false": false, "true": true, "pairs": ""}
     if strict is not None and relaxed is not None:
-        one, other = strict.estimate, relaxed.estimate
-        sentence += (
-            f"; both pictures of a pair are told apart in {one.show(one.value)} %, in "
-            f"{other.show(other.value)} % where a prior that is common to both is allowed for"
+        values["pairs"] = fill(
+            PHRASES["told apart"], strict=strict.estimate, relaxed=relaxed.estimate
         )
-    if false.low > EVEN or true.high < EVEN:
-        return Verdict(f"{sentence}.", "fails")
-    return Verdict(f"{sentence}.", "holds" if false.high < EVEN < true.low else "mixed")
+    return Verdict(*VERDICTS[case], values)
 
 
 YES_BIAS = Probe(
@@ -169,6 +202,7 @@ YES_BIAS = Probe(
     about=YES_ABOUT,
     ask=ask_yes_bias,
     say=say_yes_bias,
+    thresholds=(ChatThresholds.EVEN,),
 )
 
 

@@ -33,10 +33,11 @@ from unbag.probes.base import (
     Probe,
     Quantity,
     Subject,
+    Thresholds,
     Tone,
     Verdict,
+    fill,
     mean,
-    shown,
 )
 from unbag.probes.concepts import THINGS, WAYS, Concepts, draw_concepts
 from unbag.runs.progress import Progress
@@ -48,10 +49,37 @@ DELTA = 0.05
 """What a cosine must lack of 1; the complement of the threshold of agreement."""
 TIE = 1e-9
 """Cosines nearer than this are equal: sums in another order differ by as little."""
-HOLDS = 0.9
-"""A condition holds if it does in at least this share of cases."""
-EVEN = 0.5
-"""A condition fails if nothing says that it holds in more than half of the cases."""
+
+
+class ConditionThresholds(Thresholds):
+    """Of the rate at which one condition holds."""
+
+    HOLDS = 0.9, "a condition holds at this rate and above"
+    EVEN = (
+        0.5,
+        "and if surely more often than this; it fails if nothing says so and surely below 0.9",
+    )
+
+
+_TOLD = (
+    "{held} of {known} conditions of an ideal space hold; those that no bag of words can meet hold "
+    "in {rate} of cases."
+)
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": (
+        "told",
+        "Nothing could be measured: no picture or caption has a direction.",
+    ),
+    "none": ("fails", _TOLD),
+    "as a bag": ("fails", f"{_TOLD}{{failing}}{{partial}}"),
+    "some": ("mixed", f"{_TOLD}{{failing}}{{partial}}"),
+    "all": ("holds", _TOLD),
+}
+PHRASES = {
+    "fails": " Fail: {conditions}.",
+    "in part": " In part: {conditions}.",
+    "condition": "{name}, {plain}: {rate:value} %",
+}
 BEYOND = ("2.3", "3.1", "3.2", "3.3")
 """What tells pictures of the same words apart: no bag of words can, a perfect space must."""
 UNDECIDED = ("4.1",)
@@ -161,21 +189,31 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 def say(finding: Finding) -> Verdict:
     """How many conditions hold, and in words which do not."""
     rates = [finding[name] for name in CONDITIONS if name not in UNDECIDED]
-    known = [one for one in rates if state(one) != "unknown"]
+    of: dict[State, list[Quantity]] = {}
+    for one in rates:
+        of.setdefault(state(one), []).append(one)
+    unknown, held = (len(of.get(which, ())) for which in ("unknown", "holds"))
+    known = len(rates) - unknown
     if not known:
-        return Verdict("Nothing could be measured: no picture or caption has a direction.", "told")
-    held = [one for one in known if state(one) == "holds"]
-    head = finding[finding.headline].estimate
-    sentence = (
-        f"{len(held)} of {len(known)} conditions of an ideal space hold; those that no bag of "
-        f"words can meet hold in {shown(head)} of cases."
+        case = "unknown"
+    elif len(of.get("fails", ())) == known:
+        case = "none"
+    elif held == known:
+        case = "all"
+    else:
+        # Like a bag of words where nothing holds that none can meet.
+        beyond = any(one.name in BEYOND for one in of.get("holds", ()))
+        case = "some" if beyond else "as a bag"
+    return Verdict(
+        *VERDICTS[case],
+        {
+            "held": held,
+            "known": known,
+            "rate": finding[finding.headline].estimate,
+            "failing": _told("fails", of),
+            "partial": _told("in part", of),
+        },
     )
-    for which, word in (("fails", "Fail"), ("in part", "In part")):
-        told = [_told(one) for one in known if state(one) == which]
-        if which == "fails" and len(told) == len(known):
-            return Verdict(sentence, "fails")
-        sentence += f" {word}: {'; '.join(told)}." if told else ""
-    return Verdict(sentence, _tone(known))
 
 
 CONDITIONS_PROBE = Probe(
@@ -184,6 +222,7 @@ CONDITIONS_PROBE = Probe(
     ABOUT,
     ask,
     say,
+    tuple(ConditionThresholds),
 )
 
 
@@ -192,22 +231,24 @@ def state(rate: Quantity) -> State:
     found = rate.estimate
     if not found.n:
         return "unknown"
-    if found.value >= HOLDS and found.low > EVEN:
+    at = ConditionThresholds
+    if found.value >= at.HOLDS and found.low > at.EVEN:
         return "holds"
-    return "fails" if found.low <= EVEN and found.high < HOLDS else "in part"
+    return "fails" if found.low <= at.EVEN and found.high < at.HOLDS else "in part"
 
 
-def _told(rate: Quantity) -> str:
-    found = rate.estimate
-    return f"{rate.name}, {CONDITIONS[rate.name].plain}: {found.show(found.value)} %"
-
-
-def _tone(known: list[Quantity]) -> Tone:
-    """Like a bag of words where nothing holds that none can meet."""
-    if all(state(one) == "holds" for one in known):
-        return "holds"
-    beyond = [one for one in known if one.name in BEYOND]
-    return "mixed" if any(state(one) == "holds" for one in beyond) else "fails"
+def _told(which: State, of: Mapping[State, Sequence[Quantity]]) -> str:
+    """The conditions in this state, with their rates."""
+    each = [
+        fill(
+            PHRASES["condition"],
+            name=one.name,
+            plain=CONDITIONS[one.name].plain,
+            rate=one.estimate,
+        )
+        for one in of.get(which, ())
+    ]
+    return fill(PHRASES[which], conditions="; ".join(each)) if each else ""
 
 
 def conditions(concepts: Concepts, options: Options) -> Finding:

@@ -30,25 +30,24 @@ from unbag.probes.base import (
     Quantity,
     Series,
     Subject,
+    Thresholds,
     Tone,
+    Value,
     Verdict,
     mean,
-    shown,
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
 from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
 from unbag.probes.space import InnerFeatures, Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, FloatArray, Picture
+from unbag.types import BoolArray, Estimate, FloatArray, Picture
 
 NAME = "extract"
 TEXT_NAME = "extract_text"
 LABELS = ("left/right", "binding")
 """What the sentence is about; the rest stands in the table."""
 TEXT_LABELS = ("order", "binding", "negation")
-LEAST = 0.1
-"""Of the way from chance to 1."""
 PICTURES, ALL_PICTURES = 512, 1_536
 """Of each sheet, by default and in full: 8 and 24 sets of four for each pair of shapes."""
 CAPTIONS, ALL_CAPTIONS = 384, 1_152
@@ -61,7 +60,6 @@ RANDOM = "random encoder"
 OWN = "own score"
 QUARTERS = "patches by quarter"
 """Means over quarters keep where things lie, and need fewer pictures than a learned query."""
-COMPARED = "the vector that is compared"
 READERS = ("linear", "mlp", "attentive")
 WORDS = {
     "left/right": "left or right",
@@ -74,6 +72,57 @@ WORDS = {
     "relation": "which thing is said to be on the left",
 }
 """What each label is, in a sentence."""
+
+
+class ExtractThresholds(Thresholds):
+    """Of the way of an accuracy from chance to 1."""
+
+    LEAST = 0.1, "something is read if the accuracy is here or beyond, and surely above chance"
+    CLEAR = 0.5, "it is clearly read, or clearly used by the score, if surely beyond"
+
+
+_READ = "{what} {can} from the vector that is compared ({rate})"
+_LOST = "but not from the vector that is compared ({rate})"
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": ("told", "{what} could not be read, since no vector is finite"),
+    "used": ("holds", f"{_READ} and its score uses it ({{own}})"),
+    "used, not read": (
+        "holds",
+        "{what} is in the vector that is compared, for its score uses it ({own}), though readers "
+        "find it in {rate} of unseen pairs",
+    ),
+    "used in part": ("mixed", f"{_READ} and in part its score uses it ({{own}})"),
+    "not used": ("mixed", f"{_READ}, but its score does not use it ({{own}})"),
+    "read": ("holds", _READ),
+    "read in part": ("mixed", _READ),
+    "less than random": ("mixed", f"{_READ}, less than with random weights ({{random}})"),
+    "as random": ("told", f"{_READ}, no more than with random weights ({{random}})"),
+    "more than random": ("holds", f"{_READ}, more than with random weights ({{random}})"),
+    "a little more": ("mixed", f"{_READ}, more than with random weights ({{random}})"),
+    "lost by the projection": (
+        "fails",
+        f"{{what}} {{can}} from the vector before the projection ({{before}}) {_LOST}: the "
+        "projection loses it",
+    ),
+    "lost by the read-out": (
+        "fails",
+        f"{{what}} {{can}} from the {{many}} ({{inner}}) {_LOST}: it is there, and the read-out "
+        "loses it",
+    ),
+    "not there": ("fails", "{what} cannot be read from the vector that is compared ({rate})"),
+    "nowhere": (
+        "fails",
+        "{what} can be read neither from the vector that is compared ({rate}) nor from what stands "
+        "before it",
+    ),
+    "nowhere inside": (
+        "fails",
+        "{what} can be read neither from the vector that is compared ({rate}) nor from the {many} "
+        "({inner})",
+    ),
+}
+"""What is said of one label."""
+CAN = {True: "can be read", False: "can in part be read"}
 NO_SCENES = "needs scenes in balanced sets: diagnose on the world's pictures as well"
 NO_WORDS = "the captions are those of the world: diagnose on the world's pictures as well"
 NO_VECTORS = "has no vectors to read from"
@@ -168,6 +217,7 @@ EXTRACT = Probe(
     ABOUT,
     ask_pictures,
     say_pictures,
+    tuple(ExtractThresholds),
 )
 
 
@@ -204,6 +254,7 @@ EXTRACT_TEXT = Probe(
     TEXT_ABOUT,
     ask_captions,
     say_captions,
+    tuple(ExtractThresholds),
 )
 
 
@@ -308,97 +359,83 @@ def credits(score_NK: FloatArray, label: Label) -> FloatArray:
 
 def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
     """One sentence on the labels, the first first; fails or holds where all of them do."""
-    told = [_label_sentence(finding, label, side) for label in labels]
-    tones = {tone for _, tone in told}
-    sentence = "; ".join(words for words, _ in told)
-    tone: Tone = told[0][1] if len(tones) == 1 else "mixed"
-    return Verdict(f"{sentence[0].upper()}{sentence[1:]}.", tone)
+    told = [_label_verdict(finding, label, side) for label in labels]
+    tones = {one.tone for one in told}
+    each = "; ".join(one.sentence for one in told)
+    tone: Tone = told[0].tone if len(tones) == 1 else "mixed"
+    return Verdict(tone, "{labels}.", {"labels": f"{each[0].upper()}{each[1:]}"})
 
 
-def _label_sentence(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
+def _label_verdict(finding: Finding, label: str, side: Side) -> Verdict:
     """Where one label can be read, and where it is lost."""
-    what = WORDS.get(label, label)
-    compared = best(finding, label, "projected")
-    if compared is None:
-        return f"{what} could not be read, since no vector is finite", "told"
-    if compared.is_read or _is_used(finding, label):
-        return _in_compared(finding, label, what, compared)
-    projected = f"{COMPARED} ({compared.shown})"
-    unprojected = best(finding, label, "unprojected")
+    values: dict[str, Value] = {"what": WORDS.get(label, label), "many": side.many}
+    compared, before = (best(finding, label, place) for place in ("projected", "unprojected"))
     parts = [best(finding, label, place) for place in (side.whole, QUARTERS, side.mean)]
     inner = max((one for one in parts if one), key=_rank, default=None)
-    if unprojected is None and inner is None:
-        return f"{what} cannot be read from {projected}", "fails"
-    if unprojected is not None and unprojected.is_read:
-        where = f"the vector before the projection ({unprojected.shown})"
-        lost = "the projection loses it"
-        return f"{what} {unprojected.can} from {where} but not from {projected}: {lost}", "fails"
-    if inner is not None and inner.is_read:
-        where = f"the {side.many} ({inner.shown})"
-        lost = "it is there, and the read-out loses it"
-        return f"{what} {inner.can} from {where} but not from {projected}: {lost}", "fails"
-    deeper = f"the {side.many} ({inner.shown})" if inner else "what stands before it"
-    return f"{what} can be read neither from {projected} nor from {deeper}", "fails"
+    if compared is None:
+        return Verdict(*VERDICTS["unknown"], values)
+    values |= {"rate": compared.estimate, "can": CAN[compared.is_clear]}
+    known = {"before": before, "inner": inner}
+    values |= {name: one.estimate for name, one in known.items() if one is not None}
+    if compared.is_read or _is_used(finding, label):
+        case, more = _in_compared(finding, label, compared)
+        values |= more
+    elif before is None and inner is None:
+        case = "not there"
+    elif before is not None and before.is_read:
+        case, values["can"] = "lost by the projection", CAN[before.is_clear]
+    elif inner is not None and inner.is_read:
+        case, values["can"] = "lost by the read-out", CAN[inner.is_clear]
+    else:
+        case = "nowhere" if inner is None else "nowhere inside"
+    return Verdict(*VERDICTS[case], values)
 
 
 def _is_used(finding: Finding, label: str) -> bool:
     """Whether the model's own score clearly decides by it: then it is there, readers or not."""
     own = finding.get(f"{label}, {OWN}")
-    return own is not None and own.estimate.low > (1 + (own.known.chance or 0.0)) / 2
+    return own is not None and own.estimate.low > _beyond(own, ExtractThresholds.CLEAR)
 
 
 def _in_compared(
-    finding: Finding, label: str, what: str, compared: BestReading
-) -> tuple[str, Tone]:
+    finding: Finding, label: str, compared: BestReading
+) -> tuple[str, Mapping[str, Value]]:
     """In the vector that is compared; whether the model's own score uses it."""
-    words = f"{what} {compared.can} from {COMPARED} ({compared.shown})"
     own = finding.get(f"{label}, {OWN}")
     if own is None:
-        return _beside_random(finding, label, words, compared)
-    used = f"its score uses it ({shown(own.estimate)})"
+        return _beside_random(finding, label, compared)
     if _is_used(finding, label):
-        if compared.is_clear:
-            return f"{words} and {used}", "holds"
-        weak = f"readers find it in {compared.shown} of unseen pairs"
-        return f"{what} is in {COMPARED}, for {used}, though {weak}", "holds"
-    if own.estimate.low > (own.known.chance or 0.0):
-        return f"{words} and in part {used}", "mixed"
-    return f"{words}, but its score does not use it ({shown(own.estimate)})", "mixed"
+        case = "used" if compared.is_clear else "used, not read"
+    else:
+        is_above_chance = own.estimate.low > (own.known.chance or 0.0)
+        case = "used in part" if is_above_chance else "not used"
+    return case, {"own": own.estimate}
 
 
 def _beside_random(
-    finding: Finding, label: str, words: str, compared: BestReading
-) -> tuple[str, Tone]:
+    finding: Finding, label: str, compared: BestReading
+) -> tuple[str, Mapping[str, Value]]:
     """Without a score to judge by: what any network of that build gives is no merit."""
     named = [finding.get(f"{label}, projected, {reader}, {RANDOM}") for reader in READERS]
     known = [one.estimate for one in named if one is not None and one.estimate.n]
     if not known:
-        return words, "holds" if compared.is_clear else "mixed"
-    random, found = max(known, key=lambda one: one.value), compared.quantity.estimate
-    if found.high < random.value:
-        return f"{words}, less than with random weights ({shown(random)})", "mixed"
-    if found.low <= random.value:
-        return f"{words}, no more than with random weights ({shown(random)})", "told"
-    more = f"{words}, more than with random weights ({shown(random)})"
-    return more, "holds" if compared.is_clear else "mixed"
+        return "read" if compared.is_clear else "read in part", {}
+    random = max(known, key=lambda one: one.value)
+    if compared.estimate.high < random.value:
+        case = "less than random"
+    elif compared.estimate.low <= random.value:
+        case = "as random"
+    else:
+        case = "more than random" if compared.is_clear else "a little more"
+    return case, {"random": random}
 
 
 class BestReading(NamedTuple):
     """The best reader of one place."""
 
-    quantity: Quantity
+    estimate: Estimate
     is_read: bool
     is_clear: bool
-
-    @property
-    def shown(self) -> str:
-        """Its accuracy."""
-        return shown(self.quantity.estimate)
-
-    @property
-    def can(self) -> str:
-        """How well it can be read."""
-        return "can be read" if self.is_clear else "can in part be read"
 
 
 def best(finding: Finding, label: str, place: str) -> BestReading | None:
@@ -409,16 +446,22 @@ def best(finding: Finding, label: str, place: str) -> BestReading | None:
 
 
 def _rank(found: BestReading) -> tuple[bool, float]:
-    return found.is_read, found.quantity.estimate.value
+    return found.is_read, found.estimate.value
 
 
 def _judged(finding: Finding, quantity: Quantity) -> BestReading:
     found, chance = quantity.estimate, quantity.known.chance or 0.0
-    low = found.low
     selectivity = finding.get(f"{quantity.name}, {SELECTIVITY}")
     is_beyond = selectivity is None or selectivity.estimate.low > 0
-    is_beyond &= found.value >= chance + LEAST * (1 - chance)
-    return BestReading(quantity, is_beyond and low > chance, is_beyond and low > (1 + chance) / 2)
+    is_beyond &= found.value >= _beyond(quantity, ExtractThresholds.LEAST)
+    is_clear = is_beyond and found.low > _beyond(quantity, ExtractThresholds.CLEAR)
+    return BestReading(found, is_beyond and found.low > chance, is_clear)
+
+
+def _beyond(quantity: Quantity, share: float) -> float:
+    """So much of the way from chance to 1."""
+    chance = quantity.known.chance or 0.0
+    return chance + share * (1 - chance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,10 +40,13 @@ from unbag.probes.base import (
     Quantity,
     Row,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
     bars_of,
+    fill,
     mean,
-    shown,
 )
 from unbag.probes.sampling import (
     choose_gallery,
@@ -67,16 +70,46 @@ PRECISION, SIMILARITY = "order precision, ", "similarity, "
 SWAPS, OTHER = "swaps", "another caption"
 KEPT, WHOLE = "retention, all_words, text to image", "R@1, original, text to image"
 ORIGINAL = "original"
-CHANCE = 0.5
-SEES = 0.9
-"""Order precision above which, by its interval, order is seen."""
-UNSURE = 0.75
-"""Half way from chance to all: an interval from chance to above it decides nothing."""
-ALIKE = 0.95
-"""Cosine above which captions of other words are all alike."""
-LEAST = 20
-"""Queries that must be answered as they are before it makes sense to say how many still are, and
-captions of a kind of swap before it is named: the interval of one right answer holds chance."""
+OTHERS = {SWAPS: "another sentence of the same words"}
+"""What a caption is set beside, where that is no shuffle."""
+
+
+class OrderThresholds(Thresholds):
+    """Of order precision, unless something else is named."""
+
+    CHANCE = 0.5, "an interval that reaches it shows no order"
+    UNSURE = (
+        0.75,
+        "half way from chance to all: an interval from chance to above it decides nothing",
+    )
+    SEES = 0.9, "order is seen if the low end is not below it"
+    ALIKE = 0.95, "mean cosine of unrelated captions above which all captions are alike"
+    LEAST = 20, "captions of a kind before it is named, right queries before retention is told"
+
+
+_TOLD = (
+    "the picture prefers a caption to {other} in {precision} of cases, where 50 % is chance; "
+    "their vectors have cosine {similarity}{unrelated}{retained}."
+)
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": ("told", "Not known: no caption and picture have vectors that are numbers."),
+    "blind": (
+        "fails",
+        "No: a caption and {other} have the same vector (cosine {similarity}), and the picture "
+        "prefers the caption in {precision} of cases{retained}.",
+    ),
+    "undecided": ("mixed", f"Not decided: {_TOLD}"),
+    "no": ("fails", f"No: {_TOLD}"),
+    "nonsense": ("mixed", f"Perhaps, since language alone tells nonsense: {_TOLD}"),
+    "not this kind": ("mixed", f"In part ({{kind}}: {{worst}}): {_TOLD}"),
+    "in part": ("mixed", f"In part: {_TOLD}"),
+    "yes": ("holds", f"Yes: {_TOLD}"),
+}
+PHRASES = {
+    "unrelated": ", those of unrelated captions {cosine:value}",
+    "alike": ", those of unrelated captions {cosine:value} (all captions are alike)",
+    "retained": "; {kept} of retrieval is left with all words shuffled",
+}
 MOST_PICTURES = 160
 """Of the gallery whose captions are shuffled, unless all is asked for."""
 MOST_SHUFFLED_PICTURES = 80
@@ -107,37 +140,33 @@ def say(finding: Finding) -> Verdict:
     """
     label = finding.headline.removeprefix(PRECISION)
     found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
-    is_swap = label == SWAPS
-    other = "another sentence of the same words" if is_swap else "the same words shuffled"
+    kinds = _by_kind(finding) if label == SWAPS else []
+    worst = min(kinds, key=lambda one: one.estimate.low, default=None)
     if found.n == 0:
-        return Verdict("Not known: no caption and picture have vectors that are numbers.", "told")
-    if similar.value >= 1 - TIE:
-        return Verdict(
-            f"No: a caption and {other} have the same vector (cosine {shown(similar)}), and the "
-            f"picture prefers the caption in {shown(found)} of cases{_retained(finding)}.",
-            "fails",
-        )
-    told = (
-        f"the picture prefers a caption to {other} in {shown(found)} of cases, where 50 % is "
-        f"chance; their vectors have cosine {shown(similar)}"
-        f"{_unrelated(finding)}{_retained(finding)}"
-    )
-    if found.low <= CHANCE:
-        if found.high > UNSURE:
-            return Verdict(f"Not decided: {told}.", "mixed")
-        return Verdict(f"No: {told}.", "fails")
-    if not is_swap:
-        return Verdict(f"Perhaps, since language alone tells nonsense: {told}.", "mixed")
-    worst = min(_by_kind(finding), key=lambda one: one.estimate.low, default=None)
-    if worst is not None and worst.estimate.low <= CHANCE:
-        kind = worst.name.removeprefix(f"{PRECISION}{SWAPS}: ")
-        return Verdict(f"In part ({kind}: {shown(worst.estimate)}): {told}.", "mixed")
-    if found.low < SEES:
-        return Verdict(f"In part: {told}.", "mixed")
-    return Verdict(f"Yes: {told}.", "holds")
+        case = "unknown"
+    elif similar.value >= 1 - TIE:
+        case = "blind"
+    elif found.low <= OrderThresholds.CHANCE:
+        case = "undecided" if found.high > OrderThresholds.UNSURE else "no"
+    elif label != SWAPS:
+        case = "nonsense"
+    elif worst is not None and worst.estimate.low <= OrderThresholds.CHANCE:
+        case = "not this kind"
+    else:
+        case = "in part" if found.low < OrderThresholds.SEES else "yes"
+    values: dict[str, Value] = {
+        "other": OTHERS.get(label, "the same words shuffled"),
+        "precision": found,
+        "similarity": similar,
+        "unrelated": _unrelated(finding),
+        "retained": _retained(finding),
+    }
+    if worst is not None:
+        values |= {"kind": worst.name.removeprefix(_KIND), "worst": worst.estimate}
+    return Verdict(*VERDICTS[case], values)
 
 
-ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say)
+ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say, tuple(OrderThresholds))
 
 
 def order(
@@ -242,25 +271,28 @@ def _can_search(gallery: Gallery) -> bool:
     return len(gallery.pictures) > 1 and len(gallery.captions) > 1
 
 
+_KIND = f"{PRECISION}{SWAPS}: "
+
+
 def _by_kind(finding: Finding) -> list[Quantity]:
-    begin = f"{PRECISION}{SWAPS}: "
-    every = [one for one in finding.quantities if one.name.startswith(begin)]
-    return [one for one in every if one.estimate.n >= LEAST]
+    every = [one for one in finding.quantities if one.name.startswith(_KIND)]
+    return [one for one in every if one.estimate.n >= OrderThresholds.LEAST]
 
 
 def _unrelated(finding: Finding) -> str:
     other = finding.get(SIMILARITY + OTHER)
     if other is None or not other.estimate.n:
         return ""
-    alike = " (all captions are alike)" if other.estimate.value > ALIKE else ""
-    return f", those of unrelated captions {other.estimate.show(other.estimate.value)}{alike}"
+    is_alike = other.estimate.value > OrderThresholds.ALIKE
+    return fill(PHRASES["alike" if is_alike else "unrelated"], cosine=other.estimate)
 
 
 def _retained(finding: Finding) -> str:
     kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
-    if kept is None or whole is None or not whole.estimate.value * whole.estimate.n >= LEAST:
+    if kept is None or whole is None:
         return ""
-    return f"; {shown(kept.estimate)} of retrieval is left with all words shuffled"
+    is_enough = whole.estimate.value * whole.estimate.n >= OrderThresholds.LEAST
+    return fill(PHRASES["retained"], kept=kept.estimate) if is_enough else ""
 
 
 @dataclass(frozen=True)

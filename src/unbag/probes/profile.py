@@ -10,7 +10,7 @@ Dimensions: N questions, P pictures and C captions of a question, R relations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -29,11 +29,12 @@ from unbag.probes.base import (
     Probe,
     Quantity,
     Subject,
+    Thresholds,
     Tone,
     Verdict,
     bar,
+    fill,
     mean,
-    shown,
 )
 from unbag.probes.space import TIE, Space
 from unbag.runs.progress import Progress
@@ -57,9 +58,38 @@ NAME = "profile"
 ON_RELATIONS = "relations"
 ON_BINDING = "binding"
 """Names of the two questions, and of their quantities."""
-CHANCE = 0.5
-KNOWN = 0.9
-"""Share above which a model is said to know, by the low end of its interval."""
+
+
+class ProfileThresholds(Thresholds):
+    """Of shares of two-way questions that are right."""
+
+    CHANCE = 0.5, "what is not surely above it is at chance"
+    KNOWN = 0.9, "a model knows if the low ends of relations and bindings are not below it"
+
+
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": ("told", "Nothing could be measured: no picture and caption have a score."),
+    "as a bag": (
+        "fails",
+        "As of a bag of words, every caption ties or loses: {relations} of relations and "
+        "{binding} of bindings.",
+    ),
+    "chance": (
+        "fails",
+        "Chance everywhere: {relations} of relations and {binding} of bindings; {confused}.",
+    ),
+    "knows": ("holds", "{of_relations}; {of_bindings}."),
+    "knows some": ("mixed", "{of_relations}; {of_bindings}; {confused}."),
+    "knows parts": ("fails", "{of_relations}; {of_bindings}; {confused}."),
+}
+PHRASES = {
+    "chance": "{name} are at chance, {share}",
+    "even": "{name} are right in {share}",
+    "uneven": (
+        "{name} are right in {share}, from {least:value} % ({worst}) to {most:value} % ({best})"
+    ),
+    "confused": "of eight captions, {relation} is taken for {other} in {share:value} %",
+}
 TWO_WAY = Known(bag=0.0, perfect=1.0, chance=0.5)
 """A bag of words ties every caption with its opposite, and a tie is a miss; half credit would give
 it 0.5."""
@@ -111,23 +141,30 @@ def say(finding: Finding) -> Verdict:
     """Relations first, then bindings; where neither is above chance, which relation is mistaken."""
     both = [finding[name].estimate for name in (ON_RELATIONS, ON_BINDING)]
     parts = [finding[name] for name in parts_of(finding.quantities)]
+    at = ProfileThresholds
     if not any(one.n for one in both):
-        return Verdict("Nothing could be measured: no picture and caption have a score.", "told")
+        return Verdict(*VERDICTS["unknown"])
     if not any(one.value for one in both):
-        told = " and ".join(map(_share, (ON_RELATIONS, "bindings"), both))
-        return Verdict(f"As of a bag of words, every caption ties or loses: {told}.", "fails")
-    if not any(one.low > CHANCE for one in (*both, *(part.estimate for part in parts))):
-        told = " and ".join(map(_share, (ON_RELATIONS, "bindings"), both))
-        return Verdict(f"Chance everywhere: {told}; {_confused(finding)}.", "fails")
-    is_binding = [part.name.startswith(ON_BINDING) for part in parts]
-    of = [
-        [p for p, is_b in zip(parts, is_binding, strict=True) if is_b == b] for b in (False, True)
-    ]
-    told = "; ".join(map(_range, ("Relations", "bindings"), both, of))
-    if min(one.low for one in both) >= KNOWN:
-        return Verdict(f"{told}.", "holds")
-    tone: Tone = "mixed" if any(one.low > CHANCE for one in both) else "fails"
-    return Verdict(f"{told}; {_confused(finding)}.", tone)
+        case = "as a bag"
+    elif not any(one.low > at.CHANCE for one in (*both, *(part.estimate for part in parts))):
+        case = "chance"
+    elif min(one.low for one in both) >= at.KNOWN:
+        case = "knows"
+    else:
+        case = "knows some" if any(one.low > at.CHANCE for one in both) else "knows parts"
+    of: tuple[list[Quantity], list[Quantity]] = ([], [])
+    for part in parts:
+        of[part.name.startswith(ON_BINDING)].append(part)
+    return Verdict(
+        *VERDICTS[case],
+        {
+            "relations": both[0],
+            "binding": both[1],
+            "of_relations": _range("Relations", both[0], of[0]),
+            "of_bindings": _range("bindings", both[1], of[1]),
+            "confused": _confused(finding),
+        },
+    )
 
 
 PROFILE = Probe(
@@ -144,34 +181,35 @@ PROFILE = Probe(
     "less room.",
     ask=ask,
     say=say,
+    thresholds=tuple(ProfileThresholds),
 )
 
 
-def _share(name: str, found: Estimate) -> str:
-    return f"{shown(found)} of {name}"
-
-
-def _range(name: str, found: Estimate, parts: Sequence[Quantity]) -> str:
+def _range(name: str, share: Estimate, parts: Sequence[Quantity]) -> str:
     """The share, and between which parts it varies."""
-    if not found.low > CHANCE:
-        return f"{name} are at chance, {shown(found)}"
+    if not share.low > ProfileThresholds.CHANCE:
+        return fill(PHRASES["chance"], name=name, share=share)
     ordered = sorted(parts, key=lambda one: (one.estimate.value, one.name))
     worst, best = ordered[0], ordered[-1]
-    if worst.estimate.value == best.estimate.value:
-        return f"{name} are right in {shown(found)}"
-    ends = [
-        f"{one.estimate.show(one.estimate.value)} % ({one.name.removeprefix(f'{ON_BINDING}, ')})"
-        for one in (worst, best)
-    ]
-    return f"{name} are right in {shown(found)}, from {ends[0]} to {ends[1]}"
+    return fill(
+        PHRASES["even" if worst.estimate.value == best.estimate.value else "uneven"],
+        name=name,
+        share=share,
+        least=worst.estimate,
+        worst=worst.name.removeprefix(f"{ON_BINDING}, "),
+        most=best.estimate,
+        best=best.name.removeprefix(f"{ON_BINDING}, "),
+    )
 
 
 def _confused(finding: Finding) -> str:
     """The relation that is most often taken for its opposite."""
-    found = [finding[taken(relation)] for relation in INVERSE]
-    most = max(found, key=lambda one: (one.estimate.value, one.name))
-    share = most.estimate.show(most.estimate.value)
-    return f"of eight captions, {most.name.replace(' taken ', ' is taken ')} in {share} %"
+    named = [(finding.get(taken(relation)), relation) for relation in INVERSE]
+    found = [(one.estimate, one.name, relation) for one, relation in named if one is not None]
+    if not found:
+        return ""
+    share, _, relation = max(found, key=lambda one: (one[0].value, one[1]))
+    return fill(PHRASES["confused"], relation=relation, other=INVERSE[relation], share=share)
 
 
 def taken(relation: Relation) -> str:

@@ -10,7 +10,7 @@ Dimensions: N captions with one negative and one positive each, M some of them, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -31,10 +31,13 @@ from unbag.probes.base import (
     Quantity,
     Row,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
     bar,
+    fill,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.sampling import choose_rows, cluster_of, has_same_words, told_part
@@ -46,14 +49,6 @@ NAME = "sensitivity"
 SAME_WORDS, OTHER_WORDS, SAME_DISTANCE = "same words", "other words", "same distance"
 SHOWN = 4
 """Kinds that a sentence names."""
-CHANCE = 0.5
-"""auc of a mere detector."""
-TELLS = 0.9
-"""auc above which, by its interval, edits that matter are told from those that do not."""
-CHEAP = 0.25
-"""rho below which, by its interval, a positive costs next to nothing."""
-UNSURE = 0.75
-"""Half way from a detector to meaning: an auc that may be 0.5 and above this decides nothing."""
 CONFIDENCE = 0.99
 KIND_RESAMPLES = 1_000
 """There are many kinds, and none of them decides."""
@@ -61,11 +56,53 @@ COSTS = ("intra_hn", "intra_hp", "gap", "gap_hp", "selectivity", "auc", "rho")
 BY_KIND = ("gap", "gap_hp", "selectivity", "auc")
 _BAG = {"intra_hn": 1.0, "gap": 0.0, "gap_hp": 0.0, "selectivity": 0.0, "auc": 0.5}
 """Of a bag of words, where both edits keep the words."""
-_WHAT = {f", {SAME_WORDS}": "exchanged words", f", {OTHER_WORDS}": "replaced words", "": "edits"}
+WHAT = {f", {SAME_WORDS}": "exchanged words", f", {OTHER_WORDS}": "replaced words", "": "edits"}
+
+
+class SensitivityThresholds(Thresholds):
+    """Of the chance auc that a negative costs more than a positive, then of the ratio rho."""
+
+    CHANCE = 0.5, "auc of a mere detector: edits are not understood if the interval reaches it"
+    UNSURE = 0.75, "an auc that may be 0.5 and above this, half way to meaning, decides nothing"
+    TELLS = 0.9, "auc surely above it: it is known which edits matter"
+    CHEAP = 0.25, "rho surely below it: a positive costs next to nothing"
+
+
 State = Literal["blind", "detector", "unsure", "semantic", "partly", "noticed"]
 """blind: the gap may be 0. detector: there is a gap, and auc may be 0.5. unsure: a gap, and auc may
 be either. semantic: auc above `TELLS` and rho below `CHEAP`. noticed: a gap, and no positives to
 compare."""
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": (
+        "told",
+        "Not known: fewer than {few} independent rows have hard negatives and vectors.",
+    ),
+    "semantic": ("holds", "Meaning: {edits}{unnoticed}."),
+    "blind": ("fails", "Neither: {edits}{unnoticed}."),
+    "detector": ("fails", "Only to notice edits: {edits}{unnoticed}."),
+    "some words": ("fails", "Some words, not all that is said: {edits}{unnoticed}."),
+    "unsure": ("mixed", "Not decided: {edits}{unnoticed}."),
+    "noticed": ("told", "It notices edits: {edits}{unnoticed}."),
+    "partly": ("mixed", "In part: {edits}{unnoticed}."),
+}
+_CHANCE = "a negative costs more than a positive with chance {auc}{ratio}"
+EDITS: Mapping[State, str] = {
+    "blind": "{what} go unnoticed, a hard negative costs {gap:4}",
+    "noticed": (
+        "a hard negative ({what}) costs {gap:4}; without hard positives it is not known whether "
+        "any edit would"
+    ),
+    "detector": f"{{what}} are noticed but not understood, {_CHANCE}",
+    "unsure": f"{{what}} are noticed, whether they are understood is open, {_CHANCE}",
+    "semantic": f"{{what}} are understood, {_CHANCE}",
+    "partly": f"{{what}} are understood in part, {_CHANCE}",
+}
+"""What is said of one type of edit."""
+PHRASES = {
+    "ratio": " (ratio of costs, positive to negative: {rho})",
+    "unnoticed": "; by kind, unnoticed are {kinds}{more}",
+    "more": " and {count} more",
+}
 ABOUT = """\
 c is a caption, n a hard negative and p a hard positive of it, i the picture; cosines without scale.
 intra_hn = mean cos(c, n) and gap = mean cos(i, c) - cos(i, n): CE-CLIP, section 4.5 and figure 8.
@@ -91,31 +128,34 @@ def say(finding: Finding) -> Verdict:
     """One clause for each type of edit; any failure decides."""
     states = {suffix: state(finding, suffix) for suffix in _groups(finding)}
     known = {suffix: found for suffix, found in states.items() if found is not None}
+    kinds, states_found = _blind_kinds(finding), set(known.values())
+    case: str = "partly"
     if not known:
-        return Verdict(
-            f"Not known: fewer than {FEW} independent rows have hard negatives and vectors.", "told"
-        )
-    told = "; ".join(_clause(finding, suffix, found) for suffix, found in known.items())
-    told += _unnoticed(finding)
-    found = set(known.values())
-    if found == {"semantic"} and _blind_kinds(finding):
-        return Verdict(f"In part: {told}.", "mixed")
-    if found == {"semantic"}:
-        return Verdict(f"Meaning: {told}.", "holds")
-    if found == {"blind"}:
-        return Verdict(f"Neither: {told}.", "fails")
-    if "detector" in found:
-        return Verdict(f"Only to notice edits: {told}.", "fails")
-    if "blind" in found:
-        return Verdict(f"Some words, not all that is said: {told}.", "fails")
-    if "unsure" in found:
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if found == {"noticed"}:
-        return Verdict(f"It notices edits: {told}.", "told")
-    return Verdict(f"In part: {told}.", "mixed")
+        case = "unknown"
+    elif len(states_found) == 1 and not (kinds and "semantic" in states_found):
+        case = next(iter(states_found))
+    elif "detector" in states_found:
+        case = "detector"
+    elif "blind" in states_found:
+        case = "some words"
+    elif "unsure" in states_found:
+        case = "unsure"
+    values: dict[str, Value] = {
+        "few": FEW,
+        "edits": "; ".join(_clause(finding, suffix, found) for suffix, found in known.items()),
+        "unnoticed": _unnoticed(kinds),
+    }
+    return Verdict(*VERDICTS[case], values)
 
 
-SENSITIVITY = Probe(NAME, "Did it learn meaning, or only to notice edits?", ABOUT, _ask, say)
+SENSITIVITY = Probe(
+    NAME,
+    "Did it learn meaning, or only to notice edits?",
+    ABOUT,
+    _ask,
+    say,
+    tuple(SensitivityThresholds),
+)
 
 
 def state(finding: Finding, suffix: str) -> State | None:
@@ -127,10 +167,11 @@ def state(finding: Finding, suffix: str) -> State | None:
         return "blind"
     if auc is None:
         return "noticed"
-    if not auc.estimate.low > CHANCE:
-        return "detector" if auc.estimate.high <= UNSURE else "unsure"
-    is_cheap = rho is not None and rho.estimate.high < CHEAP
-    return "semantic" if auc.estimate.low > TELLS and is_cheap else "partly"
+    at = SensitivityThresholds
+    if not auc.estimate.low > at.CHANCE:
+        return "detector" if auc.estimate.high <= at.UNSURE else "unsure"
+    is_cheap = rho is not None and rho.estimate.high < at.CHEAP
+    return "semantic" if auc.estimate.low > at.TELLS and is_cheap else "partly"
 
 
 def headline(finding: Finding) -> str:
@@ -144,7 +185,7 @@ def headline(finding: Finding) -> str:
 
 def _groups(finding: Finding) -> list[str]:
     """Those of one type of edit; all rows where no row has edits of one type."""
-    typed = [suffix for suffix in _WHAT if suffix and finding.get(f"gap{suffix}") is not None]
+    typed = [suffix for suffix in WHAT if suffix and finding.get(f"gap{suffix}") is not None]
     return typed or [""]
 
 
@@ -155,29 +196,19 @@ def _clusters(outcomes: Outcomes) -> int:
 
 
 def _clause(finding: Finding, suffix: str, found: State) -> str:
-    what, gap = _WHAT[suffix], finding[f"gap{suffix}"].estimate
-    if found == "blind":
-        return f"{what} go unnoticed, a hard negative costs {shown(gap, digits=4)}"
-    if found == "noticed":
-        return (
-            f"a hard negative ({what}) costs {shown(gap, digits=4)}; without hard positives it is "
-            "not known whether any edit would"
-        )
-    how = {
-        "detector": "are noticed but not understood",
-        "unsure": "are noticed, whether they are understood is open",
-        "semantic": "are understood",
-        "partly": "are understood in part",
-    }[found]
-    auc, rho = finding[f"auc{suffix}"].estimate, finding.get(f"rho{suffix}")
-    ratio = "" if rho is None else f" (ratio of costs, positive to negative: {shown(rho.estimate)})"
-    return f"{what} {how}, a negative costs more than a positive with chance {shown(auc)}{ratio}"
+    gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
+    values: dict[str, Value] = {"what": WHAT[suffix], "ratio": ""}
+    if rho is not None:
+        values["ratio"] = fill(PHRASES["ratio"], rho=rho.estimate)
+    known = {"gap": gap, "auc": auc}
+    values |= {name: one.estimate for name, one in known.items() if one is not None}
+    return fill(EDITS[found], **values)
 
 
-def _unnoticed(finding: Finding) -> str:
-    kinds = _blind_kinds(finding)
-    more = f" and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
-    return f"; by kind, unnoticed are {', '.join(kinds[:SHOWN])}{more}" if kinds else ""
+def _unnoticed(kinds: Sequence[str]) -> str:
+    more = fill(PHRASES["more"], count=len(kinds) - SHOWN) if len(kinds) > SHOWN else ""
+    named = ", ".join(kinds[:SHOWN])
+    return fill(PHRASES["unnoticed"], kinds=named, more=more) if kinds else ""
 
 
 def _blind_kinds(finding: Finding) -> list[str]:

@@ -13,7 +13,7 @@ Dimensions: N comparisons, M some of them, D space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,9 +32,12 @@ from unbag.probes.base import (
     Scatter,
     ScatterPoint,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
+    fill,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, told_part
@@ -46,20 +49,52 @@ NAME = "stability"
 SAME_WORDS, PICTURES = ", same words", ", pictures"
 SIZES = (0.05, 0.10)
 """Of noise, relative to the vector."""
-CHANCE = 0.5
-UNSURE = 0.75
-"""Half way from chance to all right: an interval from chance to above it decides nothing."""
-FIRM, FRAGILE = 0.1, 0.25
-"""Share of right preferences that noise of 10 % turns: surely below, surely above."""
 LEAST_RANKED = 3
 """Numbers that a rank correlation needs."""
 MOST_POINTS = 400
 Rounding = Literal["bfloat16", "float16"]
 ROUNDINGS: tuple[Rounding, ...] = ("bfloat16", "float16")
-_BETWEEN = {
+BETWEEN = {
     SAME_WORDS: "two captions of the same words",
     "": "two captions",
     PICTURES: "two pictures",
+}
+
+
+class StabilityThresholds(Thresholds):
+    """Of the share that is right, then of the share of that which noise of 10 % turns."""
+
+    CHANCE = 0.5, "preferences are right no more often than by chance if their interval reaches it"
+    UNSURE = (
+        0.75,
+        "half way from chance to all: an interval from chance to above it decides nothing",
+    )
+    FIRM = 0.1, "much is needed if noise turns surely less than this share"
+    FRAGILE = 0.25, "very little is needed if noise turns surely more than this share"
+
+
+_TOLD = (
+    "{right} of preferences between {between} are right; a rotation of {angle:degrees} takes the "
+    "middle one of these away, and noise of 10 % turns {flipped} of them{against}."
+)
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": ("told", "Not known: no preference between vectors that are numbers."),
+    "none of few": (
+        "mixed",
+        "Not decided: none of {right:n} preferences between {between} is right, too few to say "
+        "more.",
+    ),
+    "none": ("fails", "Nothing holds them: all preferences between {between} are {ties}{at}."),
+    "undecided": ("mixed", f"Not decided: {_TOLD}"),
+    "chance": ("fails", f"It decides no better than chance: {_TOLD}"),
+    "fragile": ("fails", f"Very little: {_TOLD}"),
+    "firm": ("holds", f"Much is needed: {_TOLD}"),
+    "some": ("mixed", f"Some noise is enough: {_TOLD}"),
+}
+PHRASES = {
+    "at": ", {angle:degrees}",
+    "less": "; over all kinds, the more alike the two the less it takes ({correlation})",
+    "more": "; over all kinds, the more alike the two the more it takes ({correlation})",
 }
 ABOUT = """\
 A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
@@ -84,41 +119,35 @@ def _ask(subject: Subject, material: Material, options: Options, progress: Progr
 def say(finding: Finding) -> Verdict:
     """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
     suffix = finding.headline.removeprefix("angle")
-    between = _BETWEEN[suffix]
     right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
     flipped = finding[f"flipped at 10 %{suffix}"].estimate
+    at = StabilityThresholds
     if not right.n:
-        return Verdict("Not known: no preference between vectors that are numbers.", "told")
-    if not right.value and angle.value != 0 and right.high > UNSURE:
-        told = f"none of {right.n:,} preferences between {between} is right, too few to say more"
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if not right.value:
-        ties = "ties" if angle.value == 0 else "ties or wrong"
-        at = (
-            ""
-            if angle.n == 0 or angle.value != angle.value
-            else f", {shown(angle, 'degrees', digits=1)}"
-        )
-        return Verdict(
-            f"Nothing holds them: all preferences between {between} are {ties}{at}.", "fails"
-        )
-    told = (
-        f"{shown(right)} of preferences between {between} are right; a rotation of "
-        f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
-        f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
-    )
-    if right.low <= CHANCE and right.high > UNSURE:
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if right.low <= CHANCE:
-        return Verdict(f"It decides no better than chance: {told}.", "fails")
-    if flipped.low > FRAGILE:
-        return Verdict(f"Very little: {told}.", "fails")
-    if flipped.high < FIRM:
-        return Verdict(f"Much is needed: {told}.", "holds")
-    return Verdict(f"Some noise is enough: {told}.", "mixed")
+        case = "unknown"
+    elif not right.value:
+        case = "none of few" if angle.value != 0 and right.high > at.UNSURE else "none"
+    elif right.low <= at.CHANCE:
+        case = "undecided" if right.high > at.UNSURE else "chance"
+    elif flipped.low > at.FRAGILE:
+        case = "fragile"
+    else:
+        case = "firm" if flipped.high < at.FIRM else "some"
+    is_known = angle.n and angle.value == angle.value
+    values: dict[str, Value] = {
+        "right": right,
+        "between": BETWEEN[suffix],
+        "angle": angle,
+        "flipped": flipped,
+        "against": _against(finding, suffix),
+        "ties": "ties" if angle.value == 0 else "ties or wrong",
+        "at": fill(PHRASES["at"], angle=angle) if is_known else "",
+    }
+    return Verdict(*VERDICTS[case], values)
 
 
-STABILITY = Probe(NAME, "How little turns its preferences?", ABOUT, _ask, say)
+STABILITY = Probe(
+    NAME, "How little turns its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
+)
 
 
 def _against(finding: Finding, suffix: str) -> str:
@@ -127,8 +156,7 @@ def _against(finding: Finding, suffix: str) -> str:
     found = finding.get(f"angle against cosine{side}")
     if found is None or not (found.estimate.low > 0 or found.estimate.high < 0):
         return ""
-    how = "less" if found.estimate.high < 0 else "more"
-    return f"; over all kinds, the more alike the two the {how} it takes ({shown(found.estimate)})"
+    return fill(PHRASES["less" if found.estimate.high < 0 else "more"], correlation=found.estimate)
 
 
 def stability(space: Space, material: Material, options: Options) -> Finding:

@@ -12,7 +12,7 @@ D space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +29,11 @@ from unbag.probes.base import (
     Probe,
     Quantity,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
     mean,
-    shown,
     statistic,
 )
 from unbag.probes.concepts import THINGS, Concepts, draw_concepts
@@ -41,10 +43,34 @@ from unbag.types import FloatArray, IntArray
 
 NAME = "superposition"
 HEADLINE = "sum, centred"
-MARGIN = 0.1
-"""The claim is supported if the own sum is nearer than another pair's by surely more than this."""
-MERGED = 0.95
-"""Pictures above this cosine are taken for the same, as by the probe of agreement."""
+
+
+class SuperpositionThresholds(Thresholds):
+    """Of cosines."""
+
+    MARGIN = (
+        0.1,
+        "a pair is a sum if its own is nearer than another pair's by surely more than this",
+    )
+    MERGED = 0.95, "pictures above it are taken for the same, as by the probe agreement"
+
+
+MARGIN = SuperpositionThresholds.MARGIN
+_TOLD = (
+    "The vector of a picture of two things is {how} the sum of theirs: around the mean, cosine "
+    "{own}, and {other} for the sum of two other things in the same colours. With their colours "
+    "exchanged, pictures have cosine {exchanged}"
+)
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "unknown": (
+        "told",
+        "Nothing could be measured: around their mean, the vectors have no direction.",
+    ),
+    "no sum": ("told", f"{_TOLD}."),
+    "merged": ("fails", f"{_TOLD}: a sum forgets what belongs to what."),
+    "undecided": ("mixed", f"{_TOLD}: whether that is one picture is not decided."),
+    "beside": ("told", f"{_TOLD}: what belongs to what is there beside the sum."),
+}
 _SHOWN = (
     "sum, centred",
     "other pair, centred",
@@ -87,27 +113,20 @@ def say(finding: Finding) -> Verdict:
     """Whether pairs are sums, and what becomes of colours that are exchanged."""
     above = finding["sum above other pair, centred"].estimate
     if not above.n:
-        return Verdict(
-            "Nothing could be measured: around their mean, the vectors have no direction.", "told"
-        )
+        return Verdict(*VERDICTS["unknown"])
     own, other, exchanged = (
         finding[name].estimate
         for name in ("sum, centred", "other pair, centred", "colours exchanged")
     )
-    is_sum = above.low > MARGIN
-    how = "close to" if is_sum else "perhaps close to" if above.high > MARGIN else "not close to"
-    sentence = (
-        f"The vector of a picture of two things is {how} the sum of theirs: around the mean, "
-        f"cosine {shown(own)}, and {shown(other)} for the sum of two other things in the same "
-        f"colours. With their colours exchanged, pictures have cosine {shown(exchanged)}"
-    )
-    if not is_sum:
-        return Verdict(f"{sentence}.", "told")
-    if exchanged.low > MERGED:
-        return Verdict(f"{sentence}: a sum forgets what belongs to what.", "fails")
-    if exchanged.high > MERGED:
-        return Verdict(f"{sentence}: whether that is one picture is not decided.", "mixed")
-    return Verdict(f"{sentence}: what belongs to what is there beside the sum.", "told")
+    at = SuperpositionThresholds
+    if not above.low > MARGIN:
+        case, how = "no sum", "perhaps close to" if above.high > MARGIN else "not close to"
+    elif exchanged.low > at.MERGED:
+        case, how = "merged", "close to"
+    else:
+        case, how = "undecided" if exchanged.high > at.MERGED else "beside", "close to"
+    values: dict[str, Value] = {"how": how, "own": own, "other": other, "exchanged": exchanged}
+    return Verdict(*VERDICTS[case], values)
 
 
 SUPERPOSITION = Probe(
@@ -116,6 +135,7 @@ SUPERPOSITION = Probe(
     ABOUT,
     ask,
     say,
+    tuple(SuperpositionThresholds),
 )
 
 

@@ -31,12 +31,15 @@ from unbag.probes.base import (
     Quantity,
     Row,
     Subject,
+    Thresholds,
+    Tone,
+    Value,
     Verdict,
+    fill,
     mean,
 )
 from unbag.probes.sampling import choose_rows, cluster_of, hashed, unite
 from unbag.probes.space import TIE, EncoderSpace, Space
-from unbag.reports.formatting import difference_text
 from unbag.runs.progress import Progress
 from unbag.types import DualEncoder, Estimate, FloatArray
 
@@ -51,10 +54,35 @@ SOURCES: tuple[Source, Source] = ("base", "other")
 NAME = "transplant"
 EVERY = "all kinds"
 DIFFERENCE = "difference"
-SUFFICES = 0.8
-"""Share of a difference that a part must bring alone to be named as its place."""
-NEEDED = 0.5
-"""Share that must be lost without a part for it to be called needed."""
+
+
+class TransplantThresholds(Thresholds):
+    """Shares of the difference between the two models."""
+
+    SUFFICES = 0.8, "what a part must bring alone to be named as its place"
+    NEEDED = 0.5, "what must be lost without a part for it to be called needed"
+
+
+VERDICTS: Mapping[str, tuple[Tone, str]] = {
+    "same": ("told", "The two models do not differ {where} ({whole:points}): no part to name."),
+    "differ": (
+        "told",
+        "Of {whole:points} from the other model to this one {where}, {parts}: {place}.",
+    ),
+}
+PHRASES = {
+    "everywhere": "over all kinds",
+    "kind": "on {kind}",
+    "first part": "the {part} alone brings {change:change}",
+    "part": "the {part} {change:change}",
+    "one": "it sits in the {enough}",
+    "each": "the {enough} suffices",
+    "all": "all parts are needed together",
+    "several": "the {needed} are needed together",
+    "not alone": "the {needed} is needed, but does not suffice",
+    "unknown": "so few rows do not say which part it sits in",
+    "spread": "it is spread over the parts",
+}
 MOST_ROWS = 160
 """Of a kind on which the models differ most, unless all are asked for."""
 LEAST_ROWS = 20
@@ -141,28 +169,29 @@ def say(finding: Finding) -> Verdict:
     """Of the kind on which the two models differ most."""
     scope = finding.headline.removesuffix(f": {DIFFERENCE}")
     whole = finding[finding.headline].estimate
-    where = "over all kinds" if scope == EVERY else f"on {scope}"
-    size = (
-        f"{difference_text(whole.value, is_rate=True)} points "
-        f"[{difference_text(whole.low, is_rate=True)}, {difference_text(whole.high, is_rate=True)}]"
-    )
+    where = PHRASES["everywhere"] if scope == EVERY else fill(PHRASES["kind"], kind=scope)
     # Written so that an interval that could not be found reads as undecided.
     if not (whole.low > 0 or whole.high < 0):
-        return Verdict(f"The two models do not differ {where} ({size}): no part to name.", "told")
+        return Verdict(*VERDICTS["same"], {"where": where, "whole": whole})
     parts = [part for part in PARTS if finding.get(f"{scope}: {alone(part)}")]
     brought = [finding[f"{scope}: {alone(part)}"].estimate for part in parts]
     gone = [finding[f"{scope}: {lost(part)}"].estimate for part in parts]
-    told = ", ".join(
-        f"the {part.name} {'alone brings ' if part is parts[0] else ''}"
-        f"{difference_text(one.value, is_rate=True)}"
-        for part, one in zip(parts, brought, strict=True)
-    )
+    told = [
+        fill(PHRASES["part" if at else "first part"], part=part.name, change=one)
+        for at, (part, one) in enumerate(zip(parts, brought, strict=True))
+    ]
     place = _where(
         [part.name for part in parts],
-        [_has(one, whole, SUFFICES) for one in brought],
-        [_has(one, whole, NEEDED) for one in gone],
+        [_has(one, whole, TransplantThresholds.SUFFICES) for one in brought],
+        [_has(one, whole, TransplantThresholds.NEEDED) for one in gone],
     )
-    return Verdict(f"Of {size} from the other model to this one {where}, {told}: {place}.", "told")
+    values: dict[str, Value] = {
+        "whole": whole,
+        "where": where,
+        "parts": ", ".join(told),
+        "place": place,
+    }
+    return Verdict(*VERDICTS["differ"], values)
 
 
 TRANSPLANT = Probe(
@@ -177,6 +206,7 @@ TRANSPLANT = Probe(
     "chance.",
     ask=ask,
     say=say,
+    thresholds=tuple(TransplantThresholds),
 )
 
 
@@ -192,19 +222,15 @@ def _where(
 ) -> str:
     enough = [name for name, has in zip(names, brought, strict=True) if has]
     needed = [name for name, has in zip(names, gone, strict=True) if has]
-    if len(enough) == 1:
-        return f"it sits in the {enough[0]}"
     if enough:
-        return f"the {' or the '.join(enough)} suffices"
-    if len(needed) == len(names):
-        return "all parts are needed together"
-    if len(needed) > 1:
-        return f"the {' and the '.join(needed)} are needed together"
-    if needed:
-        return f"the {needed[0]} is needed, but does not suffice"
-    if None in (*brought, *gone):
-        return "so few rows do not say which part it sits in"
-    return "it is spread over the parts"
+        case = "one" if len(enough) == 1 else "each"
+    elif len(needed) == len(names):
+        case = "all"
+    elif needed:
+        case = "several" if len(needed) > 1 else "not alone"
+    else:
+        case = "unknown" if None in (*brought, *gone) else "spread"
+    return fill(PHRASES[case], enough=" or the ".join(enough), needed=" and the ".join(needed))
 
 
 def choose_scopes(

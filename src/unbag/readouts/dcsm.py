@@ -29,6 +29,7 @@ from unbag.errors import UserError
 from unbag.readouts.features import Parts, View, joint_captions, joint_pictures, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
+from unbag.training.losses import block_info_nce
 from unbag.types import DualEncoder, IntArray, PaddedEncoder
 
 FUNCTIONAL = (
@@ -177,25 +178,19 @@ class Dcsm(Reader):
         of B pictures, B captions and their opposites. With negatives it is `contrast`.
         """
         size = len(batch.picture)
-        negative_BX = self._negatives(batch)
-        by_row, by_column = [], []
-        for rows, calls in _even(size, min(crowd, size)):
-            score_KGG = self._cells(batch.picture.rows(rows), batch.caption.rows(rows), calls=calls)
-            also_KGG = _blocks(batch.also_true_BB[rows, rows], calls)
-            score_KGG = score_KGG.float().masked_fill(also_KGG, -torch.inf)
-            wide = score_KGG.flatten(0, 1)
-            if negative_BX is not None:
-                wide = torch.cat([wide, negative_BX[rows]], dim=1)
-            by_row.append(_lost(wide, calls))
-            by_column.append(_lost(score_KGG.transpose(1, 2).flatten(0, 1), calls))
-        total = torch.cat(by_row).mean() + torch.cat(by_column).mean()
-        return total if negative_BX is None else total / 2
 
-    def _negatives(self, batch: ReaderBatch) -> Tensor | None:
+        def blocks() -> Iterator[tuple[slice, Tensor]]:
+            for rows, calls in _even(size, min(crowd, size)):
+                yield (
+                    rows,
+                    self._cells(batch.picture.rows(rows), batch.caption.rows(rows), calls=calls),
+                )
+
         if batch.negative is None:
-            return None
+            return 2 * block_info_nce(blocks(), batch.also_true_BB)
         score_BX = self._rows(batch.picture, batch.negative)
-        return score_BX.float().masked_fill(~batch.negative_mask_BK, -torch.inf)
+        negative_BX = score_BX.float().masked_fill(~batch.negative_mask_BK, -torch.inf)
+        return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BX)
 
     def _rows(self, picture: Parts, caption: Parts) -> Tensor:
         """Each picture with the captions that follow one another for it, as one call, [N, X]."""
@@ -299,19 +294,6 @@ def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
     yield slice(0, whole), whole // crowd
     if whole < size:
         yield slice(whole, size), 1
-
-
-def _blocks(also_BB: Tensor, calls: int) -> Tensor:
-    """What is also true within each call, [K, G, G]."""
-    each = len(also_BB) // calls
-    at_K = torch.arange(calls, device=also_BB.device)
-    return also_BB.view(calls, each, calls, each)[at_K, :, at_K]
-
-
-def _lost(logit: Tensor, calls: int) -> Tensor:
-    """Cross-entropy of each row, whose own column is the one of its place in its call."""
-    own_N = torch.arange(len(logit) // calls, device=logit.device).repeat(calls)
-    return functional.cross_entropy(logit, own_N, reduction="none")
 
 
 def _view(settings: DcsmSettings) -> View:

@@ -13,7 +13,7 @@ planes), L patches, W width of the encoder, D width of the learned space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
@@ -31,13 +31,14 @@ from unbag.readouts.reader import (
     Reader,
     ReaderBatch,
     Sizes,
+    crowds,
     filled,
-    find_own_in_crowds,
     load_reader,
     read_head,
 )
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import ReaderEffort, ReaderReadout, encoder_of
+from unbag.training.losses import block_info_nce
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
@@ -157,13 +158,13 @@ class Pacl(Reader):
         # One vector that is already pooled stays what it is under even weights.
         is_even = self.settings.taught != "each"
 
-        def cells(part: slice) -> Tensor:
-            return self.scale * self._cells(
-                patch_BLD[part], looked_BLD[part], mask_BL[part], caption_BD[part], is_even=is_even
-            )
+        def blocks() -> Iterator[tuple[slice, Tensor]]:
+            for part in crowds(len(caption_BD), crowd):
+                own = patch_BLD[part], looked_BLD[part], mask_BL[part], caption_BD[part]
+                yield part, (self.scale * self._cells(*own, is_even=is_even))[None]
 
         negative_BK = self._negatives(batch, patch_BLD, looked_BLD, mask_BL, is_even=is_even)
-        return find_own_in_crowds(cells, negative_BK, batch.also_true_BB, crowd=crowd)
+        return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
     def projected(self, picture: Parts) -> tuple[Tensor, Tensor]:
         """Patches that are summed, and patches as weights see them, [N, L, D] each."""

@@ -18,13 +18,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unbag.errors import UserError, said_by
 from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.features import Parts, View
 from unbag.runs.files import write_atomically
+from unbag.training.losses import block_info_nce
 from unbag.types import DualEncoder
 from unbag.version import __version__
 
@@ -121,22 +121,24 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
 
     The mean of both cross-entropies. Captions that fit a picture too are left out.
     """
-    size = len(batch.picture)
-    if batch.negative is None:
-        negative_BK = torch.zeros((size, 0), device=batch.negative_mask_BK.device)
-    else:
-        each = batch.negative_mask_BK.shape[1]
-        row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
-        negative_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
-    negative_BK = (reader.scale * negative_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
-    found = []
-    for part in crowds(size, crowd):
-        logit_GG = reader.scale * reader.compare_all(
-            batch.picture.rows(part), batch.caption.rows(part)
-        )
-        found.append(find_own(logit_GG, negative_BK[part], batch.also_true_BB[part, part]))
-    lost_2B = torch.cat(found, dim=1)
-    return (lost_2B[0].mean() + lost_2B[1].mean()) / 2
+
+    def blocks() -> Iterator[tuple[slice, Tensor]]:
+        for part in crowds(len(batch.picture), crowd):
+            score_GG = reader.compare_all(batch.picture.rows(part), batch.caption.rows(part))
+            yield part, (reader.scale * score_GG)[None]
+
+    negative_BK = None
+    if batch.negative is not None:
+        score_BK = _negative_scores(reader, batch, batch.negative)
+        negative_BK = (reader.scale * score_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
+    return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
+
+
+def _negative_scores(reader: Reader, batch: ReaderBatch, negative: Parts) -> Tensor:
+    """Each picture with its own negatives, [B, K]."""
+    size, each = batch.negative_mask_BK.shape
+    row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
+    return reader.compare(batch.picture.rows(row_M), negative).view(size, each)
 
 
 @torch.inference_mode()
@@ -144,39 +146,10 @@ def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
     """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
     if batch.negative is None:
         raise ValueError("a batch without negatives tells nothing apart")
-    size, each = batch.negative_mask_BK.shape
-    row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
     own_B = reader.compare(batch.picture, batch.caption)
-    other_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
+    other_BK = _negative_scores(reader, batch, batch.negative)
     other_BK = other_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
     return own_B > other_BK.amax(dim=1)
-
-
-def find_own_in_crowds(
-    cells: Callable[[slice], Tensor],
-    negative_BK: Tensor | None,
-    also_true_BB: Tensor,
-    *,
-    crowd: int,
-) -> Tensor:
-    """The mean over rows and columns, where `cells` gives logits [G, G] of some rows."""
-    found = []
-    for part in crowds(len(also_true_BB), crowd):
-        negative_GK = None if negative_BK is None else negative_BK[part]
-        found.append(find_own(cells(part), negative_GK, also_true_BB[part, part]))
-    return torch.cat(found, dim=1).mean()
-
-
-def find_own(logit_GG: Tensor, negative_GK: Tensor | None, also_true_GG: Tensor) -> Tensor:
-    """Cross-entropy of rows and of columns, [2, G]; negatives are further columns of their row.
-
-    Cells that are true too are left out; a negative that is missing is minus infinity.
-    """
-    logit_GG = logit_GG.float().masked_fill(also_true_GG, -torch.inf)
-    own_G = torch.arange(len(logit_GG), device=logit_GG.device)
-    wide = logit_GG if negative_GK is None else torch.cat([logit_GG, negative_GK.float()], dim=1)
-    by_row_G = functional.cross_entropy(wide, own_G, reduction="none")
-    return torch.stack([by_row_G, functional.cross_entropy(logit_GG.T, own_G, reduction="none")])
 
 
 def crowds(size: int, crowd: int) -> Iterator[slice]:

@@ -27,8 +27,9 @@ from unbag.readouts.pacl import (
     check_space,
     turned,
 )
-from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, filled, find_own_in_crowds
+from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, crowds, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
+from unbag.training.losses import block_info_nce, word_patch_loss
 from unbag.types import DualEncoder, LayerEncoder
 
 EPS = 1e-8
@@ -127,7 +128,7 @@ class Sparc(Reader):
         patch_BLD, (word_BTD, is_counted_BT) = self.looked(batch.picture), self.said(batch.caption)
         found = self.settings.whole * self._whole(batch, patch_BLD, word_BTD, is_counted_BT, crowd)
         gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.picture.mask_NL)
-        found = found + self.settings.local * local_loss(
+        found = found + self.settings.local * word_patch_loss(
             gathered_BTD, word_BTD, batch.caption.mask_NL, scale=self.scale
         )
         if self.settings.pairs:
@@ -175,10 +176,11 @@ class Sparc(Reader):
             score_BK = torch.einsum("bd,bkd->bk", picture_BD, negative_BKD)
             negative_BK = (self.scale * score_BK).masked_fill(~mask_BK, -torch.inf)
 
-        def cells(part: slice) -> Tensor:
-            return self.scale * picture_BD[part] @ caption_BD[part].T
-
-        return find_own_in_crowds(cells, negative_BK, batch.also_true_BB, crowd=crowd)
+        blocks = (
+            (part, (self.scale * picture_BD[part] @ caption_BD[part].T)[None])
+            for part in crowds(len(caption_BD), crowd)
+        )
+        return block_info_nce(blocks, batch.also_true_BB, negative_BK=negative_BK)
 
 
 def _view(settings: SparcSettings) -> View:
@@ -211,24 +213,6 @@ def patch_weights(fit_NTL: Tensor, mask_NTL: Tensor, *, fallback: bool) -> Tenso
     # Equal patches may differ in their last bit once they were multiplied.
     size_NT1 = torch.maximum(most_NT1.abs(), least_NT1.abs())
     return torch.where(most_NT1 - least_NT1 > ALIKE * size_NT1, weight_NTL, even_NTL)
-
-
-def local_loss(gathered_NTD: Tensor, word_NTD: Tensor, mask_NT: Tensor, *, scale: float) -> Tensor:
-    """Within each caption, words and what they gathered find each other; the mean over words."""
-    gathered_NTD = functional.normalize(gathered_NTD.float(), dim=-1)
-    word_NTD = functional.normalize(word_NTD.float(), dim=-1)
-    logit_NTT = scale * gathered_NTD @ word_NTD.transpose(1, 2)
-    own_NT = torch.arange(logit_NTT.shape[1], device=mask_NT.device).expand_as(mask_NT)
-    by_patch, by_word = (
-        functional.cross_entropy(
-            # A large number, since rows of padding must stay finite until they are dropped.
-            one.masked_fill(~mask_NT[:, None], -1e8).transpose(1, 2),
-            own_NT,
-            reduction="none",
-        )
-        for one in (logit_NTT, logit_NTT.transpose(1, 2))
-    )
-    return ((by_patch + by_word) / 2 * mask_NT).sum() / mask_NT.sum()
 
 
 def mean_direction(vector_TD: Tensor, is_counted_T: Tensor) -> Tensor:

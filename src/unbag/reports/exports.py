@@ -1,40 +1,40 @@
-"""Writes results as a page, Markdown, CSV or JSON."""
+"""Writes results as a page, Markdown, a LaTeX table, CSV or JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from unbag.errors import UserError
 from unbag.evaluation.store import read_contents
 from unbag.metrics.definitions import DEFINITIONS
-from unbag.reports.formatting import chance_text, interval_text, trouble_text, value_text
+from unbag.reports.formatting import DASH, chance_text, estimate_text, trouble_text
 from unbag.reports.join import RunPart, merge_runs, notes_of, parts_of
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, compared, lay_out
 from unbag.reports.page import render_page
-from unbag.reports.references import Beside, same_model, scales
+from unbag.reports.references import same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
+from unbag.reports.table import Cell, Marked, Table, csv_text, in_markdown, latex, markdown
 from unbag.runs.files import write_text
 from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents, RunRecord
-from unbag.types.json import JsonObject, comparison_to_json, reference_to_json, result_to_json
+from unbag.types.json import JsonObject
+from unbag.types.json import to_json as as_objects
 
 CSV_HEAD = (
     "benchmark", "scorer", "protocol", "aggregate", "is_blind", "is_headline", "tag", "tag_value",
     "metric", "value", "low", "high", "n", "ties", "invalid", "unparsed", "chance",
     "chance_independent", "interval", "is_rate", "source",
 )  # fmt: skip
-_MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
-    "<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " ",
-}  # fmt: skip
+_LATEX_HEAD = "% unbag report; needs \\usepackage{booktabs}\n"
 _COMPARED = ("in words", "metric", "difference", "interval", "p", "p (Holm)", "n")
 _BESIDE = ("model", "metric", "rule", "ours", "theirs", "difference", "verdict", "source", "doubts")
 _BEGINNINGS = {
     ".html": "<title>unbag report: ",
     ".md": "# unbag report\n",
+    ".tex": _LATEX_HEAD,
     ".csv": ",".join(CSV_HEAD[:5]) + ",",
 }
 """What is near the beginning of each form; of CSV the columns that reports of all versions have."""
@@ -47,7 +47,7 @@ Reportable = Result | Sequence[Result] | RunContents | str | Path | Sequence[str
 
 
 def report(results: Reportable, path: str | Path) -> Path:
-    """Write results as a page, Markdown, CSV or JSON, by the ending of the path.
+    """Write results as a page, Markdown, a LaTeX table, CSV or JSON, by the ending of the path.
 
     Args:
         results: What `evaluate` gave, the contents of a finished run, or one run folder or several.
@@ -146,33 +146,48 @@ def to_markdown(run: RunContents) -> str:
     layout = lay_out(run)
     parts = ["# unbag report"]
     parts += [
-        f"**{escaped(paragraph.subject)}** {escaped(paragraph.text)}"
+        f"**{in_markdown(paragraph.subject)}** {in_markdown(paragraph.text)}"
         for paragraph in summarise(layout, run.comparisons)
     ]
-    overview = [
-        [escaped(sheet.title), *_cells(sheet, metric)]
-        for sheet in layout.overview
-        for metric in sheet.main_metrics
-    ]
-    parts[1:1] = [f"**Warning:** {escaped(warning)}" for warning in run.warnings]
+    parts[1:1] = [f"**Warning:** {in_markdown(warning)}" for warning in run.warnings]
     folders = [part.folder for part in parts_of(run) if part.folder]
-    parts[1:1] = [f"Joined runs: {escaped(', '.join(folders))}."] if folders else []
-    parts += [f"**Not measured:** {escaped(problem)}" for problem in run.problems]
-    parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
-    parts.append(f"Percent [interval]; {chance_legend(layout)}; ↓ lower is better.")
-    parts += [f"{escaped(note)}." for note in notes_of(run)]
+    parts[1:1] = [f"Joined runs: {in_markdown(', '.join(folders))}."] if folders else []
+    parts += [f"**Not measured:** {in_markdown(problem)}" for problem in run.problems]
+    parts += ["## Overview", markdown(_overview(layout)), _legend(layout)]
+    parts += [f"{in_markdown(note)}." for note in notes_of(run)]
     earlier = ""
     for sheet in layout.sheets:
-        rows = [_cells(sheet, metric) for metric in sheet.metrics]
-        parts += [f"## {escaped(sheet.title)}"]
-        parts += [escaped(sheet.about)] if sheet.about and sheet.benchmark != earlier else []
+        parts += [f"## {in_markdown(sheet.title)}"]
+        parts += [in_markdown(sheet.about)] if sheet.about and sheet.benchmark != earlier else []
         variant = f"; {sheet.variant}" if sheet.variant else ""
-        parts += [f"Averaged: {escaped(sheet.aggregate + variant)}."]
+        parts += [f"Averaged: {in_markdown(sheet.aggregate + variant)}."]
         earlier = sheet.benchmark
-        parts.append(_table(_heads(layout.columns), rows))
+        rows = [_cells(sheet, metric) for metric in sheet.metrics]
+        parts.append(markdown(Table.of(_heads(layout.columns), rows)))
     parts += _compared_markdown(run.comparisons, layout)
     parts += _published_markdown(run.references)
     return "\n\n".join(parts) + "\n"
+
+
+def to_latex(run: RunContents) -> str:
+    """The overview as a table for a paper."""
+    layout = lay_out(run)
+    table = replace(_overview(layout), caption=_legend(layout))
+    return _LATEX_HEAD + latex(table)
+
+
+def _overview(layout: Layout) -> Table:
+    rows = [
+        [sheet.title, *_cells(sheet, metric)]
+        for sheet in layout.overview
+        for metric in sheet.main_metrics
+    ]
+    heads = ["benchmark", *_heads(layout.columns)]
+    return Table.of(heads, rows)
+
+
+def _legend(layout: Layout) -> str:
+    return f"Percent [interval]; {chance_legend(layout)}; ↓ lower is better."
 
 
 def _compared_markdown(comparisons: Sequence[Comparison], layout: Layout) -> list[str]:
@@ -181,11 +196,12 @@ def _compared_markdown(comparisons: Sequence[Comparison], layout: Layout) -> lis
     for name in dict.fromkeys(made.benchmark for made in comparisons):
         sheets = [sheet for sheet in layout.sheets if sheet.benchmark == name]
         rows = [
-            [escaped(one.words), escaped(one.metric), one.difference, one.interval,
-             escaped(one.p), escaped(one.p_holm), f"{one.n}"]
+            [one.words, one.metric, one.difference, Marked(one.interval), one.p, one.p_holm,
+             f"{one.n}"]
             for one in compared(comparisons, sheets, benchmark=name)
         ]  # fmt: skip
-        parts += [f"## {escaped(name)}: compared, item by item", _table(_COMPARED, rows)]
+        table = markdown(Table.of(_COMPARED, rows))
+        parts += [f"## {in_markdown(name)}: compared, item by item", table]
     return parts
 
 
@@ -194,54 +210,43 @@ def _published_markdown(references: Sequence[Reference]) -> list[str]:
     parts = []
     for name in dict.fromkeys(reference.benchmark for reference in references):
         here = [reference for reference in references if reference.benchmark == name]
-        parts += [f"## {escaped(name)}: published numbers"]
-        if rows := [_beside_cells(row) for row in same_model(here)]:
-            parts += [_table(_BESIDE, rows)]
+        parts += [f"## {in_markdown(name)}: published numbers"]
+        rows: list[list[Cell]] = [
+            [row.scorer, row.metric, row.rule, f"{row.ours} {row.interval}".strip(), row.theirs,
+             row.difference, row.verdict, row.source, "; ".join(row.doubts)]
+            for row in same_model(here)
+        ]  # fmt: skip
+        parts += [markdown(Table.of(_BESIDE, rows))] if rows else []
         for scale in scales(here):
-            heads = ["model", escaped(scale.metric), "source"]
+            heads = ["model", scale.metric, "source"]
             rows = [
-                [escaped(mark.name), f"{mark.shown} {mark.interval}".strip(), escaped(mark.source)]
+                [mark.name, Marked(f"{mark.shown} {mark.interval}".strip()), mark.source]
                 for mark in scale.marks
             ]
-            parts += [f"Averaged: {escaped(scale.rule or 'not stated')}.", _table(heads, rows)]
+            rule = in_markdown(scale.rule or "not stated")
+            parts += [f"Averaged: {rule}.", markdown(Table.of(heads, rows))]
     return parts
-
-
-def _beside_cells(row: Beside) -> list[str]:
-    ours = f"{row.ours} {row.interval}".strip()
-    texts = (row.scorer, row.metric, row.rule, ours, row.theirs, row.difference, row.verdict)
-    return [escaped(text) for text in (*texts, row.source, "; ".join(row.doubts))]
 
 
 def _heads(columns: Sequence[Column]) -> list[str]:
     names = [column.label + (" (blind)" if column.is_blind else "") for column in columns]
-    return ["metric", *(escaped(name) for name in names), "chance", "n"]
+    return ["metric", *names, "chance", "n"]
 
 
-def _cells(sheet: Sheet, metric: str) -> list[str]:
+def _cells(sheet: Sheet, metric: str) -> list[Cell]:
     row = sheet.row(metric)
-    name = escaped(metric) + (" ↓" if metric in LOWER_IS_BETTER else "")
-    n = f"{row.first.n}" if row.first else "–"
+    name = metric + (" ↓" if metric in LOWER_IS_BETTER else "")
+    n = f"{row.first.n}" if row.first else DASH
     return [name, *(_cell(estimate) for estimate in row.estimates), chance_text(row.first), n]
 
 
-def _cell(estimate: Estimate | None) -> str:
+def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None:
-        return "–"
+        return DASH
     mark = "=" if against_chance(estimate) == "at" else ""
     trouble = trouble_text(estimate)
-    parts = [value_text(estimate), interval_text(estimate), mark, trouble and f"({trouble})"]
-    return " ".join(part for part in parts if part)
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def escaped(text: str) -> str:
-    """A text that Markdown shows as it is and that stays in its cell."""
-    return "".join(_MARKDOWN.get(sign, sign) for sign in text)
+    parts = [estimate_text(estimate), mark, trouble and f"({trouble})"]
+    return Marked(" ".join(part for part in parts if part))
 
 
 def to_csv(run: RunContents) -> str:
@@ -250,42 +255,45 @@ def to_csv(run: RunContents) -> str:
     Published numbers follow, each once and with its source. Where several runs were joined, the
     last column is the folder of the run.
     """
-    file = io.StringIO(newline="")
-    # Lines end as RFC 4180 has it; with "\n" a carriage return inside a name would go unquoted.
-    writer = csv.writer(file, lineterminator="\r\n")
     parts = parts_of(run)
     is_joined = len(parts) > 1
-    writer.writerow([*CSV_HEAD, *(["run"] if is_joined else [])])
-    for part in parts:
-        folder = [guarded(part.folder)] if is_joined else []
-        for result in part.run.results:
-            for tag, value, metric, estimate in _estimates(result):
-                writer.writerow([*_csv_row(result, tag, value, metric, estimate), *folder])
-    nowhere = [""] if is_joined else []
-    for (benchmark, published), is_rate in _published(parts).items():
-        writer.writerow([*_published_row(benchmark, published, is_rate=is_rate), *nowhere])
-    return file.getvalue()
+    rows = [
+        [*_csv_row(result, tag, value, metric, estimate), *([part.folder] if is_joined else [])]
+        for part in parts
+        for result in part.run.results
+        for tag, value, metric, estimate in _estimates(result)
+    ]
+    rows += [
+        [*_published_row(benchmark, published, is_rate=is_rate), *([""] if is_joined else [])]
+        for (benchmark, published), is_rate in _published(parts).items()
+    ]
+    return csv_text([*CSV_HEAD, *(["run"] if is_joined else [])], rows)
 
 
 def _csv_row(
     result: Result, tag: str, value: str, metric: str, estimate: Estimate
-) -> Sequence[str | float]:
-    names = (result.benchmark, result.scorer, result.protocol.key)
-    aggregate = "micro" if tag else result.aggregate
+) -> Sequence[object]:
     return [
-        *(guarded(name) for name in (*names, aggregate)),
-        _truth(result.is_blind),
-        _truth(metric == result.headline),
-        *(guarded(name) for name in (tag, value, metric)),
-        *(_number(number) for number in (estimate.value, estimate.low, estimate.high)),
+        result.benchmark,
+        result.scorer,
+        result.protocol.key,
+        "micro" if tag else result.aggregate,
+        result.is_blind,
+        metric == result.headline,
+        tag,
+        value,
+        metric,
+        estimate.value,
+        estimate.low,
+        estimate.high,
         estimate.n,
         estimate.ties,
         estimate.invalid,
         estimate.unparsed,
-        _number(estimate.chance),
-        _number(estimate.chance_independent),
-        guarded(estimate.interval),
-        _truth(estimate.is_rate),
+        estimate.chance,
+        estimate.chance_independent,
+        estimate.interval,
+        estimate.is_rate,
         "",
     ]
 
@@ -306,34 +314,22 @@ def _published(parts: Sequence[RunPart]) -> dict[tuple[str, Published], bool]:
     return {(r.benchmark, r.published): r.ours.is_rate for r in references}
 
 
-def _published_row(benchmark: str, published: Published, *, is_rate: bool) -> Sequence[str | float]:
+def _published_row(benchmark: str, published: Published, *, is_rate: bool) -> Sequence[object]:
     rule, _, chosen = published.aggregate.removesuffix("]").partition("micro[")
     tag, _, value = chosen.partition("=")
-    row = dict.fromkeys(CSV_HEAD, "") | {
-        "benchmark": guarded(benchmark),
-        "scorer": guarded(published.model),
-        "protocol": guarded(published.scoring),
-        "aggregate": "micro" if chosen else guarded(rule),
-        "tag": guarded(tag),
-        "tag_value": guarded(value),
-        "metric": guarded(published.metric),
-        "is_rate": _truth(is_rate),
-        "source": guarded(published.source),
+    row = {
+        "benchmark": benchmark,
+        "scorer": published.model,
+        "protocol": published.scoring,
+        "aggregate": "micro" if chosen else rule,
+        "tag": tag,
+        "tag_value": value,
+        "metric": published.metric,
+        "value": published.value,
+        "is_rate": is_rate,
+        "source": published.source,
     }
-    return [published.value if name == "value" else text for name, text in row.items()]
-
-
-def guarded(text: str) -> str:
-    """A text no spreadsheet takes for a formula: those that start like one get an apostrophe."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _number(value: float | None) -> str | float:
-    return "" if value is None or value != value else value
+    return [row.get(name, "") for name in CSV_HEAD]
 
 
 def to_json(run: RunContents) -> str:
@@ -344,15 +340,11 @@ def to_json(run: RunContents) -> str:
     parts = parts_of(run)
     notes = {"notes": list(notes_of(run))} if notes_of(run) else {}
     content = {
-        "results": [_entry(part, result_to_json(r)) for part in parts for r in part.run.results],
+        "results": [_entry(part, as_objects(r)) for part in parts for r in part.run.results],
         "comparisons": [
-            _entry(part, comparison_to_json(made))
-            for part in parts
-            for made in part.run.comparisons
+            _entry(part, as_objects(made)) for part in parts for made in part.run.comparisons
         ],
-        "references": [
-            _entry(part, reference_to_json(r)) for part in parts for r in part.run.references
-        ],
+        "references": [_entry(part, as_objects(r)) for part in parts for r in part.run.references],
         "warnings": list(run.warnings),
         "problems": list(run.problems),
         **notes,
@@ -367,6 +359,7 @@ def _entry(part: RunPart, found: JsonObject) -> JsonObject:
 FORMS: dict[str, Callable[[RunContents], str]] = {
     ".html": to_html,
     ".md": to_markdown,
+    ".tex": to_latex,
     ".csv": to_csv,
     ".json": to_json,
 }

@@ -14,7 +14,7 @@ from unbag.metrics.compare import correct
 from unbag.reports.formatting import and_list
 from unbag.reports.layout import model_name
 from unbag.types import Result, RunContents
-from unbag.types.json import comparison_to_json, result_to_json
+from unbag.types.json import to_json
 
 _NAMED = 3
 """Runs or benchmarks named in a list; more are counted."""
@@ -175,7 +175,7 @@ def _facts(results: Iterable[Result]) -> dict[object, object]:
     facts: dict[object, object] = {}
     for result in results:
         facts[result.scorer] = _fingerprint(result, "model", result.scorer)
-        facts[_place(result)] = _without_drawn(result_to_json(replace(result, about="")))
+        facts[_place(result)] = _without_drawn(to_json(replace(result, about="")))
     return facts
 
 
@@ -206,7 +206,7 @@ def _each_once(parts: Sequence[RunPart], alike: Mapping[str, Sequence[SameModel]
     for at, part in enumerate(parts):
         again = [r for some in alike.values() for one in some for r in one.again.get(at, ())]
         run = _without_results(part.run, again, made)
-        made += [_without_drawn(comparison_to_json(one)) for one in run.comparisons]
+        made += [_without_drawn(to_json(one)) for one in run.comparisons]
         kept.append(replace(part, run=run))
     return kept
 
@@ -224,7 +224,7 @@ def _without_results(
             one
             for one in run.comparisons
             if not {(one.benchmark, one.first), (one.benchmark, one.second)} <= gone
-            or _without_drawn(comparison_to_json(one)) not in made
+            or _without_drawn(to_json(one)) not in made
         ),
         failures=tuple(f for f in run.failures if (f.benchmark, f.scorer) not in gone),
         references=tuple(r for r in run.references if (r.benchmark, r.scorer) not in gone),

@@ -1,234 +1,276 @@
-"""What the terminal shows of a run: its table, and the lines above and under it."""
+"""One table builder: a `Table` is written for a terminal, as Markdown, LaTeX, HTML or CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from unbag.reports.formatting import chance_text, count_text, trouble_text, value_text
-from unbag.reports.join import notes_of
-from unbag.reports.layout import (
-    LOWER_IS_BETTER,
-    Column,
-    Layout,
-    Sheet,
-    lay_out,
-    over_prompts,
-    published_only,
-)
-from unbag.reports.references import BesideVerdict, beside, verdict_of
-from unbag.reports.summary import against_chance, chance_legend, summarise
-from unbag.types import Estimate, Reference, RunContents
+from html import escape
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-_UNLIMITED = 10_000
-"""Wider than any table."""
-_STYLES: dict[BesideVerdict, str] = {
-    "inside": "green",
-    "outside": "bold red",
-    "not comparable": "dim",
-    "no interval": "dim",
+Align = Literal["left", "right"]
+Look = Literal["ruled", "spaced", "plain"]
+CODE, STRONG = "code", "bold"
+"""Styles of a span that every form shows; other styles are those of rich, for terminals alone."""
+_BAR = "\\|"
+_MARKS = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*")
+_MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
+    "<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " ",
+}  # fmt: skip
+_LATEX = {sign: f"\\{sign}" for sign in "{}$&#_%"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    # A row that begins with a bracket would be read as an option of the line break before it.
+    "[": "{[}",
+    "]": "{]}",
+    "–": "--",
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "\n": " ",
+    "\r": " ",
 }
 
 
-def terminal_table(run: RunContents) -> TerminalTable:
-    """A row per metric of a benchmark, a column per scorer, then the blind baselines, then chance.
-
-    An interval has no space in it, so a narrow terminal puts it whole on a second line.
-    """
-    return TerminalTable(lay_out(published_only(run)), notes_of(run))
+class Marked(str):
+    """Text in Markdown: `code` and **strong** are the marks that other forms show too."""
 
 
 @dataclass(frozen=True)
-class TerminalTable:
-    """Prints itself as one table, or where that is too wide as several with some scorers each."""
+class Span:
+    """A piece of plain text with one style."""
 
-    layout: Layout
-    notes: tuple[str, ...] = ()
-    """What stands once although two of the joined runs have it."""
+    text: str
+    style: str = ""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich prints."""
-        from rich.text import Text
 
-        yield from self.tables(console, options)
-        for line in (_caption(self.layout), *self.notes):
-            yield Text(line, style="italic dim")
+Cell = str | Span | tuple[str | Span, ...]
+"""Plain text, text that is `Marked`, or pieces one after the other."""
 
-    def tables(self, console: Console, options: ConsoleOptions) -> list[Table]:
-        """As few as hold every column; each has the benchmarks and chance."""
-        tables: list[Table] = []
-        rest = self.layout.columns
-        while rest or not tables:
-            counts = range(2, len(rest) + 1)
-            most = max(
-                (n for n in counts if self._spare(rest[:n], console, options) >= 0), default=1
+
+@dataclass(frozen=True)
+class Column:
+    """Name and alignment of a column; the widths are for terminals."""
+
+    name: Cell = ""
+    align: Align = "left"
+    is_whole: bool = False
+    """Never broken into lines."""
+    min_width: int | None = None
+    max_width: int | None = None
+    ratio: int | None = None
+    """Share of the width of the terminal."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What every form shows. A row that is shorter than the columns is filled up with nothing."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    has_head: bool = True
+    look: Look = "ruled"
+    """On a terminal: with a rule under the head, with a free line after each row too, or plain."""
+
+    @classmethod
+    def of(
+        cls, names: Iterable[Cell], rows: Iterable[Sequence[Cell]], *, right: Iterable[int] = ()
+    ) -> Table:
+        """A table whose columns are named; those at the places of `right` hold numbers."""
+        places = set(right)
+        columns = (
+            Column(name, "right" if at in places else "left") for at, name in enumerate(names)
+        )
+        return cls(tuple(columns), tuple(rows))
+
+    @property
+    def full_rows(self) -> Iterator[Sequence[Cell]]:
+        """Every row with a cell for each column."""
+        for row in self.rows:
+            yield (*row, *[""] * (len(self.columns) - len(row)))
+
+    def __rich__(self) -> RichTable:
+        """For a terminal; a console prints a `Table` as it is."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table as RichTable
+
+        is_plain = self.look == "plain"
+        made = RichTable(
+            box=None if is_plain else SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 2) if is_plain else (0, 1),
+            header_style="" if is_plain else "table.header",
+            show_header=self.has_head,
+            caption=self.caption or None,
+            caption_justify="left",
+        )
+        for column in self.columns:
+            made.add_column(
+                _text(column.name),
+                justify=column.align,
+                no_wrap=column.is_whole,
+                overflow="fold",
+                min_width=column.min_width,
+                max_width=column.max_width,
+                ratio=column.ratio,
             )
-            here, rest = rest[:most], rest[most:]
-            tables.append(_table(self.layout, here, spare=self._spare(here, console, options)))
-        return tables
-
-    def _spare(self, columns: Sequence[Column], console: Console, options: ConsoleOptions) -> int:
-        """Width beyond the least that these scorers need; below 0 if there is less than that."""
-        from rich.measure import Measurement
-
-        unlimited = options.update(max_width=_UNLIMITED)
-        table = _table(self.layout, columns, spare=_UNLIMITED)
-        found = Measurement.get(console, unlimited, table)
-        is_wide = found.maximum <= options.max_width
-        return _UNLIMITED if is_wide else options.max_width - found.minimum
+        for row in self.full_rows:
+            made.add_row(*map(_text, row), end_section=self.look == "spaced")
+        return made
 
 
-def _table(layout: Layout, columns: Sequence[Column], *, spare: int) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def markdown(table: Table) -> str:
+    """A pipe table without a line break at its end; its caption is left to the page around it."""
+    rules = ["---:" if column.align == "right" else "---" for column in table.columns]
+    head = [_in_markdown(column.name) for column in table.columns]
+    rows = ([_in_markdown(cell) for cell in row] for row in table.full_rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rules, *rows))
+
+
+def latex(table: Table) -> str:
+    """A `table` with a `tabular` in the style of booktabs."""
+    kinds = "".join(column.align[0] for column in table.columns)
+    head = [[column.name for column in table.columns]] if table.has_head else []
+    first, *lines = (rf"{' & '.join(map(_in_latex, row))} \\" for row in (*head, *table.full_rows))
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            *([rf"\caption{{{_in_latex(table.caption)}}}"] if table.caption else []),
+            rf"\begin{{tabular}}{{{kinds}}}",
+            r"\toprule",
+            first,
+            *([r"\midrule"] if table.has_head else []),
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def html(table: Table, *, name: str = "") -> str:
+    """A `table` with escaped texts; the first cell of a row is its head, styles become classes."""
+    body = "".join(
+        f"<tr>{''.join(_in_html(cell, of, is_head=at == 0) for at, (cell, of) in enumerate(both))}"
+        "</tr>"
+        for both in (zip(row, table.columns, strict=True) for row in table.full_rows)
+    )
+    names = "".join(
+        _in_html(column.name, column, is_head=True, scope="col") for column in table.columns
+    )
+    head = f"<thead><tr>{names}</tr></thead>" if table.has_head else ""
+    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    kind = f' class="{escape(name)}"' if name else ""
+    return f"<table{kind}>{caption}{head}<tbody>{body}</tbody></table>"
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Comma separated values as RFC 4180 has them; no number is rounded.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe; what is no number is
+    left empty.
+    """
+    file = io.StringIO(newline="")
+    # With "\n" a carriage return inside a name would go unquoted.
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(head)
+    writer.writerows([_in_csv(cell) for cell in row] for row in rows)
+    return file.getvalue()
+
+
+def plain(cell: Cell) -> str:
+    """The text of a cell alone."""
+    return "".join(span.text for span in spans(cell))
+
+
+def spans(cell: Cell) -> tuple[Span, ...]:
+    """The pieces of a cell."""
+    if isinstance(cell, tuple):
+        return tuple(span for piece in cell for span in spans(piece))
+    if isinstance(cell, Span):
+        return (cell,)
+    if not isinstance(cell, Marked):
+        return (Span(cell),)
+    found, end = [], 0
+    for mark in _MARKS.finditer(cell):
+        found += [Span(cell[end : mark.start()])] if mark.start() > end else []
+        found.append(Span(mark[1], CODE) if mark[1] else Span(mark[2], STRONG))
+        end = mark.end()
+    return (*found, *([Span(cell[end:])] if end < len(cell) else []))
+
+
+def _text(cell: Cell) -> Text:
+    # As Text, since a name such as micro[kind=add_obj] would be read as markup.
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    # The last way out of a very narrow terminal is to break the names of benchmarks.
-    is_narrow = spare < 0
-    # Rich takes the longest word for the least width even of a column that it may not wrap.
-    names = 0 if is_narrow else max((len(name) for name in _names(layout)), default=0)
-    table.add_column("benchmark", no_wrap=not is_narrow, overflow="fold", min_width=names)
-    for at, column in enumerate(columns):
-        title = f"{column.label}\nblind" if column.is_blind else column.label
-        least = 0 if is_narrow else _least_width(column)
-        # Shared out here: rich narrows all columns alike, and crops where one cannot follow.
-        most = None if is_narrow else least + (spare + at) // len(columns)
-        table.add_column(
-            Text(title, overflow="fold"), min_width=least, max_width=most, overflow="fold"
-        )
-    table.add_column("chance", justify="right", no_wrap=True)
-    for sheet in layout.overview:
-        _add_sheet(table, sheet, columns)
-    return table
+    made = Text()
+    for span in spans(cell):
+        made.append(span.text, style="" if span.style == CODE else span.style)
+    return made
 
 
-def _least_width(column: Column) -> int:
-    """An interval on its own line, or the name, unless that is very long."""
-    return min(max(13, len(column.label)), 20)
+def in_markdown(text: str) -> str:
+    """A text that Markdown shows as it is and that stays in its cell."""
+    return "".join(_MARKDOWN.get(sign, sign) for sign in text)
 
 
-def _add_sheet(table: Table, sheet: Sheet, columns: Sequence[Column]) -> None:
-    """Ties and invalid items stand beside the benchmark's name, once, if all its metrics agree."""
-    from rich.text import Text
-
-    first = sheet.row(sheet.headline).estimates
-    headline = [trouble_text(e) if (e := first[c.place]) else "" for c in columns]
-    notes = [Text(note, style="dim italic") for note in headline]
-    table.add_row(Text(sheet.title, style="bold"), *notes)
-    for metric in sheet.main_metrics:
-        row = sheet.row(metric)
-        name = _metric_name(metric)
-        here = [row.estimates[column.place] for column in columns]
-        cells = [_cell(e, said=said) for e, said in zip(here, headline, strict=True)]
-        table.add_row(Text(name), *cells, chance_text(row.first))
+def _in_markdown(cell: Cell) -> str:
+    if isinstance(cell, Marked):
+        return cell.replace("|", _BAR)
+    found = []
+    for span in spans(cell):
+        if span.style == CODE:
+            # Nothing but the end of the cell has a meaning inside of code.
+            found.append(f"`{span.text.replace('|', _BAR)}`")
+        else:
+            mark = "**" if span.style == STRONG else ""
+            found.append(f"{mark}{in_markdown(span.text)}{mark}")
+    return "".join(found)
 
 
-def _metric_name(metric: str) -> str:
-    return f"  {metric} ↓" if metric in LOWER_IS_BETTER else f"  {metric}"
+def _in_latex(cell: Cell) -> str:
+    commands = {CODE: "texttt", STRONG: "textbf"}
+    found = []
+    for span in spans(cell):
+        text = "".join(_LATEX.get(sign, sign) for sign in span.text)
+        command = commands.get(span.style)
+        found.append(rf"\{command}{{{text}}}" if command else text)
+    return "".join(found)
 
 
-def _names(layout: Layout) -> list[str]:
-    """All that stands in the first column."""
-    titles = [sheet.title for sheet in layout.overview]
-    return titles + [_metric_name(m) for sheet in layout.overview for m in sheet.main_metrics]
+def _in_html(cell: Cell, column: Column, *, is_head: bool, scope: str = "row") -> str:
+    tags = {CODE: "code", STRONG: "strong"}
+    found = []
+    for span in spans(cell):
+        text, tag = escape(span.text), tags.get(span.style)
+        kind = f'<span class="{escape(span.style)}">{text}</span>' if span.style else text
+        found.append(f"<{tag}>{text}</{tag}>" if tag else kind)
+    kind = ' class="n"' if column.align == "right" else ""
+    start, end = (f'<th scope="{scope}"{kind}>', "</th>") if is_head else (f"<td{kind}>", "</td>")
+    return f"{start}{''.join(found)}{end}"
 
 
-def _cell(estimate: Estimate | None, *, said: str) -> Text:
-    from rich.text import Text
-
-    if estimate is None:
-        return Text("    –", style="dim")
-    is_at_chance = against_chance(estimate) == "at"
-    cell = Text(f"{value_text(estimate):>5}", style="dim" if is_at_chance else "")
-    cell.append("=" if is_at_chance else " ")
-    if estimate.low == estimate.low:
-        ends = f"{estimate.show(estimate.low)}–{estimate.show(estimate.high)}"
-        cell.append(f" [{ends}]", style="dim")
-    trouble = trouble_text(estimate)
-    if trouble and trouble != said:
-        cell.append(f"\n{trouble}", style="dim italic")
-    return cell
+def guarded(text: str) -> str:
+    """A text no spreadsheet takes for a formula: those that start like one get an apostrophe."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-def _caption(layout: Layout) -> str:
-    metrics = {metric for sheet in layout.overview for metric in sheet.main_metrics}
-    parts = ["percent [interval]", chance_legend(layout)]
-    parts += ["↓ lower is better"] if metrics & LOWER_IS_BETTER else []
-    parts += ["blind: never sees a picture"] if any(c.is_blind for c in layout.columns) else []
-    return "; ".join(parts)
-
-
-def warning_lines(run: RunContents) -> list[str]:
-    """What a reader must know before trusting a number, for above the table."""
-    return [f"warning: {warning}" for warning in run.warnings]
-
-
-def summary_lines(run: RunContents) -> list[str]:
-    """What the numbers say, a line a scorer, for under the table."""
-    said = summarise(lay_out(published_only(run)), run.comparisons)
-    return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
-
-
-def prompt_lines(run: RunContents) -> list[str]:
-    """A sentence for each, for under the table."""
-    return [one.sentence for one in over_prompts(run.results)]
-
-
-def beside_lines(references: Sequence[Reference]) -> list[str]:
-    """For the terminal: how many published numbers of each model that was run lie inside."""
-    found: dict[str, list[Reference]] = {}
-    for reference in references:
-        if reference.is_same_model:
-            found.setdefault(reference.scorer, []).append(reference)
-    lines = []
-    for scorer, some in found.items():
-        told = [verdict_of(reference) for reference in some]
-        counts = {word: told.count(word) for word in dict.fromkeys(told)}
-        parts = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(
-            f"{scorer}: {count_text(len(some), 'published number')} of {some[0].published.model} "
-            f"beside ours ({parts})"
-        )
-    return lines
-
-
-def verified_table(references: Sequence[Reference]) -> Table:
-    """A row a published number: ours with interval, theirs, the difference and the verdict."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    numbers = notes(references)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("benchmark", "metric, rule"):
-        table.add_column(name, overflow="fold")
-    for name in ("n", "ours", "theirs", "differ"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("notes")
-    earlier = ""
-    for reference in references:
-        row, name = beside(reference), reference.benchmark
-        ours = f"{row.ours} {row.interval.replace(', ', '–')}".strip()
-        cells = ["" if name == earlier else name, f"{row.metric}, {row.rule}", f"{row.n:,}", ours]
-        # Text, since a rule such as micro[kind=add_obj] would be read as markup.
-        texts = [Text(cell) for cell in (*cells, row.theirs, row.difference)]
-        said = ",".join(str(numbers[text]) for text in (row.source, *row.doubts))
-        table.add_row(*texts, Text(row.verdict, style=_STYLES[row.verdict]), said)
-        earlier = name
-    return table
-
-
-def notes(references: Sequence[Reference]) -> dict[str, int]:
-    """Every source and then every doubt once, with the number that stands for it in the table."""
-    sources = (reference.published.source for reference in references)
-    doubts = (doubt for reference in references for doubt in reference.doubts)
-    said = dict.fromkeys([*sources, *doubts])
-    return {text: at for at, text in enumerate(said, start=1)}
+def _in_csv(cell: object) -> object:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, str):
+        return guarded(cell)
+    return "" if cell is None or cell != cell else cell

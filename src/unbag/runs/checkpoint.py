@@ -82,8 +82,9 @@ def save_checkpoint(
         old = "no earlier one is there"
         if there is not None and there.exists():
             old = f"the checkpoint before it ({there}) is whole"
+        what = f"the checkpoint of step {header[_STEP]}" if _STEP in header else path.name
         raise UserError(
-            f"cannot save the checkpoint {path}: {said_by(error)}; {old}",
+            f"cannot save {what}: {said_by(error)}; {old}",
             expected="room for the weights and twice as much for the optimizer state",
             way_out="make room, then give the same command again: it resumes from there",
         ) from error

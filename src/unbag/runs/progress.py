@@ -13,7 +13,7 @@ from typing import Protocol
 from unbag.runs.distributed import Team
 
 Advance = Callable[[int], None]
-Task = Callable[[str, int], AbstractContextManager[Advance]]
+ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
 """The `task` of a `Progress`: what is done, and how many steps it has; 0 if unknown."""
 
 
@@ -43,7 +43,7 @@ class Silent:
         self.said.append(message)
 
 
-unseen: Task = Silent().task
+unseen: ProgressBar = Silent().task
 
 
 @dataclass

@@ -22,7 +22,7 @@ from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch, Batches
-from unbag.training.data.loader import Waiting, load, with_names
+from unbag.training.data.loader import load, with_names
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.step import StepPlan, add_gradient
@@ -164,9 +164,7 @@ class FineTuning(Task[Batch]):
     def batches(self, first: int) -> Iterator[Batch]:
         """Made ahead of time by worker processes."""
         job = self.job
-        return load(
-            job.batches, first=first, workers=job.workers, device=job.device, waiting=Waiting()
-        )
+        return load(job.batches, first=first, workers=job.workers, device=job.device)
 
     def before_step(self, step: int) -> None:
         """Reset the thresholds of rank losses at the begin of an epoch, if the recipe says so."""

@@ -37,6 +37,7 @@ class Log:
     last: dict[str, float] = field(default_factory=dict)
     """The row that was read last."""
     _rows: list[tuple[int, dict[str, float | Tensor]]] = field(default_factory=list)
+    _error: UserError | None = None
 
     def add(self, step: int, numbers: Mapping[str, float | Tensor]) -> None:
         """Collect a row; reads and writes the collected ones when there are enough."""
@@ -48,6 +49,9 @@ class Log:
 
     def flush(self) -> None:
         """Read and write the collected rows; NotFiniteError at the first number that is not."""
+        if self._error is not None:
+            # No checkpoint may be saved whose steps the log lacks.
+            raise self._error
         rows, self._rows = self._rows, []
         if not rows:
             return
@@ -61,8 +65,11 @@ class Log:
                 for step, row in rows
             ]
         plain = [(step, {k: float(v) for k, v in row.items()}) for step, row in rows]
-        # Before the check: no checkpoint may be saved whose steps the log lacks.
-        self._write(plain)
+        try:
+            self._write(plain)
+        except UserError as error:
+            self._error = error
+            raise
         self.last = plain[-1][1]
         for step, row in plain:
             _check_finite(step, row)
@@ -134,7 +141,8 @@ def tensorboard(folder: Path, *, step: int) -> Any:
     except ImportError as error:
         raise UserError(
             "TensorBoard logs were asked for, and tensorboard is not installed",
-            way_out=f"pip install 'unbag[train]', or leave --tensorboard out; {LOG_FILE} has it all",
+            way_out="pip install 'unbag[train]', or leave --tensorboard out; "
+            f"{LOG_FILE} has it all",
         ) from error
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step)
 

@@ -1,17 +1,22 @@
-"""Losses of contrastive training, as pure functions of the embedded batch.
+"""Losses of contrastive training, as pure functions: of the embedded batch, or of logits.
 
-Pairs, hard negatives and hard positives come as unit vectors (`Embedded`); each loss says which
-paper it is from, what it needs, and what happens where an edit is missing. `Objective` weights and
-adds them. What is missing must not reach the value or the gradient, whatever its vector holds:
-missing edits are dropped or become zero vectors before anything is multiplied (0 times NaN is NaN).
+Recipes: pairs, hard negatives and hard positives come as unit vectors (`Embedded`); each loss says
+which paper it is from, what it needs, and what happens where an edit is missing. `Objective`
+weights and adds them. What is missing must not reach the value or the gradient, whatever its vector
+holds: missing edits are dropped or become zero vectors before anything is multiplied (0 times NaN
+is NaN).
+
+Read-outs compute scores of their own and use `info_nce`, `block_info_nce` and `word_patch_loss`.
 
 Dimensions: B batch, D joint space, K edits of a caption (P positives), M edits of the whole batch,
-C columns of a matrix of logits, T true captions of a picture, R captions that have a negative.
+C columns of a matrix of logits, T true captions of a picture, R captions that have a negative. Of
+read-outs: N blocks of G pairs each; N captions of T words.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -38,6 +43,95 @@ COMMON_BATCH_WEIGHT = 0.01
 """Of the released code, where the option is off."""
 
 
+def info_nce(
+    logit_BC: Tensor,
+    target_B: Tensor | None = None,
+    *,
+    negative_BK: Tensor | None = None,
+    also_true_BC: Tensor | None = None,
+    reduction: Literal["mean", "none"] = "mean",
+) -> Tensor:
+    """Cross-entropy of each row: its own column against all others and its hard negatives.
+
+    Args:
+        logit_BC: Scaled similarities; what is missing is minus infinity. Dimensions in front are
+            further rows.
+        target_B: The own column of each row; by default the one in its place.
+        negative_BK: Logits of hard negatives, further columns of their row alone.
+        also_true_BC: True for columns that fit a row although they are not its own: left out.
+        reduction: The mean over all rows, or none.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    *_, rows, columns = logit_BC.shape
+    if target_B is None:
+        target_B = torch.arange(rows, device=logit_BC.device).expand(logit_BC.shape[:-1])
+    if also_true_BC is not None:
+        other_BC = torch.arange(columns, device=logit_BC.device) != target_B[..., None]
+        logit_BC = logit_BC.masked_fill(also_true_BC & other_BC, NOTHING)
+    if negative_BK is not None:
+        logit_BC = torch.cat([logit_BC, negative_BK], dim=-1)
+    # PyTorch wants the columns in the second place.
+    return cross_entropy(logit_BC.movedim(-1, 1), target_B, reduction=reduction)
+
+
+def block_info_nce(
+    blocks: Iterable[tuple[slice, Tensor]],
+    also_true_BB: Tensor,
+    *,
+    negative_BK: Tensor | None = None,
+) -> Tensor:
+    """InfoNCE within blocks of the batch: mean over pictures to captions and captions to pictures.
+
+    Papers: PACL and SPARC (its term of whole pictures) with the batch as one block; DCSM, which
+    takes the sum of both directions, twice this. Hard negatives are columns of their picture.
+
+    Args:
+        blocks: Some rows of the batch, and the logits [N, G, G] of the N blocks they make.
+        also_true_BB: True where a caption fits a picture that is not its own: left out.
+        negative_BK: Logits of each picture with its negatives; missing ones are minus infinity.
+    """
+    import torch
+
+    lost = []
+    for rows, logit_NGG in blocks:
+        count, size = logit_NGG.shape[:2]
+        block_N = torch.arange(count, device=logit_NGG.device)
+        also_NGG = also_true_BB[rows, rows].view(count, size, count, size)[block_N, :, block_N]
+        logit_NGG = logit_NGG.float().masked_fill(also_NGG, NOTHING)
+        own_B = torch.arange(size, device=logit_NGG.device).repeat(count)
+        negative = None if negative_BK is None else negative_BK[rows].float()
+        by_row = logit_NGG.flatten(0, 1)
+        by_column = logit_NGG.transpose(1, 2).flatten(0, 1)
+        both = (
+            info_nce(by_row, own_B, negative_BK=negative, reduction="none"),
+            info_nce(by_column, own_B, reduction="none"),
+        )
+        lost.append(torch.stack(both))
+    return torch.cat(lost, dim=1).mean()
+
+
+def word_patch_loss(
+    gathered_NTD: Tensor, word_NTD: Tensor, mask_NT: Tensor, *, scale: float
+) -> Tensor:
+    """Within each caption, words and what they gathered find each other; the mean over words.
+
+    Paper: SPARC, its fine-grained term.
+    """
+    from torch.nn.functional import normalize
+
+    gathered_NTD = normalize(gathered_NTD.float(), dim=-1)
+    word_NTD = normalize(word_NTD.float(), dim=-1)
+    logit_NTT = scale * gathered_NTD @ word_NTD.transpose(1, 2)
+    by_patch_NT, by_word_NT = (
+        # A large number, since rows of padding must stay finite until they are dropped.
+        info_nce(one.masked_fill(~mask_NT[:, None], -1e8), reduction="none")
+        for one in (logit_NTT, logit_NTT.transpose(1, 2))
+    )
+    return ((by_patch_NT + by_word_NT) / 2 * mask_NT).sum() / mask_NT.sum()
+
+
 def contrastive(embedded: Embedded) -> Tensor:
     """Half the sum of picture-to-caption and caption-to-picture cross-entropy.
 
@@ -45,12 +139,8 @@ def contrastive(embedded: Embedded) -> Tensor:
     weights transfer. A batch of one gives 0. Pairs marked `also_true` are left out of both
     denominators.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     logit_BB = pair_logits(embedded)
-    target_B = torch.arange(len(logit_BB), device=logit_BB.device)
-    return (cross_entropy(logit_BB, target_B) + cross_entropy(logit_BB.T, target_B)) / 2
+    return (info_nce(logit_BB) + info_nce(logit_BB.T)) / 2
 
 
 def contrastive_negatives(embedded: Embedded) -> Tensor:
@@ -64,13 +154,9 @@ def contrastive_negatives(embedded: Embedded) -> Tensor:
     Needs negatives; a missing one is no column, and without any the loss is the plain contrastive
     one. Captions marked `also_true` and negatives marked `negative_true` are left out.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     logit_BB = pair_logits(embedded)
-    logit_BC = torch.cat([logit_BB, negative_logits(embedded, embedded.picture_BD)], dim=1)
-    target_B = torch.arange(len(logit_BB), device=logit_BB.device)
-    return (cross_entropy(logit_BC, target_B) + cross_entropy(logit_BB.T, target_B)) / 2
+    negative_BM = negative_logits(embedded, embedded.picture_BD)
+    return (info_nce(logit_BB, negative_BK=negative_BM) + info_nce(logit_BB.T)) / 2
 
 
 def svlc_negative(embedded: Embedded) -> Tensor:

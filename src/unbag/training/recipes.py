@@ -7,19 +7,21 @@ caption one edit of its kinds, or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from math import isfinite
-from typing import Literal
+from inspect import Parameter, signature
+from typing import Any, Literal, cast
 
-from unbag.errors import UserError
+from unbag.errors import UserError, unknown_name
+from unbag.registry import find
 from unbag.training.losses import (
     Denominator,
     RankReduction,
     ThresholdMode,
     contrastive,
     contrastive_negatives,
+    distil,
     intra_modal,
     rank,
     sigmoid,
@@ -27,6 +29,7 @@ from unbag.training.losses import (
     svlc_positive,
 )
 from unbag.training.objective import Objective, Term, ThresholdRule
+from unbag.training.settings import bounded, check_bounds, fit, hints_of, parsed
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -45,9 +48,13 @@ class Slot:
 class Lora:
     """Low-rank changes beside frozen matrices instead of training them (peft)."""
 
-    rank: int = 4
-    alpha: float = 4.0
-    dropout: float = 0.0
+    rank: int = bounded(4, low=1)
+    alpha: float = bounded(4.0, above=0)
+    dropout: float = bounded(0.0, low=0, below=1)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be meant."""
+        check_bounds(self, "a recipe", prefix="lora.")
 
 
 @dataclass(frozen=True)
@@ -72,52 +79,112 @@ class Recipe:
     objective: Objective
     negatives: tuple[Slot, ...] = ()
     positives: tuple[Slot, ...] = ()
-    epochs: int = 5
-    batch: int = 256
+    epochs: int = bounded(5, low=1)
+    batch: int = bounded(256, low=1)
     """Pictures of one optimiser step, over all processes."""
-    learning_rate: float = 5e-6
-    weight_decay: float = 0.1
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-6
-    warm_up: int = 50
+    learning_rate: float = bounded(5e-6, above=0)
+    weight_decay: float = bounded(0.1, low=0)
+    betas: tuple[float, float] = bounded((0.9, 0.98), low=0, below=1)
+    epsilon: float = bounded(1e-6, above=0)
+    warm_up: int = bounded(50, low=0)
     """Steps with a rising learning rate, before half a cosine to zero."""
-    clip_norm: float | None = 1.0
+    clip_norm: float | None = bounded(1.0, above=0)
     """Longest gradient, over all weights."""
-    largest_scale: float = 100.0
+    largest_scale: float = bounded(100.0, low=1)
     locks: Locks = Locks()
     lora: Lora | None = None
     masks_equal: bool = True
     """Captions of the batch that say the same as another picture's are no negatives of it."""
     hard_pictures: bool = False
     """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
-    to_start: float = 0.0
+    to_start: float = bounded(0.0, low=0)
     """Weight of the squared distance to the first weights."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be meant."""
-        for said, names in _BOUNDS.items():
-            for name in names:
-                value = getattr(self, name)
-                is_off = value is None and name == "clip_norm"
-                if not (is_off or (isfinite(value) and _IS[said](value))):
-                    raise UserError(f"a recipe with {name} {value}", expected=said)
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise UserError(
-                f"a recipe with betas {self.betas}", expected="two numbers from 0 to below 1"
-            )
+        check_bounds(self, "a recipe")
 
 
-_BOUNDS: Mapping[str, tuple[str, ...]] = {
-    "a number above 0": ("epochs", "batch", "learning_rate", "clip_norm", "epsilon"),
-    "0 or more": ("weight_decay", "warm_up", "to_start"),
-    "1 or more": ("largest_scale",),
+_FIXED = ("name", "source", "objective", "negatives", "positives")
+"""Fields that only a recipe's function sets."""
+_PARTS = {
+    "lora": tuple(field.name for field in fields(Lora)),
+    "locks": tuple(field.name for field in fields(Locks)),
 }
-"""Fields of a recipe by what they must be."""
-_IS: Mapping[str, Callable[[float], bool]] = {
-    "a number above 0": lambda value: value > 0,
-    "0 or more": lambda value: value >= 0,
-    "1 or more": lambda value: value >= 1,
-}
+_DISTIL = "distil"
+"""Adds that loss with this weight: the one term that any recipe can take."""
+
+
+def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
+    """A registered recipe or package.module:function, changed by `field=value` settings.
+
+    A setting is an argument of the recipe's function (upper=5), a field of the recipe
+    (learning_rate=1e-6), a part of one (locks.picture=all, lora.rank=8), or the weight of
+    distillation from the first weights (distil=0.5).
+    """
+    function = find("recipe", name)
+    if not callable(function):
+        raise UserError(
+            f"the recipe {name!r} is a {type(function).__name__}",
+            expected="a function that gives a Recipe",
+        )
+    known = parsed(settings)
+    wanted = signature(function).parameters
+    hints = hints_of(function)
+    own = {key: fit(known[key], hints.get(key, Any), key=key) for key in wanted if key in known}
+    _check_needed(name, wanted, own)
+    recipe = cast(Callable[..., object], function)(**own)
+    if not isinstance(recipe, Recipe):
+        raise UserError(
+            f"the recipe {name!r} gives a {type(recipe).__name__}",
+            expected="a Recipe of unbag.training.recipes",
+        )
+    for key, value in known.items():
+        if key not in own:
+            recipe = _changed(recipe, key, value, options=list(wanted))
+    return recipe
+
+
+def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, object]) -> None:
+    plain = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        key
+        for key, one in wanted.items()
+        if one.kind in plain and one.default is Parameter.empty and key not in own
+    ]
+    if needed:
+        raise UserError(
+            f"the recipe {name!r} says nothing of {', '.join(needed)}",
+            expected="a value for each",
+            way_out=f"--set {needed[0]}=...",
+        )
+
+
+def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> Recipe:
+    outer, _, inner = key.partition(".")
+    settable = [f.name for f in fields(Recipe) if f.name not in _FIXED]
+    if key == _DISTIL:
+        return _distilled(recipe, fit(value, float, key=key))
+    every = [
+        *options,
+        *settable,
+        _DISTIL,
+        *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name]),
+    ]
+    if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
+        raise unknown_name("setting", key, every, way_out=f"settings: {', '.join(every)}")
+    if not inner:
+        return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
+    part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
+    changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
+    return replace(recipe, **{outer: changed})  # type: ignore[arg-type]
+
+
+def _distilled(recipe: Recipe, weight: float) -> Recipe:
+    terms = (*recipe.objective.terms, Term(_DISTIL, weight, distil, needs_start=True))
+    return replace(recipe, objective=replace(recipe.objective, terms=terms))
+
+
 Family = Literal["both", "swap", "replace"]
 SWAPPED = ("neg_clip_fixed", "swap_arguments", "swap_attributes")
 """Negatives that exchange words, as groups and kinds of edits."""

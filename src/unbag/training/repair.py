@@ -34,8 +34,7 @@ from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import Trained, TrainJob, train
-from unbag.training.recipes import Locks, Lora, Precision, Recipe
-from unbag.training.settings import make_recipe
+from unbag.training.recipes import Locks, Lora, Precision, Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import keep_features

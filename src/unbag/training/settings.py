@@ -1,63 +1,89 @@
-"""Settings typed as `key=value`: make a recipe by name with them, or settings of a read-out."""
+"""Settings typed as `key=value`, and bounds that a dataclass declares on its fields."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
-from inspect import Parameter, signature
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from unbag.errors import UserError, unknown_name
-from unbag.registry import find
-from unbag.training.losses import distil
-from unbag.training.objective import Term
-from unbag.training.recipes import Locks, Lora, Recipe
 
 S = TypeVar("S")
-_FIXED = ("name", "source", "objective", "negatives", "positives")
-"""Fields that only a recipe's function sets."""
-_PARTS = {
-    "lora": tuple(field.name for field in fields(Lora)),
-    "locks": tuple(field.name for field in fields(Locks)),
-}
-_DISTIL = "distil"
-"""Adds that loss with this weight: the one term that any recipe can take."""
+_BOUND = "bound"
 _TYPE_NAME = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
 _EXAMPLE = {bool: "true", int: "2", float: "0.5"}
 _UNFIT = object()
 
 
-def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
-    """A registered recipe or package.module:function, changed by `field=value` settings.
+@dataclass(frozen=True)
+class Bound:
+    """Which finite numbers a field can hold; for a tuple, each of its numbers."""
 
-    A setting is an argument of the recipe's function (upper=5), a field of the recipe
-    (learning_rate=1e-6), a part of one (locks.picture=all, lora.rank=8), or the weight of
-    distillation from the first weights (distil=0.5).
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+
+    def holds(self, value: object) -> bool:
+        """None is a choice of its own, which the type of the field allows or does not."""
+        if value is None:
+            return True
+        if isinstance(value, tuple):
+            return all(map(self.holds, value))
+        assert isinstance(value, int | float)
+        return (
+            isfinite(value)
+            and (self.low is None or value >= self.low)
+            and (self.above is None or value > self.above)
+            and (self.high is None or value <= self.high)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        parts = (
+            ("at least", self.low),
+            ("above", self.above),
+            ("at most", self.high),
+            ("below", self.below),
+        )
+        return " and ".join(f"{word} {limit:g}" for word, limit in parts if limit is not None)
+
+
+def bounded(
+    default: object,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A dataclass field that `check_bounds` holds to its type and to these bounds."""
+    return field(default=default, metadata={_BOUND: Bound(low, above, high, below)})
+
+
+def check_bounds(settings: object, what: str, *, prefix: str = "") -> None:
+    """Raise UserError if a bounded field is of another type or out of its bounds.
+
+    `what` names the thing with the settings, such as "a recipe"; `prefix` comes before the names
+    of fields that are typed as parts (lora.rank).
     """
-    function = find("recipe", name)
-    if not callable(function):
-        raise UserError(
-            f"the recipe {name!r} is a {type(function).__name__}",
-            expected="a function that gives a Recipe",
-        )
-    known = parsed(settings)
-    wanted = signature(function).parameters
-    hints = hints_of(function)
-    own = {key: fit(known[key], hints.get(key, Any), key=key) for key in wanted if key in known}
-    _check_needed(name, wanted, own)
-    recipe = cast(Callable[..., object], function)(**own)
-    if not isinstance(recipe, Recipe):
-        raise UserError(
-            f"the recipe {name!r} gives a {type(recipe).__name__}",
-            expected="a Recipe of unbag.training.recipes",
-        )
-    for key, value in known.items():
-        if key not in own:
-            recipe = _changed(recipe, key, value, options=list(wanted))
-    return recipe
+    assert is_dataclass(settings)
+    for one in fields(settings):
+        bound = one.metadata.get(_BOUND)
+        if bound is None:
+            continue
+        key, value = f"{prefix}{one.name}", getattr(settings, one.name)
+        found = fit(value, hints_of(type(settings)).get(one.name, Any), key=key)
+        if not bound.holds(found):
+            raise UserError(
+                f"{what} with {key}={value}",
+                expected=f"each {bound}" if isinstance(value, tuple) else str(bound),
+                way_out=f"as in --set {key}={_typed(one.default)}, or leave it out",
+            )
 
 
 def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
@@ -101,46 +127,6 @@ def _value(text: str) -> object:
         return text
 
 
-def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, object]) -> None:
-    plain = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [
-        key
-        for key, one in wanted.items()
-        if one.kind in plain and one.default is Parameter.empty and key not in own
-    ]
-    if needed:
-        raise UserError(
-            f"the recipe {name!r} says nothing of {', '.join(needed)}",
-            expected="a value for each",
-            way_out=f"--set {needed[0]}=...",
-        )
-
-
-def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> Recipe:
-    outer, _, inner = key.partition(".")
-    settable = [f.name for f in fields(Recipe) if f.name not in _FIXED]
-    if key == _DISTIL:
-        return _distilled(recipe, fit(value, float, key=key))
-    every = [
-        *options,
-        *settable,
-        _DISTIL,
-        *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name]),
-    ]
-    if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
-        raise unknown_name("setting", key, every, way_out=f"settings: {', '.join(every)}")
-    if not inner:
-        return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
-    part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
-    changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
-    return replace(recipe, **{outer: changed})  # type: ignore[arg-type]
-
-
-def _distilled(recipe: Recipe, weight: float) -> Recipe:
-    terms = (*recipe.objective.terms, Term(_DISTIL, weight, distil, needs_start=True))
-    return replace(recipe, objective=replace(recipe.objective, terms=terms))
-
-
 def hints_of(what: Callable[..., object] | type) -> Mapping[str, object]:
     """Types of arguments or fields; empty where a plug-in's cannot be read."""
     with suppress(NameError, TypeError):
@@ -182,6 +168,13 @@ def _fit_one(value: object, hint: object) -> object:
     # A bool is an int to Python, but nobody means 1 by true.
     is_fit = isinstance(hint, type) and isinstance(value, hint)
     return value if is_fit and (type(value) is not bool or hint is bool) else _UNFIT
+
+
+def _typed(value: object) -> str:
+    """A value as `parsed` reads it."""
+    if isinstance(value, tuple):
+        return f"({','.join(map(_typed, value))})"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _options(hint: object) -> tuple[object, ...]:

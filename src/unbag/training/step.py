@@ -1,18 +1,17 @@
-"""One training step: add the gradient of the loss of the whole batch to every trainable weight.
+"""One training step: the gradient of the loss of the whole batch, in the memory of one part of it.
 
-Towers run over parts of the batch: slices of the pictures, groups of captions of like length. If
-the pictures fit into one part, each part runs once, with its graph kept. If not, every part runs
-without a graph, the loss gives the gradient at each vector, and every part runs again, is given
-that gradient and forgets its graph: the memory of one part, the gradient of the whole batch
-(GradCache). The vectors of other processes are constants here, so the same path serves one process
-and many.
+`cached_step` takes any parts that embed something and a loss of all their vectors; `add_gradient`
+is the step of a dual encoder, whose parts are slices of the pictures and groups of captions of like
+length. The vectors of other processes are constants here, so the same path serves one process and
+many.
 
-Dimensions: B batch of all processes, U unique strings of this one, K and P edits, D joint space.
+Dimensions: B batch of all processes, U unique strings of this one, N vectors of a side, K and P
+edits, D joint space.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,10 +22,76 @@ from unbag.training.data.batch import Batch, CaptionGroup, FindTruth, Truth
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.towers.base import Trainable, weights_of
+from unbag.training.trainer import autocast
 from unbag.types import Embedded
 
-_TowerPass = Callable[[], Tensor]
-"""Runs a tower over some pictures or captions."""
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A slice of one side of a batch, such as some of its pictures, that is embedded at once."""
+
+    embed: Callable[[], Tensor]
+    """Its vectors, [N, D]; called twice where gradients are cached."""
+    seed: int | None = None
+    """Of dropout, the same in both passes; None sets none, as in a recorded step."""
+    is_trained: bool = True
+    """Whether a gradient goes back through it."""
+
+    def __call__(self) -> Tensor:
+        """Embed it with the draws of its seed."""
+        if self.seed is not None:
+            torch.manual_seed(self.seed & 0x7FFF_FFFF_FFFF_FFFF)
+        return self.embed()
+
+
+def cached_step(
+    sides: Sequence[Sequence[Part]],
+    loss: Callable[..., Tensor],
+    *,
+    keeps_graphs: bool,
+    device: str = "cpu",
+    precision: Precision = "float32",
+) -> Tensor:
+    """Add the gradient of the loss of a whole batch to the weights, part by part (GradCache).
+
+    Every part runs without a graph, the loss gives the gradient at each vector, and every part runs
+    again, is given that gradient and forgets its graph: the gradient of the plain step, in the
+    memory of one part and half as much time again.
+
+    Args:
+        sides: Parts of each input of the loss, such as pictures and captions.
+        loss: Of the vectors of each side, [N, D] in the order of its parts.
+        keeps_graphs: Run every part once, where the graphs of all fit into memory.
+        device: Of the parts.
+        precision: Of the products inside the parts.
+    """
+    parts = [part for side in sides for part in side]
+    # One context for all parts, since each casts every weight anew.
+    with torch.set_grad_enabled(keeps_graphs), autocast(device, precision):
+        made = [[part() for part in side] for side in sides]
+    leaves = [[vector.detach().requires_grad_() for vector in side] for side in made]
+    value = loss(*(torch.cat(side) for side in leaves))
+    torch.autograd.backward(value)
+    grads = [leaf.grad for side in leaves for leaf in side]
+    if keeps_graphs:
+        _backward([vector for side in made for vector in side], grads)
+    else:
+        for part, grad in zip(parts, grads, strict=True):
+            if part.is_trained:
+                with autocast(device, precision):
+                    vector = part()
+                _backward([vector], [grad])
+    return value.detach()
+
+
+def _backward(vectors: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
+    both = [
+        (vector, grad)
+        for vector, grad in zip(vectors, grads, strict=True)
+        if vector.requires_grad and grad is not None
+    ]
+    if both:
+        torch.autograd.backward([vector for vector, _ in both], [grad for _, grad in both])
 
 
 def add_gradient(
@@ -39,32 +104,30 @@ def add_gradient(
     start: Trainable | None = None,
 ) -> StepResult:
     """Compute the loss and add its gradient to `.grad` of every open weight."""
-    pictures = list(_picture_parts(trainable, batch, plan, step))
-    captions = list(_caption_parts(trainable, batch, plan, step))
-    runs_once = len(pictures) == 1
-    # One context for all parts, since each casts every weight anew.
-    with torch.set_grad_enabled(runs_once), _autocast(plan):
-        picture_out, caption_out = [p() for p in pictures], [c() for c in captions]
-    leaves = _leaves(picture_out, caption_out, batch)
-    embedded = _embedded(leaves, batch, trainable, plan, threshold_K)
-    if start is not None:
-        embedded = replace(embedded, start=_of_start(start, batch, plan, step))
-    losses = plan.recipe.objective(embedded)
-    losses.total.backward()  # type: ignore[no-untyped-call]
-    if runs_once:
-        _backward([*picture_out, *caption_out], [*leaves.pictures, *leaves.captions])
-    else:
-        for parts, found, layers in (
-            (pictures, leaves.pictures, trainable.picture_layers),
-            (captions, leaves.captions, trainable.caption_layers),
-        ):
-            if any(weight.requires_grad for weight in weights_of(layers)):
-                _run_again(parts, found, plan)
+    pictures = _picture_parts(trainable, batch, plan, step)
+    found: list[tuple[Embedded, Losses]] = []
+
+    def loss(picture_ND: Tensor, caption_UD: Tensor) -> Tensor:
+        embedded = _embedded(picture_ND, caption_UD, batch, trainable, plan, threshold_K)
+        if start is not None:
+            embedded = replace(embedded, start=_of_start(start, batch, plan, step))
+        losses = plan.recipe.objective(embedded)
+        found.append((embedded, losses))
+        return losses.total
+
+    cached_step(
+        [pictures, _caption_parts(trainable, batch, plan, step)],
+        loss,
+        keeps_graphs=len(pictures) == 1,
+        device=plan.device,
+        precision=plan.precision,
+    )
     # Every process has the whole gradient at the temperature; the sum would count it once each.
     for weight in trainable.temperature:
         if weight.grad is not None:
             weight.grad /= plan.team.size
     sum_gradients(trainable.module.parameters(), plan.team)
+    ((embedded, losses),) = found
     rule = plan.recipe.objective.threshold
     return StepResult(losses, None if rule is None else rule.next(embedded))
 
@@ -94,73 +157,48 @@ class StepResult:
     """For the next step."""
 
 
-def _picture_parts(
-    trainable: Trainable, batch: Batch, plan: StepPlan, step: int
-) -> Iterator[_TowerPass]:
+def _picture_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
     size = plan.micro or len(batch)
+    is_trained = any(weight.requires_grad for weight in weights_of(trainable.picture_layers))
+    parts = []
     for number, at in enumerate(range(0, len(batch), size)):
         piece = batch.pixels[at : at + size]
-        seed = _seed(plan, step, 2 * number)
 
-        def run(piece=piece, seed=seed) -> Tensor:  # type: ignore[no-untyped-def]
-            if plan.is_seeded:
-                torch.manual_seed(seed)
+        def embed(piece=piece) -> Tensor:  # type: ignore[no-untyped-def]
             return trainable.embed_pictures(piece.to(plan.device, non_blocking=True))
 
-        yield run
+        parts.append(Part(embed, _seed(plan, step, 2 * number), is_trained))
+    return parts
 
 
-def _caption_parts(
-    trainable: Trainable, batch: Batch, plan: StepPlan, step: int
-) -> Iterator[_TowerPass]:
+def _caption_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
+    is_trained = any(weight.requires_grad for weight in weights_of(trainable.caption_layers))
+    parts = []
     for number, group in enumerate(batch.groups):
-        seed = _seed(plan, step, 2 * number + 1)
 
-        def run(group: CaptionGroup = group, seed: int = seed) -> Tensor:
-            if plan.is_seeded:
-                torch.manual_seed(seed)
+        def embed(group: CaptionGroup = group) -> Tensor:
             inputs = {k: v.to(plan.device, non_blocking=True) for k, v in group.inputs.items()}
             return trainable.embed_captions(inputs)
 
-        yield run
+        parts.append(Part(embed, _seed(plan, step, 2 * number + 1), is_trained))
+    return parts
 
 
-def _seed(plan: StepPlan, step: int, part: int) -> int:
+def _seed(plan: StepPlan, step: int, part: int) -> int | None:
     """Seed of dropout: the same in both passes, another in every part, step and process."""
-    mixed = hash((plan.seed, step, plan.team.rank, part))
-    return mixed & 0x7FFF_FFFF_FFFF_FFFF
-
-
-def _autocast(plan: StepPlan) -> torch.autocast:
-    kind = plan.device.partition(":")[0]
-    return torch.autocast(kind, torch.bfloat16, enabled=plan.precision == "bfloat16")
-
-
-@dataclass(frozen=True, eq=False)
-class _Vectors:
-    """Leaves of the loss, part by part, and how their rows are put in order."""
-
-    pictures: list[Tensor]
-    captions: list[Tensor]
-    place_U: Tensor
-
-
-def _leaves(pictures: Sequence[Tensor], captions: Sequence[Tensor], batch: Batch) -> _Vectors:
-    return _Vectors(
-        [vector.detach().requires_grad_() for vector in pictures],
-        [vector.detach().requires_grad_() for vector in captions],
-        batch.place_U.to(pictures[0].device, non_blocking=True),
-    )
+    return hash((plan.seed, step, plan.team.rank, part)) if plan.is_seeded else None
 
 
 def _embedded(
-    leaves: _Vectors,
+    picture_ND: Tensor,
+    caption_UD: Tensor,
     batch: Batch,
     trainable: Trainable,
     plan: StepPlan,
     threshold_K: Tensor | None,
 ) -> Embedded:
-    string_UD = torch.cat(leaves.captions).index_select(0, leaves.place_U)
+    place_U = batch.place_U.to(caption_UD.device, non_blocking=True)
+    string_UD = caption_UD.index_select(0, place_U)
     caption_B = batch.caption_B.to(string_UD.device, non_blocking=True)
     temperature = trainable.temperature
     scale = temperature[0].exp()
@@ -168,7 +206,7 @@ def _embedded(
     negative_BKD, negative_mask_BK = _edits(string_UD, batch.negative_BK, plan)
     positive_BPD, positive_mask_BP = _edits(string_UD, batch.positive_BP, plan)
     return Embedded(
-        picture_BD=gathered(torch.cat(leaves.pictures), plan.team),
+        picture_BD=gathered(picture_ND, plan.team),
         caption_BD=gathered(string_UD.index_select(0, caption_B), plan.team),
         scale=scale,
         bias=temperature[1] if len(temperature) > 1 else torch.zeros_like(scale),
@@ -210,24 +248,7 @@ def _truth(batch: Batch, plan: StepPlan) -> Truth | None:
 @torch.no_grad()
 def _of_start(start: Trainable, batch: Batch, plan: StepPlan, step: int) -> Embedded:
     """The same batch by the weights before training."""
-    with _autocast(plan):
-        pictures = [part() for part in _picture_parts(start, batch, plan, step)]
-        captions = [part() for part in _caption_parts(start, batch, plan, step)]
-    return _embedded(_leaves(pictures, captions, batch), batch, start, plan, None)
-
-
-def _run_again(parts: Sequence[_TowerPass], leaves: Sequence[Tensor], plan: StepPlan) -> None:
-    for part, leaf in zip(parts, leaves, strict=True):
-        with _autocast(plan):
-            out = part()
-        _backward([out], [leaf])
-
-
-def _backward(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
-    both = [
-        (out, leaf.grad)
-        for out, leaf in zip(outputs, leaves, strict=True)
-        if out.requires_grad and leaf.grad is not None
-    ]
-    if both:
-        torch.autograd.backward([out for out, _ in both], [grad for _, grad in both])
+    with autocast(plan.device, plan.precision):
+        picture_ND = torch.cat([part() for part in _picture_parts(start, batch, plan, step)])
+        caption_UD = torch.cat([part() for part in _caption_parts(start, batch, plan, step)])
+    return _embedded(picture_ND, caption_UD, batch, start, plan, None)

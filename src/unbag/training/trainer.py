@@ -85,7 +85,7 @@ class Task(Generic[B]):
         raise NotImplementedError
 
     def loss(self, batch: B, step: int) -> Tensor:
-        """The loss of a batch, with gradient; its randomness comes from torch's seeded generator."""
+        """The loss of a batch, with gradient; draws come from torch's seeded generator."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, object]:
@@ -431,9 +431,14 @@ class Trainer(Generic[B]):
         log.flush()
         score = self.task.evaluate(self.state.step)
         if self.state.best is None or score > self.state.best:
-            self.state = replace(self.state, best=score, best_step=self.state.step)
-            if folder is not None and self.team.is_leader:
-                self.save(folder.path / BEST, with_optimizer=False)
+            before = self.state
+            self.state = replace(before, best=score, best_step=before.step)
+            try:
+                if folder is not None and self.team.is_leader:
+                    self.save(folder.path / BEST, with_optimizer=False)
+            except UserError:
+                self.state = before
+                raise
 
     def _begin(self, folder: RunFolder, facts: Mapping[str, object]) -> None:
         """Check the identity of the folder, then restore its last checkpoint."""
@@ -479,7 +484,8 @@ class Trainer(Generic[B]):
             step = load_checkpoint(path).header["step"]
             before = f"the checkpoint of step {step} is whole: {path}"
         return UserError(
-            f"{error.term!r} of {self.task.name} became {error.value} at step {error.step}; {before}",
+            f"{error.term!r} of {self.task.name} became {error.value} at step {error.step}; "
+            f"{before}",
             expected="finite numbers",
             way_out="start again in another folder with a smaller learning rate "
             f"(--set learning_rate={self.task.optimizer.learning_rate / 10:g}) or in "

@@ -176,8 +176,9 @@ class Edit:
     text: str
     kind: str
     keeps_meaning: bool
-    span: tuple[int, int]
-    """Characters of the original caption from the first to the last that were changed."""
+    span: tuple[int, int] = (0, 0)
+    """Characters of the original caption from the first to the last that were changed; not written
+    to files, where `changes` say it."""
     changes: tuple[Change, ...] = ()
     """What was done to the original, from left to right: applied to it they give `text`.
     Empty where the caption was said anew, as in the world."""

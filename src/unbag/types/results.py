@@ -20,14 +20,14 @@ class Result:
     protocol: EvalProtocol
     aggregate: str
     headline: str
+    about: str = field(default="", kw_only=True)
+    """What the benchmark asks, in one sentence."""
+    is_blind: bool = field(default=False, kw_only=True)
+    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
     overall: Mapping[str, Estimate]
     by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Keyed as tag=value; every entry is a micro average."""
-    is_blind: bool = False
-    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
     run: RunRecord | None = None
-    about: str = ""
-    """What the benchmark asks, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,16 @@ class Failure:
     """Row a picture, column a caption."""
     scores: tuple[tuple[float, ...], ...]
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, matrix in (("truth", self.truth), ("scores", self.scores)):
+            if [len(row) for row in matrix] != [len(self.captions)] * len(self.pictures):
+                raise UserError(
+                    f"field failure.{name} has rows of {[len(row) for row in matrix]} entries",
+                    expected=f"pictures x captions = {len(self.pictures)} rows of "
+                    f"{len(self.captions)}",
+                    way_out="the file was changed; run again to write it anew",
+                )
 
 
 @dataclass(frozen=True)

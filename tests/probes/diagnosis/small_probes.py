@@ -88,8 +88,8 @@ class Plain:
 
 
 def _say(finding: Finding) -> Verdict:
-    found = finding[finding.headline].estimate
-    return Verdict(f"{finding.probe} gives {found.show(found.value)}.", "mixed")
+    values = {"probe": finding.probe, "found": finding[finding.headline].estimate}
+    return Verdict("mixed", "{probe} gives {found:value}.", values)
 
 
 def _share(subject: Subject, material: Material, options: Options, _: Progress) -> Finding:

@@ -90,7 +90,7 @@ def test_both_models_have_a_twin_and_those_of_one_build_share_it() -> None:
         seen.append(subject)
         return Finding("seen")
 
-    probe = Probe("seen", "Who?", "Nobody.", ask, lambda _: Verdict("Seen.", "told"))
+    probe = Probe("seen", "Who?", "Nobody.", ask, lambda _: Verdict("told", "Seen."))
     asked = replace(inquiry(probe), model=load_tiny("base"), against=Counted(), has_twin=True)
     examine(asked)
     model, twin, other = seen

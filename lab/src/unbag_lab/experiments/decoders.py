@@ -46,12 +46,12 @@ from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import unit
-from unbag.readouts.vlm2vec.training import contrast, linear_lr_factor
+from unbag.readouts.vlm2vec.training import contrast
 from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.training.data.world import FindWorldTruth
-from unbag.training.optim import set_lr
+from unbag.training.optim import lr_factor, set_lr
 from unbag.training.recipes import Precision
 from unbag.types import FloatArray, IntArray, Item
 from unbag_lab.experiments.readout_base import (
@@ -467,7 +467,9 @@ class _TrainedVectors:
         loss: Tensor | None = None
         with nullcontext() if texts.device == "cpu" else lean(self.net):
             for step in range(steps):
-                share = linear_lr_factor(step, steps=steps, warm_up=min(_WARM_UP, steps))
+                share = lr_factor(
+                    step, steps=steps, warmup_steps=min(_WARM_UP, steps), schedule="linear"
+                )
                 set_lr(optimiser, _RATE * share)
                 rng = np.random.default_rng((seed, step))
                 row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)

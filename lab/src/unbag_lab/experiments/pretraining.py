@@ -27,7 +27,7 @@ import numpy as np
 
 from unbag.errors import unknown_name
 from unbag.models.tiny import TinyConfig
-from unbag.training.data.loader import Waiting, load
+from unbag.training.data.loader import load
 from unbag.training.optim import shared_memory
 from unbag.training.trainer import Trainer
 from unbag.world.grammar import Rel, words
@@ -287,7 +287,6 @@ def train_side_by_side(
         first=0,
         workers=workers,
         device=device,
-        waiting=Waiting(),
     )
     # Workers are forked at the first batch; only from then on may the device be touched.
     first = next(flow)

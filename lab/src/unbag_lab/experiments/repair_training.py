@@ -31,7 +31,7 @@ from unbag.models.tiny import Tiny, read
 from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.runs.files import paused_collector
 from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Pixels, Truth, make_batch
-from unbag.training.data.loader import Waiting, load
+from unbag.training.data.loader import load
 from unbag.training.data.world import (
     DEFAULT_PRESET,
     FindWorldTruth,
@@ -497,7 +497,7 @@ def views_on_device(
     batches: RepairBatches, *, first: int, workers: int, device: str
 ) -> Generator[dict[View, Batch]]:
     """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
-    flow = load(batches, first=first, workers=workers, device=device, waiting=Waiting())
+    flow = load(batches, first=first, workers=workers, device=device)
     is_swap_K = torch.tensor([slot.name == SWAPS for slot in WORLD_NEGATIVES]).to(device)
     for batch in flow:
         code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}

@@ -26,7 +26,7 @@ from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.metrics.choice import check_names
 from unbag.types import Ensemble, Item, Picture
-from unbag.types.json import as_mapping, as_text, as_tuple
+from unbag.types.json import from_json
 
 Pixels = NDArray[np.uint8]
 _IDX_HEADER = 4
@@ -103,9 +103,7 @@ def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
 def food101(folder: Folder) -> Classes:
     """meta/test.json: pictures by class."""
     file = "meta/test.json"
-    listed = as_mapping(
-        folder.json(file), file, of=lambda value, where: as_tuple(value, where, of=as_text)
-    )
+    listed = from_json(dict[str, tuple[str, ...]], folder.json(file), file)
     names = sorted(listed)
     found = [
         Labelled(name, folder.picture(folder.root / "images", f"{name}.jpg", file), at)

@@ -6,7 +6,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from unbag.errors import UserError
 from unbag.runs.files import is_full, locked_folder, make_folder, remove_leftovers, write_text
 from unbag.runs.progress import Advance
 from unbag.types import Edited
+from unbag.types.json import from_json, to_json
 
 NAMED = 20
 """Failures that are named; more are counted."""
@@ -42,15 +43,6 @@ class Survey:
     bad: int
     """Broken lines that are left out."""
     bad_named: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"bad_named": list(self.bad_named)}
-
-    @staticmethod
-    def from_json(said: dict[str, Any]) -> Survey:
-        """What `as_json` wrote."""
-        return Survey(**(said | {"bad_named": tuple(said["bad_named"])}))
 
 
 @dataclass(frozen=True)
@@ -92,13 +84,13 @@ class JobFolder:
                     way_out=f"give that command again, choose another --out, or delete "
                     f"{self.folder} to start anew",
                 )
-            return Survey.from_json(said["survey"])
+            return from_json(Survey, said["survey"], "survey")
         try:
             found = survey()
         except UserError:
             self.remove()
             raise
-        write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
+        write_text(path, json.dumps({"asked": asked, "survey": to_json(found)}, indent=1))
         return found
 
     def save(self, finished: EditedChunk) -> None:
@@ -128,7 +120,7 @@ class JobFolder:
                     for one in read_edited(file):
                         number += 1
                         yield one
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, UserError) as error:
                     raise _damaged(path) from error
                 if number != head.captions:
                     raise _damaged(path)
@@ -270,7 +262,7 @@ def _head(path: Path) -> ChunkHead:
     with path.open(encoding="utf-8") as file:
         try:
             return read_head(file)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, UserError) as error:
             raise _damaged(path) from error
 
 

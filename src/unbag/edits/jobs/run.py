@@ -30,13 +30,14 @@ from unbag.edits.jobs.chunks import (
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import EditParts, find_kinds
-from unbag.edits.quality import leaks
+from unbag.edits.quality import Leak, leaks
 from unbag.errors import UserError
 from unbag.models.huggingface.loading import find_language_model
 from unbag.models.loading import check_device, choose_device
 from unbag.registry import names
 from unbag.runs.files import make_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
+from unbag.types.json import from_json, to_json
 from unbag.version import __version__
 
 _DECIDING = ("fill", "rewrite", "device")
@@ -189,8 +190,8 @@ class EditSummary:
     """Captions that the editor failed on."""
     failures_named: tuple[str, ...]
     notes: tuple[str, ...]
-    leaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By kind, where a language model was asked: pairs, preferred, low, high."""
+    leaks: Mapping[str, Leak] = field(default_factory=dict)
+    """By kind, where a language model was asked."""
 
     @staticmethod
     def path(out: Path) -> Path:
@@ -199,13 +200,18 @@ class EditSummary:
 
     def write(self) -> None:
         """Beside the output."""
+        tally = to_json(self.tally)
         said = {
             "out": self.out.name,
-            **self.tally.as_json(),
+            "captions": tally["captions"],
+            "edited": tally["edited"],
+            "without_edit": self.tally.without_edit,
+            "skipped": tally["skipped"],
+            "kinds": tally["kinds"],
             "bad_lines": {"count": self.bad, "first": list(self.bad_named)},
             "failures": {"count": self.failures, "first": list(self.failures_named)},
             "notes": list(self.notes),
-            "leaks": dict(self.leaks),
+            "leaks": to_json(self.leaks),
             "asked": self.asked,
         }
         write_text(self.path(self.out), json.dumps(said, indent=1, ensure_ascii=False) + "\n")
@@ -219,15 +225,15 @@ class EditSummary:
             return cls(
                 out,
                 said["asked"],
-                EditTally.from_json(said),
+                from_json(EditTally, said, "summary"),
                 bad["count"],
                 tuple(bad["first"]),
                 failures["count"],
                 tuple(failures["first"]),
                 tuple(said["notes"]),
-                said["leaks"],
+                from_json(dict[str, Leak], said["leaks"], "leaks"),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, UserError):
             return None
 
 
@@ -328,7 +334,6 @@ def _written(
     made = kept.folder / "output"
     with progress.task("write", tally.captions) as advance:
         notes = _write(job, JobEntries(job.source, kept, advance), made)
-    told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
     summary = EditSummary(
         job.out,
         asked | {"leak": job.leak},
@@ -338,7 +343,7 @@ def _written(
         failures,
         tuple(named),
         tuple(notes),
-        {kind: leak.as_json() for kind, leak in told.items()},
+        leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {},
     )
     summary.write()
     made.rename(job.out)

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from threading import Thread
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Protocol, TypeAlias
 
-from unbag.data.captions import Chunk
+from unbag.data.captions import Chunk, json_line
 from unbag.edits.editor import EditTally, cleaned, make_editor
 from unbag.edits.filters import make_filters
 from unbag.edits.kinds import EditParts
 from unbag.errors import UserError
 from unbag.runs.files import paused_collector
-from unbag.types import Change, Edit, Edited, Given
-from unbag.types.json import edit_to_json
+from unbag.types import Edited, Given
+from unbag.types.json import from_json, to_json
 
 FAILED = "the editor failed"
 _MANY = 16
@@ -307,10 +307,8 @@ def _one_thread_each() -> Iterator[None]:
 
 def as_text(edited: Sequence[Edited], tally: EditTally, failures: Sequence[str]) -> str:
     """What a file of one chunk holds."""
-    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
-    lines = [json.dumps(head, ensure_ascii=False)]
-    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
-    return "\n".join(lines) + "\n"
+    head = ChunkHead(len(edited), tally, tuple(failures))
+    return "".join(json_line(to_json(one)) + "\n" for one in (head, *edited))
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,25 +323,9 @@ class ChunkHead:
 
 def read_head(file: IO[str]) -> ChunkHead:
     """The first line of an open file."""
-    said = json.loads(file.readline())
-    return ChunkHead(said["captions"], EditTally.from_json(said["tally"]), tuple(said["failures"]))
+    return from_json(ChunkHead, json.loads(file.readline()), "chunk")
 
 
 def read_edited(file: IO[str]) -> Iterator[Edited]:
     """The other lines."""
-    for line in file:
-        said = json.loads(line)
-        edits = tuple(_edit(one) for one in said["edits"])
-        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
-
-
-def _edit(said: Mapping[str, Any]) -> Edit:
-    changes = tuple(Change(*one) for one in said["changes"])
-    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
-    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
-
-
-def _line(one: Edited) -> dict[str, object]:
-    said: dict[str, object] = {"id": one.id, "caption": one.text}
-    said["edits"] = [edit_to_json(edit) for edit in one.edits]
-    return said | ({"skipped": one.skipped} if one.skipped else {})
+    return (from_json(Edited, json.loads(line), "caption") for line in file)

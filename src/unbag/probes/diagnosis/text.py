@@ -162,7 +162,7 @@ def _notes(finding: Finding | None) -> list[str]:
 
 
 def _verdict(verdict: Verdict | None) -> dict[str, object] | None:
-    return None if verdict is None else asdict(verdict)
+    return None if verdict is None else {"sentence": verdict.sentence, "tone": verdict.tone}
 
 
 def _quantity(mine: Quantity, answer: Answer) -> dict[str, object]:

@@ -5,7 +5,6 @@ Dimensions: N queries, P pictures, C captions of an item, M vectors that are mad
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
@@ -19,7 +18,6 @@ from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
-from unbag.readouts.reader import LAST
 from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITHOUT,
@@ -32,13 +30,14 @@ from unbag.readouts.vlm2vec.data import (
 )
 from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generator, on_patches, unit
 from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
-from unbag.readouts.vlm2vec.training import TEMPERATURE, Vlm2VecSettings, fit, measure
+from unbag.readouts.vlm2vec.training import TEMPERATURE, EmbeddingTask, Vlm2VecSettings, measure
 from unbag.runs.cache import Shelf, open_shelf
-from unbag.runs.files import check_run_folder, locked_folder, make_folder
+from unbag.runs.files import TRAINING, open_run_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
+from unbag.training.trainer import Trainer
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
 from unbag.types.items import prompts_of
 
@@ -63,37 +62,27 @@ class Vlm2VecReadout:
         return [AskedCosine(shown) if self.asks else Cosine(Vlm2Vec(shown, scale))]
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """Contrastively, on pairs or the world; goes on where it stopped."""
+        """Contrastively, on pairs or the world; an interrupted run resumes."""
         settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
         model, where = _chat_model(job.model), job.where or Where()
-        if not (job.out / LAST).exists():
-            check_run_folder(job.out, f"training of {self.name}")
-        lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
-        progress.say(f"data: {lessons.about}")
-        out = make_folder(job.out, what="folder of the run", way_out="name another with --out")
-        taken = UserError(
-            f"another process trains in {out}", way_out="wait for it, or name another with --out"
-        )
-        with locked_folder(out, taken):
+        with open_run_folder(job.out, TRAINING) as folder:
+            lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
+            progress.say(f"data: {lessons.about}")
             adapted = adapt(model, settings.adapting, seed=job.seed)
-            run = {
-                "read-out": self.name,
-                "model": f"{model.name} {model.fingerprint}",
-                "data": lessons.fingerprint,
-                "settings": asdict(settings),
-            }
-            stand = fit(
+            task = EmbeddingTask(
                 adapted,
                 lessons,
                 settings,
-                run=json.dumps(run),
-                out=out,
-                where=where,
+                name=self.name,
                 seed=job.seed,
-                progress=progress,
+                precision=where.precision,
             )
-            if stand.step < settings.steps:
-                return ReadoutTrained(out, is_done=False)
+            trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+            state = trainer.run(
+                folder, facts={"data": lessons.about, "base": job.spec, "command": where.command}
+            )
+            if not trainer.is_done:
+                return ReadoutTrained(job.out, is_done=False)
             shown = lessons.measured()
             about = About(
                 readout=self.name,
@@ -104,15 +93,15 @@ class Vlm2VecReadout:
                 settings=asdict(settings),
                 data=lessons.about,
                 seed=job.seed,
-                steps=stand.step,
-                seconds=stand.seconds,
+                steps=state.step,
+                seconds=state.seconds,
                 before=measure(Adapted(model, {}), shown, chunk=settings.chunk),
                 after=measure(adapted, shown, chunk=settings.chunk),
             )
-            save(out, adapted.state(), about)
-        score = f"score with: unbag run --model {job.spec} --scorer {self.name}@{out}"
+            save(job.out, adapted.state(), about)
+        score = f"score with: unbag run --model {job.spec} --scorer {self.name}@{job.out}"
         told = f"own target nearest of all targets of its step: {about.numbers()}"
-        return ReadoutTrained(out, is_done=True, lines=(told, score))
+        return ReadoutTrained(job.out, is_done=True, lines=(told, score))
 
 
 VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
@@ -19,12 +18,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 AHEAD = 4
 """Batches that each worker makes ahead."""
-
-
 MOST = 100
 """Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
-
-
 _SHOWN = 5
 
 
@@ -38,9 +33,7 @@ class BatchSource(Protocol[T_co]):
         """The batch of a step."""
 
 
-def load(
-    batches: BatchSource[T], *, first: int, workers: int, device: str, waiting: Waiting
-) -> Generator[T]:
+def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> Generator[T]:
     """Batches from step `first` on, in order."""
     loader = DataLoader(
         _Rest(batches, first),
@@ -53,7 +46,6 @@ def load(
     flow = _started(loader)
     try:
         while True:
-            start = perf_counter()
             try:
                 found = next(flow)
             except StopIteration:
@@ -64,23 +56,10 @@ def load(
                 raise _death(error) from error
             if isinstance(found, _Refused):
                 raise found.error
-            waiting.seconds += perf_counter() - start
             yield found
     finally:
         # Ends the workers now, not when somebody lets go of the error that is on its way.
         del flow
-
-
-@dataclass
-class Waiting:
-    """How long the device waited for data."""
-
-    seconds: float = 0.0
-
-    def taken(self) -> float:
-        """What came together since it was last asked."""
-        found, self.seconds = self.seconds, 0.0
-        return found
 
 
 @dataclass(frozen=True, eq=False)

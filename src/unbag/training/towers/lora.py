@@ -31,7 +31,6 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
 
     Called after `apply_locks`: what is locked gets none. Gives a summary in words.
     """
-    _check(lora)
     inject = _peft().inject_adapter_in_model
     for name, module in list(_open_blocks(trainable)):
         if SplitAttention.can_hold(module):
@@ -151,18 +150,6 @@ class SplitAttention(nn.Module):
             found.in_proj_bias = self.in_proj.bias
             found.out_proj.bias = self.out_proj.bias
         return found.train(self.training)
-
-
-def _check(lora: Lora) -> None:
-    # Settings of the command line may be of any type.
-    is_whole = type(lora.rank) is int and lora.rank >= 1
-    numbers = all(isinstance(value, int | float) for value in (lora.alpha, lora.dropout))
-    if not is_whole or not numbers or not 0 <= lora.dropout < 1 or lora.alpha <= 0:
-        raise UserError(
-            f"lora of rank {lora.rank!r}, alpha {lora.alpha!r}, dropout {lora.dropout!r}",
-            expected="a whole rank of at least 1, an alpha above 0, a dropout from 0 to below 1",
-            way_out="--set lora.rank=4 lora.alpha=4 lora.dropout=0",
-        )
 
 
 def _open_blocks(trainable: Trainable) -> Iterator[tuple[str, nn.Module]]:
