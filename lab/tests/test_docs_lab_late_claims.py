@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unbag.models.shipped import WEIGHTS
-from unbag.training.optim import share_of_rate
+from unbag.training.optim import lr_factor
 from unbag_lab.claim import FEWEST_BASES, LEAST_FIT
 from unbag_lab.claims import all_claims
 from unbag_lab.results import ArmResult, shipped_results
@@ -83,8 +83,8 @@ def test_relations_come_between_two_looks(results: Results) -> None:
     assert "on every base that was looked at it had after 12,000" in note
     assert "its rate had by then fallen to nought" in note
     assert "with a rate that had fallen to nought by then" in words("decoder_against_cosine")
-    assert share_of_rate(6_000, steps=6_000, warm_up=100) == pytest.approx(0)
-    assert share_of_rate(6_000, steps=20_000, warm_up=100) > 0.75
+    assert lr_factor(6_000, steps=6_000, warmup_steps=100) == pytest.approx(0)
+    assert lr_factor(6_000, steps=20_000, warmup_steps=100) > 0.75
     assert "on tiny-8, where relations came last, the decoder is a coin on them" in note
 
 

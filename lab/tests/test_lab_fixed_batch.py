@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.models.tiny import Tiny
-from unbag.training import trainer
+from unbag.training import optim, trainer
 from unbag.training.optim import Memory, OptimizerSettings
 from unbag.training.towers.base import Trainable
 from unbag_lab.experiments import repair_training
@@ -49,7 +49,7 @@ def silent(text: str) -> None:
 def test_fixed_places_train_the_same_models(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = train_arms(base, ARMS, SETTINGS, say=silent)
 
-    make_optimizer = trainer.make_optimizer
+    make_optimizer = optim.make_optimizer
 
     def places(encoder: Tiny, device: str) -> FixedViews:
         return FixedViews(encoder.config.context)

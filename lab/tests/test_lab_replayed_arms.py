@@ -13,7 +13,7 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import nn
 
 from unbag.models.tiny import Tiny
-from unbag.training import trainer
+from unbag.training import optim, trainer
 from unbag.training.optim import OptimizerSettings
 from unbag_lab.experiments import repair_training
 from unbag_lab.experiments.repair_training import (
@@ -32,7 +32,7 @@ def silent(text: str) -> None:
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_optimizer = trainer.make_optimizer
+    make_optimizer = optim.make_optimizer
 
     def places(encoder: Tiny, device: str) -> FixedViews:
         return FixedViews(encoder.config.context)

@@ -13,7 +13,7 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
 from unbag.models.tiny import TinyTowers
-from unbag.training import trainer
+from unbag.training import optim, trainer
 from unbag_lab import bases
 from unbag_lab.bases import Pretraining, PretrainSettings, pretrain, small_config
 from unbag_lab.training import run_to_end
@@ -56,7 +56,7 @@ def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = made()
-    make_optimizer = trainer.make_optimizer
+    make_optimizer = optim.make_optimizer
     monkeypatch.setattr(bases, "Pretraining", OnGpu)
     monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
     monkeypatch.setattr(trainer, "Recorded", Replayed)
