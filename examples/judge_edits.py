@@ -31,6 +31,7 @@ from unbag.edits.quality import (
 )
 from unbag.metrics.intervals import generator
 from unbag.types import Change, Edit, Given
+from unbag.types.json import to_json
 
 EACH = 40
 MOST = 12_000
@@ -72,7 +73,7 @@ def draw(given: Sequence[Given], out: Path, editor: CaptionEditor) -> None:
     with (out / "key.jsonl").open("w", encoding="utf-8") as file:
         for case in cases:
             file.write(json.dumps(_key(case)) + "\n")
-    (out / "tally.json").write_text(json.dumps(tally.as_json(), indent=1))
+    (out / "tally.json").write_text(json.dumps(to_json(tally), indent=1))
 
 
 def count(folder: Path, first: Path, second: Path, out: Path) -> None:

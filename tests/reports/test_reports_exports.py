@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_latex, to_markdown
+from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_markdown
 from unbag.reports.table import guarded, in_markdown
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 from unbag.types.json import from_json

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from unbag.training.optim import Recorded, Snapshot
 
 
-def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> Tensor:
+def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> dict[str, Tensor]:
     loss: Tensor = net(value).square().mean()
     optimiser.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
-    return loss.detach()
+    return {"loss": loss.detach()}
 
 
 def made(device: str) -> tuple[nn.Linear, torch.optim.AdamW, Tensor]:

@@ -27,9 +27,10 @@ from unbag.evaluation.run import Finished, run
 from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
-from unbag.reports.exports import escaped, report
+from unbag.reports.exports import report
 from unbag.reports.formatting import difference_text, interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
+from unbag.reports.table import in_markdown
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
 from unbag.training.data.pairs import Draw, PairBatches, draw_texts, readable_pairs
@@ -316,7 +317,7 @@ def price_markdown(priced: Priced) -> str:
         for at, row in enumerate(rows):
             benchmark, metric, *numbers = _cells(row)
             numbers += [_blind(row)] if _has_blind(priced) else []
-            cells = ("" if at else section, escaped(benchmark), escaped(metric), *numbers)
+            cells = ("" if at else section, in_markdown(benchmark), in_markdown(metric), *numbers)
             lines.append(f"| {' | '.join(cells)} |")
     notes = [_under(priced), *priced.notes]
     before, after = (name.replace("`", "'") for name in (priced.before, priced.after))

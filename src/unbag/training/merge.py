@@ -25,9 +25,10 @@ from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import JoinedEncoder
-from unbag.reports.exports import escaped, guarded, report
+from unbag.reports.exports import report
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment
+from unbag.reports.table import guarded, in_markdown
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
 from unbag.training.before_after import Side, change_text, estimate_of, estimate_text
@@ -500,7 +501,7 @@ def curve_markdown(curve: Curve) -> str:
     ]
     for before, after in zip(curve.points[0].values, chosen.values, strict=True):
         name = f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}"
-        texts = (after.side, escaped(after.benchmark), escaped(name))
+        texts = (after.side, in_markdown(after.benchmark), in_markdown(name))
         numbers = (estimate_text(before.estimate), estimate_text(after.estimate))
         count = f"{after.estimate.n:,}"
         lines.append(f"| {' | '.join((*texts, *numbers, difference_of(after), count))} |")

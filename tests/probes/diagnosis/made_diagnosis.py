@@ -71,7 +71,7 @@ def answer(name: str, tone: Tone, value: float, *, is_rate: bool = True) -> Answ
         for one, shift in ((value, 0.0), (value - 0.2, 0.1), (0.49, 0.0))
     )  # fmt: skip
     made = Comparison(name, "main", OTHER, MODEL, 0.2, 0.1, 0.3, 120, 0.01, 0.02, "mcnemar")
-    said = {"share": 100 * value, "what": HOSTILE}
+    said: dict[str, Estimate | str | float] = {"share": 100 * value, "what": HOSTILE}
     verdict = Verdict(tone, "It is right in {share:.1f} % of {what}.", said)
     return Answer(
         name, f"Does it {name}?", f"Formula of {name}: {HOSTILE}", mine, verdict, twin, theirs,

@@ -33,7 +33,7 @@ from unbag.probes.base import (
 )
 from unbag.probes.data import world_material
 from unbag.runs.progress import Progress
-from unbag.types import IntArray
+from unbag.types import Estimate, IntArray
 
 OPTIONS = Options(resamples=200)
 
@@ -88,7 +88,10 @@ class Plain:
 
 
 def _say(finding: Finding) -> Verdict:
-    values = {"probe": finding.probe, "found": finding[finding.headline].estimate}
+    values: dict[str, Estimate | str | float] = {
+        "probe": finding.probe,
+        "found": finding[finding.headline].estimate,
+    }
     return Verdict("mixed", "{probe} gives {found:value}.", values)
 
 
