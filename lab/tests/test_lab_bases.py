@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.tiny import load, read
+from unbag.models.tiny import TinyTowers, load, read
 from unbag_lab import bases
 from unbag_lab.bases import (
-    PretrainCheckpoint,
     PretrainSettings,
     base_names,
     make_base,
@@ -20,7 +22,9 @@ from unbag_lab.bases import (
     pretrain,
     seed_of,
 )
+from unbag_lab.plan import Say
 from unbag_lab.results import base_path
+from unbag_lab.training import run_to_end
 
 
 def make(out: Path, name: str = "tiny-1") -> Path:
@@ -84,33 +88,50 @@ def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -
     assert "move the base away to have it made again" in told.value.way_out
 
 
-def test_a_training_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings, config = bases._wanted("tiny-1", "small")
     whole = pretrain(settings, config, device="cpu", say=lambda line: None).state_dict()
 
-    def stop_after_two(line: str) -> None:
+    def stop_after_three(line: str) -> None:
         if line.startswith("step     2"):
             raise KeyboardInterrupt
 
-    kept = PretrainCheckpoint(tmp_path / "one.kept", "settings", every=0.0)
+    def run(say: Say) -> TinyTowers:
+        return pretrain(settings, config, device="cpu", folder=tmp_path, save_minutes=0.0, say=say)
+
+    monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
     with pytest.raises(KeyboardInterrupt):
-        pretrain(settings, config, device="cpu", kept=kept, say=stop_after_two)
+        run(stop_after_three)
     said: list[str] = []
-    again = pretrain(settings, config, device="cpu", kept=kept, say=said.append).state_dict()
-    assert said[0].endswith("; goes on from step 2")
+    again = run(said.append).state_dict()
+    assert said[1] == "resuming after step 3 of 4"
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
-def test_what_was_kept_of_other_settings_is_not_gone_on_from(tmp_path: Path) -> None:
-    settings, config = bases._wanted("tiny-1", "small")
-    pretrain(
-        PretrainSettings(seed=1, steps=1, batch=8),
-        config,
-        device="cpu",
-        kept=PretrainCheckpoint(tmp_path / "one.kept", "others", every=0.0),
-        say=lambda line: None,
-    )
+def test_ctrl_c_saves_and_ends_the_making_of_a_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(line: str) -> None:
+        if line.startswith("step     1"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
+    with pytest.raises(KeyboardInterrupt):
+        make_base(tmp_path, "tiny-1", size="small", device="cpu", workers=0, say=interrupted)
+    assert not base_path(tmp_path, "tiny-1").exists()
     said: list[str] = []
-    kept = PretrainCheckpoint(tmp_path / "one.kept", "settings")
-    pretrain(settings, config, device="cpu", kept=kept, say=said.append)
-    assert "goes on" not in said[0]
+    make_base(tmp_path, "tiny-1", size="small", device="cpu", workers=0, say=said.append)
+    assert said[1] == "resuming after step 2 of 4"
+    names = sorted(path.name for path in (tmp_path / "bases").iterdir())
+    assert names == ["tiny-1.json", "tiny-1.safetensors"]
+
+
+def test_what_was_kept_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
+    settings, config = bases._wanted("tiny-1", "small")
+    other = PretrainSettings(seed=1, steps=1, batch=8)
+    for one in (other, other):
+        pretrain(one, config, device="cpu", folder=tmp_path, say=lambda line: None)
+    with pytest.raises(UserError, match="batch: 8 before, 64 now"):
+        pretrain(settings, config, device="cpu", folder=tmp_path, say=lambda line: None)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unbag.models.tiny import Tiny
-from unbag.training.optim import Memory
+from unbag.training import optim, trainer
+from unbag.training.optim import Memory, OptimizerSettings
 from unbag.training.towers.base import Trainable
 from unbag_lab.experiments import repair_training
 from unbag_lab.experiments.repair_training import (
     FixedViews,
     RepairSettings,
-    SharedPictures,
     train_arms,
 )
 
@@ -29,8 +29,8 @@ class Played:
 
     def __init__(
         self,
-        step: Callable[[], Tensor],
-        optimiser: torch.optim.Optimizer,
+        step: Callable[[], dict[str, Tensor]],
+        optimizer: torch.optim.Optimizer,
         *,
         device: str,
         beside: tuple[Tensor, ...] = (),
@@ -38,7 +38,7 @@ class Played:
     ) -> None:
         self._step = step
 
-    def __call__(self) -> Tensor:
+    def __call__(self) -> dict[str, Tensor]:
         return self._step()
 
 
@@ -49,24 +49,25 @@ def silent(text: str) -> None:
 def test_fixed_places_train_the_same_models(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = train_arms(base, ARMS, SETTINGS, say=silent)
 
-    def fixed(
-        arms: dict[str, repair_training.RepairArm],
-        shared: SharedPictures,
-        device: str,
-    ) -> FixedViews:
-        shared.is_shared = False
-        for arm in arms.values():
-            arm.record(device, None)
-            for group in arm.optimiser.param_groups:
-                # Only a GPU can do with a count of steps that lies beside the weights.
-                group["capturable"] = False
-        return FixedViews(next(iter(arms.values())).trainable.module.config.context)
+    make_optimizer = optim.make_optimizer
 
-    monkeypatch.setattr(repair_training, "_fixed", fixed)
-    monkeypatch.setattr(repair_training, "Recorded", Played)
+    def places(encoder: Tiny, device: str) -> FixedViews:
+        return FixedViews(encoder.config.context)
+
+    def optimizer(
+        weights: Mapping[str, nn.Parameter], settings: OptimizerSettings, *, capturable: str
+    ) -> torch.optim.AdamW:
+        # Only a GPU can do with a count of steps that lies beside the weights.
+        return make_optimizer(weights, settings)
+
+    monkeypatch.setattr(repair_training, "make_places", places)
+    monkeypatch.setattr(trainer, "make_optimizer", optimizer)
+    monkeypatch.setattr(trainer, "Recorded", Played)
     found = train_arms(base, ARMS, SETTINGS, say=silent)
     for name in ARMS:
-        torch.testing.assert_close(found[name].loss, plain[name].loss)
+        torch.testing.assert_close(
+            torch.tensor([found[name].last_loss]), torch.tensor([plain[name].last_loss])
+        )
         torch.testing.assert_close(_weights(found[name].trainable), _weights(plain[name].trainable))
         torch.testing.assert_close(found[name].curve_SK, plain[name].curve_SK)
     moved = Tiny(found["clip_ft"].trainable.module, name="moved")

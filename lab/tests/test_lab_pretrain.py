@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from unbag.models.tiny import TinyConfig, load, write
+from unbag.training.data import loader
 from unbag.world.grammar import words
 from unbag.world.rendering import draw, draw_batch, sprite_table
 from unbag.world.stream import batch, split_seed
 from unbag.world.vocabulary import UNIT
-from unbag_lab import bases as script
-from unbag_lab.bases import PretrainSettings, Steps, pretrain
+from unbag_lab.bases import Pretraining, PretrainSettings, SceneBatch, Steps, pretrain
 
 # The tiny size of the specification (12.6) on the unit-test world.
 CONFIG = TinyConfig(
@@ -61,16 +61,19 @@ def test_the_same_settings_give_the_same_weights() -> None:
 
 
 def test_workers_do_not_change_the_batches() -> None:
-    alone = list(script._load(replace(SHORT, steps=3), CONFIG, workers=0))
-    shared = list(script._load(replace(SHORT, steps=3), CONFIG, workers=2))
-    for a, b in zip(alone, shared, strict=True):
+    def made(workers: int) -> list[SceneBatch]:
+        steps = Steps([replace(SHORT, steps=3)], CONFIG)
+        flow = loader.load(steps, first=0, workers=workers, device="cpu")
+        return [shown for (shown,) in flow]
+
+    for a, b in zip(made(0), made(2), strict=True):
         assert np.array_equal(a.token_BL, b.token_BL)
         assert np.array_equal(a.packed.x_NT, b.packed.x_NT)
 
 
 def test_pictures_are_trained_on_as_they_are_drawn() -> None:
     """No flip, no crop, no other augmentation: captions speak of sides."""
-    step = Steps(SHORT, CONFIG)[0]
+    (step,) = Steps([SHORT], CONFIG)[0]
     table = torch.from_numpy(sprite_table(UNIT))
     pixels = draw_batch(table, step.packed, pixels=32, generator=None)
     samples = batch(UNIT, SHORT.knobs, seed=split_seed("train", 0), step=0, size=48)
@@ -86,10 +89,11 @@ def test_accidental_truths_are_no_negatives() -> None:
 
 
 def test_schedule_warms_up_and_ends_at_zero() -> None:
-    schedule = PretrainSettings(steps=110, warm_up=10, learning_rate=1.0).schedule
-    assert [schedule.rate(i) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
-    assert schedule.rate(60) == pytest.approx(0.5)
-    assert schedule.rate(110) == pytest.approx(0.0)
+    settings = PretrainSettings(steps=110, warm_up=10, learning_rate=1.0)
+    task = Pretraining(settings, CONFIG, device="cpu")
+    assert [task.learning_rate(i) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
+    assert task.learning_rate(60) == pytest.approx(0.5)
+    assert task.learning_rate(110) == pytest.approx(0.0)
 
 
 def test_what_is_trained_can_be_loaded(tmp_path: Path) -> None:

@@ -11,18 +11,17 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import untrained
+from unbag.training.trainer import Trainer
 from unbag.world.grammar import And, Ast
 from unbag.world.rendering import draw, sprite_table
 from unbag.world.stream import batch, split_seed
 from unbag.world.truth import holds_matrix
 from unbag.world.vocabulary import DEFAULT
-from unbag_lab.bases import OnDevice, Schedule, Training, put_on
+from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, Steps, put_on
 from unbag_lab.claims import find_claim
 from unbag_lab.experiments.pretraining import (
     ARMS,
     PRETRAINING,
-    Pretraining,
-    Streams,
     _by_seed,
     measure,
     smaller,
@@ -32,7 +31,7 @@ from unbag_lab.plan import Order, find_experiment
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 from unbag_lab.verdict import REPRODUCED, judge_claims
 
-QUICK = Schedule(3, steps=2, batch=48)
+QUICK = PretrainSettings(3, steps=2, batch=48)
 
 
 def kind(ast: Ast) -> str:
@@ -60,9 +59,9 @@ def test_the_sizes_are_those_of_the_specification() -> None:
 def test_only_nvidia_gpus_replay_steps() -> None:
     # "meta" stands for a device that is neither a processor nor one of theirs, such as mps.
     arm = smaller(ARMS["base"])
-    training = Training(arm, QUICK, "meta")
-    assert not training.is_recorded
-    for group in training.optimiser.param_groups:
+    trainer = Trainer(Pretraining(QUICK, arm.config, device="meta"))
+    assert not trainer.task.is_recorded
+    for group in trainer.optimizer.param_groups:
         assert not group["capturable"]
         assert not group["fused"]
 
@@ -83,14 +82,14 @@ def test_controls_say_as_much_of_each_kind_without_collisions(collides: str, alo
     for name in counts[collides] | counts[alone]:
         # Three standard errors of a difference of shares of 3,000 at most; partners come in twos.
         assert abs(counts[collides][name] - counts[alone][name]) / 3000 < 0.05, name
-    schedule = Schedule(1, batch=128)
-    assert measure(ARMS[collides].knobs, schedule)["collision"] > 0.5
-    assert measure(ARMS[alone].knobs, schedule)["collision"] < 0.02
+    settings = PretrainSettings(1, batch=128)
+    assert measure(replace(settings, knobs=ARMS[collides].knobs))["collision"] > 0.5
+    assert measure(replace(settings, knobs=ARMS[alone].knobs))["collision"] < 0.02
 
 
 def test_a_batch_on_the_device_is_what_the_stream_drew() -> None:
     knobs = ARMS["relations_collide"].knobs
-    shown = Streams([knobs], QUICK, ARMS["base"])[1][0]
+    (shown,) = Steps([replace(QUICK, knobs=knobs)], ARMS["base"].config)[1]
     samples = batch(DEFAULT, knobs, seed=split_seed("train", 3), step=1, size=48)
     there = put_on(shown, torch.from_numpy(sprite_table(DEFAULT)), torch.Generator().manual_seed(0))
     truth = holds_matrix([one.ast for one in samples], [one.scene for one in samples])
@@ -104,7 +103,7 @@ def test_a_batch_on_the_device_is_what_the_stream_drew() -> None:
 def test_batches_of_any_length_are_read_in_one_place() -> None:
     """As a recorded step reads them: from the same tensors, whatever lay there before."""
     arm = smaller(ARMS["base"])
-    streams = Streams([arm.knobs], Schedule(3, batch=6), arm)
+    streams = Steps([PretrainSettings(3, batch=6, knobs=arm.knobs)], arm.config)
     table = torch.from_numpy(sprite_table(DEFAULT))
     towers = untrained(arm.config, seed=0)
     place: OnDevice | None = None
@@ -171,7 +170,7 @@ def test_a_run_goes_on_where_it_stopped(run: Order) -> None:
     again = read_results(path)[0].numbers
     assert again == {name: numbers for name, numbers in before.numbers.items() if name != "batch"}
     PRETRAINING.run(run, say=said.append)
-    assert said[1:] == [f"tiny-2: every arm is in {run.out}"]
+    assert said[1:] == [f"tiny-2: every arm is in {path.parent}"]
 
 
 def test_another_length_is_refused(run: Order) -> None:
@@ -242,5 +241,5 @@ def test_bases_of_the_same_name_and_other_weights_do_not_mix() -> None:
 
 
 def test_the_full_size_is_what_the_claims_say() -> None:
-    assert (Pretraining().steps, Pretraining().batch) == (2_000, 512)
+    assert (PRETRAINING.steps, PRETRAINING.batch) == (2_000, 512)
     assert "2,000 steps of 512" in find_claim("collision_low_high").knobs

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from unbag.errors import UserError
+from unbag.models.tiny import Tiny, read
 from unbag.training.data.batch import Batch
 from unbag.training.towers.adapters import TinyTrainable
-from unbag_lab.experiments import repair as script
+from unbag.training.trainer import Trainer
+from unbag_lab import training
 from unbag_lab.experiments.repair import repair
 from unbag_lab.experiments.repair_training import (
     LockedTiny,
@@ -19,7 +22,7 @@ from unbag_lab.experiments.repair_training import (
     train_arms,
 )
 from unbag_lab.questions import Questions
-from unbag_lab.results import ArmResult, read_results
+from unbag_lab.results import read_results
 
 ARMS = ("clip_ft", "ce_clip_fixed", "hard_positive-locked", "hard_negative-locked")
 SHORT = RepairSettings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)
@@ -68,23 +71,23 @@ def test_a_killed_run_goes_on_from_its_checkpoints_with_the_same_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    step_of = RepairArm.take_step
+    gradient = RepairArm.gradient
     said: list[str] = []
     taken: list[tuple[str, int]] = []
 
-    def dies(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
+    def dies(arm: RepairArm, batch: Batch, step: int) -> dict[str, Tensor]:
         if step == at and arm.recipe.name == ARMS[1]:
             raise Killed
-        step_of(arm, batch, step, steps=steps)
+        return gradient(arm, batch, step)
 
-    def counts(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
+    def counts(arm: RepairArm, batch: Batch, step: int) -> dict[str, Tensor]:
         taken.append((arm.recipe.name, step))
-        step_of(arm, batch, step, steps=steps)
+        return gradient(arm, batch, step)
 
-    monkeypatch.setattr(RepairArm, "take_step", dies)
+    monkeypatch.setattr(RepairArm, "gradient", dies)
     with pytest.raises(Killed):
         repair(base, tmp_path, questions, SHORT, say=silent)
-    monkeypatch.setattr(RepairArm, "take_step", counts)
+    monkeypatch.setattr(RepairArm, "gradient", counts)
     repair(base, tmp_path, questions, SHORT, say=said.append)
     assert taken == [(arm, step) for step in range(first, 7) for arm in ARMS]
     assert said[0].endswith(f"; from step {first}") == (first > 0)
@@ -98,17 +101,17 @@ def test_an_arm_that_was_saved_before_the_kill_waits_for_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    save = RepairArm.save
+    save = Trainer.save
 
-    def dies(arm: RepairArm, path: Path) -> None:
-        if arm.step == 6 and arm.recipe.name == ARMS[1]:
+    def dies(trainer: Trainer[Batch], path: Path) -> None:
+        if trainer.state.step == 6 and path.stem == ARMS[1]:
             raise Killed
-        save(arm, path)
+        save(trainer, path)
 
-    monkeypatch.setattr(RepairArm, "save", dies)
+    monkeypatch.setattr(Trainer, "save", dies)
     with pytest.raises(Killed):
         repair(base, tmp_path, questions, SHORT, say=silent)
-    monkeypatch.setattr(RepairArm, "save", save)
+    monkeypatch.setattr(Trainer, "save", save)
     repair(base, tmp_path, questions, SHORT, say=silent)
     assert is_same(whole, tmp_path / "default" / "small")
 
@@ -120,40 +123,38 @@ def test_all_weights_are_there_before_an_arm_is_asked_and_are_not_trained_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ask = script._ask
-
-    def dies(encoder: object, result: ArmResult, *rest: object) -> None:
-        if result.arm == ARMS[1]:
+    def dies(path: Path, *, name: str) -> Tiny:
+        if name == ARMS[1]:
             raise Killed
-        ask(encoder, result, *rest)  # type: ignore[arg-type]
+        return read(path, name=name)
 
-    def refuses(arm: RepairArm, batch: Batch, step: int, *, steps: int) -> None:
+    def refuses(trainer: Trainer[Batch], batch: Batch) -> dict[str, Tensor]:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(script, "_ask", dies)
+    monkeypatch.setattr(training, "read", dies)
     with pytest.raises(Killed):
         repair(base, tmp_path, questions, SHORT, say=silent)
     folder = tmp_path / "default" / "small"
     assert {path.stem for path in folder.glob("*.safetensors")} == set(ARMS)
     assert {one.arm for one in read_results(tmp_path)} == {"base", "random", ARMS[0]}
-    monkeypatch.setattr(script, "_ask", ask)
-    monkeypatch.setattr(RepairArm, "take_step", refuses)
+    monkeypatch.setattr(training, "read", read)
+    monkeypatch.setattr(Trainer, "train_step", refuses)
     with pytest.raises(UserError, match=r"ce_clip_fixed.state is of other settings: steps 7, not"):
         repair(base, tmp_path, questions, replace(SHORT, arms=ARMS[1:], steps=9), say=silent)
     repair(base, tmp_path, questions, SHORT, say=silent)
     assert is_same(whole, folder)
 
 
-def test_a_checkpoint_of_unknown_settings_is_not_used(
-    base: Path, questions: Questions, whole: Path, tmp_path: Path
+def test_a_checkpoint_of_other_settings_is_refused_with_both(
+    base: Path, questions: Questions, tmp_path: Path
 ) -> None:
     folder = tmp_path / "default" / "small"
     folder.mkdir(parents=True)
     other = replace(SHORT, seed=1, steps=4, arms=ARMS[:1])
     train_arms(base, other.arms, other, folder=folder, say=silent)
     assert checkpoint_of(folder, ARMS[0]).exists()
-    repair(base, tmp_path, questions, SHORT, say=silent)
-    assert is_same(whole, folder)
+    with pytest.raises(UserError, match=r"steps: 4 before, 7 now"):
+        repair(base, tmp_path, questions, SHORT, say=silent)
 
 
 def test_locked_arms_share_the_vectors_of_a_batch(

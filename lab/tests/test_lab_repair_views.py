@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from unbag.models.tiny import read as read_tiny
-from unbag.training.data.loader import Waiting
 from unbag.training.data.world import WorldBatches
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.towers.base import Reads
@@ -55,7 +54,7 @@ def test_the_first_arms_see_what_they_always_saw(reads: Reads) -> None:
 def test_families_are_parts_of_the_same_edits(reads: Reads) -> None:
     made = batches(reads)
     _, told = made.told(0)
-    views = next(views_on_device(made, first=0, workers=0, device="cpu", waiting=Waiting()))
+    views = next(views_on_device(made, first=0, workers=0, device="cpu"))
     whole, swap, replace = (views[name] for name in ("all", "swap", "replace"))
     for edits in ("negative_BK", "positive_BP"):
         every, some, others = (getattr(view, edits) for view in (whole, swap, replace))
@@ -78,7 +77,7 @@ def test_other_positives_stand_beside_the_same_captions_and_negatives(reads: Rea
     assert now.rephrased.pixels is now.pixels
     assert torch.equal(now.rephrased.negative_BK, now.negative_BK)
     assert (now.rephrased.positive_BP >= 0).all()
-    views = next(views_on_device(made, first=0, workers=0, device="cpu", waiting=Waiting()))
+    views = next(views_on_device(made, first=0, workers=0, device="cpu"))
     assert views["rephrased"].code is views["all"].code
 
 

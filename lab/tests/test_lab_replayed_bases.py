@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,36 +13,31 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
 from unbag.models.tiny import TinyTowers
+from unbag.training import optim, trainer
 from unbag_lab import bases
-from unbag_lab.bases import (
-    PretrainCheckpoint,
-    PretrainingArm,
-    PretrainSettings,
-    Schedule,
-    Training,
-    pretrain,
-    small_config,
-)
+from unbag_lab.bases import Pretraining, PretrainSettings, pretrain, small_config
+from unbag_lab.training import run_to_end
 
 SETTINGS = PretrainSettings(seed=3, steps=4, batch=16, warm_up=1)
 CONFIG = small_config()
 
 
-class OnGpu(Training):
-    """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
+class OnGpu(Pretraining):
+    """As on a GPU."""
 
-    def __init__(self, arm: PretrainingArm, schedule: Schedule, device: str) -> None:
-        super().__init__(arm, schedule, device)
-        self.is_recorded = True
-        self.optimiser = on_the_device(self.optimiser)
+    is_recorded = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "is_recorded":
+            super().__setattr__(name, value)
 
 
-def made(kept: PretrainCheckpoint | None = None, *, stops_at: str = "never") -> TinyTowers:
+def made(folder: Path | None = None, *, stops_at: str = "never") -> TinyTowers:
     def say(line: str) -> None:
         if line.startswith(stops_at):
             raise KeyboardInterrupt
 
-    return pretrain(SETTINGS, CONFIG, device="cpu", kept=kept, say=say)
+    return pretrain(SETTINGS, CONFIG, device="cpu", folder=folder, save_minutes=0.0, say=say)
 
 
 @torch.inference_mode()
@@ -60,15 +56,22 @@ def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = made()
-    monkeypatch.setattr(bases, "Training", OnGpu)
-    monkeypatch.setattr(bases, "Recorded", Replayed)
+    make_optimizer = optim.make_optimizer
+    monkeypatch.setattr(bases, "Pretraining", OnGpu)
+    monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
+    monkeypatch.setattr(trainer, "Recorded", Replayed)
+    monkeypatch.setattr(
+        trainer,
+        "make_optimizer",
+        # The one optimizer of a CPU that counts steps in tensors.
+        lambda weights, settings, capturable: on_the_device(make_optimizer(weights, settings)),
+    )
     before = Replayed.made
     whole = made()
-    kept = PretrainCheckpoint(tmp_path / "base.kept", "settings", every=0.0)
     with pytest.raises(KeyboardInterrupt):
-        # It says so before it saves: two steps are kept.
-        made(kept, stops_at="step     2")
-    again = made(kept)
+        # It says so after it saves: three steps are kept.
+        made(tmp_path, stops_at="step     2")
+    again = made(tmp_path)
     assert Replayed.made - before == 3
     torch.testing.assert_close(vectors(whole), vectors(plain), atol=1e-4, rtol=1e-4)
     for key, value in whole.state_dict().items():

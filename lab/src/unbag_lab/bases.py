@@ -17,34 +17,31 @@ import json
 import os
 import re
 import shutil
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset
 
 from unbag.errors import UserError
 from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
-from unbag.runs.checkpoint import load_optimizer_state, optimizer_state
-from unbag.runs.files import paused_collector, write_atomically, write_text
-from unbag.training.losses import contrastive
-from unbag.training.optim import (
-    Memory,
-    Recorded,
-    compile_layers,
-    decay_groups,
-    lr_factor,
-    set_lr,
+from unbag.runs.files import (
+    TRAINING,
+    open_run_folder,
+    paused_collector,
+    write_atomically,
+    write_text,
 )
+from unbag.training.data.loader import load
+from unbag.training.losses import contrastive
+from unbag.training.optim import OptimizerSettings, compile_layers
+from unbag.training.trainer import Task, Trainer
 from unbag.types import Embedded, IntArray
 from unbag.version import __version__
 from unbag.world.grammar import words
@@ -54,6 +51,7 @@ from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_
 from unbag.world.vocabulary import DEFAULT, WORLDS
 from unbag_lab.plan import Say
 from unbag_lab.results import Size, base_path, named
+from unbag_lab.training import SaysLines, run_to_end
 
 _SECONDS = 100.0
 """That one base takes on one H200."""
@@ -66,20 +64,27 @@ def make_base(
     path = base_path(out, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, config = _wanted(name, size)
-    kept = PretrainCheckpoint(path.with_suffix(".kept"), json.dumps(_flat(name, size)))
+    # Deeper than results, which a run folder finds by their depth.
+    kept = path.parent / "training" / name
 
     def fill(temporary: Path) -> None:
         if is_shipped(name, size=size):
             with as_file(files("unbag.models") / "weights" / "tiny-base.safetensors") as shipped:
                 shutil.copyfile(shipped, temporary)
         else:
-            towers = pretrain(settings, config, device=device, workers=workers, kept=kept, say=say)
+            towers = pretrain(
+                settings, config, device=device, workers=workers, folder=kept, say=say
+            )
             write(towers, temporary)
-        made = BaseRecord(_flat(name, size), read(temporary, name=name).fingerprint, __version__)
+        said = flat(settings, config)
+        made = BaseRecord(said, read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
 
     write_atomically(path, fill)
-    kept.path.unlink(missing_ok=True)
+    shutil.rmtree(kept, ignore_errors=True)
+    with suppress(OSError):
+        # Other bases may be in training.
+        kept.parent.rmdir()
 
 
 def base_names(seeds: int) -> tuple[str, ...]:
@@ -149,9 +154,8 @@ class BaseRecord:
     """Of the package that made it; for people."""
 
 
-def _flat(name: str, size: Size) -> dict[str, object]:
+def flat(settings: PretrainSettings, config: TinyConfig) -> dict[str, object]:
     """Every setting by its name, as JSON would give it back; the vocabulary by its hash."""
-    settings, config = _wanted(name, size)
     said = json.loads(json.dumps(asdict(settings)))
     vocabulary = blake2b(" ".join(config.words).encode(), digest_size=6).hexdigest()
     network = config.as_json() | {"words": vocabulary}
@@ -170,7 +174,7 @@ def _leaves(said: Mapping[str, object], start: str) -> list[tuple[str, object]]:
 
 def _check(path: Path, *, size: Size) -> None:
     """Refuse a base of other settings, with both, or one that is not what its record says."""
-    made, wanted = _record_of(path), _flat(path.stem, size)
+    made, wanted = _record_of(path), flat(*_wanted(path.stem, size))
     apart = [
         f"{key} {made.settings.get(key)}, not {wanted.get(key)}"
         for key in sorted({*made.settings, *wanted})
@@ -248,148 +252,10 @@ class PretrainSettings:
     knobs: Knobs = field(default_factory=lambda: Knobs(withheld_combinations=0.2))
     """A fifth of the shape-colour combinations is never shown, so unseen ones can be tested."""
 
-    @property
-    def schedule(self) -> Schedule:
-        """What decides steps, whatever they are shown."""
-        return Schedule(**{one.name: getattr(self, one.name) for one in fields(Schedule)})
-
-
-def pretrain(
-    settings: PretrainSettings,
-    config: TinyConfig,
-    *,
-    device: str,
-    workers: int = 0,
-    kept: PretrainCheckpoint | None = None,
-    say: Say = print,
-) -> TinyTowers:
-    """Train from scratch; the same settings on the same kind of machine give the same model.
-
-    With `kept` it goes on after a stop, on a CPU with the same bits.
-    """
-    arm = PretrainingArm("a base", config, settings.knobs, masks=settings.mask_also_true)
-    schedule = settings.schedule
-    training = Training(arm, schedule, device)
-    towers, optimiser = training.towers, training.optimiser
-    noise = torch.Generator(device=device).manual_seed(settings.seed)
-    table = torch.from_numpy(sprite_table(WORLDS[settings.world])).to(device)
-    first = kept.restore(towers, optimiser, noise) if kept else 0
-    say(_describe(settings) + (f"; goes on from step {first}" if first else ""))
-    start = time.monotonic()
-    steps = _load(settings, config, first=first, workers=workers)
-    place: OnDevice | None = None
-    for number, step in enumerate(steps, start=first):
-        shown = put_on(step, table, noise, pixels=config.pixels)
-        if training.is_recorded:
-            shown = place = shown.copied_to(place, context=config.context)
-        training.step(shown, schedule.rate(number))
-        is_due = kept is not None and kept.is_due()
-        if number % 250 == 0 or number == settings.steps - 1 or is_due:
-            loss = training.loss.item()
-            rate = (number + 1 - first) / (time.monotonic() - start)
-            left = (settings.steps - number - 1) / rate
-            say(f"step {number:5d}  loss {loss:.4f}  {rate:.3g} steps/s  {left:.0f} s left")
-        if kept and is_due:
-            kept.save(number + 1, towers, optimiser, noise)
-    return towers.eval()
-
-
-def _describe(settings: PretrainSettings) -> str:
-    """What the first batch asks of a model: its collision rate and incentive, measured."""
-    world = WORLDS[settings.world]
-    seed = split_seed("train", settings.seed)
-    return describe(batch(world, settings.knobs, seed=seed, step=0, size=settings.batch))
-
-
-@dataclass(frozen=True)
-class PretrainingArm:
-    """One model trained from scratch."""
-
-    about: str
-    config: TinyConfig
-    knobs: Knobs
-    masks: bool = True
-    """Whether pairs off the diagonal that are true as well are left out of the loss."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """What all arms of a seed share; but for steps and batch, the values that made `tiny:base`."""
-
-    seed: int
-    steps: int = 2_000
-    batch: int = 512
-    learning_rate: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = 0.05
-    warm_up: int = 100
-
-    def rate(self, step: int) -> float:
-        """Of a step, counted from 0."""
-        share = lr_factor(step, steps=self.steps, warmup_steps=self.warm_up)
-        return self.learning_rate * share
-
-
-class Training:
-    """One arm and its optimiser."""
-
-    def __init__(
-        self, arm: PretrainingArm, schedule: Schedule, device: str, *, memory: Memory | None = None
-    ) -> None:
-        """As untrained as its seed says: arms of one size begin alike."""
-        self._memory = memory
-        self.masks = arm.masks
-        self.towers: TinyTowers = untrained(arm.config, seed=schedule.seed).to(device).train()
-        self.loss = torch.zeros((), device=device)
-        """Of the last step."""
-        self._device = device
-        self.is_recorded = device.startswith("cuda")
-        """Whether steps are replayed: then batches must stay in one place."""
-        for tower in (self.towers.picture, self.towers.caption):
-            compile_layers(tower.blocks, device=device)
-        rate = schedule.learning_rate
-        self.optimiser = torch.optim.AdamW(
-            decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
-            lr=torch.tensor(rate, device=device) if self.is_recorded else rate,
-            betas=schedule.betas,
-            fused=self.is_recorded,
-            capturable=self.is_recorded,
-        )
-        self._recorded: Recorded | None = None
-
-    def step(self, shown: OnDevice, rate: float) -> None:
-        """One step; the device is not waited for."""
-        set_lr(self.optimiser, rate)
-        if not self.is_recorded:
-            self.loss = self._learn(shown)
-            return
-        if self._recorded is None:
-            self._recorded = Recorded(
-                lambda: {"loss": self._learn(shown)},
-                self.optimiser,
-                device=self._device,
-                memory=self._memory,
-            )
-        self.loss = self._recorded()["loss"]
-
-    def _learn(self, shown: OnDevice) -> Tensor:
-        kind = self._device.partition(":")[0]
-        with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
-            picture_BD = self.towers.embed_pictures(shown.pixels).float()
-            caption_BD = self.towers.embed_captions(shown.token_BL, shown.end_B).float()
-        embedded = Embedded(
-            picture_BD,
-            caption_BD,
-            scale=self.towers.log_scale.exp(),
-            bias=picture_BD.new_zeros(()),
-            also_true_BB=shown.also_true_BB if self.masks else None,
-        )
-        loss = contrastive(embedded)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        self.towers.clamp_scale()
-        return loss.detach()
+    def samples(self, step: int) -> tuple[Sample, ...]:
+        """Scenes with captions of a step; they depend on the seed and the step alone."""
+        seed = split_seed("train", self.seed)
+        return batch(WORLDS[self.world], self.knobs, seed=seed, step=step, size=self.batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,95 +326,128 @@ def put_on(
     )
 
 
-class Steps(Dataset[SceneBatch]):
-    """The batch of step i depends on the seed and i alone, so workers may come and go."""
+def pretrain(
+    settings: PretrainSettings,
+    config: TinyConfig,
+    *,
+    device: str,
+    workers: int = 0,
+    folder: Path | None = None,
+    save_minutes: float = 1.0,
+    say: Say = print,
+) -> TinyTowers:
+    """Train from scratch; the same settings on the same kind of machine give the same model.
 
-    def __init__(self, settings: PretrainSettings, config: TinyConfig) -> None:
-        self.settings = settings
-        self.tokenize = WordTokenizer(config.words, context=config.context)
+    With a folder a stopped run resumes there, on a CPU with the same bits.
+    """
+    task = Pretraining(settings, config, device=device, workers=workers)
+    trainer = Trainer(task, progress=SaysLines(say), save_minutes=save_minutes)
+    # What the first batch asks of a model: its collision rate and incentive, measured.
+    say(describe(settings.samples(0)))
+    with nullcontext() if folder is None else open_run_folder(folder, TRAINING) as opened:
+        run_to_end(trainer, opened, say=say)
+    return task.module
+
+
+class Pretraining(Task[OnDevice]):
+    """A tiny dual encoder, trained from scratch by plain contrastive learning."""
+
+    module: TinyTowers
+    name = "a tiny dual encoder"
+
+    def __init__(
+        self, settings: PretrainSettings, config: TinyConfig, *, device: str, workers: int = 0
+    ) -> None:
+        """As untrained as its seed says: towers of one size begin alike."""
+        self.settings, self.config, self.device, self._workers = settings, config, device, workers
+        self.seed = settings.seed
+        self.precision = "float32" if device == "cpu" else "bfloat16"
+        self.is_recorded = device.startswith("cuda")
+        self.module = untrained(config, seed=settings.seed).to(device)
+        for tower in (self.module.picture, self.module.caption):
+            compile_layers(tower.blocks, device=device)
+        self.optimizer = OptimizerSettings(
+            steps=settings.steps,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warm_up,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+        self._place: OnDevice | None = None
+
+    def identity(self) -> dict[str, object]:
+        """All settings, flat."""
+        return {"settings": flat(self.settings, self.config)}
+
+    def batches(self, first: int) -> Iterator[OnDevice]:
+        """Scenes from workers, drawn on the device."""
+        steps = Steps([self.settings], self.config)
+        flow = load(steps, first=first, workers=self._workers, device=self.device)
+        for (shown,) in flow:
+            yield self.drawn(shown)
+
+    def drawn(self, shown: SceneBatch) -> OnDevice:
+        """A batch where it is trained on; where steps are recorded, always in the same place."""
+        found = put_on(shown, self._table, self._noise, pixels=self.config.pixels)
+        if self.is_recorded:
+            found = self._place = found.copied_to(self._place, context=self.config.context)
+        return found
+
+    def static_batch(self, batch: OnDevice) -> tuple[Hashable, OnDevice]:
+        """It lies there already."""
+        return None, batch
+
+    def loss(self, batch: OnDevice, step: int) -> Tensor:
+        """Of both directions, without pairs that are true as well."""
+        towers = self.module
+        picture_BD = towers.embed_pictures(batch.pixels).float()
+        caption_BD = towers.embed_captions(batch.token_BL, batch.end_B).float()
+        with torch.autocast(self.device.partition(":")[0], enabled=False):
+            return contrastive(
+                Embedded(
+                    picture_BD,
+                    caption_BD,
+                    scale=towers.log_scale.exp(),
+                    bias=picture_BD.new_zeros(()),
+                    also_true_BB=batch.also_true_BB if self.settings.mask_also_true else None,
+                )
+            )
+
+    def after_update(self) -> dict[str, Tensor]:
+        """As CLIP does."""
+        self.module.clamp_scale()
+        return {}
+
+    def extra_state(self) -> dict[str, Any]:
+        """Noise of pictures is drawn step by step."""
+        return {"noise": self._noise.get_state()}
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Go on drawing from there."""
+        self._noise.set_state(state["noise"])
+
+    @cached_property
+    def _noise(self) -> torch.Generator:
+        return torch.Generator(device=self.device).manual_seed(self.seed)
+
+    @cached_property
+    def _table(self) -> Tensor:
+        return torch.from_numpy(sprite_table(WORLDS[self.settings.world])).to(self.device)
+
+
+class Steps:
+    """The batches of step i, one for each stream; workers may come and go."""
+
+    def __init__(self, streams: Sequence[PretrainSettings], config: TinyConfig) -> None:
+        """`config` has the vocabulary, which all share."""
+        self._streams = tuple(streams)
+        self._tokenize = WordTokenizer(config.words, context=config.context)
 
     def __len__(self) -> int:
         """As many as there are steps."""
-        return self.settings.steps
+        return self._streams[0].steps
 
     @paused_collector()
-    def __getitem__(self, step: int) -> SceneBatch:
+    def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
         """Sample, say, encode; drawing is left to the device."""
-        s = self.settings
-        seed = split_seed("train", s.seed)
-        samples = batch(WORLDS[s.world], s.knobs, seed=seed, step=step, size=s.batch)
-        return show(samples, self.tokenize)
-
-
-def _load(
-    settings: PretrainSettings, config: TinyConfig, *, workers: int, first: int = 0
-) -> Iterator[SceneBatch]:
-    return load(Subset(Steps(settings, config), range(first, settings.steps)), workers=workers)
-
-
-T = TypeVar("T")
-
-
-def load(steps: Dataset[T], *, workers: int) -> Iterator[T]:
-    """In order; workers are forked at once."""
-    return iter(
-        DataLoader(
-            steps,
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=4 if workers else None,
-        )
-    )
-
-
-_WEIGHT, _MOMENT, _NOISE = "weight.", "moment.", "noise"
-
-
-@dataclass(eq=False)
-class PretrainCheckpoint:
-    """A file in which training is kept now and then, and from which it goes on."""
-
-    path: Path
-    settings: str
-    """Of the training; a file of others is not gone on from."""
-    every: float = 60.0
-    """Seconds between two savings."""
-    saved: float = field(default_factory=time.monotonic)
-
-    def is_due(self) -> bool:
-        """Whether much would be lost by now."""
-        return time.monotonic() - self.saved >= self.every
-
-    def save(
-        self,
-        step: int,
-        towers: TinyTowers,
-        optimiser: torch.optim.Optimizer,
-        noise: torch.Generator,
-    ) -> None:
-        """After so many steps."""
-        tensors = {_WEIGHT + name: value for name, value in towers.state_dict().items()}
-        moments = optimizer_state(dict(towers.named_parameters()), optimiser)
-        tensors |= {_MOMENT + name: value for name, value in moments.items()}
-        tensors[_NOISE] = noise.get_state()
-        apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-        header = {"step": str(step), "settings": self.settings}
-        write_atomically(self.path, partial(save_file, apart, metadata=header))
-        self.saved = time.monotonic()
-
-    def restore(
-        self, towers: TinyTowers, optimiser: torch.optim.Optimizer, noise: torch.Generator
-    ) -> int:
-        """How many steps were taken; 0 where there is nothing to go on from."""
-        if not self.path.exists():
-            return 0
-        with safe_open(self.path, framework="pt") as file:
-            header = file.metadata() or {}
-            if header.get("settings") != self.settings:
-                return 0
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        towers.load_state_dict({name: tensors[_WEIGHT + name] for name in towers.state_dict()})
-        moments = {n.removeprefix(_MOMENT): t for n, t in tensors.items() if n.startswith(_MOMENT)}
-        load_optimizer_state(dict(towers.named_parameters()), optimiser, moments)
-        noise.set_state(tensors[_NOISE])
-        return int(header["step"])
+        return tuple(show(one.samples(step), self._tokenize) for one in self._streams)

@@ -18,20 +18,10 @@ import torch
 from torch import Tensor
 
 from unbag.errors import unknown_name
-from unbag.metrics.aggregate import groups_of, judge, share_out
+from unbag.metrics.aggregate import averages
 from unbag.training.data.world import drawn
 from unbag.training.towers.base import Trainable
-from unbag.types import (
-    Aggregate,
-    Benchmark,
-    Case,
-    EvalProtocol,
-    FloatArray,
-    IntArray,
-    Item,
-    Outcomes,
-    Scores,
-)
+from unbag.types import Benchmark, Case, EvalProtocol, FloatArray, IntArray, Item, Scores
 from unbag.world import benchmarks as world
 from unbag.world.benchmarks import order_items, pair_items, retrieval_items, set_items, triple_items
 from unbag.world.rendering import ScenePicture
@@ -167,9 +157,7 @@ def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
         Case(item, Scores(item.id, values))
         for item, values in zip(asked.items, _values(asked, score), strict=True)
     ]
-    outcomes = judge(asked.benchmark, cases, protocol=EvalProtocol())
-    rule = asked.benchmark.aggregates[0]
-    return {name: point(one, rule) for name, one in outcomes.items()}
+    return averages(asked.benchmark, cases, protocol=EvalProtocol())
 
 
 def _values(asked: BenchmarkItems, score: Score) -> Iterator[FloatArray]:
@@ -182,13 +170,3 @@ def _values(asked: BenchmarkItems, score: Score) -> Iterator[FloatArray]:
     for p, c in both:
         start, end = end, end + len(p) * len(c)
         yield value_M[start:end].reshape(len(p), len(c))
-
-
-def point(outcomes: Outcomes, rule: Aggregate) -> float:
-    """The average by the rule of a benchmark, without its interval; NaN of nothing."""
-    total = 0.0
-    for group in share_out(outcomes, groups_of(outcomes, rule)):
-        weight = outcomes.weight_U[group.index_U].sum()
-        value = outcomes.value_U[group.index_U].sum()
-        total += group.share * (float(value / weight) if weight else float("nan"))
-    return total

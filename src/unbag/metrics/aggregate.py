@@ -136,6 +136,24 @@ def judge(
     return outcomes
 
 
+def averages(
+    benchmark: Benchmark, cases: Sequence[Case], *, protocol: EvalProtocol
+) -> dict[str, float]:
+    """What `measure` gives by the benchmark's first rule, without intervals: a hundredth the time.
+
+    By metric; an average of nothing is NaN.
+    """
+    rule = benchmark.aggregates[0]
+    found = {}
+    for name, one in judge(benchmark, cases, protocol=protocol).items():
+        found[name] = 0.0
+        for group in share_out(one, groups_of(one, rule)):
+            weight = one.weight_U[group.index_U].sum()
+            value = one.value_U[group.index_U].sum()
+            found[name] += group.share * (float(value / weight) if weight else float("nan"))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """All numbers of one scorer on one benchmark under one protocol."""

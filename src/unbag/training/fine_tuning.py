@@ -166,11 +166,14 @@ class FineTuning(Task[Batch]):
         job = self.job
         return load(job.batches, first=first, workers=job.workers, device=job.device)
 
-    def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Of the loss of the whole batch, over all processes and micro-batches."""
+    def before_step(self, step: int) -> None:
+        """Reset the thresholds of rank losses at the begin of an epoch, if the recipe says so."""
         rule = self.job.recipe.objective.threshold
         if rule is not None and rule.resets_each_epoch and step % self.job.batches.per_epoch == 0:
             self.threshold_K = self._first_threshold()
+
+    def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Of the loss of the whole batch, over all processes and micro-batches."""
         used_K = self.threshold_K
         taken = add_gradient(
             self.trainable, batch, self.plan, step=step, threshold_K=used_K, start=self._start

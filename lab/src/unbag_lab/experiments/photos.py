@@ -42,7 +42,7 @@ from unbag.training.towers.cached_features import CachedTowers, image_table, tex
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
-from unbag_lab.experiments.photos_table import FEWEST, Owners, groups_of, judged, owners_of
+from unbag_lab.experiments.photos_table import FEWEST, METRICS, Owners, groups_of, judged, owners_of
 from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
@@ -128,14 +128,6 @@ BENCHMARKS = {
     "unseen": "photos-unseen",
 }
 """Groups of triples, and what they are called among results."""
-METRICS = {
-    "original": "original",
-    "augmented": "augmented",
-    "brittleness": "brittleness",
-    "mean c": "mean_original",
-    "mean n": "mean_negative",
-    "mean p": "mean_positive",
-}
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 
 from unbag.data.readers import open_pairs
 from unbag.metrics.intervals import bootstrap, generator
+from unbag.metrics.triples import judge_triples
 from unbag.types import FloatArray, IntArray
 from unbag_lab.experiments.photos_training import (
     SEEN_KINDS,
@@ -170,19 +171,25 @@ def groups_of(owners: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[
     return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= FEWEST}
 
 
+METRICS = {
+    "original": "original",
+    "augmented": "augmented",
+    "brittleness": "brittleness",
+    "mean c": "mean_original",
+    "mean n": "mean_negative",
+    "mean p": "mean_positive",
+}
+"""As tables name them, and as `unbag.metrics.triples` does."""
+_IS_TRUE = np.array([True, False, True])
+"""Of caption, negative, positive."""
+
+
 def judged(
     scores: Sequence[FloatArray], is_in_T: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ) -> dict[str, list[FloatArray]]:
-    """As `unbag.metrics.triples` judges; a tie is wrong."""
-    parts = [one[is_in_T].T for one in scores]
-    return {
-        "original": [np.asarray(c > n, dtype=float) for c, n, _ in parts],
-        "augmented": [np.asarray((c > n) & (p > n), dtype=float) for c, n, p in parts],
-        "brittleness": [np.asarray((c > n) != (p > n), dtype=float) for c, n, p in parts],
-        "mean c": [c for c, _, _ in parts],
-        "mean n": [n for _, n, _ in parts],
-        "mean p": [p for _, _, p in parts],
-    }
+    """By metric, the values of some triples for each seed; a tie is wrong."""
+    found = [judge_triples(one[is_in_T], np.tile(_IS_TRUE, (is_in_T.sum(), 1))) for one in scores]
+    return {name: [one[metric].value_N for one in found] for name, metric in METRICS.items()}
 
 
 def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> ArmNumber:

@@ -35,23 +35,21 @@ from torch.nn import functional
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.models.photo import Photo, PhotoConfig, build, load, read, write
-from unbag.runs.distributed import Team
 from unbag.runs.files import write_atomically
-from unbag.training.data import loader
-from unbag.training.data.loader import Waiting
 from unbag.training.data.pairs import PairBatches
-from unbag.training.optim import change_weights, make_optimiser
+from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.recipes import (
     Locks,
     Recipe,
     Slot,
     clip_ft,
 )
-from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
-from unbag.training.towers.base import Trainable, apply_locks
+from unbag.training.towers.base import Trainable
+from unbag.training.trainer import Trainer
 from unbag.types import Edit, Picture
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
+from unbag_lab.training import run_to_end
 
 WHOLE_PART = 18
 """Layers of the picture tower before its head."""
@@ -141,27 +139,21 @@ def take_steps(
     steps: int | None = None,
 ) -> float:
     """The first steps of a recipe, or all, in bfloat16 on a GPU; gives the last loss."""
-    apply_locks(trainable, recipe.locks)
-    optimiser = make_optimiser(trainable, recipe)
-    batches = PairBatches(pairs, recipe, trainable.reads, seed)
-    plan = StepPlan(
-        recipe=recipe,
-        team=Team(),
+    job = TrainJob(
+        trainable,
+        PairBatches(pairs, recipe, trainable.reads, seed),
+        recipe,
+        out=Path(),
+        # Of dropout: the same for all seeds, as results that ship were made.
+        seed=0,
         device=device,
         precision="float32" if device == "cpu" else "bfloat16",
-        find_truth=batches.find_truth,
+        workers=workers,
     )
-    rule = recipe.objective.threshold
-    threshold_K = rule.first(len(recipe.negatives)).to(device) if rule else None
-    loss = torch.zeros(())
-    flow = loader.load(batches, first=0, workers=workers, device=device, waiting=Waiting())
-    steps = len(batches) if steps is None else steps
-    for step, batch in zip(range(steps), flow, strict=False):
-        taken = add_gradient(trainable, batch, plan, step=step, threshold_K=threshold_K)
-        threshold_K = taken.threshold_K
-        change_weights(trainable, optimiser, recipe, step=step, steps=steps)
-        loss = taken.losses.total.detach()
-    return loss.item()
+    task = FineTuning(job)
+    if steps is not None:
+        task.optimizer = replace(task.optimizer, steps=steps)
+    return run_to_end(Trainer(task)) or 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,49 +16,29 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from unbag.errors import unknown_name
-from unbag.models.tiny import TinyConfig, WordTokenizer, read, write
-from unbag.runs.files import paused_collector, write_atomically
+from unbag.models.tiny import TinyConfig
+from unbag.training.data.loader import load
 from unbag.training.optim import shared_memory
-from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.trainer import Trainer
 from unbag.world.grammar import Rel, words
-from unbag.world.rendering import sprite_table
-from unbag.world.stream import Knobs, Mixture, batch, collision_rate, incentive, split_seed
-from unbag.world.vocabulary import DEFAULT
-from unbag_lab.bases import (
-    OnDevice,
-    PretrainingArm,
-    SceneBatch,
-    Schedule,
-    Training,
-    load,
-    put_on,
-    seed_of,
-    show,
-)
+from unbag.world.stream import Knobs, Mixture, collision_rate, incentive
+from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, Steps, seed_of
 from unbag_lab.claim import ArmKey
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
-from unbag_lab.results import (
-    ArmResult,
-    Extent,
-    Size,
-    find_same,
-    read_results,
-    result_path,
-    write_result,
-)
+from unbag_lab.results import ArmResult, Extent, Size, result_path
 from unbag_lab.scheduler import Share, each_apart, say_now
+from unbag_lab.training import TrainedArm, run_arms, take_turns
 
 NAME = "pretraining"
 _SECONDS = {"small": 9.0, "large": 24.0}
@@ -66,7 +46,7 @@ _SECONDS_OF_BASE = 14.0
 
 
 @dataclass(frozen=True)
-class Pretraining:
+class PretrainingExperiment:
     """Arms from scratch, side by side; see `Experiment`."""
 
     steps: int = 2_000
@@ -99,7 +79,7 @@ class Pretraining:
         sized = self.sized(size)
         return Extent(sized.steps, sized.batch, sized.times)
 
-    def sized(self, size: Size) -> Pretraining:
+    def sized(self, size: Size) -> PretrainingExperiment:
         """As it is, or so short that it only shows that the code runs."""
         return self if size == "full" else replace(self, steps=6, batch=16, times=1)
 
@@ -118,7 +98,18 @@ class Pretraining:
         each_apart(shares, processes=order.processes, say=say)
 
 
-PRETRAINING = Pretraining()
+PRETRAINING = PretrainingExperiment()
+
+
+@dataclass(frozen=True)
+class PretrainingArm:
+    """One model trained from scratch."""
+
+    about: str
+    config: TinyConfig
+    knobs: Knobs
+    masks: bool = True
+    """Whether pairs off the diagonal that are true as well are left out of the loss."""
 
 
 def without_collisions(knobs: Knobs) -> Knobs:
@@ -228,167 +219,113 @@ def _by_seed(order: Order) -> list[Order]:
     return [replace(order, bases=(one,), processes=1, workers=workers) for one in order.bases]
 
 
-def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:
+def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> None:
     """All arms of one seed that are missing."""
     base = order.bases[0]
-    wanted = {arm: _wanted(experiment, order, base, arm) for arm in order.arms}
-    paths = {arm: result_path(order.out, NAME, base.stem, arm) for arm in order.arms}
-    missing = [arm for arm in order.arms if find_same(wanted[arm], paths[arm]) is None]
-    if not missing:
-        say(f"{base.stem}: every arm is in {order.out}")
-        return
-    states = {arm: paths[arm].with_suffix(".state") for arm in missing}
-    rest = [arm for arm in missing if find_same(wanted[arm], states[arm]) is None]
-    if rest:
-        _train(experiment, order, {arm: wanted[arm] for arm in rest}, states, say=say)
-    questions = _questions(order.size, experiment.times)
-    for arm in missing:
-        start = time.monotonic()
-        trained = read_results(states[arm])[0]
-        # The file is asked, not the model it was written from: it has half the digits.
-        tiny = read(paths[arm].with_suffix(".safetensors"), name=arm)
-        trainable = TinyTrainable(tiny, device=order.device)
-        trainable.module.eval()
-        answers = questions.answers(trainable, device=order.device)
-        took = (trained.seconds or 0.0) + time.monotonic() - start
-        numbers = {**trained.numbers, **answers}
-        write_result(paths[arm], replace(trained, numbers=numbers, seconds=round(took, 1)))
-        states[arm].unlink()
-        say(f"{base.stem}: {arm} asked")
-
-
-def _wanted(experiment: Pretraining, order: Order, base: Path, arm: str) -> ArmResult:
     seed = seed_of(base)
-    return ArmResult(
-        experiment=NAME,
-        base=base.stem,
-        # Nothing of the base is read, so arms of a seed belong together whatever its weights are.
-        fingerprint=f"{NAME}-{seed}",
-        arm=arm,
-        steps=experiment.steps,
-        batch=experiment.batch,
-        seed=seed,
-        times=experiment.times,
-        precision="float32" if order.device == "cpu" else "bfloat16",
-        loss=None,
-        numbers={},
-        size=order.size,
-    )
-
-
-def _train(
-    experiment: Pretraining,
-    order: Order,
-    wanted: Mapping[str, ArmResult],
-    states: Mapping[str, Path],
-    *,
-    say: Say,
-) -> None:
-    """Weights, and beside them what is known before they are asked."""
-    base = order.bases[0]
-    schedule = Schedule(seed_of(base), steps=experiment.steps, batch=experiment.batch)
-    arms = {name: _sized(find_arm(name), order) for name in wanted}
-    start = time.monotonic()
-    found = train_side_by_side(
-        arms,
-        schedule,
-        device=order.device,
-        workers=order.workers,
-        say=lambda line: say(f"{base.stem}: {line}"),
-    )
-    each = (time.monotonic() - start) / len(arms)
-    measured = {arm.knobs: measure(arm.knobs, schedule) for arm in arms.values()}
-    for name, training in found.items():
-        weights = states[name].with_suffix(".safetensors")
-        weights.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(weights, partial(write, training.towers))
-        result = replace(
-            wanted[name],
-            loss=training.loss.item(),
-            seconds=each,
-            numbers={"batch": measured[arms[name].knobs]},
+    wanted = [
+        ArmResult(
+            experiment=NAME,
+            base=base.stem,
+            # Nothing of the base is read: arms of a seed belong together whatever its weights are.
+            fingerprint=f"{NAME}-{seed}",
+            arm=arm,
+            steps=experiment.steps,
+            batch=experiment.batch,
+            seed=seed,
+            times=experiment.times,
+            precision="float32" if order.device == "cpu" else "bfloat16",
+            loss=None,
+            numbers={},
+            size=order.size,
         )
-        write_result(states[name], result)
+        for arm in order.arms
+    ]
 
+    def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
+        arms = {
+            one.arm: find_arm(one.arm) if order.size == "full" else smaller(find_arm(one.arm))
+            for one in missing
+        }
+        settings = PretrainSettings(seed=seed, steps=experiment.steps, batch=experiment.batch)
+        return train_side_by_side(
+            arms,
+            settings,
+            device=order.device,
+            workers=order.workers,
+            say=lambda line: say(f"{base.stem}: {line}"),
+        )
 
-def _sized(arm: PretrainingArm, order: Order) -> PretrainingArm:
-    return arm if order.size == "full" else smaller(arm)
-
-
-_SAID_EVERY = 100
+    run_arms(
+        wanted,
+        result_path(order.out, NAME, base.stem, "").parent,
+        train,
+        partial(_questions, order.size, experiment.times),
+        device=order.device,
+        say=say,
+    )
 
 
 def train_side_by_side(
     arms: Mapping[str, PretrainingArm],
-    schedule: Schedule,
+    settings: PretrainSettings,
     *,
     device: str,
     workers: int,
     say: Say,
-) -> dict[str, Training]:
+) -> dict[str, TrainedArm]:
     """From scratch; the same arms on the same kind of machine come to the same weights."""
-    streams = list(dict.fromkeys(arm.knobs for arm in arms.values()))
-    batches = load(Streams(streams, schedule, next(iter(arms.values()))), workers=workers)
-    # Workers are forked by now; only from here on may the device be touched.
-    table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
-    # One for each stream: noise must not depend on which other arms are trained.
-    noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
-    memory = shared_memory() if device.startswith("cuda") else None
-    found = {name: Training(arm, schedule, device, memory=memory) for name, arm in arms.items()}
-    shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
-    places: list[OnDevice | None] = [None] * len(streams)
-    context = next(iter(arms.values())).config.context
     start = time.monotonic()
-    for number, step in enumerate(batches):
-        for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
-            there = put_on(shown, table, own)
-            if trainings[0].is_recorded:
-                there = places[at] = there.copied_to(places[at], context=context)
-            for training in trainings:
-                training.step(there, schedule.rate(number))
-        if (number + 1) % _SAID_EVERY == 0:
-            losses = "  ".join(f"{name} {one.loss.item():.3f}" for name, one in found.items())
-            rate = (number + 1) / (time.monotonic() - start)
-            left = (schedule.steps - number - 1) / rate
-            say(f"step {number + 1}: {losses}; {rate:.1f} steps/s, {left:.0f} s left")
-    return found
+    chosen = {
+        name: replace(settings, knobs=arm.knobs, mask_also_true=arm.masks)
+        for name, arm in arms.items()
+    }
+    streams = {one.knobs: one for one in chosen.values()}
+    config = next(iter(arms.values())).config
+    flow = load(
+        Steps(list(streams.values()), config),
+        first=0,
+        workers=workers,
+        device=device,
+    )
+    # Workers are forked at the first batch; only from then on may the device be touched.
+    first = next(flow)
+    tasks = {
+        name: Pretraining(chosen[name], arm.config, device=device) for name, arm in arms.items()
+    }
+    # One arm draws a stream for all: noise must not depend on which others are trained.
+    drawers = {
+        knobs: next(t for t in tasks.values() if t.settings.knobs == knobs) for knobs in streams
+    }
 
+    def batches() -> Iterator[Mapping[str, OnDevice]]:
+        for some in chain([first], flow):
+            drawn = {
+                knobs: drawers[knobs].drawn(shown)
+                for knobs, shown in zip(streams, some, strict=True)
+            }
+            yield {name: drawn[task.settings.knobs] for name, task in tasks.items()}
 
-class Streams(Dataset[tuple[SceneBatch, ...]]):
-    """The batches of step i, one for each stream; they depend on the seed and i alone."""
-
-    def __init__(self, streams: Sequence[Knobs], schedule: Schedule, arm: PretrainingArm) -> None:
-        """`arm` has the vocabulary, which all share."""
-        self._streams = tuple(streams)
-        self._schedule = schedule
-        self._tokenize = WordTokenizer(arm.config.words, context=arm.config.context)
-
-    def __len__(self) -> int:
-        """As many as there are steps."""
-        return self._schedule.steps
-
-    @paused_collector()
-    def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
-        """Sample, say, encode; drawing is left to the device."""
-        return tuple(self._shown(knobs, step) for knobs in self._streams)
-
-    def _shown(self, knobs: Knobs, step: int) -> SceneBatch:
-        seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
-        samples = batch(DEFAULT, knobs, seed=seed, step=step, size=size)
-        return show(samples, self._tokenize)
+    memory = shared_memory() if device.startswith("cuda") else None
+    trainers = {name: Trainer(task, memory=memory) for name, task in tasks.items()}
+    losses = take_turns(trainers, batches(), say=say)
+    each = (time.monotonic() - start) / len(arms)
+    measured = {knobs: measure(one) for knobs, one in streams.items()}
+    return {
+        name: TrainedArm(
+            task.module.eval(), losses[name], each, {"batch": measured[task.settings.knobs]}
+        )
+        for name, task in tasks.items()
+    }
 
 
 _MEASURED = 4
 """Batches over which a stream is measured."""
 
 
-def measure(knobs: Knobs, schedule: Schedule) -> dict[str, float]:
+def measure(settings: PretrainSettings) -> dict[str, float]:
     """What the first batches of a stream ask of a model."""
-    seed = split_seed("train", schedule.seed)
-    found = [
-        batch(DEFAULT, knobs, seed=seed, step=step, size=schedule.batch)
-        for step in range(_MEASURED)
-    ]
+    found = [settings.samples(step) for step in range(_MEASURED)]
     return {
         "collision": float(np.mean([collision_rate(one) for one in found])),
         "incentive": float(np.mean([incentive(one) for one in found])),
@@ -420,9 +357,11 @@ def pretraining_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
     parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=tuple(ARMS))
-    parser.add_argument("--steps", type=int, default=Pretraining.steps)
-    parser.add_argument("--batch", type=int, default=Pretraining.batch)
-    parser.add_argument("--times", type=int, default=Pretraining.times, help="test items, times")
+    parser.add_argument("--steps", type=int, default=PretrainingExperiment.steps)
+    parser.add_argument("--batch", type=int, default=PretrainingExperiment.batch)
+    parser.add_argument(
+        "--times", type=int, default=PretrainingExperiment.times, help="test items, times"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--workers", type=int, default=1, help="processes that make scenes, for all seeds"
@@ -439,4 +378,4 @@ def pretraining_script() -> None:
         workers=options.workers,
         processes=options.processes or len(options.seeds),
     )
-    Pretraining(options.steps, options.batch, options.times).run(order, say=say_now)
+    PretrainingExperiment(options.steps, options.batch, options.times).run(order, say=say_now)

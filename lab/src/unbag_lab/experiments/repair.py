@@ -28,9 +28,8 @@ import torch
 from torch import Tensor
 
 from unbag.models.loading import choose_device
-from unbag.models.tiny import Tiny, read, untrained, write
+from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import WORLD_NEGATIVES
-from unbag.runs.files import write_atomically
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.data.world import Told, WorldBatches
 from unbag.training.losses import UPPER
@@ -46,7 +45,6 @@ from unbag_lab.experiments.repair_training import (
     RepairArm,
     RepairSettings,
     checkpoint_of,
-    curve_of,
     make_recipe,
     seed_of,
     train_arms,
@@ -64,6 +62,7 @@ from unbag_lab.results import (
     write_result,
 )
 from unbag_lab.scheduler import Share, apart, each_apart, one_thread
+from unbag_lab.training import TrainedArm, run_arms
 
 SMALL = RepairSettings(steps=4, batch=16, times=1, size="small")
 """Shows that everything runs."""
@@ -196,18 +195,19 @@ def repair(
             _ask(tiny, one, folder, questions, settings)
     if BLIND in settings.arms:
         _read_blindly(replace(unmeasured, arm=BLIND), encoder, folder, settings)
+
+    def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
+        arms = train_arms(base, [one.arm for one in missing], settings, folder=folder, say=say)
+        return {
+            name: TrainedArm(arm.trainable.module, arm.last_loss, arm.seconds, curve_numbers(arm))
+            for name, arm in arms.items()
+        }
+
     trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
     wanted = [replace(unmeasured, arm=arm, steps=settings.steps) for arm in trained]
-    missing = [one for one in wanted if find_same(one, folder / f"{one.arm}.json") is None]
-    if not missing:
-        say(f"{base.stem}: every arm is in {folder}")
-        return
-    for one in _train_missing(base, missing, folder, settings, say=say):
-        # The file is asked, not the model it was written from: it has half the digits.
-        tiny = read(folder / f"{one.arm}.safetensors", name=one.arm)
-        _ask(tiny, one, folder, questions, settings)
-        _state(folder, one.arm).unlink(missing_ok=True)
-        say(f"{base.stem}: {one.arm} asked")
+    run_arms(wanted, folder, train, lambda: questions, device=settings.device, say=say)
+    for arm in trained:
+        checkpoint_of(folder, arm).unlink(missing_ok=True)
 
 
 def _unmeasured(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
@@ -227,52 +227,15 @@ def _unmeasured(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResul
     )
 
 
-def _state(folder: Path, arm: str) -> Path:
-    """An arm before it is asked, with its loss once it is trained; no result, so not .json."""
-    return folder / f"{arm}.state"
-
-
-def _train_missing(
-    base: Path, wanted: Sequence[ArmResult], folder: Path, settings: RepairSettings, *, say: Say
-) -> list[ArmResult]:
-    """With their losses; those that are not trained yet are, and all weights are written."""
-    states = [find_same(one, _state(folder, one.arm)) for one in wanted]
-    rest = [
-        one for one, state in zip(wanted, states, strict=True) if not state or state.loss is None
-    ]
-    for one in rest:
-        if not _state(folder, one.arm).exists():
-            # A checkpoint without a state is of settings that nobody knows.
-            checkpoint_of(folder, one.arm).unlink(missing_ok=True)
-            write_result(_state(folder, one.arm), one)
-    if rest:
-        arms = train_arms(base, [one.arm for one in rest], settings, folder=folder, say=say)
-        for one in rest:
-            arm = arms[one.arm]
-            path = folder / f"{one.arm}.safetensors"
-            write_atomically(path, partial(write, arm.trainable.module))
-            done = replace(
-                one, loss=arm.loss.item(), numbers=curve_numbers(arm), seconds=arm.seconds
-            )
-            write_result(_state(folder, one.arm), done)
-            checkpoint = checkpoint_of(folder, one.arm)
-            for left in (checkpoint, curve_of(checkpoint)):
-                left.unlink(missing_ok=True)
-    found = [find_same(one, _state(folder, one.arm)) for one in wanted]
-    return [one for one in found if one is not None]
-
-
 def _ask(
     encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: RepairSettings
 ) -> None:
-    """Ask a model everything and keep the answers, beside what training said."""
+    """Ask a model that was not trained here everything, and keep the answers."""
     start = time.monotonic()
     trainable = TinyTrainable(encoder, device=settings.device)
     trainable.module.eval()
-    numbers = {**result.numbers, **questions.answers(trainable, device=settings.device)}
-    # A model that was not trained took no time to train; one that went on took nobody knows what.
-    trained = 0.0 if result.loss is None else result.seconds
-    seconds = None if trained is None else trained + time.monotonic() - start
+    numbers = questions.answers(trainable, device=settings.device)
+    seconds = time.monotonic() - start
     write_result(folder / f"{result.arm}.json", replace(result, numbers=numbers, seconds=seconds))
 
 

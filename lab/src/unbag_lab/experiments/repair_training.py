@@ -15,12 +15,11 @@ Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -30,11 +29,9 @@ from torch import Tensor
 from unbag.errors import unknown_name
 from unbag.models.tiny import Tiny, read
 from unbag.readouts.data import WORLD_NEGATIVES
-from unbag.runs.distributed import Team
-from unbag.runs.files import paused_collector, write_atomically
-from unbag.training import checkpoint
+from unbag.runs.files import paused_collector
 from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Pixels, Truth, make_batch
-from unbag.training.data.loader import Waiting, load
+from unbag.training.data.loader import load
 from unbag.training.data.world import (
     DEFAULT_PRESET,
     FindWorldTruth,
@@ -43,16 +40,9 @@ from unbag.training.data.world import (
     encode,
     texts_of,
 )
+from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.objective import Objective
-from unbag.training.optim import (
-    Memory,
-    Recorded,
-    apply_gradient,
-    compile_layers,
-    make_optimiser,
-    set_rate,
-    shared_memory,
-)
+from unbag.training.optim import compile_layers, shared_memory
 from unbag.training.recipes import (
     Locks,
     Precision,
@@ -65,12 +55,12 @@ from unbag.training.recipes import (
     hard_positive,
     neg_clip,
 )
-from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import TinyTrainable
-from unbag.training.towers.base import apply_locks
+from unbag.training.trainer import Trainer
 from unbag.world.grammar import Statement, Style
 from unbag_lab.plan import Say
 from unbag_lab.results import Size
+from unbag_lab.training import take_turns
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
@@ -225,44 +215,54 @@ def train_arms(
     folder: Path | None = None,
     say: Say,
 ) -> dict[str, RepairArm]:
-    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
-    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
-    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
-    arms = {recipe.name: RepairArm(base, recipe, settings, shared) for recipe in recipes}
-    for name, arm in arms.items():
-        if folder is not None and (path := checkpoint_of(folder, name)).exists():
-            arm.go_back_to(path)
-    batches = make_batches(base, list(arms.values()), settings)
+    """Arms side by side on the same batches; with a folder they save and resume checkpoints."""
+    started = time.monotonic()
+    arms = make_arms(base, names, settings)
+    memory = shared_memory() if settings.device.startswith("cuda") else None
+    trainers = {name: Trainer(arm, memory=memory) for name, arm in arms.items()}
+    paths = {} if folder is None else {name: checkpoint_of(folder, name) for name in arms}
+    for name, path in paths.items():
+        if path.exists():
+            trainers[name].resume(path)
     # A stop while checkpoints were written leaves some arms behind the others.
-    first = min(arm.step for arm in arms.values())
-    went_on = f"; from step {first}" if first else ""
-    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
-    clock = _Clock(base.stem, first, settings.steps, Waiting())
-    flow = views_on_device(
-        batches,
-        first=first,
-        workers=settings.workers,
-        device=settings.device,
-        waiting=clock.waiting,
-    )
-    fixed = _fixed(arms, shared, settings.device)
-    for step, views in enumerate(flow, start=first):
-        placed = views if fixed is None else fixed.fill(views)
+    first = min(trainer.state.step for trainer in trainers.values())
+    batches = replace(arms[names[0]].world, views=frozenset({"all", *map(view_of, names)}))
+    resumed = f"; from step {first}" if first else ""
+    say(f"{base.stem}: {', '.join(names)}; {batches.about}{resumed}")
+    flow = views_on_device(batches, first=first, workers=settings.workers, device=settings.device)
+
+    def after_step(steps: int) -> None:
         for name, arm in arms.items():
-            if step >= arm.step:
-                place = views if name in WAITS else placed
-                arm.take_step(place[view_of(name)], step, steps=settings.steps)
-        if step % 100 == 99 or step + 1 == settings.steps:
-            say(clock.line(step + 1, arms))
+            if arm.threshold_K is not None and trainers[name].state.step == steps:
+                arm.curve_SK[steps - 1] = arm.threshold_K
         # After the last step the weights are written at once, and need no checkpoint.
-        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
-        if folder is not None and is_due:
-            for name, arm in arms.items():
-                arm.save(checkpoint_of(folder, name))
-    for arm in arms.values():
-        # The last line of the clock has waited for the device.
-        arm.seconds = None if first else clock.taken / len(arms)
+        if steps % settings.save_every == 0 and steps < settings.steps:
+            for name, path in paths.items():
+                trainers[name].save(path)
+
+    shown = ({name: views[arm.view] for name, arm in arms.items()} for views in flow)
+    losses = take_turns(
+        trainers, shown, say=lambda line: say(f"{base.stem}: {line}"), after_step=after_step
+    )
+    for name, arm in arms.items():
+        arm.last_loss = losses[name]
+        # The last line of progress has waited for the device.
+        arm.seconds = None if first else (time.monotonic() - started) / len(arms)
     return arms
+
+
+def make_arms(base: Path, names: Sequence[str], settings: RepairSettings) -> dict[str, RepairArm]:
+    """Before any step."""
+    encoder = read(base, name=base.stem, device=settings.device)
+    places = make_places(encoder, settings.device)
+    shared = SharedPictures(is_shared=places is None)
+    seed = seed_of(base, settings)
+    return {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
+
+
+def make_places(encoder: Tiny, device: str) -> FixedViews | None:
+    """Where recorded steps find their batches; None on a CPU, which records nothing."""
+    return FixedViews(encoder.config.context) if device.startswith("cuda") else None
 
 
 def seed_of(base: Path, settings: RepairSettings) -> int:
@@ -275,156 +275,94 @@ def checkpoint_of(folder: Path, arm: str) -> Path:
     return folder / f"{arm}.checkpoint"
 
 
-def curve_of(path: Path) -> Path:
-    """Where the thresholds of a checkpoint are kept."""
-    return path.with_suffix(".curve")
-
-
-def make_batches(base: Path, arms: Sequence[RepairArm], settings: RepairSettings) -> RepairBatches:
-    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
-    return RepairBatches(
-        recipe=arms[0].recipe,
-        reads=arms[0].trainable.reads,
-        seed=seed_of(base, settings),
-        preset=EXPERIMENTS[settings.experiment].preset,
-        per_epoch=settings.steps,
-        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
-    )
-
-
-class _Clock:
-    """How long steps take."""
-
-    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
-        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
-        self.started = time.monotonic()
-
-    @property
-    def taken(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self.started
-
-    def line(self, step: int, arms: Mapping[str, RepairArm]) -> str:
-        """After so many steps."""
-        taken = self.taken
-        each = taken / (step - self.first)
-        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
-        return (
-            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
-            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
-            f"{each * (self.steps - step):.0f} s left  {shown}"
-        )
-
-
 WAITS = ("ce_clip",)
 """Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
 
 
-class RepairArm:
-    """One model in training."""
+class RepairArm(FineTuning):
+    """The fine-tuning of one arm, which takes its steps beside others."""
+
+    trainable: TinyTrainable
+    logs_gradient = False
 
     def __init__(
-        self, base: Path, recipe: Recipe, settings: RepairSettings, shared: SharedPictures
+        self,
+        base: Tiny,
+        name: str,
+        settings: RepairSettings,
+        seed: int,
+        shared: SharedPictures,
+        places: FixedViews | None,
     ) -> None:
-        self.recipe = recipe
-        self.step = 0
-        """Steps that were taken."""
-        self.loss = torch.zeros(())
-        self.seconds: float | None = None
-        """Its share of the time of all arms beside it; None where it went on after a stop."""
-        self._shared = shared
-        self._is_recorded = False
-        self._recorded: dict[Batch, Recorded] = {}
-        self._memory: Memory | None = None
-        encoder = read(base, name=recipe.name, device=settings.device)
-        self.trainable = (
-            LockedTiny(encoder, shared, device=settings.device)
-            if recipe.locks.picture == "all"
-            else TinyTrainable(encoder, device=settings.device)
+        """Before any step; `places` where steps are recorded."""
+        experiment, device = EXPERIMENTS[settings.experiment], settings.device
+        recipe = make_recipe(name, experiment, batch=settings.batch)
+        is_locked = recipe.locks.picture == "all"
+        towers = (
+            LockedTiny(base, shared, device=device)
+            if is_locked
+            else TinyTrainable(base, device=device)
         )
-        apply_locks(self.trainable, recipe.locks)
-        self.optimiser = make_optimiser(self.trainable, recipe)
-        self.plan = StepPlan(
-            recipe=recipe,
-            team=Team(),
-            device=settings.device,
+        self.world = RepairBatches(
+            recipe, towers.reads, seed, preset=experiment.preset, per_epoch=settings.steps
+        )
+        job = TrainJob(
+            towers,
+            self.world,
+            recipe,
+            out=Path(),
+            seed=seed,
+            device=device,
             precision=settings.precision,
-            find_truth=KnownTruth(),
         )
-        rule = recipe.objective.threshold
-        self.threshold_K: Tensor | None = None
-        self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=settings.device)
+        super().__init__(job)
+        self.recipe, self.view = recipe, view_of(name)
+        self.is_recorded = places is not None and name not in WAITS
+        self.plan = replace(self.plan, find_truth=KnownTruth(), is_seeded=not self.is_recorded)
+        self.last_loss = 0.0
+        self.seconds: float | None = None
+        """Its share of the time of all arms beside it; None where it was resumed."""
+        self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=device)
         """Thresholds after each step; stays on the device, where no step waits for it."""
-        if rule is not None:
-            self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
+        self._shared, self._places = shared, places
+        if self.is_recorded:
+            if not is_locked:
+                compile_layers(towers.module.picture.blocks, device=device)
+            compile_layers(towers.module.caption.blocks, device=device, varies=True)
 
-    def record(self, device: str, memory: Memory | None) -> None:
-        """Take steps as a GPU replays them, from now on; a batch of a size stays in one place."""
-        self._memory = memory
-        self.plan = replace(self.plan, is_seeded=False)
-        rate = torch.tensor(self.recipe.learning_rate, device=device)
-        for group in self.optimiser.param_groups:
-            group["lr"], group["capturable"], group["fused"] = rate, True, True
-        for moments in self.optimiser.state.values():
-            # What a checkpoint gave back.
-            moments["step"] = moments["step"].to(device)
-        towers = self.trainable.module
-        if self.recipe.locks.picture != "all":
-            compile_layers(towers.picture.blocks, device=device)
-        compile_layers(towers.caption.blocks, device=device, varies=True)
-        self._is_recorded = True
+    def identity(self) -> dict[str, object]:
+        """Also what the fingerprint of the data says without names."""
+        return {**super().identity(), "preset": self.world.preset, "steps": self.world.per_epoch}
 
-    def take_step(self, batch: Batch, step: int, *, steps: int) -> None:
-        """The next step; the loss stays on the device."""
+    def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Of its own loss; thresholds change in place, where a recorded step finds them."""
         self._shared.look_at(batch)
-        set_rate(self.optimiser, self.recipe, step=step, steps=steps)
-        if not self._is_recorded:
-            self.loss = self._learn(batch, step)
-        else:
-            if batch not in self._recorded:
-                self._recorded[batch] = Recorded(
-                    lambda: self._learn(batch, 0),
-                    self.optimiser,
-                    device=self.plan.device,
-                    beside=() if self.threshold_K is None else (self.threshold_K,),
-                    memory=self._memory,
-                )
-            self.loss = self._recorded[batch]()
-        if self.threshold_K is not None:
-            self.curve_SK[step] = self.threshold_K
-        self.step = step + 1
+        place_K = self.threshold_K
+        numbers = super().gradient(batch, step)
+        if place_K is not None and self.threshold_K is not None:
+            place_K.copy_(self.threshold_K)
+            self.threshold_K = place_K
+        return numbers
 
-    def _learn(self, batch: Batch, step: int) -> Tensor:
-        taken = add_gradient(
-            self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
-        )
-        if self.threshold_K is not None and taken.threshold_K is not None:
-            self.threshold_K.copy_(taken.threshold_K)
-        apply_gradient(self.trainable, self.optimiser, self.recipe)
-        return taken.losses.total.detach()
+    def static_batch(self, batch: Batch) -> tuple[Hashable, Batch]:
+        """In the room for batches of its size and view."""
+        assert self._places is not None
+        return self._places.fill(self.view, batch)
 
-    def save(self, path: Path) -> None:
-        """All that the next step needs, and the curve so far: it may be ahead, never behind."""
-        if self.threshold_K is not None:
-            curve = self.curve_SK.cpu()
-            write_atomically(curve_of(path), partial(torch.save, curve))
-        standing = checkpoint.Standing(step=self.step)
-        checkpoint.save(
-            path,
-            self.trainable,
-            standing,
-            optimiser=self.optimiser,
-            threshold_K=self.threshold_K,
-        )
+    def recorded_beside(self) -> tuple[Tensor, ...]:
+        """Thresholds."""
+        return () if self.threshold_K is None else (self.threshold_K,)
 
-    def go_back_to(self, path: Path) -> None:
-        """Where `save` left it."""
-        found = checkpoint.load(path)
-        checkpoint.restore(found, self.trainable, self.optimiser)
-        self.step = found.standing.step
-        if found.threshold_K is not None:
-            self.threshold_K = found.threshold_K.to(self.plan.device)
-            self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
+    def extra_state(self) -> dict[str, Any]:
+        """Also the curve of thresholds."""
+        curve = {} if self.threshold_K is None else {"curve": self.curve_SK}
+        return {**super().extra_state(), **curve}
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `extra_state` gave."""
+        super().load_extra_state(state)
+        if "curve" in state:
+            self.curve_SK.copy_(state["curve"])
 
 
 @dataclass(frozen=True)
@@ -439,11 +377,11 @@ class KnownTruth:
 class SharedPictures:
     """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shared: bool) -> None:
+        """Recorded steps share none and compute their own: they cannot wait for one another."""
         self._batch: Batch | None = None
         self.vector_BD: Tensor | None = None
-        self.is_shared = True
-        """Recorded steps each compute their own: they cannot wait for one another."""
+        self.is_shared = is_shared
 
     def look_at(self, batch: Batch) -> None:
         """Forget the vectors of any other batch."""
@@ -556,10 +494,10 @@ def _is_turned(told: Told, positive: Statement | None) -> bool:
 
 
 def views_on_device(
-    batches: RepairBatches, *, first: int, workers: int, device: str, waiting: Waiting
+    batches: RepairBatches, *, first: int, workers: int, device: str
 ) -> Generator[dict[View, Batch]]:
     """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
-    flow = load(batches, first=first, workers=workers, device=device, waiting=waiting)
+    flow = load(batches, first=first, workers=workers, device=device)
     is_swap_K = torch.tensor([slot.name == SWAPS for slot in WORLD_NEGATIVES]).to(device)
     for batch in flow:
         code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}
@@ -618,17 +556,6 @@ def _placed_group(group: CaptionGroup, device: str) -> CaptionGroup:
     return CaptionGroup(group.row_G, inputs)
 
 
-def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews | None:
-    """Where recorded arms find their batches; None on a CPU, which replays nothing."""
-    if not device.startswith("cuda"):
-        return None
-    shared.is_shared, memory = False, shared_memory()
-    for name, arm in arms.items():
-        if name not in WAITS:
-            arm.record(device, memory)
-    return FixedViews(next(iter(arms.values())).trainable.module.config.context)
-
-
 _TOKENS, _ENDS = "token_NL", "end_N"
 """What `unbag.training.towers.adapters` calls the inputs of its text tower."""
 _ROUND_STRINGS, _ROUND_TOKENS = 256, 8
@@ -642,24 +569,21 @@ class FixedViews:
         """Tokens of the longest caption that a tower takes."""
         self._context = context
         self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
+        self._latest: dict[View, tuple[Batch, tuple[View, int, int]]] = {}
 
-    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
-        """The batches of the next step; of one size always the same objects."""
-        found: dict[View, Batch] = {}
-        for view, batch in views.items():
-            room = self._room(view, batch)
-            room.fill(batch)
-            found[view] = room.batch
-        return found
-
-    def _room(self, view: View, batch: Batch) -> FixedBatch:
-        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
-        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
-        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
-        key = (view, strings, tokens)
-        if key not in self._rooms:
-            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
-        return self._rooms[key]
+    def fill(self, view: View, batch: Batch) -> tuple[Hashable, Batch]:
+        """The batch in its room, of one size always the same tensors; copied once for all arms."""
+        if view not in self._latest or self._latest[view][0] is not batch:
+            lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
+            strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
+            tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
+            key = view, strings, tokens
+            if key not in self._rooms:
+                self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
+            self._rooms[key].fill(batch)
+            self._latest[view] = batch, key
+        key = self._latest[view][1]
+        return key, self._rooms[key].batch
 
 
 class FixedBatch:

@@ -6,12 +6,15 @@ import signal
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
 from unbag.errors import UserError, said_by
 from unbag.reports.formatting import count_text
-from unbag.training.data.batch import Batch, Batches
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 AHEAD = 4
 """Batches that each worker makes ahead."""
@@ -20,7 +23,17 @@ MOST = 100
 _SHOWN = 5
 
 
-def load(batches: Batches, *, first: int, workers: int, device: str) -> Generator[Batch]:
+class BatchSource(Protocol[T_co]):
+    """The batches of all steps, such as `unbag.training.data.batch.Batches`."""
+
+    def __len__(self) -> int:
+        """Steps."""
+
+    def __getitem__(self, step: int) -> T_co:
+        """The batch of a step."""
+
+
+def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> Generator[T]:
     """Batches from step `first` on, in order."""
     loader = DataLoader(
         _Rest(batches, first),
@@ -56,17 +69,17 @@ class _Refused:
     error: UserError
 
 
-class _Rest(Dataset[Batch | _Refused]):
+class _Rest(Dataset[T | _Refused], Generic[T]):
     """The steps that are still to be taken."""
 
-    def __init__(self, batches: Batches, first: int) -> None:
+    def __init__(self, batches: BatchSource[T], first: int) -> None:
         self.batches = batches
         self.first = first
 
     def __len__(self) -> int:
         return len(self.batches) - self.first
 
-    def __getitem__(self, at: int) -> Batch | _Refused:
+    def __getitem__(self, at: int) -> T | _Refused:
         if at >= len(self):
             raise IndexError(at)
         try:
@@ -75,7 +88,7 @@ class _Rest(Dataset[Batch | _Refused]):
             return _Refused(error)
 
 
-def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]:
+def _started(loader: DataLoader[T | _Refused]) -> Iterator[T | _Refused]:
     """Start a loader without the handler of PyTorch, which raises within a step if a worker dies.
 
     The next batch finds it out as well, between two steps, where all that was done can be saved.

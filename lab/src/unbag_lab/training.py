@@ -1,0 +1,171 @@
+"""How the study uses the trainer: one task to its end, or several in turns on the same batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+from unbag.models.tiny import TinyTowers, read, write
+from unbag.runs.files import RunFolder, write_atomically
+from unbag.runs.progress import Silent
+from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.trainer import Trainer, TrainState
+from unbag_lab.plan import Say
+from unbag_lab.questions import Questions
+from unbag_lab.results import ArmResult, find_same, read_results, write_result
+
+B = TypeVar("B")
+
+
+class SaysLines(Silent):
+    """Shows no bars; messages go to a function of the study."""
+
+    def __init__(self, say: Say) -> None:
+        super().__init__()
+        self._say = say
+
+    def say(self, message: str) -> None:
+        """Pass it on."""
+        self._say(message)
+
+
+def run_to_end(
+    trainer: Trainer[B],
+    folder: RunFolder | None = None,
+    *,
+    say: Say | None = None,
+    every: int = 250,
+) -> float | None:
+    """Take all steps that are left; gives the last loss, None where no step was left.
+
+    Raises KeyboardInterrupt after somebody stopped it: a half-trained arm must not be measured.
+
+    Args:
+        trainer: Of one task.
+        folder: Where it saves checkpoints and resumes from them; None for neither.
+        say: Told the loss and the time that is left, now and then.
+        every: Steps between two such lines.
+    """
+    steps, started = trainer.task.optimizer.steps, time.monotonic()
+    loss: list[Tensor] = []
+    first: list[int] = []
+
+    def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
+        loss[:] = [numbers["loss"]]
+        if not first:
+            first.append(state.step - 1)
+        if say is not None and ((state.step - 1) % every == 0 or state.step == steps):
+            rate = (state.step - first[0]) / (time.monotonic() - started)
+            left = (steps - state.step) / rate
+            value = loss[0].item()
+            at = state.step - 1
+            say(f"step {at:5d}  loss {value:.4f}  {rate:.3g} steps/s  {left:.0f} s left")
+        return False
+
+    trainer.run(folder, on_step=on_step)
+    if not trainer.is_done:
+        raise KeyboardInterrupt
+    return loss[0].item() if loss else None
+
+
+def take_turns(
+    trainers: Mapping[str, Trainer[B]],
+    batches: Iterable[Mapping[str, B]],
+    *,
+    say: Say,
+    after_step: Callable[[int], None] = lambda steps: None,
+) -> dict[str, float]:
+    """Take the steps of several tasks, all of them on the batches of a step; gives last losses.
+
+    A task whose checkpoint is ahead of the others waits for them.
+
+    Args:
+        trainers: By name.
+        batches: From the first step that any of them lacks; what each is shown, by name.
+        say: Told the losses now and then.
+        after_step: Called with the number of steps that were taken.
+    """
+    first = min(trainer.state.step for trainer in trainers.values())
+    steps = max(trainer.task.optimizer.steps for trainer in trainers.values())
+    loss: dict[str, Tensor] = {}
+    started = asked = time.monotonic()
+    waited = 0.0
+    for step, shown in enumerate(batches, start=first):
+        waited += time.monotonic() - asked
+        for name, trainer in trainers.items():
+            if trainer.state.step == step:
+                loss[name] = trainer.train_step(shown[name])["loss"]
+        if step % 100 == 99 or step + 1 == steps:
+            # Reading the losses waits for the device.
+            shares = "  ".join(f"{name} {value.item():.3f}" for name, value in loss.items())
+            taken = time.monotonic() - started
+            each = taken / (step + 1 - first)
+            say(
+                f"step {step + 1}, {1000 * each:.0f} ms each, {100 * waited / taken:.0f} % "
+                f"waiting, {each * (steps - step - 1):.0f} s left  {shares}"
+            )
+        after_step(step + 1)
+        asked = time.monotonic()
+    return {name: value.item() for name, value in loss.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedArm:
+    """An arm after its last step, before it is measured."""
+
+    towers: TinyTowers
+    loss: float
+    seconds: float | None
+    """Its share of the time of all arms beside it; None where it was resumed."""
+    numbers: Mapping[str, Mapping[str, float]]
+    """What training itself says."""
+
+
+def run_arms(
+    wanted: Sequence[ArmResult],
+    folder: Path,
+    train: Callable[[Sequence[ArmResult]], Mapping[str, TrainedArm]],
+    questions: Callable[[], Questions],
+    *,
+    device: str,
+    say: Say,
+) -> None:
+    """Train and measure the arms of a base that the folder lacks.
+
+    All weights are written before the first arm is measured; beside those of an arm that still has
+    to be measured stands a .state with what is known of it.
+    """
+    base = wanted[0].base if wanted else folder.name
+    missing = [one for one in wanted if find_same(one, folder / f"{one.arm}.json") is None]
+    if not missing:
+        say(f"{base}: every arm is in {folder}")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {one.arm: folder / f"{one.arm}.state" for one in missing}
+    rest = [one for one in missing if find_same(one, state[one.arm]) is None]
+    trained = train(rest) if rest else {}
+    for one in rest:
+        arm = trained[one.arm]
+        weights = folder / f"{one.arm}.safetensors"
+        write_atomically(weights, partial(write, arm.towers))
+        done = replace(one, loss=arm.loss, seconds=arm.seconds, numbers=arm.numbers)
+        write_result(state[one.arm], done)
+    for arm_name, path in state.items():
+        start = time.monotonic()
+        (found,) = read_results(path)
+        # The file is asked, not the model it was written from: it has half the digits.
+        tiny = read(folder / f"{arm_name}.safetensors", name=arm_name)
+        trainable = TinyTrainable(tiny, device=device)
+        trainable.module.eval()
+        numbers = {**found.numbers, **questions().answers(trainable, device=device)}
+        took = found.seconds
+        seconds = None if took is None else took + time.monotonic() - start
+        write_result(folder / f"{arm_name}.json", replace(found, numbers=numbers, seconds=seconds))
+        path.unlink()
+        say(f"{base}: {arm_name} asked")
