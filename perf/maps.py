@@ -41,9 +41,10 @@ from unbag.readouts.base import find_readout
 from unbag.readouts.data import WorldRows, world_pool, world_rows
 from unbag.readouts.reader import Reader, ReaderBatch
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.training import Fit, ReaderReadout, sizes_of
+from unbag.readouts.training import ReaderReadout, ReaderTask, sizes_of
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
+from unbag.training.trainer import Trainer
 from unbag.types import DualEncoder, Item, TokenFeatures
 from unbag.world.rendering import draw
 
@@ -142,9 +143,13 @@ def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once
         reader.compare(seen, read).cpu()
 
 
-def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -> None:
-    """A step of `fit` whose parts are encoded for it, from pictures that are prepared."""
-    view, device, size = fit.reader.view, fit.device, len(pixels)
+def step_anew(
+    trainer: Trainer[Tensor], encoder: DualEncoder, step: WorldRows, pixels: Tensor
+) -> None:
+    """A step whose features are encoded for it, from pictures that are prepared."""
+    task = trainer.task
+    assert isinstance(task, ReaderTask)
+    view, device, size = task.reader.view, task.device, len(pixels)
     texts = [text or "" for row in step.negatives[:size] for text in row]
     mask_BK = torch.tensor([[text is not None for text in row] for row in step.negatives[:size]])
 
@@ -158,11 +163,10 @@ def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -
         negative_mask_BK=mask_BK.to(device),
         also_true_BB=torch.zeros((size, size), dtype=torch.bool, device=device),
     )
-    fit.reader.train()
-    loss = fit.reader.loss(batch, crowd=fit.effort.crowd)
-    fit.optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    fit.optimiser.step()
+    task.reader.train()
+    torch.autograd.backward(task.reader.loss(batch, crowd=task.settings.crowd))
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad(set_to_none=True)
 
 
 def _normal(parts: TokenFeatures) -> TokenFeatures:
@@ -221,20 +225,27 @@ def training(
 ) -> None:
     """The third question."""
     device, effort = encoder.device, readout.settings
-    found: list[Fit] = []
+    found: list[Trainer[Tensor]] = []
     view = readout.view(effort)
-    pooling = timed(lambda: found.append(_fit(encoder, readout, rows)), device)
-    fit, size = found[0], min(effort.batch, len(rows[0].captions))
-    fit.take_step()
-    kept = timed(lambda: [fit.take_step() for _ in range(steps)], device) / steps
+    pooling = timed(lambda: found.append(_trainer(encoder, readout, rows)), device)
+    trainer, size = found[0], min(effort.batch, len(rows[0].captions))
+    task = trainer.task
+    task.set_training(True)
+
+    def from_pool(count: int) -> None:
+        for _ in range(count):
+            trainer.train_step(task.batch(trainer.state.step))
+
+    from_pool(1)
+    kept = timed(lambda: from_pool(steps), device) / steps
     images = [PixelPicture(draw(scene)).open() for scene in rows[0].scenes[:size]]
     pixels = torch.stack([encoder.prepare(image) for image in images])
-    step_anew(fit, encoder, rows[0], pixels)
+    step_anew(trainer, encoder, rows[0], pixels)
     slow = max(1, steps // 5)
 
     def encode_each() -> None:
         for _ in range(slow):
-            step_anew(fit, encoder, rows[0], pixels)
+            step_anew(trainer, encoder, rows[0], pixels)
 
     anew = timed(encode_each, device) / slow
     count = sum(len(one.captions) for one in rows)
@@ -255,11 +266,13 @@ def loaded(name: str, device: str) -> DualEncoder:
     return model
 
 
-def _fit(encoder: DualEncoder, readout: ReaderReadout, rows: Sequence[WorldRows]) -> Fit:
+def _trainer(
+    encoder: DualEncoder, readout: ReaderReadout, rows: Sequence[WorldRows]
+) -> Trainer[Tensor]:
     effort = readout.settings
     pool = world_pool(encoder, readout.view(effort), rows, device=encoder.device)
     reader = readout.fresh(effort, sizes_of(pool), seed=0)
-    return Fit(reader, pool, effort, device=encoder.device)
+    return Trainer(ReaderTask(reader, pool, effort, device=encoder.device))
 
 
 def main() -> None:
@@ -278,7 +291,9 @@ def main() -> None:
     readout = replace(readout, settings=replace(readout.settings, batch=said.batch))
     # Two negatives a scene, on average.
     rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch))
-    reader = _fit(encoder, readout, rows).reader.eval()
+    task = _trainer(encoder, readout, rows).task
+    assert isinstance(task, ReaderTask)
+    reader = task.reader.eval()
     print(f"{said.readout} on {said.model}, {said.device}, {torch.get_num_threads()} threads")
     scoring(encoder, reader, items_of(rows, said.pictures), said)
     training(encoder, readout, rows, said.steps)

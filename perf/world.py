@@ -19,13 +19,14 @@ from time import perf_counter
 
 import torch
 from timed import seconds
-from torch.utils.data import DataLoader
 
+from unbag.training.data.loader import AHEAD, load
+from unbag.training.trainer import Trainer
 from unbag.world.placement import depth_steps
 from unbag.world.rendering import draw_batch, sprite_table
 from unbag.world.vocabulary import DEFAULT, SIZES
-from unbag_lab.bases import OnDevice, SceneBatch, Schedule, Training, put_on
-from unbag_lab.experiments.pretraining import ARMS, Streams
+from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, SceneBatch, Steps, put_on
+from unbag_lab.experiments.pretraining import ARMS
 
 ARM = ARMS["base"]
 MOST_DRAWN = 0.1
@@ -41,14 +42,11 @@ def remember_steps() -> float:
     return perf_counter() - start
 
 
-def made(streams: Streams, *, workers: int, batch: int) -> float:
+def made(streams: Steps, *, workers: int, batch: int) -> float:
     """Scenes a second of so many processes, their start left out."""
-    loader = DataLoader(
-        streams, batch_size=None, num_workers=workers, prefetch_factor=2 if workers else None
-    )
-    batches = iter(loader)
+    batches = load(streams, first=0, workers=workers, device="cpu")
     # As many as are made ahead and more, so that what is timed was made while the clock ran.
-    ahead = 3 * workers if workers else 1
+    ahead = (AHEAD + 1) * workers if workers else 1
     for _ in range(ahead):
         next(batches)
     start = perf_counter()
@@ -56,11 +54,15 @@ def made(streams: Streams, *, workers: int, batch: int) -> float:
     return count * batch / (perf_counter() - start)
 
 
+def settings(said: argparse.Namespace, steps: int = 5_000) -> PretrainSettings:
+    return PretrainSettings(steps=steps, batch=said.batch, knobs=ARM.knobs)
+
+
 def of_device(shown: SceneBatch, said: argparse.Namespace) -> tuple[float, float, float]:
     """Seconds to draw a batch, to bring it to the device altogether, and to train on it."""
     table = torch.from_numpy(sprite_table(DEFAULT)).to(said.device)
     noise = torch.Generator(device=said.device).manual_seed(0)
-    training = Training(ARM, Schedule(0, batch=said.batch), said.device)
+    trainer = Trainer(Pretraining(settings(said), ARM.config, device=said.device))
     there: OnDevice = put_on(shown, table, noise)
 
     def draw() -> object:
@@ -69,7 +71,7 @@ def of_device(shown: SceneBatch, said: argparse.Namespace) -> tuple[float, float
     return (
         seconds(draw, said.device, said.rounds),
         seconds(lambda: put_on(shown, table, noise), said.device, said.rounds),
-        seconds(lambda: training.step(there, 1e-3), said.device, said.rounds),
+        seconds(lambda: trainer.train_step(there), said.device, said.rounds),
     )
 
 
@@ -82,9 +84,8 @@ def main() -> None:
     parser.add_argument("--arms", type=int, default=1, help="models that share each batch")
     said = parser.parse_args()
     once = remember_steps()
-    schedule = Schedule(0, steps=max(30, 12 * said.workers), batch=said.batch)
-    streams = Streams([ARM.knobs], schedule, ARM)
-    short = Streams([ARM.knobs], Schedule(0, steps=said.rounds + 1, batch=said.batch), ARM)
+    streams = Steps([settings(said, max(30, 12 * said.workers))], ARM.config)
+    short = Steps([settings(said, said.rounds + 1)], ARM.config)
     alone = made(short, workers=0, batch=said.batch)
     # Before the device is touched: workers are forked.
     together = made(streams, workers=said.workers, batch=said.batch)
