@@ -35,11 +35,12 @@ from random_clip import (
 )
 
 from unbag.data import FilePicture
-from unbag.evaluation.embedding import READERS, Carrier, ahead, caption_batch
+from unbag.evaluation.embedding import caption_batch
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import Key, ScoreStore
 from unbag.metrics.choice import Choice
+from unbag.models.features import READERS, Carrier, ahead
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, DualEncoder, Item
 

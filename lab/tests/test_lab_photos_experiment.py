@@ -115,7 +115,7 @@ def test_a_reader_finds_what_gives_edits_away(
             value = {pair.captions[0]: 40.0}
             value |= {one.text: 20.0 if one.keeps_meaning else -40.0 for one in pair.edits[0]}
             for text, planted in value.items():
-                seen.captions.vector_NC[seen.captions.place_of[text], 0] = planted
+                seen.captions.vectors[seen.captions.row_of[text], 0] = planted
         return seen
 
     monkeypatch.setattr(photos_run, "drawn_features", planted)
@@ -214,10 +214,10 @@ def test_a_folder_of_drawings_is_edited_and_looked_at(tmp_path: Path) -> None:
     kinds = {edit.kind for edit in found.train[0].edits[0]}
     assert {"swap_nouns", "replace_colour"} <= kinds
     seen = look(found, cache=tmp_path / "cache", device="cpu", say=said.append)
-    assert seen.pictures.vector_NC.shape == (24, 1_280)
-    assert seen.captions.vector_NC.shape[1] == 384
-    assert "A black dog chases a small cat ." in seen.captions.place_of
-    assert bool(torch.isfinite(seen.pictures.vector_NC).all())
+    assert seen.pictures.vectors.shape == (24, 1_280)
+    assert seen.captions.vectors.shape[1] == 384
+    assert "A black dog chases a small cat ." in seen.captions.row_of
+    assert bool(torch.isfinite(seen.pictures.vectors).all())
     assert said[0] == "edits of captions.jsonl"
     assert said[1].startswith("features of 24 photographs and ")
     order = Order((BASE,), ("heads",), tmp_path / "out", photos=tmp_path)

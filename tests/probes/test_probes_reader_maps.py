@@ -98,7 +98,7 @@ def test_the_blind_and_the_oblong_say_so() -> None:
         view = replace(
             JOINT,
             name="joint-seven",
-            look=lambda encoder, pixels: _seven(JOINT.encode_images(encoder, pixels)),
+            encode_images=lambda encoder, pixels: _seven(JOINT.encode_images(encoder, pixels)),
         )
 
     with pytest.raises(UserError, match="has 7 patches in"):

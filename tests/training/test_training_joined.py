@@ -171,6 +171,7 @@ def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_
         "connector.2.bias",
     }  # fmt: skip
     encoder = towers.encoder("after")
+    assert isinstance(encoder, JoinedEncoder)
     start = joined.text.module.state_dict()
     assert encoder.text.module.state_dict().keys() == start.keys()
     assert all(".layers." in f".{name}" for name in encoder.changed.text)
@@ -181,7 +182,9 @@ def test_sides_with_the_picture_tower_locked(joined: JoinedEncoder, tmp_path: Pa
     asked = make_recipe("locked_image", settings)
     towers = towers_of(joined)
     train(TrainJob(towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=2), asked, tmp_path))
-    assert not towers.encoder("after").changed.text
+    encoder = towers.encoder("after")
+    assert isinstance(encoder, JoinedEncoder)
+    assert not encoder.changed.text
 
 
 def test_an_encoder_of_text_and_its_pooler(

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from unbag.evaluation.embedding import ReadBatch, Turn, embed, reading
+from unbag.evaluation.embedding import embed
 from unbag.evaluation.plan import Plan
+from unbag.models.features import ReadBatch, Turn, reading
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress, Silent
 from unbag.types import (
@@ -30,7 +31,7 @@ from unbag.types import (
     Layers,
     Picture,
     TokenEncoder,
-    Tokens,
+    TokenFeatures,
 )
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ def _keep(
         one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
 
 
-def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: Tokens) -> None:
+def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: TokenFeatures) -> None:
     kept.add(keys, found.vector_NLW, found.mask_NL, None)
 
 
