@@ -15,7 +15,7 @@ from unbag.models.tiny import load, write
 from unbag.readouts.data import RELATION, Pool, world_rows
 from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
 from unbag.readouts.reader import Reader
-from unbag.readouts.training import Fit, ReaderEffort
+from unbag.readouts.training import ReaderEffort, ReaderTask
 from unbag_lab.experiments.decoders import _Lessons, _said, _Texts, taught_with
 from unbag_lab.experiments.readers import READERS, ReaderArm, find_arm, run_base
 from unbag_lab.experiments.readout_base import Base, ReadoutSettings, missing
@@ -133,12 +133,12 @@ def test_an_arm_may_be_taught_relations_alone(
     base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
     taught: list[Pool] = []
 
-    class Watched(Fit):
+    class Watched(ReaderTask):
         def __init__(self, reader: Reader, pool: Pool, effort: ReaderEffort, **more: Any) -> None:
             taught.append(pool)
             super().__init__(reader, pool, effort, **more)
 
-    monkeypatch.setattr("unbag_lab.experiments.readers.Fit", Watched)
+    monkeypatch.setattr("unbag_lab.experiments.readers.ReaderTask", Watched)
     run_base(base, tmp_path / "out" / "tiny-0", ["pooled-relations"], say=lambda said: None)
     captions = [text for rows in base.rows for text in rows.captions]
     opposites = [row[RELATION] for rows in base.rows for row in rows.negatives]

@@ -17,7 +17,7 @@ import argparse
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
-from unbag.readouts.decoder.training import Taught, Teaching, autocast, fits, of_world, share_right
+from unbag.readouts.decoder.training import DecoderTask, fits, of_world, share_right
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
 from unbag.readouts.vlm2vec.model import unit
 from unbag.readouts.vlm2vec.training import contrast
@@ -51,8 +51,9 @@ from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.training.data.world import FindWorldTruth
-from unbag.training.optim import lr_factor, set_lr
+from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision
+from unbag.training.trainer import Task, Trainer, TrainState, autocast
 from unbag.types import FloatArray, IntArray, Item
 from unbag_lab.experiments.readout_base import (
     EXPERIMENT,
@@ -68,6 +69,7 @@ from unbag_lab.plan import Say
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult, result_path
 from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.training import run_to_end
 
 DECODERS: dict[str, DecoderSettings] = {
     "decoder": DecoderSettings(keeps="float16"),
@@ -160,7 +162,7 @@ def _train_decoder(
     if not settings.asks:
         words = replace(words, asks=False)  # type: ignore[type-var]
     material = base.material(settings)
-    first = material.count - material.held
+    first = material.count - material.held_out
     trained = [fact for fact in material.facts if fact.picture < first]
     held = [fact for fact in material.facts if fact.picture >= first]
     course = Course(
@@ -349,7 +351,7 @@ def teach(
         precision=precision,
         seed=seed,
     )
-    teaching = Teaching(
+    task = DecoderTask(
         fresh(settings, words, seen_NLV, seed=seed),
         seen_NLV,
         make_lessons(course.lessons, words, context=context),
@@ -358,23 +360,24 @@ def teach(
         precision=precision,
         seed=seed,
     )
-    losses: list[float] = []
+    trainer, every = Trainer(task), 0 if look is None else look.every
+    last: list[Tensor] = []
 
-    def on_step(taken: Taught) -> bool:
-        losses.extend([] if taken.loss is None else [taken.loss])
-        return look is not None and taken.step % look.every == 0
+    def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
+        last[:] = [numbers["loss"]]
+        return every > 0 and state.step % every == 0
 
     curve: dict[int, float] = {}
-    while teaching.step < settings.steps:
+    while not trainer.is_done:
         # Asked between two runs: what a step depends on is not touched.
-        teaching.run(on_step)
-        if look is not None and teaching.step % look.every == 0:
-            curve[teaching.step] = look.ask(teaching.net)
+        step = trainer.run(on_step=on_step).step
+        if look is not None and step % every == 0:
+            curve[step] = look.ask(task.net)
     held = make_lessons(course.held, words, context=context).to(device)
-    kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
+    kept = share_right(task.net, task.seen_NLV, held, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
-    return TaughtDecoder(teaching.net, fit, losses[-1] if losses else None, curve)
+    return TaughtDecoder(task.net, fit, float(last[0]) if last else None, curve)
 
 
 def fresh(
@@ -418,14 +421,16 @@ def run_vectors(
         asks=asks,
         seed=base.seed,
     )
-    count = material.count - material.held
+    count = material.count - material.held_out
     few = min(settings.fit_rows, count)
-    train = partial(_TrainedVectors, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
+    task_of = partial(_VectorTask, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
     fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
-    by_heart = train(rows=few, steps=fit_steps)
+    by_heart = task_of(rows=few, steps=fit_steps)
+    Trainer(by_heart).run()
     share = by_heart.share_right(np.arange(few), among_own=True)
     fit = {"few": share, FEW_STEPS: float(fit_steps)}
-    trained = train(rows=count, steps=settings.vector_steps)
+    trained = task_of(rows=count, steps=settings.vector_steps)
+    loss = run_to_end(Trainer(trained))
     held = np.arange(count, material.count)
     for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
         if len(rows):
@@ -438,14 +443,16 @@ def run_vectors(
         {**numbers, "fit": fit},
         steps=settings.vector_steps,
         batch=VECTOR_BATCH,
-        loss=trained.loss,
+        loss=loss,
         precision=precision_of(settings.device),
     )
     return result, trained.net
 
 
-class _TrainedVectors:
-    """A copy of a decoder that has learned to embed the first rows."""
+class _VectorTask(Task[IntArray]):
+    """A copy of a decoder learns to embed the first rows."""
+
+    name = "vlm2vec"
 
     def __init__(
         self,
@@ -458,28 +465,35 @@ class _TrainedVectors:
         steps: int,
         seed: int,
     ) -> None:
-        self._seen_NLV, self._lesson, self._texts = seen_NLV, lesson, texts
+        self._seen_NLV, self._lesson, self._texts, self._rows = seen_NLV, lesson, texts, rows
+        self.device, self.seed = texts.device, seed
         # One that was read from a folder has a frozen language model.
         self.net = copy.deepcopy(decoder).to(texts.device).requires_grad_(True)
         self.net.look = None
-        optimiser = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=0.0)
-        self.net.train()
-        loss: Tensor | None = None
-        with nullcontext() if texts.device == "cpu" else lean(self.net):
-            for step in range(steps):
-                share = lr_factor(
-                    step, steps=steps, warmup_steps=min(_WARM_UP, steps), schedule="linear"
-                )
-                set_lr(optimiser, _RATE * share)
-                rng = np.random.default_rng((seed, step))
-                row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
-                loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
-                optimiser.step()
-        self.net.eval()
-        self.loss = None if loss is None else float(loss.detach())
+        self.module = self.net
+        self.optimizer = OptimizerSettings(
+            steps=steps,
+            learning_rate=_RATE,
+            warmup_steps=min(_WARM_UP, steps),
+            schedule="linear",
+            clip_norm=1.0,
+        )
+
+    def batch(self, step: int) -> IntArray:
+        """Rows, drawn anew for each step."""
+        rng = np.random.default_rng((self.seed, step))
+        return rng.choice(self._rows, min(VECTOR_BATCH, self._rows), replace=False)
+
+    def loss(self, batch: IntArray, step: int) -> Tensor:
+        """Contrastive, from query to target."""
+        query_BW, target_TW, masked_BT = _vectors(
+            self.net, self._seen_NLV, self._lesson, self._texts, batch
+        )
+        return contrast(query_BW, target_TW, masked_BT=masked_BT)
+
+    def running(self) -> AbstractContextManager[object]:
+        """On a GPU with the language model's lean layers."""
+        return nullcontext() if self.device == "cpu" else lean(self.net)
 
     def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
         """Own captions nearest of a batch's captions and negatives, or of their own negatives."""
@@ -577,13 +591,6 @@ def _vectors(
         query_BW = _embed(net, seen_NLV[at], *texts([lesson.prompt(int(row)) for row in row_B]))
         target_TW = _embed(net, None, *texts(said))
     return query_BW, target_TW, masked_BT
-
-
-def _loss(
-    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
-) -> Tensor:
-    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
-    return contrast(query_BW, target_TW, masked_BT=masked_BT)
 
 
 @torch.inference_mode()

@@ -212,7 +212,7 @@ class _Lab:
         material = base.material(self.settings)
         every = relation_lessons(material.facts, share=share, seed=base.seed)
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
-        first = material.count - material.held
+        first = material.count - material.held_out
         trained = [one for one in every if one.picture < first]
         course = Course(
             material.seen_NLV,

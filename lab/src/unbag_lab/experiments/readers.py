@@ -29,16 +29,15 @@ from unbag.readouts.base import find_readout
 from unbag.readouts.data import RELATION, Pool
 from unbag.readouts.reader import Reader, ReaderHeader, save_head
 from unbag.readouts.training import (
-    Fit,
     ReaderEffort,
     ReaderReadout,
-    ReaderStep,
-    held_rows,
+    ReaderTask,
     share_told_apart,
     sizes_of,
 )
 from unbag.training.settings import choose
 from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.trainer import Trainer
 from unbag.types import FloatArray, IntArray, Item, TokenFeatures
 from unbag_lab.experiments.readout_base import (
     EXPERIMENT,
@@ -53,6 +52,7 @@ from unbag_lab.plan import Say
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import BEFORE, FEW_DROPOUT, FEW_RATE, FEW_STEPS, ArmResult, result_path
 from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.training import run_to_end
 
 _FEW = ("crowd=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step."""
@@ -194,7 +194,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     pool, pictures, captions = base.parts(arm, _view(arm))
     if arm.only_relations:
         pool = pool.only(RELATION)
-    sizes, held = sizes_of(pool), held_rows(pool)
+    sizes, held = sizes_of(pool), pool.held_out
     device = settings.device
     if arm.taught_as:
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed).to(device)
@@ -204,11 +204,11 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         few = pool.rows(0, settings.fit_rows)
         by_heart = arm.by_heart(settings.fit_steps_of(arm))
         small = arm.read_out().fresh(by_heart, sizes, seed=base.seed)
-        Fit(small, few, by_heart, device=device, seed=base.seed).run()
+        Trainer(ReaderTask(small, few, by_heart, device=device, seed=base.seed)).run()
         can_fit = _shares("few", small, few, device)
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed)
-        fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
-        loss = _run_to_end(fit)
+        rows = pool.rows(0, len(pool) - held)
+        loss = run_to_end(Trainer(ReaderTask(reader, rows, effort, device=device, seed=base.seed)))
         fit_numbers = {
             **can_fit,
             FEW_STEPS: float(by_heart.steps),
@@ -236,19 +236,6 @@ def _weights(path: Path) -> dict[str, Tensor]:
         )
     found: dict[str, Tensor] = torch.load(path, weights_only=True)
     return found
-
-
-def _run_to_end(fit: Fit) -> float | None:
-    """To the end; gives the last loss that was read."""
-    found: list[float] = []
-
-    def on_step(taken: ReaderStep) -> bool:
-        if taken.loss is not None:
-            found.append(taken.loss)
-        return False
-
-    fit.run(on_step)
-    return found[-1] if found else None
 
 
 def _fit_numbers(reader: Reader, pool: Pool, held: int, device: str) -> dict[str, float]:
