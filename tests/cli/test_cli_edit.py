@@ -150,7 +150,7 @@ def test_the_same_command_again(captions: Path, capsys: pytest.CaptureFixture[st
     assert again.out == first
     assert "b.jsonl is done already" in again.err
     assert main([*arguments, "--seed", "1"]) == 1
-    assert "b.jsonl exists already: seed was 0, is 1" in capsys.readouterr().err
+    assert "b.jsonl exists already: seed: 0 before, 1 now" in capsys.readouterr().err
 
 
 SLOW = """
@@ -183,7 +183,7 @@ def test_ctrl_c_says_how_to_go_on(captions: Path) -> None:
     assert running.returncode == 130
     assert "stopped; the same command goes on with what is in b.jsonl.parts" in said
     assert "Traceback" not in said
-    assert Path("b.jsonl.parts/job.json").exists()
+    assert Path("b.jsonl.parts/run.json").exists()
 
 
 def test_the_list_of_edits_says_what_each_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_a_run_with_another_choice_is_another_run(tmp_path: Path) -> None:
     benchmark = replace(small(is_published=False), errata=Errata("nothing", "", first_three))
     job = Job([caption_only("short")], [benchmark], tmp_path / "run")
     run(job)
-    with pytest.raises(UserError, match="holds another run: its errata differ"):
+    with pytest.raises(UserError, match=r"another evaluation: errata\."):
         run(replace(job, errata="all"))
 
 

@@ -192,9 +192,9 @@ def test_another_version_does_not_continue_a_run(
     run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     path = tmp_path / "run/run.json"
     state = json.loads(path.read_text())
-    state["asked"]["version"] = "0.0.1"
+    state["identity"]["version"] = "0.0.1"
     path.write_text(json.dumps(state))
-    with pytest.raises(UserError, match="holds another run: its version differ"):
+    with pytest.raises(UserError, match=r"another evaluation: version: 0\.0\.1 before"):
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
 
 

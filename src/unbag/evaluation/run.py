@@ -34,14 +34,15 @@ from unbag.evaluation.scoring import (
     with_bounds,
 )
 from unbag.evaluation.store import (
-    EvaluationIdentity,
+    EVALUATION,
+    EvaluationFolder,
     Key,
-    RunFolder,
     ScoreStore,
     read_contents,
 )
 from unbag.runs.distributed import Team, join_team
-from unbag.runs.files import explain_full_disk, is_full, paused_collector, write_text
+from unbag.runs.files import is_full, open_run_folder, paused_collector, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, Silent
 from unbag.types import (
     Benchmark,
@@ -63,7 +64,7 @@ FILE = "tracebacks.txt"
 class Finished:
     """What came of a run."""
 
-    folder: RunFolder
+    folder: EvaluationFolder
     contents: RunContents
 
     @property
@@ -82,31 +83,36 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     items = loaded.items
     with paused_collector():
         plan = make_plan(items)
-    folder = RunFolder(job.out)
-    asked = EvaluationIdentity(
-        scorers={s.name: s.fingerprint for s in job.scorers},
+    models = {s.name: s.fingerprint for s in job.scorers}
+    identity = RunIdentity(
+        scorers=models,
         benchmarks=plan.fingerprints,
         errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
         protocol=job.protocol,
         seed=job.seed,
         batch=job.batch,
+        # Scores of two versions do not belong in one run.
         version=__version__,
     )
-    if not team.is_leader:
-        return _assist(job, items, plan, folder, asked, progress, team)
-    with folder.locked(), explain_full_disk(job.out, resumes="scores that are there stay"):
-        grids, record = folder.begin(asked, _record(job, asked, loaded))
+    record = _record(job, models, plan.fingerprints, loaded)
+    with open_run_folder(
+        job.out, EVALUATION, is_leader=team.is_leader, resumes="scores that are there stay"
+    ) as opened:
+        folder = EvaluationFolder(opened)
+        if not team.is_leader:
+            return _assist(job, items, plan, folder, record, progress, team)
+        grids, record = folder.begin(identity, record)
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
         folder.take_over(store)
         team.wait()
-        work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
+        work = Work(job, items, plan, folder, store, grids, progress, record, team)
         try:
             failed = _score_all(work)
         except KeyboardInterrupt:
-            folder.write_state("stopped", asked, work.record)
+            folder.write_state("stopped", work.record)
             raise
         except Exception:
-            folder.write_state("failed", asked, work.record)
+            folder.write_state("failed", work.record)
             raise
         finally:
             store.save()
@@ -115,7 +121,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
             judged = judge(job, items, store, record, progress=progress, failed=failed)
         judged.write_outcomes(folder.outcomes)
         folder.write_contents(judged.contents)
-        folder.write_state("failed" if failed else "done", asked, record)
+        folder.write_state("failed" if failed else "done", record)
         folder.remove_vectors()
         team.wait()
     return Finished(folder, judged.contents)
@@ -176,7 +182,9 @@ def _check_names(job: Job) -> None:
             )
 
 
-def _record(job: Job, asked: EvaluationIdentity, loaded: Loaded) -> RunRecord:
+def _record(
+    job: Job, models: Mapping[str, str], benchmarks: Mapping[str, str], loaded: Loaded
+) -> RunRecord:
     devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
     return RunRecord(
         command=job.command,
@@ -185,8 +193,8 @@ def _record(job: Job, asked: EvaluationIdentity, loaded: Loaded) -> RunRecord:
         device=", ".join(sorted(devices)) or job.device,
         versions=versions(),
         fingerprints={
-            **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
-            **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
+            **{f"model {name}": print_ for name, print_ in models.items()},
+            **{f"benchmark {name}": print_ for name, print_ in benchmarks.items()},
         },
         left_out=loaded.left_out,
         notes=loaded.notes,
@@ -233,16 +241,15 @@ def _assist(
     job: Job,
     items: Mapping[str, Sequence[Item]],
     plan: Plan,
-    folder: RunFolder,
-    asked: EvaluationIdentity,
+    folder: EvaluationFolder,
+    record: RunRecord,
     progress: Progress,
     team: Team,
 ) -> Finished:
     """The same work without writing the run: the leader measures what all have scored."""
     store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
     team.wait()
-    record = _record(job, asked, Loaded())
-    work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
+    work = Work(job, items, plan, folder, store, {}, progress, record, team)
     try:
         for scorer in job.scorers:
             work.score(scorer)
@@ -259,8 +266,7 @@ class Work:
     job: Job
     items: Mapping[str, Sequence[Item]]
     plan: Plan
-    folder: RunFolder
-    asked: EvaluationIdentity
+    folder: EvaluationFolder
     store: ScoreStore
     grids: dict[str, Grid]
     progress: Progress
@@ -396,7 +402,7 @@ class Work:
             damaged=tuple(sorted({*self.record.damaged, *damaged})),
             truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
         )
-        self.folder.write_state("running", self.asked, self.record)
+        self.folder.write_state("running", self.record)
 
 
 @dataclass

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,16 +18,10 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.evaluation.embedding import Grid
-from unbag.runs.files import (
-    locked_folder,
-    make_folder,
-    remove_leftovers,
-    write_atomically,
-    write_text,
-)
+from unbag.runs.files import RUN_FILE, RunFolder, write_atomically, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.types import (
     Comparison,
-    EvalProtocol,
     Failure,
     FloatArray,
     Item,
@@ -46,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+EVALUATION = "evaluation"
+"""The kind of a folder of results."""
 _CONTENTS = ("problems", "warnings", "results", "comparisons", "references", "failures")
 """Fields of `RunContents` that have a file of their own."""
 _MOST_CAPTIONS = 16
@@ -60,32 +55,15 @@ State = Literal["running", "stopped", "failed", "done"]
 
 
 @dataclass(frozen=True)
-class EvaluationIdentity:
-    """What makes two runs the same run, so that the second may continue the first."""
+class EvaluationFolder:
+    """Reads and writes the files of one evaluation."""
 
-    scorers: Mapping[str, str]
-    """Name to fingerprint."""
-    benchmarks: Mapping[str, str]
-    """Name to fingerprint of its items."""
-    errata: Mapping[str, str]
-    """Benchmark to the name of what is mended in it."""
-    protocol: EvalProtocol
-    seed: int
-    batch: int
-    version: str
-    """Of unbag: scores of two versions do not belong in one run."""
+    run: RunFolder
 
-    def as_json(self) -> dict[str, Any]:
-        """For run.json."""
-        return asdict(self)
-
-
-class RunFolder:
-    """Reads and writes the files of one run."""
-
-    def __init__(self, path: Path) -> None:
-        """Creates the folder if it is not there."""
-        self.path = make_folder(path, what="run folder", way_out="choose another with --out")
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.run.path
 
     @property
     def scores(self) -> Path:
@@ -124,34 +102,20 @@ class RunFolder:
         """The page."""
         return self.path / "report.html"
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Only one process may write a run; the system drops the lock if that process dies."""
-        taken = UserError(
-            f"another process is writing the run folder {self.path}",
-            way_out="wait for it, or choose another folder with --out",
-        )
-        with locked_folder(self.path, taken):
-            yield
-
-    def begin(
-        self, asked: EvaluationIdentity, record: RunRecord
-    ) -> tuple[dict[str, Grid], RunRecord]:
+    def begin(self, identity: RunIdentity, record: RunRecord) -> tuple[dict[str, Grid], RunRecord]:
         """Start, or continue what an earlier process left.
 
         Gives the batches that were planned then, and the record with what was found then.
         """
-        remove_leftovers(self.path)
-        file = self.path / "run.json"
-        if file.exists():
-            record = self._continued(_read_json(file), asked, record)
-        elif any(not p.name.startswith(".") for p in self.path.iterdir()):
-            raise UserError(
-                f"the folder {self.path} is not empty and holds no run",
-                expected="an empty or new folder, or the folder of a run to continue",
-                way_out="choose another with --out",
+        if found := self.run.earlier(identity):
+            before = from_json(RunRecord, found.get("record"), "record")
+            record = replace(
+                record,
+                started=before.started,
+                damaged=before.damaged,
+                truncated=before.truncated,
             )
-        self.write_state("running", asked, record)
+        self.run.begin(identity, {"record": to_json(record)})
         grids = self.path / "batches.json"
         return (_read_json(grids) if grids.exists() else {}), record
 
@@ -159,35 +123,14 @@ class RunFolder:
         """Keep the make-up of the batches, so that continuing computes the same bits."""
         write_text(self.path / "batches.json", json.dumps(grids))
 
-    def write_state(self, state: State, asked: EvaluationIdentity, record: RunRecord) -> None:
+    def write_state(self, state: State, record: RunRecord) -> None:
         """Write run.json."""
-        content = {"state": state, "asked": asked.as_json(), "record": to_json(record)}
-        write_text(self.path / "run.json", _dump(content))
+        self.run.set_state(state, record=to_json(record))
 
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons, failures, published numbers, problems and warnings."""
         for name in _CONTENTS:
             write_text(self.path / f"{name}.json", _dump(to_json(getattr(contents, name))))
-
-    def _continued(self, found: Any, asked: EvaluationIdentity, record: RunRecord) -> RunRecord:
-        """The new record with the old findings, if the run is the same."""
-        earlier = found.get("asked", {}) if isinstance(found, dict) else {}
-        now = json.loads(json.dumps(asked.as_json()))
-        for field, value in now.items():
-            if earlier.get(field) != value:
-                raise UserError(
-                    f"the folder {self.path} holds another run: its {field} differ\n"
-                    f"  there:    {_short(earlier.get(field))}\n  now:      {_short(value)}",
-                    expected="the same models, benchmarks and settings, to continue that run",
-                    way_out="choose another folder with --out, or delete this one",
-                )
-        before = from_json(RunRecord, found["record"], "record")
-        return replace(
-            record,
-            started=before.started,
-            damaged=before.damaged,
-            truncated=before.truncated,
-        )
 
 
 def read_contents(path: Path) -> RunContents:
@@ -198,14 +141,14 @@ def read_contents(path: Path) -> RunContents:
             expected="a run folder, as `unbag run --out` makes it",
             way_out="check the path",
         )
-    for needed in ("run.json", "results.json"):
+    for needed in (RUN_FILE, "results.json"):
         if not (path / needed).exists():
             raise UserError(
                 f"{path} has no {needed}",
                 expected="the folder of a finished run",
                 way_out=_way_to_run(path),
             )
-    record = from_json(RunRecord, _read_json(path / "run.json").get("record"), "record")
+    record = from_json(RunRecord, _read_json(path / RUN_FILE).get("record"), "record")
 
     def read(name: str, kind: type[T]) -> tuple[T, ...]:
         found = _read_json(path / f"{name}s.json", [])
@@ -224,9 +167,9 @@ def read_contents(path: Path) -> RunContents:
 
 def _way_to_run(path: Path) -> str:
     # Training, merging and verifying put their evaluations into folders of their own below.
-    if below := sorted(file.parent for file in path.glob("*/run.json")):
+    if below := sorted(file.parent for file in path.glob(f"*/{RUN_FILE}")):
         return f"give a run below it: {', '.join(map(str, below[:3]))}"
-    if (path / "run.json").exists():
+    if (path / RUN_FILE).exists():
         return "give the command of the run again to finish it"
     return "check the path; `unbag run --out` makes such folders"
 
@@ -246,11 +189,6 @@ def _read_json(path: Path, default: Any = None) -> Any:
 
 def _dump(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 160 else text[:157] + "..."
 
 
 @dataclass(frozen=True)

@@ -119,15 +119,20 @@ class RunFolder:
     path: Path
     kind: str
 
+    def earlier(self, identity: RunIdentity) -> dict[str, Any] | None:
+        """The content of run.json if there is a run to resume; UserError if it is another one."""
+        found = read_run(self.path, self.kind)
+        if found is not None:
+            earlier = RunIdentity.of_json(found["identity"])
+            identity.require_same(earlier, folder=self.path, kind=self.kind)
+        return found
+
     def begin(self, identity: RunIdentity, facts: Mapping[str, object]) -> dict[str, Any] | None:
         """Start a run, or give the record of the run to resume if its identity is the same.
 
         run.json is the first file of a run, so that a killed run still knows its folder.
         """
-        found = read_run(self.path, self.kind)
-        if found is not None:
-            earlier = RunIdentity.of_json(found["identity"])
-            identity.require_same(earlier, folder=self.path, kind=self.kind)
+        found = self.earlier(identity)
         content = {"kind": self.kind, "state": "running", "version": __version__}
         self._write(content | {"identity": identity.fields} | dict(facts))
         return found

@@ -14,12 +14,13 @@ import pytest
 
 from unbag.data.captions import Chunk, Source
 from unbag.data.readers import entries
-from unbag.edits.jobs.chunks import JobFolder
+from unbag.edits.jobs.chunks import EDITING, JobFolder
 from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import EditParts
 from unbag.edits.quality import sampled
 from unbag.errors import UserError
+from unbag.runs.files import open_run_folder
 from unbag.runs.progress import Silent
 from unbag.types.json import to_json
 
@@ -100,7 +101,7 @@ def test_a_finished_job_is_not_done_again(job: EditJob) -> None:
 
 def test_another_job_is_refused_in_words(job: EditJob) -> None:
     run_edit(job, runner=HERE)
-    with pytest.raises(UserError, match="exists already: seed was 0, is 1") as caught:
+    with pytest.raises(UserError, match="exists already: seed: 0 before, 1 now") as caught:
         run_edit(replace(job, seed=1), runner=HERE)
     assert "--out" in caught.value.way_out
     EditSummary.path(job.out).unlink()
@@ -111,12 +112,12 @@ def test_another_job_is_refused_in_words(job: EditJob) -> None:
 def test_parts_of_another_job_are_refused(job: EditJob) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, runner=dying_after(1, KeyboardInterrupt()))
-    with pytest.raises(UserError, match="belongs to another job: per_kind was 1, is 2") as caught:
+    with pytest.raises(UserError, match="another edit job: per_kind: 1 before, 2 now") as caught:
         run_edit(replace(job, per_kind=2), runner=HERE)
-    assert f"delete {JobFolder.of(job.out).folder}" in caught.value.way_out
+    assert "the old settings" in caught.value.way_out
     with Path(job.source.path).open("a") as file:
         file.write('{"caption": "one more"}\n')
-    with pytest.raises(UserError, match="the file of captions changed"):
+    with pytest.raises(UserError, match="another edit job: captions: "):
         run_edit(job, runner=HERE)
 
 
@@ -135,8 +136,8 @@ def test_a_damaged_chunk_is_named(job: EditJob, tmp_path: Path) -> None:
 
 def test_two_processes_do_not_share_an_output(job: EditJob) -> None:
     with (
-        JobFolder.of(job.out).locked(),
-        pytest.raises(UserError, match="another process is working"),
+        open_run_folder(JobFolder.of(job.out).folder, EDITING),
+        pytest.raises(UserError, match="another process is writing"),
     ):
         run_edit(job, runner=HERE)
 
@@ -151,9 +152,10 @@ def test_a_full_disk_keeps_what_is_done(
         run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
     with monkeypatch.context() as patch:
         patch.setattr(JobFolder, "save", full)
-        with pytest.raises(UserError, match="no space is left") as caught:
+        with pytest.raises(UserError, match="no room is left") as caught:
             run_edit(job, runner=HERE)
-    assert caught.value.way_out == "make room and give the same command again: 3 chunks are kept"
+    assert "after the last chunk that was saved" in caught.value.way_out
+    assert len(JobFolder.of(job.out).done()) == 3
     run_edit(job, runner=HERE)
     assert job.out.read_bytes() == whole(job, tmp_path)
 
@@ -168,11 +170,11 @@ def test_a_disk_that_is_really_full(job: EditJob, tmp_path: Path, size: str, kep
         pytest.skip("a file system can be mounted by root only")
     try:
         small = replace(job, out=disk / "b.jsonl")
-        with pytest.raises(UserError, match="no space is left on the disk") as caught:
+        with pytest.raises(UserError, match="no room is left on the disk") as caught:
             run_edit(small, runner=HERE)
         done = len(JobFolder.of(small.out).done())
         assert done == 10 if kept == "all" else 0 < done < 10
-        assert f"{done} chunks are kept" in caught.value.way_out
+        assert "make room" in caught.value.way_out
         assert not small.out.exists()
         subprocess.run([*mount[:4], "remount,size=1m", *mount[5:]], check=True)
         run_edit(small, runner=dying_after(10 - done, AssertionError()))

@@ -41,7 +41,7 @@ def never(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChu
 def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
     with pytest.raises(UserError, match="no pipeline"):
         run_edit(job, runner=InProcess(make_nothing))
-    assert (JobFolder.of(job.out).folder / "job.json").exists()
+    assert (JobFolder.of(job.out).folder / "run.json").exists()
     run_edit(replace(job, seed=1), runner=HERE)
     assert job.out.exists()
 
@@ -105,7 +105,7 @@ def test_a_disk_that_is_full_is_not_blamed_on_the_captions(
     pq.write_table(pa.table({"caption": [DOG, CAT]}), tmp_path / "a.parquet")
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     source = Source(str(tmp_path / name), name.partition(".")[2])
-    with pytest.raises(UserError, match="no space is left on the disk"):
+    with pytest.raises(UserError, match="no room is left on the disk"):
         run_edit(replace(job, source=source, form="parquet"), runner=HERE)
 
 
@@ -122,7 +122,7 @@ def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
 
     monkeypatch.setattr("unbag.edits.jobs.run._runner", loads)
     if seed:
-        with pytest.raises(UserError, match=r"b\.jsonl exists already: seed was 1, is 0"):
+        with pytest.raises(UserError, match=r"b\.jsonl exists already: seed: 1 before, 0 now"):
             run_edit(job)
     else:
         found = run_edit(job)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +17,14 @@ from unbag.data.readers import entries
 from unbag.edits.editor import EditTally
 from unbag.edits.jobs.workers import ChunkHead, EditedChunk, read_edited, read_head
 from unbag.errors import UserError
-from unbag.runs.files import is_full, locked_folder, make_folder, remove_leftovers, write_text
+from unbag.runs.files import RUN_FILE, RunFolder, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Advance
 from unbag.types import Edited
 from unbag.types.json import from_json, to_json
 
+EDITING = "edit job"
+"""The kind of a folder of chunks."""
 NAMED = 20
 """Failures that are named; more are counted."""
 
@@ -56,42 +56,22 @@ class JobFolder:
         """The folder that belongs to an output."""
         return cls(out.with_name(f"{out.name}.parts"))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Create the folder; only one process may work in it."""
-        make_folder(self.folder, what="folder", way_out="choose another place with --out")
-        taken = UserError(
-            f"another process is working in {self.folder}",
-            expected="one process for one output",
-            way_out="wait for it, or choose another place with --out",
-        )
-        with locked_folder(self.folder, taken):
-            remove_leftovers(self.folder)
-            yield
-
-    def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
-        """Start, or go on if the same was asked before; the survey is made once.
+    def begin(self, run: RunFolder, identity: RunIdentity, survey: Callable[[], Survey]) -> Survey:
+        """Start, or resume the same job; the survey is made once.
 
         Where no chunk is done there is nothing to protect, so another job may start.
         """
-        path = self.folder / "job.json"
-        if path.exists() and self._files():
-            said = _json(path)
-            if different := differences(said["asked"], asked):
-                raise UserError(
-                    f"{self.folder} belongs to another job: {different}",
-                    expected="the command that was stopped",
-                    way_out=f"give that command again, choose another --out, or delete "
-                    f"{self.folder} to start anew",
-                )
-            return from_json(Survey, said["survey"], "survey")
+        if not self._files():
+            (self.folder / RUN_FILE).unlink(missing_ok=True)
+        if found := run.earlier(identity):
+            return from_json(Survey, found.get("survey"), "survey")
         try:
-            found = survey()
+            made = survey()
         except UserError:
             self.remove()
             raise
-        write_text(path, json.dumps({"asked": asked, "survey": to_json(found)}, indent=1))
-        return found
+        run.begin(identity, {"survey": to_json(made)})
+        return made
 
     def save(self, finished: EditedChunk) -> None:
         """Keep a chunk."""
@@ -220,42 +200,6 @@ def _repeated(hashes: array[int]) -> set[int]:
 
 def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-@contextmanager
-def full_disk_told(kept: JobFolder) -> Iterator[None]:
-    """A disk that is full ends the job with what to do, and everything that was done stays."""
-    try:
-        yield
-    except OSError as error:
-        if not is_full(error):
-            raise
-        done = len(kept.done())
-        raise UserError(
-            f"no space is left on the disk of {kept.folder.parent}",
-            expected="room for the edits, once in pieces and once in the output",
-            way_out=f"make room and give the same command again: {done} chunks are kept",
-        ) from error
-
-
-def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """What is not the same, in words; empty if all is."""
-    found = []
-    for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
-        if old == new:
-            continue
-        is_file = name in ("captions", "neighbours")
-        found.append(f"the file of {name} changed" if is_file else f"{name} was {old}, is {new}")
-    return "; ".join(found)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(path) from error
-    return found
 
 
 def _head(path: Path) -> ChunkHead:

@@ -19,14 +19,7 @@ from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
 from unbag.edits import parsing, wordnet
 from unbag.edits.editor import EditTally
 from unbag.edits.filters import make_filters
-from unbag.edits.jobs.chunks import (
-    JobEntries,
-    JobFolder,
-    Survey,
-    differences,
-    full_disk_told,
-    surveyed,
-)
+from unbag.edits.jobs.chunks import EDITING, JobEntries, JobFolder, Survey, surveyed
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import EditParts, find_kinds
@@ -35,7 +28,8 @@ from unbag.errors import UserError
 from unbag.models.huggingface.loading import find_language_model
 from unbag.models.loading import check_device, choose_device
 from unbag.registry import names
-from unbag.runs.files import make_folder, write_atomically, write_text
+from unbag.runs.files import make_folder, open_run_folder, write_atomically, write_text
+from unbag.runs.identity import RunIdentity, differences
 from unbag.runs.progress import Progress, Silent
 from unbag.types.json import from_json, to_json
 from unbag.version import __version__
@@ -63,11 +57,14 @@ def run_edit(
     runner = runner or _runner(job)
     make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
     try:
-        with kept.locked(), full_disk_told(kept):
+        with open_run_folder(
+            kept.folder, EDITING, resumes="it resumes after the last chunk that was saved"
+        ) as run:
             # Another process may have ended since the first look: loading takes seconds.
             summary = _finished_since(job, asked, kept, progress)
             if summary is None:
-                survey = kept.begin(asked, lambda: _surveyed(job, progress))
+                identity = RunIdentity(**asked)
+                survey = kept.begin(run, identity, lambda: _surveyed(job, progress))
                 _edit(job, kept, survey, progress, runner)
                 summary = _written(job, asked, kept, survey, progress)
     except KeyboardInterrupt:
@@ -246,7 +243,7 @@ def _finished(
     different = "nothing says how it was made"
     if found:
         deciding = {name: value for name, value in found.asked.items() if name != "leak"}
-        different = differences(deciding, asked)
+        different = "; ".join(differences(deciding, asked))
     if found and not different and job.leak and found.asked.get("leak") != job.leak:
         different = f"its leak was not measured with {job.leak}, which is done with the edits"
     if different:
