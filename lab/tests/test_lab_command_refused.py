@@ -56,9 +56,8 @@ def test_results_of_nobody_knows_which_lab_are_refused(
         write_result(path, result)
     assert run(tmp_path, "--device", "cpu") == 1
     assert capsys.readouterr().err.splitlines() == [
-        f"unbag: {tmp_path} holds results (default/tiny-0/clip_ft.json and 1 more), and no "
-        "lab.json, which would say of which version and size of the lab they are",
-        "  expected: a new or empty folder, or one that `unbag lab run` began",
-        f"  way out:  name another folder with --out, or remove {tmp_path / 'default'}",
+        f"unbag: the folder {tmp_path} is not empty and holds no lab run",
+        "  expected: an empty or new folder, or the folder of a lab run to resume",
+        "  way out:  name another folder with --out",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["default"]

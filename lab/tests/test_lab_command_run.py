@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from unbag_lab.bases import PretrainSettings
 from unbag_lab.claim import ArmKey
 from unbag_lab.claims import all_claims
 from unbag_lab.plan import Experiment, Order, Say
-from unbag_lab.results import LAB_VERSION, ArmResult, Extent, Size, result_path, write_result
+from unbag_lab.results import ArmResult, Extent, Size, opened, result_path, write_result
 
 CLAIM = "negatives_open"
 Made = Callable[[str], Experiment]
@@ -251,7 +250,7 @@ def test_without_a_terminal_only_a_small_run_starts_by_itself(
     assert "one H200" in said.out + said.err
     assert "nobody can be asked whether to start" in said.err
     assert "--yes" in said.err
-    assert [path.name for path in tmp_path.rglob("*.json")] == ["lab.json"]
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["run.json"]
     assert ask(tmp_path / "small", "--seeds", "1", "--size", "small") == 0
 
 
@@ -260,15 +259,14 @@ def test_without_a_terminal_only_a_small_run_starts_by_itself(
     [
         (("--device", "cuda:77"), "the device 'cuda:77' cannot be used"),
         (("--device", "gpu"), "the device 'gpu' cannot be used: no such kind is known here"),
-        (("--size", "small"), "holds a full run"),
+        (("--size", "small"), "size: full before, small now"),
     ],
 )
 def test_bad_input_is_refused(
     tmp_path: Path, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = {"lab": LAB_VERSION, "size": "full", "version": "0"}
-    (tmp_path / "lab.json").write_text(json.dumps(begun))
-    (tmp_path / "bases").mkdir()
+    with opened(tmp_path, size="full"):
+        (tmp_path / "bases").mkdir()
     assert run(tmp_path, *more) == 1
     assert said in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ import pytest
 from unbag.errors import UserError
 from unbag_lab.plan import EXPERIMENTS, find_experiment
 from unbag_lab.results import (
+    LAB_VERSION,
     ArmResult,
     Size,
     join,
@@ -66,7 +67,8 @@ def test_a_folder_of_another_lab_is_not_judged(tmp_path: Path) -> None:
         pass
     assert results_in(tmp_path) == []
     (tmp_path / "bases").mkdir()
-    (tmp_path / "lab.json").write_text('{"lab": 99, "size": "full", "version": "9.9"}')
+    record = tmp_path / "run.json"
+    record.write_text(record.read_text().replace(f'"lab": {LAB_VERSION}', '"lab": 99'))
     with pytest.raises(UserError, match="begun with version 99 of the lab") as told:
         results_in(tmp_path)
     assert told.value.way_out == "judge it with the unbag that began it, or name another"

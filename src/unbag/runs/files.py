@@ -232,13 +232,6 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
-    """Interim, for jobs that do not use `open_run_folder` yet."""
-    with _locked(folder):
-        yield
-
-
-@contextmanager
 def explain_full_disk(folder: Path, *, resumes: str = "") -> Iterator[None]:
     """Turn the system's error for a full disk into a UserError; other errors pass."""
     try:

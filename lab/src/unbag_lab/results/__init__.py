@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Literal
 
 from unbag.errors import UserError
-from unbag.runs.files import locked_folder, make_folder, remove_leftovers, write_text
+from unbag.runs.files import (
+    RUN_FILE,
+    check_run_folder,
+    make_folder,
+    open_run_folder,
+    read_run,
+    remove_leftovers,
+    write_text,
+)
+from unbag.runs.identity import RunIdentity
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
@@ -62,11 +71,8 @@ stand in one folder. 2: readers learn by heart in more steps and without dropout
 higher rate."""
 
 
-_RECORD = "lab.json"
-
-
-_OWN = (_RECORD, ".lock")
-"""What stands in a folder before any work."""
+LAB_RUN = "lab run"
+"""The kind of a folder of `unbag lab run`."""
 
 
 _RESULTS = "*/*/*.json"
@@ -138,17 +144,23 @@ def results_in(path: Path) -> list[ArmResult]:
             expected="a folder of `unbag lab run`, or a file that `python -m unbag_lab join` wrote",
             way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
-    if not (path / _RECORD).exists():
+    if not (path / RUN_FILE).exists():
         _check_joined(path)
         return read_results(path)
-    _check_version(path, way_out="judge it with the unbag that began it, or name another")
+    found = read_run(path, LAB_RUN)
+    if found is not None and (lab := found["identity"].get("lab")) != LAB_VERSION:
+        raise UserError(
+            f"{path} was begun with version {lab} of the lab (unbag {found.get('version')})",
+            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
+            way_out="judge it with the unbag that began it, or name another",
+        )
     files = sorted(path.glob(_RESULTS))
     return [one for file in files for one in read_results(file)]
 
 
 def _check_joined(path: Path) -> None:
     """Refuse a folder around run folders, or a run folder without its record."""
-    runs = sorted(record.parent.name for record in path.glob(f"*/{_RECORD}"))
+    runs = sorted(record.parent.name for record in path.glob(f"*/{RUN_FILE}"))
     if runs:
         raise UserError(
             f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
@@ -157,11 +169,11 @@ def _check_joined(path: Path) -> None:
         )
     if any((path / "bases").glob("*.json")):
         raise UserError(
-            f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
+            f"{path} holds bases, and no {RUN_FILE}, which would say of which version and size of "
             "the lab its results are",
             expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab join`"
             " wrote",
-            way_out=f"put {_RECORD} back, or run the claims again into another folder",
+            way_out=f"put {RUN_FILE} back, or run the claims again into another folder",
         )
 
 
@@ -287,112 +299,31 @@ def numbers(bases: Sequence[str]) -> str:
 
 @contextmanager
 def opened(out: Path, *, size: Size) -> Iterator[None]:
-    """The folder, made if need be, for one process at a time; refused if it is of another lab."""
-    check_folder(out, size=size)
-    make_folder(out, what="run folder", way_out="name another folder with --out")
-    taken = UserError(
-        f"another `unbag lab run` is at work in {out}",
-        expected="one at a time in a folder",
-        way_out="wait for it, or name another folder with --out",
-    )
-    with locked_folder(out, taken):
-        for folder in {path.parent for path in out.rglob(".*.part")}:
-            remove_leftovers(folder)
-        if _read_record(out) is None:
-            write_text(out / _RECORD, json.dumps(asdict(RunRecord(LAB_VERSION, size, __version__))))
+    """The folder of a run, for one process at a time; refused if it is of another lab or size."""
+    with open_run_folder(out, LAB_RUN, resumes="bases and results that are there stay") as folder:
+        for below in {path.parent for path in out.rglob(".*.part")}:
+            remove_leftovers(below)
+        if not _has_work(out):
+            # Somebody asked for it and then said no: nothing binds the folder yet.
+            (out / RUN_FILE).unlink(missing_ok=True)
+        folder.begin(_identity(size), {})
         yield
 
 
 def check_folder(out: Path, *, size: Size) -> None:
-    """Refuse what is no folder, or one that was begun with another version or size, or unknown."""
-    if out.exists() and not out.is_dir():
-        raise UserError(
-            f"{out} is a file",
-            expected="a folder for bases, results and weights",
-            way_out="name another with --out",
-        )
-    found = _check_version(
-        out, way_out="name another folder with --out, or go on with the unbag that began it"
-    )
-    if found is None:
-        _check_new(out)
-    elif found.size != size:
-        raise UserError(
-            f"{out} holds a {found.size} run",
-            expected=f"a {size} run, or a new folder: the two do not mix",
-            way_out=f"name another folder with --out, or give --size {found.size}",
-        )
+    """Refuse what `opened` would refuse, before anything is computed."""
+    check_run_folder(out, LAB_RUN)
+    if (found := read_run(out, LAB_RUN)) and _has_work(out):
+        earlier = RunIdentity.of_json(found["identity"])
+        _identity(size).require_same(earlier, folder=out, kind=LAB_RUN)
 
 
-def _check_new(out: Path) -> None:
-    """Refuse files that would be taken for results of a run, and are of nobody knows what."""
-    files = sorted(out.glob(_RESULTS))
-    if not files:
-        return
-    names = [str(path.relative_to(out)) for path in files]
-    expected = "a new or empty folder, or one that `unbag lab run` began"
-    strange = next(
-        (name for name, path in zip(names, files, strict=True) if not _is_result(path)), None
-    )
-    if strange is not None:
-        raise UserError(
-            f"{out} holds {strange}, which is no result of the lab",
-            expected=expected,
-            way_out="name another folder with --out",
-        )
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    folders = dict.fromkeys(str(out / Path(name).parts[0]) for name in names)
-    raise UserError(
-        f"{out} holds results ({names[0]}{more}), and no {_RECORD}, which would say of which "
-        "version and size of the lab they are",
-        expected=expected,
-        way_out=f"name another folder with --out, or remove {', '.join(folders)}",
-    )
+def _identity(size: Size) -> RunIdentity:
+    return RunIdentity(lab=LAB_VERSION, size=size)
 
 
-def _is_result(path: Path) -> bool:
-    """Whether a file is a result of an arm."""
-    try:
-        return bool(read_results(path))
-    except UserError:
-        return False
-
-
-def _check_version(out: Path, *, way_out: str) -> RunRecord | None:
-    """What a folder was begun with; refused if arms mean something else now."""
-    found = _read_record(out)
-    if found is not None and found.lab != LAB_VERSION:
-        raise UserError(
-            f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
-            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
-            way_out=way_out,
-        )
-    return found
-
-
-def _read_record(out: Path) -> RunRecord | None:
-    """What its record says; None where nothing was begun, though somebody may have asked for it."""
-    path = out / _RECORD
-    if not path.exists() or not any(one.name not in _OWN for one in out.iterdir()):
-        return None
-    try:
-        return RunRecord(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(
-            f"{path} cannot be read: {error}",
-            expected="the record that `unbag lab run` writes",
-            way_out="name another folder with --out",
-        ) from error
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run folder was begun with."""
-
-    lab: int
-    size: Size
-    version: str
-    """Of the package; for people."""
+def _has_work(out: Path) -> bool:
+    return any(one.name not in (RUN_FILE, ".lock") for one in out.iterdir())
 
 
 def join_script() -> None:
