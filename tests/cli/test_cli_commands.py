@@ -194,7 +194,7 @@ def test_ctrl_c_says_how_to_go_on(here: Path) -> None:
                 "--out",
                 "cli_test_models.py/x",
             ],
-            "cannot write to the run folder",
+            "cannot write to the folder of the evaluation",
         ),
         (
             ["run", "--model", "caption:short", "--bench", "world", "--out", "x", "--device", "no"],

@@ -140,7 +140,7 @@ def test_a_folder_with_something_else_is_left_alone(
     Path("mine").mkdir()
     Path("mine", "thesis.txt").write_text("dear reader")
     assert diagnose("--out", "mine") == 1
-    assert "the folder mine holds something else than a diagnosis" in capsys.readouterr().err
+    assert "the folder mine is not empty and holds no diagnosis" in capsys.readouterr().err
     assert [path.name for path in Path("mine").iterdir()] == ["thesis.txt"]
 
 
@@ -166,7 +166,7 @@ def test_a_full_disk_is_told(
 
     monkeypatch.setattr(written, "write_text", full)
     assert diagnose("--out", "o") == 1
-    assert "cannot write to o: No space left on device" in capsys.readouterr().err
+    assert "no room is left on the disk of o" in capsys.readouterr().err
 
 
 def test_a_read_out_is_drawn_beside_the_model(

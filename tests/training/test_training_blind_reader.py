@@ -97,7 +97,7 @@ def test_it_stands_in_the_table_where_it_can_be_asked(batches: PairBatches, tmp_
     assert isinstance(console.file, StringIO)
     assert re.search(r"difference +n +blind", console.file.getvalue())
     lines = price_markdown(found).splitlines()
-    assert lines[2] == "| | benchmark | metric | before | after | difference | n | blind |"
+    assert lines[2] == "|  | benchmark | metric | before | after | difference | n | blind |"
     assert {line.count("|") for line in lines if line.startswith("|")} == {9}
     assert any(re.fullmatch(r"\| retrieval .* \| 12 \|  \|", line) for line in lines)
     without = replace(found, rows=tuple(replace(row, blind=None) for row in found.rows))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry
     from unbag.registry import Commands
+    from unbag.runs.files import RunFolder
     from unbag.runs.progress import Progress
 
 _ABOUT = """\
@@ -88,19 +89,22 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown, output
     from unbag.probes.diagnosis.diagnose import examine
-    from unbag.probes.diagnosis.page import JSON, PAGE, check_folder
+    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis
     from unbag.probes.diagnosis.text import print_diagnosis, to_json
+    from unbag.runs.files import check_run_folder
 
     console = Console(stderr=True)
     readout = f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
-    out = check_folder(options.out or _FOLDER / _plain(options.model + readout))
+    out = options.out or _FOLDER / _plain(options.model + readout)
+    check_run_folder(out, DIAGNOSIS)
     inquiry = _inquiry(options, Shown(console))
-    kept = _Kept(out, console)
-    try:
-        found = examine(inquiry, progress=Shown(console), keep=kept)
-    except KeyboardInterrupt:
-        console.print(_stopped(kept), highlight=False, markup=False, soft_wrap=True)
-        return 130
+    with open_diagnosis(out) as run:
+        kept = _Kept(run, console)
+        try:
+            found = examine(inquiry, progress=Shown(console), keep=kept)
+        except KeyboardInterrupt:
+            console.print(_stopped(kept), highlight=False, markup=False, soft_wrap=True)
+            return 130
     if options.json:
         print(to_json(found), end="")
     else:
@@ -158,14 +162,14 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
 class _Kept:
     """Writes the diagnosis after every question, prints how far it is, and holds the last one."""
 
-    def __init__(self, folder: Path, console: Console) -> None:
-        self.folder, self.console = folder, console
+    def __init__(self, run: RunFolder, console: Console) -> None:
+        self.run, self.console = run, console
         self.found: Diagnosis | None = None
 
     def __call__(self, found: Diagnosis) -> None:
         from unbag.probes.diagnosis.page import write_diagnosis
 
-        write_diagnosis(found, self.folder)
+        write_diagnosis(found, self.run)
         self.found = found
         if not found.is_whole:
             answer = found.answers[-1]
@@ -181,4 +185,4 @@ def _stopped(kept: _Kept) -> str:
     if kept.found is None:
         return "\nstopped before the first question was answered; nothing was written"
     count = count_text(len(kept.found.answers), "question")
-    return f"\nstopped; {count} of the diagnosis can be read in {kept.folder / PAGE}"
+    return f"\nstopped; {count} of the diagnosis can be read in {kept.run.path / PAGE}"

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from unbag.data.archives import DamagedError, Member, check_space, readable, unpack
 from unbag.data.http import CHUNK, BeyondTheEndError, BrokenError, HttpAnswer, ask, check_address
 from unbag.errors import UserError
+from unbag.runs.files import lock_file
 from unbag.runs.progress import ProgressBar, unseen
 from unbag.types import Benchmark, Download
 
@@ -385,18 +386,15 @@ class PartialFile:
     def locked(self) -> Iterator[None]:
         """Only one process may fetch a file; the system drops the lock if that process dies."""
         with self.path.open("ab") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:
-                pass  # Not on this system; the checksum still tells a mixed file.
-            except OSError as error:
-                raise UserError(
+            # Where files cannot be locked, the checksum still tells a mixed file.
+            lock_file(
+                file,
+                UserError(
                     f"another process is fetching {self.target}",
                     expected="one process for a file",
                     way_out="wait for it, or stop it",
-                ) from error
+                ),
+            )
             try:
                 yield
             finally:

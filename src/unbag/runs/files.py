@@ -6,7 +6,7 @@ import gc
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
@@ -21,6 +21,7 @@ from unbag.version import __version__
 
 RUN_FILE = "run.json"
 """In the folder of every long job: its kind, state, identity and further facts."""
+_LOCK = ".lock"
 TRAINING = "training run"
 """The kind of a folder in which anything is trained."""
 
@@ -93,7 +94,8 @@ def open_run_folder(
     """Open the folder of a long job: check, make and lock it, and remove left-overs of a kill.
 
     Of several processes of one run only the leader locks and writes. A full disk inside the context
-    becomes a UserError that says how to continue.
+    becomes a UserError that says how to continue. A new folder in which nothing was written is
+    removed at the end.
 
     Args:
         path: New, empty, or the folder of an earlier run of this kind.
@@ -102,6 +104,7 @@ def open_run_folder(
         resumes: How the run continues after an interruption, for the message of a full disk.
     """
     check_run_folder(path, kind)
+    made = [one for one in (path, *path.parents) if not one.exists()]
     make_folder(path, what=f"folder of the {kind}", way_out="name another folder with --out")
     folder = RunFolder(path, kind)
     if not is_leader:
@@ -109,7 +112,22 @@ def open_run_folder(
         return
     with _locked(path), explain_full_disk(path, resumes=resumes):
         remove_leftovers(path)
-        yield folder
+        try:
+            yield folder
+        finally:
+            _remove_empty(made)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove new folders, the innermost first, that hold nothing but a lock."""
+    for folder in folders:
+        try:
+            if all(one.name == _LOCK for one in folder.iterdir()):
+                (folder / _LOCK).unlink(missing_ok=True)
+                folder.rmdir()
+        except OSError:
+            # Somebody else removed it, or writes there.
+            return
 
 
 @dataclass(frozen=True)
@@ -127,12 +145,15 @@ class RunFolder:
             identity.require_same(earlier, folder=self.path, kind=self.kind)
         return found
 
-    def begin(self, identity: RunIdentity, facts: Mapping[str, object]) -> dict[str, Any] | None:
+    def begin(
+        self, identity: RunIdentity, facts: Mapping[str, object], *, replaces: bool = False
+    ) -> dict[str, Any] | None:
         """Start a run, or give the record of the run to resume if its identity is the same.
 
-        run.json is the first file of a run, so that a killed run still knows its folder.
+        run.json is the first file of a run, so that a killed run still knows its folder. A job that
+        cannot be resumed `replaces` whatever run of its kind was there.
         """
-        found = self.earlier(identity)
+        found = None if replaces else self.earlier(identity)
         content = {"kind": self.kind, "state": "running", "version": __version__}
         self._write(content | {"identity": identity.fields} | dict(facts))
         return found
@@ -194,24 +215,32 @@ def check_run_folder(path: Path, kind: str) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Only one process at a time; the system drops the lock if that process dies."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _keep_from_children(file)
-        except ImportError:  # pragma: no cover - not on this system
-            pass
-        except OSError as error:
-            raise UserError(
+    with (folder / _LOCK).open("w") as file:
+        lock_file(
+            file,
+            UserError(
                 f"another process is writing to {folder}",
                 expected="one process at a time in a folder",
                 way_out="wait until it is done, or name another folder with --out",
-            ) from error
+            ),
+        )
         yield
 
 
-def _keep_from_children(file: IO[str]) -> None:
+def lock_file(file: IO[Any], taken: UserError) -> None:
+    """Lock an open file until it is closed; raises `taken` if another process has locked it."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _keep_from_children(file)
+    except ImportError:  # pragma: no cover - not on this system
+        pass
+    except OSError as error:
+        raise taken from error
+
+
+def _keep_from_children(file: IO[Any]) -> None:
     """A worker that outlives a killed process must not hold the lock of that process."""
     known = ref(file)
 

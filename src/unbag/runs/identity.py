@@ -47,7 +47,8 @@ class RunIdentity:
         raise UserError(
             f"the folder {folder} holds another {kind}: {'; '.join(apart[:_MOST_NAMED])}{more}",
             expected="the same settings and inputs, to resume that run",
-            way_out="give the old settings to resume it, or name another folder with --out",
+            way_out="give the old settings to resume it, name another folder with --out, or delete "
+            "this one",
         )
 
 

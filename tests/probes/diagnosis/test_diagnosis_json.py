@@ -12,7 +12,6 @@ import pytest
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
-from unbag.probes.diagnosis.page import check_folder
 from unbag.probes.diagnosis.text import KIND, to_json
 
 from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
@@ -89,23 +88,23 @@ def test_numbers_that_are_none_are_null(found: Diagnosis) -> None:
 def test_it_is_written_and_may_be_written_again(found: Diagnosis, tmp_path: Path) -> None:
     page = found.write(tmp_path / "new" / "one")
     assert page == tmp_path / "new" / "one" / "diagnosis.html"
-    assert sorted(path.name for path in page.parent.iterdir()) == [
+    assert sorted(path.name for path in page.parent.glob("[!.]*")) == [
         "diagnosis.html",
         "diagnosis.json",
+        "run.json",
     ]
     again = replace(found, material="others")
     again.write(page.parent)
     assert '"material": "others"' in (page.parent / "diagnosis.json").read_text(encoding="utf-8")
 
 
-def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
-    assert check_folder(tmp_path) == tmp_path
+def test_a_folder_with_something_else_is_refused(tmp_path: Path, found: Diagnosis) -> None:
     (tmp_path / "thesis.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="holds something else than a diagnosis") as error:
-        check_folder(tmp_path)
-    assert "a new or empty folder" in error.value.expected
-    (tmp_path / "diagnosis.json").write_text('{"kind": "other"}')
-    with pytest.raises(UserError, match="something else"):
-        check_folder(tmp_path)
+    with pytest.raises(UserError, match="is not empty and holds no diagnosis"):
+        found.write(tmp_path)
+    (tmp_path / "run.json").write_text('{"kind": "evaluation"}')
+    with pytest.raises(UserError, match="'evaluation'"):
+        found.write(tmp_path)
     with pytest.raises(UserError, match=r"thesis\.txt is a file"):
-        check_folder(tmp_path / "thesis.txt")
+        found.write(tmp_path / "thesis.txt")
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "run.json"}

@@ -86,9 +86,10 @@ class Diagnosis:
 
     def write(self, folder: str | Path) -> Path:
         """Write `diagnosis.json` and `diagnosis.html` into a folder; gives the page."""
-        from unbag.probes.diagnosis.page import write_diagnosis
+        from unbag.probes.diagnosis.page import open_diagnosis, write_diagnosis
 
-        return write_diagnosis(self, Path(folder))
+        with open_diagnosis(Path(folder)) as run:
+            return write_diagnosis(self, run)
 
 
 @dataclass(frozen=True, eq=False)

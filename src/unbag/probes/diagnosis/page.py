@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.errors import UserError
 from unbag.probes.base import (
     Bars,
     Finding,
@@ -27,7 +26,6 @@ from unbag.probes.base import (
 from unbag.probes.diagnosis import charts
 from unbag.probes.diagnosis.diagnose import Answer, Diagnosis
 from unbag.probes.diagnosis.text import (
-    KIND,
     MEANING,
     TONES,
     counted,
@@ -41,7 +39,8 @@ from unbag.reports.charts import Axis, key, mark
 from unbag.reports.formatting import DASH, change_text, estimate_text, number_text
 from unbag.reports.layout import Column
 from unbag.reports.page import environment
-from unbag.runs.files import make_folder, write_text
+from unbag.runs.files import RunFolder, open_run_folder, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.types import Estimate
 from unbag.version import __version__
 
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
 
 
 JSON, PAGE = "diagnosis.json", "diagnosis.html"
+DIAGNOSIS = "diagnosis"
+"""The kind of a folder of both."""
 NEAR = (255, 120, 0)
 """Colour of patches that are near to a word; it is seen on dark and on light pictures."""
 AGAINST = (0, 130, 255)
@@ -58,39 +59,22 @@ STRONGEST = 190
 """How much of it, of 255, where the word is nearest."""
 
 
-def write_diagnosis(found: Diagnosis, folder: Path) -> Path:
+def open_diagnosis(folder: Path) -> AbstractContextManager[RunFolder]:
+    """The folder of a diagnosis; one that is there already will be replaced."""
+    return open_run_folder(folder, DIAGNOSIS, resumes="what is in the cache is not encoded again")
+
+
+def write_diagnosis(found: Diagnosis, run: RunFolder) -> Path:
     """Write both files, each at once; gives the page."""
-    make_folder(check_folder(folder), what="diagnosis", way_out="choose another folder")
-    try:
-        write_text(folder / JSON, to_json(found))
-        write_text(folder / PAGE, render_diagnosis(found))
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}",
-            way_out="make room, or choose another folder",
-        ) from error
-    return folder / PAGE
-
-
-def check_folder(folder: Path) -> Path:
-    """A folder that is new, empty or holds a diagnosis; anything else is not ours to fill."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file", expected="a folder", way_out="name another")
-    if not folder.is_dir() or _is_diagnosis(folder / JSON) or not any(folder.iterdir()):
-        return folder
-    raise UserError(
-        f"the folder {folder} holds something else than a diagnosis",
-        expected="a new or empty folder, or one that a diagnosis was written to",
-        way_out="name another",
+    identity = RunIdentity(
+        model=found.model, against=found.other, material=found.material, options=found.options
     )
-
-
-def _is_diagnosis(path: Path) -> bool:
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and said.get("kind") == KIND
+    run.begin(identity, {"command": found.command}, replaces=True)
+    write_text(run.path / JSON, to_json(found))
+    write_text(run.path / PAGE, render_diagnosis(found))
+    if found.is_whole:
+        run.set_state("done")
+    return run.path / PAGE
 
 
 def render_diagnosis(found: Diagnosis) -> str:
