@@ -14,7 +14,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from tests.training.pair_files import lines, negative
 
 from unbag.edits.jobs.chunks import EDITING
 from unbag.evaluation.store import EVALUATION
-from unbag.runs.checkpoint import LAST, load_checkpoint
+from unbag.probes.diagnosis.page import DIAGNOSIS
+from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
 from unbag.runs.files import TRAINING
 
 PLUG_IN = """
@@ -38,18 +40,7 @@ SMALL = Benchmark(
     "small", "Swaps.", lambda root: triple_items(["swap"], n=4), (Triples(),), "original"
 )
 """
-PRELOADED = [
-    "unbag.cli.console",
-    "unbag.evaluation.run",
-    "unbag.training.repair",
-    "unbag.training.recipes",
-    "unbag.readouts.training",
-    "unbag.edits.jobs.run",
-    "torch._dynamo",
-    "scipy.stats",
-    "pyarrow.parquet",
-    "jinja2",
-]
+PRELOADED = ["tests.contracts.preloaded"]
 COLOURS = {"red": (200, 20, 20), "blue": (20, 20, 200), "green": (20, 160, 20), "white": (250,) * 3}
 WRITES = "writes.txt"
 """One line for every file that a process was about to rename."""
@@ -65,13 +56,14 @@ class ResumableJob:
     """Of its run folder."""
     result: Callable[[Path], object]
     """What must be equal, read from the working folder."""
-    damaged: str
-    """A file of the run folder that the next start reads."""
+    damaged: str = ""
+    """A file of the run folder that the next start reads, if there is one."""
     out: str = "run"
     folder: str = "run"
     """The run folder; where `out` is a file it stands beside it."""
     change: tuple[str, ...] = ("--seed", "1")
     named: str = "seed: 0 before, 1 now"
+    """Empty for a job that begins anew whatever was there."""
     needs: tuple[str, ...] = ()
     """Packages."""
 
@@ -80,14 +72,22 @@ class ResumableJob:
         return [*self.words, "--out", str(Path(below) / self.out), *more]
 
 
-def tensors(cwd: Path) -> object:
-    """Weights, optimizer state and extra state of a finished training, as bytes."""
-    found = load_checkpoint(cwd / "run" / LAST)
-    return {
-        (group, name): (value.dtype, tuple(value.shape), value.numpy().tobytes())
-        for group, values in found.groups.items()
-        for name, value in values.items()
+def training(cwd: Path) -> object:
+    """Weights, optimizer state and extra state, as bytes; the log and evaluations."""
+    run = cwd / "run"
+    found = {
+        name: {
+            (group, key): (value.dtype, tuple(value.shape), value.numpy().tobytes())
+            for group, values in load_checkpoint(run / name).groups.items()
+            for key, value in values.items()
+        }
+        for name in (LAST, BEST)
+        if (run / name).exists()
     }
+    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    table = run / "evaluations.csv"
+    evaluations = table.read_text() if table.exists() else ""
+    return found, [row | {"waited": 0} for row in rows], evaluations
 
 
 def scores(cwd: Path) -> object:
@@ -100,7 +100,27 @@ def scores(cwd: Path) -> object:
 def edits(cwd: Path) -> object:
     """The output of an edit job, and that nothing else is left of it."""
     assert not (cwd / "edits.jsonl.parts").exists()
-    return (cwd / "edits.jsonl").read_bytes()
+    content = (cwd / "edits.jsonl").read_bytes()
+    assert b"swap_attributes" in content
+    return content
+
+
+def diagnosis(cwd: Path) -> object:
+    """What was found, without when and how long."""
+    found = json.loads((cwd / "run/diagnosis.json").read_text(encoding="utf-8"))
+    assert (cwd / "run/diagnosis.html").exists()
+    answers = [one | {"seconds": 0} for one in found["answers"]]
+    assert answers
+    return found | {"answers": answers, "record": None}
+
+
+def arms(cwd: Path) -> object:
+    """Results of the study, without the time they took."""
+    from unbag_lab.results import results_in
+
+    found = results_in(cwd / "run")
+    assert found
+    return [replace(one, seconds=None) for one in found]
 
 
 _MACHINE = ("--device", "cpu", "--cache", "cache")
@@ -110,16 +130,15 @@ def _training(name: str, *more: str, model: str = "tiny:base", **others: Any) ->
     words = ("train", "--model", model, "--recipe", name, *_MACHINE, "--workers", "0")
     return ResumableJob(
         f"train {name}",
-        (*words, "--save-minutes", "0", *more),
+        (*words, "--pairs", "pairs.jsonl", "--save-minutes", "0", *more),
         TRAINING,
-        tensors,
+        training,
         LAST,
         **others,
     )
 
 
-_PAIRS = ("--pairs", "pairs.jsonl")
-_FEW = ("steps=5", "batch=4", "warm_up=1")
+_FEW = ("steps=4", "batch=4", "warm_up=1")
 JOBS = (
     ResumableJob(
         "run",
@@ -130,27 +149,46 @@ JOBS = (
     ),
     ResumableJob(
         "edit",
-        ("edit", "--captions", "captions.jsonl", "--kinds", "swap_words"),
+        ("edit", "--captions", "captions.jsonl", "--kinds", "swap_attributes"),
         EDITING,
         edits,
         "000000.jsonl",
         out="edits.jsonl",
         folder="edits.jsonl.parts",
     ),
+    ResumableJob(
+        "diagnose",
+        (
+            *("diagnose", "--model", "tiny:base", "--data", "pairs.jsonl", "--no-twin"),
+            *("--no-maps", "--probes", "agreement", "stability", *_MACHINE),
+        ),
+        DIAGNOSIS,
+        diagnosis,
+        named="",
+    ),
     _training(
-        "ce_clip_fixed", *_PAIRS, "--bench", "plug_in:SMALL",
+        "ce_clip_fixed", "--bench", "plug_in:SMALL",
         "--set", "batch=4", "epochs=2", "learning_rate=1e-3", "warm_up=1",
     ),
-    _training("pooled", *_PAIRS, "--set", *_FEW, "crowd=2"),
-    _training("dcsm_fixed", *_PAIRS, "--set", *_FEW, "crowd=2", "length=12", "net=mlp"),
-    _training("pacl", *_PAIRS, "--set", *_FEW, "crowd=2"),
-    _training("sparc", *_PAIRS, "--set", *_FEW, "crowd=2"),
-    _training("decoder", *_PAIRS, "--set", *_FEW, "width=16", "depth=1", "heads=2"),
+    _training("pooled", "--set", *_FEW, "crowd=2"),
+    _training("decoder", "--set", *_FEW, "width=16", "depth=1", "heads=2"),
     _training(
-        "vlm2vec", *_PAIRS, "--set", *_FEW, "chunk=4", "negatives=1",
+        "vlm2vec", "--set", *_FEW, "chunk=4", "negatives=1",
         model="hf:llava", needs=("transformers", "peft"),
     ),
+    ResumableJob(
+        "lab run",
+        ("lab", "run", "negatives_open", "--size", "small", "--seeds", "1", "--device", "cpu"),
+        "lab run",
+        arms,
+        "bases/tiny-0.safetensors",
+        change=("--size", "full", "--yes"),
+        named="size: small before, full now",
+        needs=("unbag_lab",),
+    ),
 )  # fmt: skip
+"""One for each way in which a run folder is used; what differs between kinds of training is
+in `test_trainer_tasks.py`."""
 
 
 def make_folder(folder: Path, job: ResumableJob) -> Path:
@@ -166,7 +204,7 @@ def make_folder(folder: Path, job: ResumableJob) -> Path:
         pairs.append({"image": f"{at}.png", "captions": captions, "edits": [[edit]]})
     lines(folder / "pairs.jsonl", *pairs)
     if job.name == "edit":
-        given = [{"caption": f"a dog sees {n} cats"} for n in range(1200)]
+        given = [{"caption": f"a red dog {n} and a black cat"} for n in range(12)]
         lines(folder / "captions.jsonl", *given)
     if "hf:llava" in job.words:
         import torch
@@ -179,20 +217,26 @@ def make_folder(folder: Path, job: ResumableJob) -> Path:
 
 
 def start(
-    folder: Path, words: Sequence[str], *, killed_at: int = 0, without_rights: bool = False
+    folder: Path,
+    words: Sequence[str],
+    *,
+    stopped_at: int = 0,
+    by: signal.Signals = signal.SIGKILL,
+    without_rights: bool = False,
 ) -> int:
     """The exit code of the command in a fresh process; that of a signal is negative.
 
     Args:
         folder: Where it runs; `said.txt` there holds what this start printed.
         words: Of the command.
-        killed_at: The file, counted from 1, before whose renaming it is killed.
+        stopped_at: The file, counted from 1, before whose renaming it gets a signal.
+        by: The signal.
         without_rights: Root may write everywhere; this start may not.
     """
     # Imports once and forks: a fraction of the time of a new interpreter.
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    arguments = (str(folder), list(words), killed_at, without_rights)
+    arguments = (str(folder), list(words), stopped_at, by, without_rights)
     process = context.Process(target=_run, args=arguments)
     # The process finds this module by the path that it is given.
     sys.path.append(str(Path(__file__).parents[2]))
@@ -205,10 +249,13 @@ def start(
     return process.exitcode
 
 
-def _run(folder: str, words: Sequence[str], killed_at: int, without_rights: bool) -> None:
+def _run(
+    folder: str, words: Sequence[str], stopped_at: int, by: signal.Signals, without_rights: bool
+) -> None:
     import torch
 
     from unbag.cli.main import main
+    from unbag.edits.jobs import run as jobs
     from unbag.runs import files
 
     os.chdir(folder)
@@ -226,10 +273,12 @@ def _run(folder: str, words: Sequence[str], killed_at: int, without_rights: bool
         count += 1
         with Path(WRITES).open("a") as log:
             log.write(f"{path.name}\n")
-        if count == killed_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if count == stopped_at:
+            os.kill(os.getpid(), by)
 
     files.settle = settle
+    # Chunks of few captions, of which there is no option.
+    jobs.EditJob = partial(jobs.EditJob, chunk=4)
     if without_rights:
         _drop_rights()
     sys.exit(main(list(words)))
