@@ -11,11 +11,12 @@ the second one comes first: "a table with a cat sleeping under it".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import activities, in_number, inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import (
     ALIVE,
     COLOUR_NAMES,
@@ -80,12 +81,13 @@ def conjunct_swap(parsed: Parsed) -> list[Changes]:
     return [*_nouns(parsed), *_adjectives(parsed), *_verbs(parsed)]
 
 
-CONJUNCT_SWAP = Kind(
-    name="conjunct_swap",
-    keeps_meaning=True,
-    about="what and joins, the other way round: a dog and a cat -> a cat and a dog",
-    source="SWAP of the hard positives",
-    editor=by_rule(conjunct_swap),
+CONJUNCT_SWAP = replace(
+    rule_kind(
+        conjunct_swap,
+        "what and joins, the other way round: a dog and a cat -> a cat and a dog",
+        "SWAP of the hard positives",
+        keeps_meaning=True,
+    ),
     keeps_words=True,
 )
 
@@ -112,12 +114,11 @@ def relation_inverse(parsed: Parsed) -> list[Changes]:
     return [tuple(changes)]
 
 
-RELATION_INVERSE = Kind(
-    name="relation_inverse",
+RELATION_INVERSE = rule_kind(
+    relation_inverse,
+    "a relation from its other end: a lamp above a desk -> a desk below a lamp",
+    "ours",
     keeps_meaning=True,
-    about="a relation from its other end: a lamp above a desk -> a desk below a lamp",
-    source="ours",
-    editor=by_rule(relation_inverse),
 )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from unbag.edits.inflection import activities, inflected
-from unbag.edits.kinds import Changes, Kind, by_rule, starts_with_vowel
+from unbag.edits.kinds import Changes, rule_kind, starts_with_vowel
 from unbag.edits.lexicon import ALIVE, WORD_GROUPS, word_lists
 from unbag.edits.parsed import Parsed, Phrase, WordSpan, subtree
 from unbag.edits.positives.synonyms import is_whole
@@ -81,12 +81,11 @@ def article(parsed: Parsed) -> list[Changes]:
     return [*_first(parsed), *_of_places(parsed)]
 
 
-ARTICLE = Kind(
-    name="article",
+ARTICLE = rule_kind(
+    article,
+    "another article: a dog on a bench -> the dog on a bench",
+    "ours",
     keeps_meaning=True,
-    about="another article: a dog on a bench -> the dog on a bench",
-    source="ours",
-    editor=by_rule(article),
 )
 
 
@@ -101,12 +100,11 @@ def word_form(parsed: Parsed) -> list[Changes]:
     ]
 
 
-WORD_FORM = Kind(
-    name="word_form",
+WORD_FORM = rule_kind(
+    word_form,
+    "another form: two grey dogs are running -> two gray dogs are running, 2, run",
+    "ours",
     keeps_meaning=True,
-    about="another form: two grey dogs are running -> two gray dogs are running, 2, run",
-    source="ours",
-    editor=by_rule(word_form),
 )
 
 
