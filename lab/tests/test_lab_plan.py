@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag_lab.claim import ArmKey
-from unbag_lab.claims import NAMES, find_claim
+from unbag_lab.claims import NAMES, ArmKey, find_claim
 from unbag_lab.plan import (
     EXPERIMENTS,
     Clock,

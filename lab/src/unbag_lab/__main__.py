@@ -15,7 +15,7 @@ SCRIPTS = {
         "the experiment `pretraining`: arms trained from scratch",
     ),
     "repair": ("unbag_lab.experiments.repair:repair_script", "the experiment `repair`"),
-    "repair-table": ("unbag_lab.experiments.repair_table:repair_table_script", "its tables"),
+    "repair-table": ("unbag_lab.pages.tables:repair_table_script", "its tables"),
     "readouts": ("unbag_lab.experiments.readers:readouts_script", "readers of the read-outs"),
     "decoders": ("unbag_lab.experiments.decoders:decoders_script", "their decoders"),
     "readout-table": ("unbag_lab.pages.tables:readout_table_script", "tables of both"),

@@ -12,8 +12,7 @@ from textwrap import wrap
 
 from unbag.errors import unknown_name
 from unbag.version import __version__
-from unbag_lab.claim import FEWEST_BASES, PHOTOGRAPHS, ArmKey, Claim
-from unbag_lab.claims import NAMES, all_claims
+from unbag_lab.claims import FEWEST_BASES, NAMES, PHOTOGRAPHS, ArmKey, Claim, all_claims
 from unbag_lab.pages.claim_page import Beside, arm_name, numbers_beside
 from unbag_lab.plan import counted
 from unbag_lab.results import ArmResult, results_in, shipped_results

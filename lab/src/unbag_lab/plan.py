@@ -18,8 +18,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from unbag.errors import UserError, unknown_name
-from unbag_lab.claim import ArmKey, Claim
-from unbag_lab.claims import NAMES, all_claims, find_claim
+from unbag_lab.claims import NAMES, ArmKey, Claim, all_claims, find_claim
 from unbag_lab.results import (
     ArmResult,
     Extent,

@@ -20,8 +20,7 @@ from unbag.errors import UserError
 from unbag.models.loading import choose_device
 from unbag.runs.files import write_text
 from unbag_lab.bases import base_names, is_shipped, make_base, missing_bases
-from unbag_lab.claim import FEWEST_BASES, Claim
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import FEWEST_BASES, Claim, all_claims
 from unbag_lab.experiments.photos import NAME as PHOTOS
 from unbag_lab.experiments.photos import (
     captions_file,

@@ -3,7 +3,7 @@
 | experiment | its object, and how it runs | beside it |
 |---|---|---|
 | `pretraining` | `pretraining` | |
-| `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms), `repair_table` |
+| `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms) |
 | `readouts` | `readouts` | `readout_base` (frozen bases), `readers`, `decoders` (and VLM2Vec) |
 | `priors` | `priors` | uses `readout_base` and `decoders` |
 | `probes` | `probes` | `probes_measuring` (its numbers), `probes_blind` (captions alone) |

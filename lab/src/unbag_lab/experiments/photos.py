@@ -41,7 +41,7 @@ from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
-from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
+from unbag_lab.claims import PHOTOGRAPHS, ArmKey, Claim
 from unbag_lab.experiments.photos_table import FEWEST, METRICS, Owners, groups_of, judged, owners_of
 from unbag_lab.experiments.photos_training import (
     BUILD,

@@ -33,7 +33,7 @@ from unbag.training.trainer import Trainer
 from unbag.world.grammar import Rel, words
 from unbag.world.stream import Knobs, Mixture, collision_rate, incentive
 from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, Steps, seed_of
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, Extent, Size, result_path

@@ -47,7 +47,7 @@ from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN
 from unbag.types import FloatArray, IntArray, Item
 from unbag.world.benchmarks import set_items
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
     Course,

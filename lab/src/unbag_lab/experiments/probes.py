@@ -22,7 +22,7 @@ from zlib import crc32
 from unbag.errors import UserError, unknown_name
 from unbag.models.tiny import Tiny, TinyTowers, read, untrained
 from unbag.probes.classifiers import Effort
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.probes_blind import blind_numbers
 from unbag_lab.experiments.probes_measuring import (
     Amount,

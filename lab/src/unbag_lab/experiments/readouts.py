@@ -37,7 +37,7 @@ from unbag.readouts.decoder.saving import (
 from unbag.readouts.reader import check_encoder, read_head, write_head
 from unbag.readouts.training import encoder_of
 from unbag.world.grammar import words as words_of_world
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
     VECTOR_ARMS,

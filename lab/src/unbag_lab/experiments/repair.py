@@ -3,7 +3,7 @@
     python -m unbag_lab repair --bases tiny-0.safetensors tiny-1.safetensors --out runs/repair
 
 The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
-arms and training are in `repair_training`, tables in `repair_table`. A stopped run resumes with the
+arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes with the
 same command: arms in training from their last checkpoint; an arm whose weights are in the folder is
 only measured, and one whose result is there is left alone. The weights of all arms are written
 before the first is measured.
@@ -35,8 +35,7 @@ from unbag.training.data.world import Told, WorldBatches
 from unbag.training.losses import UPPER
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.world.grammar import Ast, Rel, words
-from unbag_lab.claim import ArmKey
-from unbag_lab.experiments.repair_table import repair_tables
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.repair_training import (
     ARMS,
     EXPERIMENTS,
@@ -49,6 +48,7 @@ from unbag_lab.experiments.repair_training import (
     seed_of,
     train_arms,
 )
+from unbag_lab.pages.tables import repair_tables
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import BenchmarkItems, Questions, Score, metrics_of
 from unbag_lab.results import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
-from unbag_lab.claim import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
+from unbag_lab.claims import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
 from unbag_lab.pages import table
 from unbag_lab.pages.figures import MANY
 from unbag_lab.results import BY_STEP, FEW_DROPOUT, ArmResult, in_order

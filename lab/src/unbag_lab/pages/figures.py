@@ -15,7 +15,7 @@ from textwrap import wrap
 
 from unbag.reports.charts import Axis, Panel, at, box, chart_file, dot, element, line, path, text
 from unbag.reports.formatting import count_text
-from unbag_lab.claim import Prediction
+from unbag_lab.claims import Prediction
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,
