@@ -11,10 +11,10 @@ from pathlib import Path
 from textwrap import wrap
 
 from unbag.errors import unknown_name
+from unbag.reports.formatting import count_text
 from unbag.version import __version__
 from unbag_lab.claims import FEWEST_BASES, NAMES, PHOTOGRAPHS, ArmKey, Claim, all_claims
 from unbag_lab.pages.claim_page import Beside, arm_name, numbers_beside
-from unbag_lab.plan import counted
 from unbag_lab.results import ArmResult, results_in, shipped_results
 from unbag_lab.verdict import (
     FAILED,
@@ -90,7 +90,7 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     if why_none := all_absent(verdict, results):
         return why_none
-    bases = counted(min(len(one.effects) for one in verdict.tested), "base")
+    bases = count_text(min(len(one.effects) for one in verdict.tested), "base")
     if len(verdict.tested) > 1:
         return f"predictions: {tally(verdict)}, {bases}"
     return f"{effect_text(verdict.tested[0])}, {bases}"
