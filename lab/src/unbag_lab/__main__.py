@@ -30,7 +30,7 @@ SCRIPTS = {
         "unbag_lab.experiments.photos_heads:photos_blind_script",
         "a reader that never sees a photograph",
     ),
-    "photos-table": ("unbag_lab.experiments.photos_table:photos_table_script", "tables of all"),
+    "photos-table": ("unbag_lab.experiments.photos_training:photos_table_script", "tables of all"),
     "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),
     "published-checks": (
         "unbag_lab.published_checks:published_checks_script",

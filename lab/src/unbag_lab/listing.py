@@ -6,7 +6,7 @@ Effects are in points: hundredths of a share or of a cosine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
 
@@ -43,7 +43,8 @@ def list_claims(folder: Path | None) -> int:
     verdicts = judge_claims(all_claims(), results)
     papers: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        papers.setdefault(paper_of(verdict.claim), []).append(verdict)
+        claim = verdict.claim
+        papers.setdefault(claim.paper or claim.source.partition(",")[0], []).append(verdict)
     for paper, some in papers.items():
         print(paper)
         for verdict in some:
@@ -66,7 +67,16 @@ def show_claim(name: str, folder: Path | None) -> int:
     print(f"{name}: {verdict.said}{why}\n")
     for mind in minds(claim, results):
         print(f"{block(mind.replace('`', ''), indent=0)}\n")
-    for heading, text in _about(claim).items():
+    about = {
+        "statement": claim.statement,
+        "source": claim.source,
+        "arms": _arms(claim.arms),
+        "beside": _arms(claim.arms_beside),
+        "controls": claim.controls,
+        "knobs": claim.knobs,
+        "seen": seen_text(claim),
+    }
+    for heading, text in about.items():
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
@@ -84,37 +94,16 @@ def show_claim(name: str, folder: Path | None) -> int:
 
 def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Name, verdict, and how many predictions hold; of a single one, what was found."""
-    return f"  {verdict.claim.name:<26} {verdict.said:<35} {_in_short(verdict, results)}"
-
-
-def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    if why_none := all_absent(verdict, results):
-        return why_none
-    bases = count_text(min(len(one.effects) for one in verdict.tested), "base")
-    if len(verdict.tested) > 1:
-        return f"predictions: {tally(verdict)}, {bases}"
-    return f"{effect_text(verdict.tested[0])}, {bases}"
-
-
-def paper_of(claim: Claim) -> str:
-    """Under which it is listed."""
-    return claim.paper or claim.source.partition(",")[0]
+    found = all_absent(verdict, results)
+    if not found:
+        several = len(verdict.tested) > 1
+        found = f"predictions: {tally(verdict)}" if several else effect_text(verdict.tested[0])
+        found += f", {count_text(min(len(one.effects) for one in verdict.tested), 'base')}"
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {found}"
 
 
 def _results(folder: Path | None) -> list[ArmResult]:
     return shipped_results() if folder is None else results_in(folder)
-
-
-def _about(claim: Claim) -> Mapping[str, str]:
-    return {
-        "statement": claim.statement,
-        "source": claim.source,
-        "arms": _arms(claim.arms),
-        "beside": _arms(claim.arms_beside),
-        "controls": claim.controls,
-        "knobs": claim.knobs,
-        "seen": seen_text(claim),
-    }
 
 
 def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:

@@ -4,8 +4,8 @@
 |---|---|---|
 | `pretraining` | `pretraining` | |
 | `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms) |
-| `readouts` | `readouts` | `readout_base` (frozen bases), `readers`, `decoders` (and VLM2Vec) |
-| `priors` | `priors` | uses `readout_base` and `decoders` |
+| `readouts` | `readouts` | `readers` (and the frozen bases), `decoders` (and VLM2Vec) |
+| `priors` | `priors` | uses `readers` and `decoders` |
 | `probes` | `probes` | `probes_measuring` (its numbers), `probes_blind` (captions alone) |
-| `photos` | `photos` | `photos_training` (arms), `photos_table`, `photos_heads` |
+| `photos` | `photos` | `photos_training` (arms, tables), `photos_heads` |
 """

@@ -32,9 +32,9 @@ from unbag.benchmarks.taggers import find_tagger, tags_of
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
-from unbag.metrics.intervals import bootstrap, generator
 from unbag.models.baselines import load_likelihood
 from unbag.models.photo import Photo, PhotoTowers, load, write
+from unbag.reports.formatting import with_interval
 from unbag.runs.cache import FeatureTable
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Silent
@@ -43,28 +43,27 @@ from unbag.training.merge import interpolate, state_of
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import FloatArray
-from unbag_lab.experiments.photos_table import (
-    SHOWN,
-    ArmNumber,
-    number_of,
-    numbers_of,
-    owners_of,
-    triple_numbers,
-    write_numbers,
-)
 from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
     SEEN_KINDS,
+    SHOWN,
+    ArmNumber,
     PhotoQuestions,
     PhotosArm,
     answers,
     drawable_texts,
     make_questions,
+    number_of,
+    numbers_of,
     opened,
+    owners_of,
     repair_arms,
+    seen_edits,
     start_of,
     take_steps,
+    triple_numbers,
+    write_numbers,
 )
 
 HEADS: Mapping[str, PhotosArm] = MappingProxyType(
@@ -94,8 +93,8 @@ def photos_heads_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    rows = edited(given.train, given.pictures, limit=READER_LEARNS_FROM)
-    learned = [row for row in rows if row.kind in SEEN_KINDS]
+    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=READER_LEARNS_FROM)
+    learned = seen_edits(enumerate(taught))
     bench = _bench(given, learned)
     numbers = _blind(bench, learned)
     if given.language_model:
@@ -304,42 +303,28 @@ def photos_blind_script() -> None:
     parser.add_argument("--limit", type=int, default=1_500, help="photographs to train on")
     given = parser.parse_args()
     read = load("random").caption_features
-    train = edited(given.train, given.pictures, limit=given.limit)
-    train = [row for row in train if row.kind in SEEN_KINDS]
+    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=given.limit)
+    train = seen_edits(enumerate(taught))
     weight_F = fit_reader(differences(read, train), [row.picture for row in train])
-    val = edited(given.val, given.pictures, needs_positive=True)
+    # Of captions that have a positive too, as tables count them.
+    val = [
+        Contrast(at, caption, edit.text, edit.kind)
+        for at, pair in enumerate(opened(open_pairs(given.val, pictures=given.pictures)))
+        for caption, edits in zip(pair.captions, pair.edits, strict=True)
+        if any(edit.keeps_meaning for edit in edits)
+        for edit in edits
+        if not edit.keeps_meaning
+    ]
     right_N = (differences(read, val) @ weight_F > 0).double().numpy()
+    owner_N = np.array([row.picture for row in val])
+    is_seen_N = np.array([row.kind in SEEN_KINDS for row in val])
+    is_swap_N = np.array([row.kind.startswith("swap") for row in val])
     groups = {
-        "swap, seen": [r.kind in SEEN_KINDS and r.kind.startswith("swap") for r in val],
-        "replace, seen": [r.kind in SEEN_KINDS and not r.kind.startswith("swap") for r in val],
-        "unseen": [r.kind not in SEEN_KINDS for r in val],
-        "all": [True] * len(val),
+        "swap, seen": is_seen_N & is_swap_N,
+        "replace, seen": is_seen_N & ~is_swap_N,
+        "unseen": ~is_seen_N,
+        "all": np.full(len(val), True),
     }
-    for name, is_in in groups.items():
-        print(share(right_N[is_in], [r for r, keep in zip(val, is_in, strict=True) if keep], name))
-
-
-def edited(
-    path: str, pictures: Path | None, *, limit: int | None = None, needs_positive: bool = False
-) -> list[Contrast]:
-    """Negatives of all captions, or of those that have a positive too, as tables count them."""
-    pairs, found = open_pairs(path, pictures=pictures), []
-    for at in range(min(len(pairs), limit or len(pairs))):
-        pair = pairs[at]
-        for caption, edits in zip(pair.captions, pair.edits, strict=True):
-            if not needs_positive or any(edit.keeps_meaning for edit in edits):
-                negatives = [edit for edit in edits if not edit.keeps_meaning]
-                found += [Contrast(at, caption, edit.text, edit.kind) for edit in negatives]
-    return found
-
-
-def share(right_N: FloatArray, rows: Sequence[Contrast], name: str) -> str:
-    """Percent with an interval over photographs."""
-    low, high, _ = bootstrap(
-        right_N,
-        clusters=[str(row.picture) for row in rows],
-        resamples=5_000,
-        rng=generator(0, name),
-    )
-    shown = f"{100 * right_N.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{name} ({len(rows):,}): {shown}"
+    for name, is_in_N in groups.items():
+        one = number_of(BLIND, name, [right_N[is_in_N]], owner_N[is_in_N])
+        print(f"{name} ({one.n:,}): {with_interval(one.mean, one.low, one.high)}")
