@@ -327,24 +327,17 @@ def teach(
     look: PeriodicMeasure | None = None,
 ) -> TaughtDecoder:
     """The few by a decoder of their own, then all by the one that comes back."""
-    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
-    can_fit = fits(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.few, words, context=context),
-        replace(settings, steps=fit_steps, blind=0.0),
-        device=device,
-        precision=precision,
-        seed=seed,
+    precision, seen_NLV = precision_of(device), course.seen_NLV
+    few, lessons, held = (
+        make_lessons(some, words, context=settings.context)
+        for some in (course.few, course.lessons, course.held)
     )
+    by_heart = replace(settings, steps=fit_steps, blind=0.0)
+    net = fresh(settings, words, seen_NLV, seed=seed)
+    can_fit = fits(net, seen_NLV, few, by_heart, device=device, precision=precision, seed=seed)
+    net = fresh(settings, words, seen_NLV, seed=seed)
     task = DecoderTask(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.lessons, words, context=context),
-        settings,
-        device=device,
-        precision=precision,
-        seed=seed,
+        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
     )
     trainer, every = Trainer(task), 0 if look is None else look.every
     last: list[Tensor] = []
@@ -359,7 +352,7 @@ def teach(
         step = trainer.run(on_step=on_step).step
         if look is not None and step % every == 0:
             curve[step] = look.ask(task.net)
-    held = make_lessons(course.held, words, context=context).to(device)
+    held = held.to(device)
     kept = share_right(task.net, task.seen_NLV, held, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
