@@ -13,8 +13,8 @@ from textwrap import wrap
 from unbag.errors import unknown_name
 from unbag.reports.formatting import count_text
 from unbag.version import __version__
-from unbag_lab.claims import FEWEST_BASES, NAMES, PHOTOGRAPHS, ArmKey, Claim, all_claims
-from unbag_lab.pages.claim_page import Beside, arm_name, numbers_beside
+from unbag_lab.claims import FEWEST_BASES, NAMES, PHOTOGRAPHS, ArmKey, all_claims
+from unbag_lab.pages.claim_page import arm_name, numbers_beside
 from unbag_lab.results import ArmResult, results_in, shipped_results
 from unbag_lab.verdict import (
     FAILED,
@@ -51,7 +51,16 @@ def list_claims(folder: Path | None) -> int:
             print(verdict_line(verdict, results))
             print(block(verdict.claim.statement, indent=6))
         print()
-    print(_summary(verdicts, folder))
+    count = Counter(verdict.said for verdict in verdicts)
+    words = (REPRODUCED, FAILED, UNDECIDED)
+    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
+    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
+    print(f"{len(verdicts)} claims: {counts}")
+    print(f"{_source(folder)}; of single predictions the effect [95 % interval], in points.")
+    print(
+        f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the built-in "
+        "world, or some photographs. More: unbag lab show CLAIM"
+    )
     return 0
 
 
@@ -80,10 +89,14 @@ def show_claim(name: str, folder: Path | None) -> int:
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
-    for one in verdict.tested:
-        print(f"\n{_shown(one, verdict, results, together=together)}")
+    for tested in verdict.tested:
+        print(f"\n{_shown(tested, verdict, results, together=together)}")
     if beside := numbers_beside(claim, results):
-        print(f"\n{_beside(claim, beside)}")
+        print("\nbeside: means in points (bases); what no prediction names decides nothing")
+        for one in beside:
+            each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
+            text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
+            print(block(text, indent=12, first="  "))
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
     given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
@@ -133,16 +146,6 @@ def _arms(keys: Sequence[ArmKey]) -> str:
     return "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
 
 
-def _beside(claim: Claim, found: Sequence[Beside]) -> str:
-    """Every number of the claim and of the arms beside it."""
-    lines = ["beside: means in points (bases); what no prediction names decides nothing"]
-    for one in found:
-        each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
-        text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
-        lines.append(block(text, indent=12, first="  "))
-    return "\n".join(lines)
-
-
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Which bases were asked and count for nothing."""
     claim = verdict.claim
@@ -157,21 +160,6 @@ def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         f"left out: {', '.join(left_out) or 'none'}."
     )
     return block(text, indent=0)
-
-
-def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
-    count = Counter(verdict.said for verdict in verdicts)
-    words = (REPRODUCED, FAILED, UNDECIDED)
-    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
-    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
-    return "\n".join(
-        [
-            f"{len(verdicts)} claims: {counts}",
-            f"{_source(folder)}; of single predictions the effect [95 % interval], in points.",
-            f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the "
-            "built-in world, or some photographs. More: unbag lab show CLAIM",
-        ]
-    )
 
 
 def _source(folder: Path | None) -> str:

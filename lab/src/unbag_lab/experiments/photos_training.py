@@ -386,8 +386,8 @@ class StoredReads(PhotoReads):
 
 FEWEST = 20
 """Triples of a group, below which its numbers are not shown."""
-_LOSSES = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
-_LOCKS = {
+ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
+LOCKED = {
     "": "All open",
     "-locked": "Picture part locked",
     "-heads": "Both parts locked, heads open",
@@ -584,9 +584,9 @@ def tables(numbers: Sequence[ArmNumber]) -> str:
         "photographs.",
         _table(built, RECALLS, absolute),
     ]
-    for suffix, about in _LOCKS.items():
+    for suffix, about in LOCKED.items():
         control = f"{CONTROL}{suffix}"
-        mine = [f"{name}{suffix}" for name in _LOSSES if f"{name}{suffix}" in arms]
+        mine = [f"{name}{suffix}" for name in ARMS if f"{name}{suffix}" in arms]
         if control not in arms:
             continue
 

@@ -524,17 +524,18 @@ def add_options(parser: argparse.ArgumentParser, default: ReadoutSettings) -> No
     """Those that every script of the experiment has."""
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    parser.add_argument("--scenes", type=int, default=default.scenes)
-    parser.add_argument("--steps", type=int, default=default.steps)
-    text = "steps of readers of maps"
-    parser.add_argument("--map-steps", type=int, default=default.map_steps, help=text)
-    text = "steps of arms that are taught for long"
-    parser.add_argument("--long-steps", type=int, default=default.long_steps, help=text)
-    parser.add_argument("--fit-rows", type=int, default=default.fit_rows)
-    parser.add_argument("--fit-steps", type=int, default=default.fit_steps)
-    text = "steps of VLM2Vec"
-    parser.add_argument("--vector-steps", type=int, default=default.vector_steps, help=text)
-    parser.add_argument("--times", type=int, default=default.times)
+    for name, about in {
+        "scenes": None,
+        "steps": None,
+        "map_steps": "steps of readers of maps",
+        "long_steps": "steps of arms that are taught for long",
+        "fit_rows": None,
+        "fit_steps": None,
+        "vector_steps": "steps of VLM2Vec",
+        "times": None,
+    }.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=getattr(default, name), help=about)
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
     text = "text model of the arms with a stronger text tower: a name or a folder"
     parser.add_argument("--text", default=default.text, help=text)

@@ -218,7 +218,10 @@ def train_arms(
 ) -> dict[str, RepairArm]:
     """Arms side by side on the same batches; with a folder they save and resume checkpoints."""
     started = time.monotonic()
-    arms = make_arms(base, names, settings)
+    encoder = read(base, name=base.stem, device=settings.device)
+    places = make_places(encoder, settings.device)
+    shared, seed = SharedPictures(is_shared=places is None), seed_of(base, settings)
+    arms = {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
     memory = shared_memory() if settings.device.startswith("cuda") else None
     trainers = {name: Trainer(arm, memory=memory) for name, arm in arms.items()}
     paths = {} if folder is None else {name: checkpoint_of(folder, name) for name in arms}
@@ -250,15 +253,6 @@ def train_arms(
         # The last line of progress has waited for the device.
         arm.seconds = None if first else (time.monotonic() - started) / len(arms)
     return arms
-
-
-def make_arms(base: Path, names: Sequence[str], settings: RepairSettings) -> dict[str, RepairArm]:
-    """Before any step."""
-    encoder = read(base, name=base.stem, device=settings.device)
-    places = make_places(encoder, settings.device)
-    shared = SharedPictures(is_shared=places is None)
-    seed = seed_of(base, settings)
-    return {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
 
 
 def make_places(encoder: Tiny, device: str) -> FixedViews | None:
@@ -319,7 +313,7 @@ class RepairArm(FineTuning):
         super().__init__(job)
         self.recipe, self.view = recipe, view_of(name)
         self.is_recorded = places is not None and name not in WAITS
-        self.plan = replace(self.plan, find_truth=KnownTruth(), is_seeded=not self.is_recorded)
+        self.plan = replace(self.plan, find_truth=known_truth, is_seeded=not self.is_recorded)
         self.last_loss = 0.0
         self.seconds: float | None = None
         """Its share of the time of all arms beside it; None where it was resumed."""
@@ -366,13 +360,9 @@ class RepairArm(FineTuning):
             self.curve_SK.copy_(state["curve"])
 
 
-@dataclass(frozen=True)
-class KnownTruth:
+def known_truth(code: Mapping[str, Tensor]) -> Truth:
     """The truth of a batch that stands in it: it was found once, for all arms."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
-        return Truth(code["also_true_BB"], code["negative_true_BBK"])
+    return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
 class SharedPictures:
