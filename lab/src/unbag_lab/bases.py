@@ -158,7 +158,7 @@ def flat(settings: PretrainSettings, config: TinyConfig) -> dict[str, object]:
     """Every setting by its name, as JSON would give it back; the vocabulary by its hash."""
     said = json.loads(json.dumps(asdict(settings)))
     vocabulary = blake2b(" ".join(config.words).encode(), digest_size=6).hexdigest()
-    network = config.as_json() | {"words": vocabulary}
+    network = asdict(config) | {"words": vocabulary}
     return dict(_leaves({**said, "network": network}, ""))
 
 
