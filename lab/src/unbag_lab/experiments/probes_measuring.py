@@ -58,7 +58,7 @@ from unbag.metrics.retrieval import DIRECTIONS
 from unbag.models.tiny import Tiny
 from unbag.probes.agreement import agree
 from unbag.probes.base import Gallery
-from unbag.probes.classifiers import Effort, Feature, Task, scale_of, tasks_of
+from unbag.probes.classifiers import Effort, Feature, ReaderFit, reader_fits, scale_of
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
 from unbag.probes.conditions import CONDITIONS, condition_samples, for_all
 from unbag.probes.extract import credits
@@ -447,7 +447,7 @@ def read_linear(
     As `unbag.probes.classifiers.read`, for features in thousands: the best weights lie in the
     span of the training rows, so features are first turned into that span, once for all labels.
     """
-    tasks = [tasks_of(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
+    tasks = [reader_fits(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
     credit = np.zeros((len(labels), 2, len(feature_NF)))
     for fold in range(effort.folds):
         # Which rows are fitted to and tested on follows from the groups, not from labels.
@@ -463,7 +463,7 @@ def read_linear(
     return [(right_N, control_N) for right_N, control_N in credit]
 
 
-def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
+def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArray]:
     """Training and test rows, standardised; in as many dimensions as there are training rows."""
     train_TF = feature_NF[task.train_T]
     scale = scale_of(train_TF)
@@ -480,7 +480,7 @@ def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
     return turn_TR * long_R, across_ST @ (turn_TR / long_R)
 
 
-def _choose_strength(train_TR: FloatArray, task: Task, effort: Effort) -> float:
+def _choose_strength(train_TR: FloatArray, task: ReaderFit, effort: Effort) -> float:
     """The strength with the most right answers over inner folds of the training groups."""
     strengths = effort.inverse_strengths
     if len(strengths) == 1:
