@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -62,20 +61,62 @@ class ReaderReadout:
     """How a reader with these settings looks at an encoder."""
     build: Callable[[Any, Sizes], Reader]
     """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
+    task: Callable[..., ReaderTask] | None = None
+    """A subclass of `ReaderTask` for another kind of training; None is that one."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        return train_reader(
-            self.name,
-            job,
-            settings,
-            encoder,
-            view=self.view(settings),
-            fresh=partial(self.fresh, settings, seed=job.seed),
-            progress=progress,
-        )
+        check_effort(settings)
+        where = job.where or Where()
+        with open_run_folder(job.out, TRAINING) as folder:
+            pool = _make_pool(job, settings, encoder, self.view(settings), where, progress)
+            progress.say(f"data: {pool.about}")
+            sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
+            reader = self.fresh(settings, sizes, seed=job.seed)
+            task = (self.task or ReaderTask)(
+                reader,
+                pool.rows(0, trained).near(device),
+                settings,
+                device=device,
+                seed=job.seed,
+                inputs={
+                    "readout": self.name,
+                    "model": encoder.name,
+                    "model_fingerprint": encoder.fingerprint,
+                },
+            )
+            trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+            state = trainer.run(folder, facts={"data": pool.about, "device": device})
+            if not trainer.is_done:
+                return ReadoutTrained(job.out, is_done=False)
+            head = ReaderHeader(
+                self.name, asdict(settings), sizes, encoder.name, encoder.fingerprint
+            )
+            save_head(reader, job.out / FILE, head)
+            # Numbers are those of the weights as they were rounded for the file.
+            reader.load_state_dict(read_head(job.out / FILE)[1])
+            learned, kept, count = _numbers(reader, pool, device)
+            card = ReaderCard(
+                readout=self.name,
+                called=job.called or self.name,
+                model=job.spec,
+                fingerprint=encoder.fingerprint,
+                settings=asdict(settings),
+                data=pool.about,
+                rows=trained,
+                held=pool.held_out,
+                seed=job.seed,
+                seconds=state.seconds,
+                device=device,
+                weights=sum(w.numel() for w in reader.parameters()),
+                learned=learned,
+                kept=kept,
+                kept_count=count,
+            )
+            write_text(job.out / CARD, render_reader_card(card))
+            return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
         """One, of a folder; without a folder the one that is shipped for the model, if any is."""
@@ -138,66 +179,6 @@ def encoder_of(model: Model, name: str) -> DualEncoder:
 def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
     """As tables show it: whoever forgets the folder sees that it is not their own reader."""
     return f"{encoder.name}+{readout}{'' if folder else ' (shipped)'}"
-
-
-def train_reader(
-    name: str,
-    job: ReadoutJob,
-    settings: ReaderEffort,
-    encoder: DualEncoder,
-    *,
-    view: View,
-    fresh: Callable[[Sizes], Reader],
-    progress: Progress,
-) -> ReadoutTrained:
-    """Parts once, then steps; an interrupted run resumes from its last checkpoint."""
-    check_effort(settings)
-    where = job.where or Where()
-    with open_run_folder(job.out, TRAINING) as folder:
-        pool = _make_pool(job, settings, encoder, view, where, progress)
-        progress.say(f"data: {pool.about}")
-        sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
-        reader = fresh(sizes)
-        task = ReaderTask(
-            reader,
-            pool.rows(0, trained).near(device),
-            settings,
-            device=device,
-            seed=job.seed,
-            inputs={
-                "readout": name,
-                "model": encoder.name,
-                "model_fingerprint": encoder.fingerprint,
-            },
-        )
-        trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
-        state = trainer.run(folder, facts={"data": pool.about, "device": device})
-        if not trainer.is_done:
-            return ReadoutTrained(job.out, is_done=False)
-        head = ReaderHeader(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
-        save_head(reader, job.out / FILE, head)
-        # Numbers are those of the weights as they were rounded for the file.
-        reader.load_state_dict(read_head(job.out / FILE)[1])
-        learned, kept, count = _numbers(reader, pool, device)
-        card = ReaderCard(
-            readout=name,
-            called=job.called or name,
-            model=job.spec,
-            fingerprint=encoder.fingerprint,
-            settings=asdict(settings),
-            data=pool.about,
-            rows=trained,
-            held=pool.held_out,
-            seed=job.seed,
-            seconds=state.seconds,
-            device=device,
-            weights=sum(w.numel() for w in reader.parameters()),
-            learned=learned,
-            kept=kept,
-            kept_count=count,
-        )
-        write_text(job.out / CARD, render_reader_card(card))
-        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
 
 class ReaderTask(Task[Tensor]):
