@@ -262,7 +262,7 @@ def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: 
     [
         ("steps=0", "steps=0"),
         ("negatives=-1", "negatives=-1"),
-        ("dropout=1.0", "lora=8 alpha=64.0 dropout=1.0"),
+        ("dropout=1.0", "VLM2Vec with dropout=1.0"),
         ("rank=4", "unknown setting 'rank'"),
     ],
 )

@@ -30,6 +30,7 @@ from unbag.models.features import View, joint_images, joint_texts, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce
+from unbag.training.settings import bounded
 from unbag.types import DualEncoder, IntArray, PaddedEncoder, TokenFeatures
 
 FUNCTIONAL = (
@@ -67,7 +68,7 @@ class DcsmSettings(ReaderEffort):
     """What a map is standardised over: itself, or all maps of the call (as released), by which a
     score depends on the other candidates."""
     net: Literal["cnn", "mlp"] = "cnn"
-    length: int = 30
+    length: int = bounded(30, low=2)
     """Columns of a map; longer captions are cut."""
     padding: Literal["kept", "zero"] = "kept"
     """What stands behind the end of a caption: what the tower makes of padding (as released)."""
@@ -75,7 +76,7 @@ class DcsmSettings(ReaderEffort):
     """Whether columns of functional words are replaced."""
     learn_functional_rows: bool = False
     """Whether what replaces them is trained; in the released code it stays as drawn."""
-    dropout: float = 0.0
+    dropout: float = bounded(0.0, low=0, below=1)
     shuffle_patches: Literal["no", "each", "same"] = "no"
     """A control. `each`: patches of each picture in an order that only their vectors decide, so
     that where they lay is lost. `same`: one drawn order for all pictures, which loses only who is
@@ -84,13 +85,6 @@ class DcsmSettings(ReaderEffort):
     """A control: the row of CLS, the column of the end token, or both, and zeros elsewhere."""
     draws: int = 0
     """Seed of functional rows and shuffled orders."""
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no map, before anything is computed."""
-        if self.length < 2:
-            raise UserError(f"length={self.length}", expected="at least 2 columns of a map")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout={self.dropout}", expected="at least 0 and below 1")
 
 
 class Dcsm(Reader):

@@ -13,6 +13,7 @@ from torch.nn import functional
 from unbag.models.features import POOLED_ONLY, View
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderReadout
+from unbag.training.settings import bounded
 from unbag.types import TokenFeatures
 
 
@@ -22,7 +23,7 @@ class PooledSettings(ReaderEffort):
 
     width: int = 256
     """Of the joint space and of the hidden layers."""
-    crowd: int = 256
+    crowd: int = bounded(256, low=1)
     """Telling one vector from another costs nothing, so the whole batch is a crowd."""
 
 

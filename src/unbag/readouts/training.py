@@ -38,7 +38,7 @@ from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings
 from unbag.training.repair import WORLD, Where
-from unbag.training.settings import choose
+from unbag.training.settings import bounded, check_bounds, choose
 from unbag.training.trainer import Task, Trainer
 from unbag.types import DualEncoder, Scorer
 
@@ -68,7 +68,6 @@ class ReaderReadout:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        check_effort(settings)
         where = job.where or Where()
         with open_run_folder(job.out, TRAINING) as folder:
             pool = _make_pool(job, settings, encoder, self.view(settings), where, progress)
@@ -145,21 +144,25 @@ class ReaderReadout:
 class ReaderEffort:
     """How long and how fast a reader learns; read-outs add settings of their own."""
 
-    steps: int = 2_000
-    batch: int = 256
+    steps: int = bounded(2_000, low=1)
+    batch: int = bounded(256, low=1)
     """Pictures of a step."""
-    crowd: int = 32
+    crowd: int = bounded(32, low=1)
     """Pictures and captions that are told apart at a time; each picture has its negatives beside
     them."""
-    learning_rate: float = 1e-3
-    warm_up: int = 100
-    weight_decay: float = 0.01
+    learning_rate: float = bounded(1e-3, above=0)
+    warm_up: int = bounded(100, low=0)
+    weight_decay: float = bounded(0.01, low=0)
     negatives: bool = True
     """Whether hard negatives of the pairs are used."""
-    scenes: int = 20_000
+    scenes: int = bounded(20_000, low=2)
     """Of the world, where it is trained on that."""
     opposites: bool = False
     """Of the world: pairs of scenes that are each other's opposite, side by side in a batch."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no data could make sense of."""
+        check_bounds(self, "a reader")
 
 
 def encoder_of(model: Model, name: str) -> DualEncoder:
@@ -204,7 +207,6 @@ class ReaderTask(Task[Tensor]):
             seed: Of the order of rows and of dropout.
             inputs: What else decides the weights, for the identity of a run.
         """
-        check_effort(settings)
         _check_pool(pool, settings)
         self.name, self.module = reader.name, reader.to(device)
         self.reader, self.pool, self.settings = reader, pool, settings
@@ -310,19 +312,6 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
         told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
     ]
     return float(torch.cat(found).float().mean())
-
-
-def check_effort(effort: ReaderEffort) -> None:
-    """Raise UserError for numbers that no data could make sense of."""
-    least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
-    for name, bound in least.items():
-        if getattr(effort, name) < bound:
-            raise UserError(f"{name}={getattr(effort, name)}", expected=f"at least {bound}")
-    if not effort.learning_rate > 0 or effort.weight_decay < 0:
-        raise UserError(
-            f"learning_rate={effort.learning_rate} weight_decay={effort.weight_decay}",
-            expected="a rate above 0 and a decay of at least 0",
-        )
 
 
 def _check_pool(pool: Pool, effort: ReaderEffort) -> None:

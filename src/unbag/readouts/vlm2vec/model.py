@@ -34,6 +34,7 @@ from unbag.readouts.decoder.saving import on_encoder, read_decoder
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.data import VERSION, instruction, text_instruction
 from unbag.registry import has_study
+from unbag.training.settings import bounded, check_bounds
 from unbag.types import DualEncoder
 
 if TYPE_CHECKING:
@@ -178,20 +179,15 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
 class Adapting:
     """Which weights of a chat model are trained."""
 
-    lora: int = 8
+    lora: int = bounded(8, low=0)
     """Rank; 0 trains the whole language model."""
-    alpha: float = 64.0
-    dropout: float = 0.1
+    alpha: float = bounded(64.0, above=0)
+    dropout: float = bounded(0.1, low=0, below=1)
     dora: bool = True
     """Train the length of each matrix's columns apart from their direction."""
 
     def __post_init__(self) -> None:
-        if self.lora < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise UserError(
-                f"lora={self.lora} alpha={self.alpha} dropout={self.dropout}",
-                expected="a rank of 0 or more, an alpha above 0, a dropout from 0 to below 1",
-                way_out="--set lora=8 alpha=64 dropout=0.1",
-            )
+        check_bounds(self, "VLM2Vec")
 
 
 @dataclass(frozen=True, eq=False)
