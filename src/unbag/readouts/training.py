@@ -33,7 +33,7 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReaderCard, render_reader_card
+from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings
@@ -96,26 +96,28 @@ class ReaderReadout:
             save_head(reader, job.out / FILE, head)
             # Numbers are those of the weights as they were rounded for the file.
             reader.load_state_dict(read_head(job.out / FILE)[1])
-            learned, kept, count = _numbers(reader, pool, device)
-            card = ReaderCard(
-                readout=self.name,
-                called=job.called or self.name,
-                model=job.spec,
-                fingerprint=encoder.fingerprint,
-                settings=asdict(settings),
-                data=pool.about,
-                rows=trained,
-                held=pool.held_out,
-                seed=job.seed,
-                seconds=state.seconds,
-                device=device,
-                weights=sum(w.numel() for w in reader.parameters()),
-                learned=learned,
-                kept=kept,
-                kept_count=count,
+            weights = sum(w.numel() for w in reader.parameters())
+            seconds = f"{state.seconds:,.0f} s"
+            said, numbers = _numbers(reader, pool, device)
+            called = job.called or self.name
+            card = ReadoutCard(
+                f"The read-out {self.name} for {job.spec}",
+                "A small network that scores patches of a picture against words of a caption. The "
+                f"model under it\nstayed as it was; the reader means nothing for any other "
+                f"(fingerprint {encoder.fingerprint}).",
+                [f"unbag run --model {job.spec} --scorer {called}@FOLDER --bench world"],
+                f"Data: {pool.about}. Trained on {trained:,} rows, {pool.held_out:,} kept apart; "
+                f"seed {job.seed};\n{seconds} on {device}; {weights:,} weights.",
+                asdict(settings),
+                numbers,
             )
-            write_text(job.out / CARD, render_reader_card(card))
-            return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
+            write_text(job.out / CARD, render_readout_card(card))
+            lines = (
+                *said,
+                f"{weights:,} weights, {seconds} of training",
+                f"score with: unbag run --model {job.spec} --scorer {called}@{job.out}",
+            )
+            return ReadoutTrained(job.out, is_done=True, lines=lines)
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
         """One, of a folder; without a folder the one that is shipped for the model, if any is."""
@@ -276,17 +278,25 @@ def _make_pool(
     return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
 
 
-def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[float | None, float | None, int]:
-    """Share of captions above all their negatives: of rows trained on, of others, and how many."""
+def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[tuple[str, ...], str]:
+    """Captions above all their negatives, of rows trained on and of others: terminal and card."""
     if not (pool.negative_NK >= 0).any():
-        return None, None, 0
+        return (), "Pairs had no hard negatives, so nothing is said here."
     trained = len(pool) - pool.held_out
     seen = pool.rows(0, min(trained, _MOST_ASKED))
-    learned = share_told_apart(reader, seen, device=device)
+    line = card = f"{100 * share_told_apart(reader, seen, device=device):.1f} % of "
+    line += "those it was trained on"
+    card += "rows that were trained on"
     rest = pool.rows(trained, len(pool))
-    count = int((rest.negative_NK >= 0).any(dim=1).sum())
-    kept = share_told_apart(reader, rest, device=device) if count else None
-    return learned, kept, count
+    if count := int((rest.negative_NK >= 0).any(dim=1).sum()):
+        others = share_text(share_told_apart(reader, rest, device=device), count)
+        line += f", {others} of others"
+        card += f", {others} of rows that no step saw"
+    return (
+        (f"captions above all their hard negatives: {line}",),
+        f"Captions above all their own hard negatives (a tie is a miss): {card}. A reader that "
+        "does not fit what it was trained on says nothing about the features.",
+    )
 
 
 def sizes_of(pool: Pool) -> Sizes:

@@ -11,12 +11,12 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.huggingface.chat_inputs import ChatRow
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
+from unbag.training.losses import info_nce
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision
 from unbag.training.settings import bounded, check_bounds
@@ -210,8 +210,4 @@ def contrast(
         temperature: Cosines are divided by it.
     """
     logit_BT = unit(query_BD) @ unit(target_TD).T / temperature
-    own_B = torch.arange(len(logit_BT), device=logit_BT.device) if own_B is None else own_B
-    if masked_BT is not None:
-        is_own_BT = functional.one_hot(own_B, logit_BT.shape[1]).bool()
-        logit_BT = logit_BT.masked_fill(masked_BT & ~is_own_BT, -torch.inf)
-    return functional.cross_entropy(logit_BT, own_B)
+    return info_nce(logit_BT, own_B, also_true_BC=masked_BT)
