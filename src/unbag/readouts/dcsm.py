@@ -174,11 +174,14 @@ class Dcsm(Reader):
         size = len(batch.picture)
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
-            for rows, calls in _even(size, min(crowd, size)):
-                yield (
-                    rows,
-                    self._cells(batch.picture.rows(rows), batch.caption.rows(rows), calls=calls),
-                )
+            # All whole crowds in one call, then what is left.
+            each = min(crowd, size)
+            whole = size // each * each
+            parts = [(slice(0, whole), whole // each)]
+            parts += [(slice(whole, size), 1)] if whole < size else []
+            for rows, calls in parts:
+                pictures, captions = batch.picture.rows(rows), batch.caption.rows(rows)
+                yield rows, self._cells(pictures, captions, calls=calls)
 
         if batch.negative is None:
             return 2 * block_info_nce(blocks(), batch.also_true_BB)
@@ -250,15 +253,6 @@ class Dcsm(Reader):
             return torch.stack([cell.sum((2, 3)), cell.square().sum((2, 3))], dim=-1)
 
         sums = filled(len(picture), len(caption), self._numbers, block)
-        count = self._cells_kept * len(picture) * len(caption)
-        total, squares = sums.sum((0, 1))
-        mean = total / count
-        variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
-        return Moments(mean.float(), variance.sqrt().clamp(min=LEAST_DEVIATION).float())
-
-    @property
-    def _cells_kept(self) -> int:
-        """Cells of a map that count."""
         rows, length = self.patches + 1, self.settings.length
         every: dict[Only, int] = {
             "all": rows * length,
@@ -266,7 +260,11 @@ class Dcsm(Reader):
             "eos": rows,
             "cls_eos": rows + length - 1,
         }
-        return every[self.settings.only]
+        count = every[self.settings.only] * len(picture) * len(caption)
+        total, squares = sums.sum((0, 1))
+        mean = total / count
+        variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
+        return Moments(mean.float(), variance.sqrt().clamp(min=LEAST_DEVIATION).float())
 
     @property
     def _by(self) -> Literal["map", "call"]:
@@ -289,14 +287,6 @@ class Dcsm(Reader):
         if caption.mark_NL is None or caption.vector_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
         return caption.mark_NL
-
-
-def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
-    """Rows of all whole crowds with their number, then what is left."""
-    whole = size // crowd * crowd
-    yield slice(0, whole), whole // crowd
-    if whole < size:
-        yield slice(whole, size), 1
 
 
 def _view(settings: DcsmSettings) -> View:
@@ -330,7 +320,16 @@ class MapCaptions:
         """Always [N, length, D]; the mask is True wherever there is a vector, of padding too."""
         vector_NKD, mask_NK, pooled_ND = self._vectors(encoder, captions)
         found = marks(encoder, captions, align=self.align, length=self.length)
-        self._warn_about(encoder, found)
+        if found.cut:
+            self._say(
+                f"captions of {encoder.name} with more than {self.length} tokens are cut: a map "
+                f"has {self.length} columns"
+            )
+        if found.unplaced:
+            self._say(
+                f"{encoder.name}: words and pieces of some captions do not add up, so their "
+                "functional words are not marked"
+            )
         part_NLD = _to_length(vector_NKD, self.length)
         mask_NL = _to_length(mask_NK[..., None], self.length)[..., 0]
         return TokenFeatures(part_NLD, mask_NL, pooled_ND, torch.from_numpy(found.mark_NL))
@@ -351,18 +350,6 @@ class MapCaptions:
         vector_NKD = tokens.vector_NLW.float()
         pooled_ND = encoder.encode_captions(captions).float()
         return vector_NKD, (vector_NKD != 0).any(dim=-1), pooled_ND
-
-    def _warn_about(self, encoder: DualEncoder, found: Marks) -> None:
-        if found.cut:
-            self._say(
-                f"captions of {encoder.name} with more than {self.length} tokens are cut: a map "
-                f"has {self.length} columns"
-            )
-        if found.unplaced:
-            self._say(
-                f"{encoder.name}: words and pieces of some captions do not add up, so their "
-                "functional words are not marked"
-            )
 
     def _say(self, said: str) -> None:
         """Warn, once."""
@@ -412,7 +399,11 @@ def by_token(encoder: DualEncoder, captions: Sequence[str]) -> list[list[tuple[i
 
     None where such a word is there and its pieces cannot be found.
     """
-    asked = [at for at, caption in enumerate(captions) if _has_any(caption)]
+    asked = [
+        at
+        for at, caption in enumerate(captions)
+        if any(_bare(word) in _MARK_OF for word in caption.replace("-", " ").split())
+    ]
     found: list[list[tuple[int, int]] | None] = [[] for _ in captions]
     for at, placed in zip(asked, placed_words(encoder, [captions[i] for i in asked]), strict=True):
         if placed is None:
@@ -447,10 +438,6 @@ def _first(words: Iterable[tuple[int, str]]) -> Iterable[tuple[int, int]]:
 
 def _bare(word: str) -> str:
     return word.lower().strip(".,;:!?\"'()[]")
-
-
-def _has_any(caption: str) -> bool:
-    return any(_bare(word) in _MARK_OF for word in caption.replace("-", " ").split())
 
 
 def cosine_maps(picture_NRW: Tensor, caption_NLW: Tensor, *, calls: int) -> Tensor:

@@ -190,7 +190,11 @@ def save_head(
     reader: Reader, path: Path, head: ReaderHeader, *, dtype: torch.dtype = torch.float16
 ) -> None:
     """Weights in half precision, as they are shipped, and all that is needed to read them."""
-    state = {k: _saved(v, dtype) for k, v in reader.state_dict().items()}
+    state = {name: value.detach().cpu() for name, value in reader.state_dict().items()}
+    state = {
+        name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
+        for name, value in state.items()
+    }
     check_finite(state, source=f"the reader {head.readout}")
     write_head(state, path, head)
 
@@ -199,11 +203,6 @@ def write_head(state: Mapping[str, Tensor], path: Path, head: ReaderHeader) -> N
     """Weights as they are, under a header."""
     header = {_HEADER: json.dumps(asdict(head))}
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
-
-
-def _saved(value: Tensor, dtype: torch.dtype) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.to(dtype) if value.is_floating_point() else value
 
 
 def load_reader(

@@ -251,7 +251,12 @@ def on_encoder(
 def print_of(made: Made, encoder: DualEncoder) -> str:
     """Of encoder, weights, vocabulary and settings."""
     words: Any = made.words
-    known = repr(words.words) if isinstance(words, WordLevel) else _backend(words.tokenizer)
+    if isinstance(words, WordLevel):
+        known = repr(words.words)
+    else:
+        # All that a tokenizer does to a text.
+        backend = getattr(words.tokenizer, "backend_tokenizer", None)
+        known = str(backend.to_str() if backend else sorted(words.tokenizer.get_vocab().items()))
     # Said only where it is so: folders of before keep their fingerprints.
     embeds = {"embeds": True} if made.embeds else {}
     said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places} | embeds)
@@ -265,12 +270,6 @@ def _widened(net: DecoderNet) -> State:
 
 def _weights_fingerprint(net: DecoderNet) -> str:
     return fingerprint("decoder-weights", _widened(net))
-
-
-def _backend(tokenizer: Any) -> str:
-    """All that a tokenizer does to a text."""
-    found = getattr(tokenizer, "backend_tokenizer", None)
-    return str(found.to_str() if found else sorted(tokenizer.get_vocab().items()))
 
 
 def factored(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, rank: int) -> State:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -77,7 +77,20 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
             expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
             way_out="a model of your own is saved by your own code",
         )
-    _check_weights(_state(encoder), encoder.name)
+    if isinstance(encoder, JoinedEncoder):
+        text = encoder.text.module.state_dict()
+        state = encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
+    else:
+        module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
+        state = module.state_dict()
+    odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
+    if odd not in ([], ["torch.float32"]):
+        raise UserError(
+            f"the weights of {encoder.name} are {', '.join(odd)}",
+            expected="torch.float32, since rounded weights would be handed on",
+            way_out="load the model with dtype float32",
+        )
+    check_finite(state, source=encoder.name)
     with _new_folder(out) as folder:
         if isinstance(encoder, Tiny | Photo | JoinedEncoder):
             written, left_out = _write_ours(encoder, folder)
@@ -93,7 +106,10 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
             left_out,
             tuple(_notes(encoder, written)),
         )
-        _describe(folder, card, found)
+        record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
+        said = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / RECORD).write_text(said + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(render_card(card, found), encoding="utf-8")
     return found
 
 
@@ -165,26 +181,6 @@ def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written
     return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
 
 
-def _state(encoder: OpenClip | HfDual | Tiny | Photo | JoinedEncoder) -> Mapping[str, torch.Tensor]:
-    if isinstance(encoder, JoinedEncoder):
-        text = encoder.text.module.state_dict()
-        return encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
-    module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
-    found: Mapping[str, torch.Tensor] = module.state_dict()
-    return found
-
-
-def _check_weights(state: Mapping[str, torch.Tensor], name: str) -> None:
-    odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
-    if odd not in ([], ["torch.float32"]):
-        raise UserError(
-            f"the weights of {name} are {', '.join(odd)}",
-            expected="torch.float32, since rounded weights would be handed on",
-            way_out="load the model with dtype float32",
-        )
-    check_finite(state, source=name)
-
-
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
     """A folder beside `out` that gets its name when all is there, and goes away if it is not."""
@@ -200,7 +196,13 @@ def _new_folder(out: Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        _flush(temporary)
+        # What others may read of files made here, they may read of all of them.
+        probe = temporary / ".mode"
+        mode = mode_of_new(probe)
+        probe.unlink()
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                settle(path, mode)
         if out.exists():
             out.rmdir()
         temporary.rename(out)
@@ -212,16 +214,6 @@ def _new_folder(out: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _flush(folder: Path) -> None:
-    """To disk; and what others may read of files made here, they may read of all of them."""
-    probe = folder / ".mode"
-    mode = mode_of_new(probe)
-    probe.unlink()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            settle(path, mode)
 
 
 def _sums(place: Path, folder: Path) -> tuple[tuple[str, str], ...]:
@@ -272,10 +264,3 @@ def _mends(encoder: OpenClip | HfDual | Tiny) -> bool:
     if isinstance(encoder, OpenClip):
         return isinstance(encoder.tokenize, ClipTokenizer)
     return isinstance(encoder, HfDual) and is_clips_own(encoder)
-
-
-def _describe(folder: Path, card: Card, found: Exported) -> None:
-    record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
-    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(render_card(card, found), encoding="utf-8")
