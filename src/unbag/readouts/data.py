@@ -260,18 +260,12 @@ def pool_of(
     every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
     texts = list(dict.fromkeys(every))
     _check_size(store, list(pictures.values()), texts)
-    store.precompute(list(pictures.values()), texts)
-    whole = [row for row in rows if row.picture.key not in store.damaged]
-    if store.damaged:
-        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
-            progress.say(line)
-        if group > 1 or code is not None:
-            raise UserError(
-                f"{count_text(len(store.damaged), 'picture')} cannot be read",
-                expected="all of them, since each has its opposite",
-            )
-    if not whole:
-        raise UserError("no picture can be opened", expected="at least one, to train on")
+    whole = readable_rows(store, rows, texts, progress)
+    if store.damaged and (group > 1 or code is not None):
+        raise UserError(
+            f"{count_text(len(store.damaged), 'picture')} cannot be read",
+            expected="all of them, since each has its opposite",
+        )
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
     string_of = {text: at for at, text in enumerate(texts)}
     if code is None:
@@ -305,6 +299,20 @@ class PoolRow:
     picture: Picture
     caption: str
     negatives: tuple[str | None, ...] = ()
+
+
+def readable_rows(
+    store: FeatureStore, rows: Sequence[PoolRow], texts: Sequence[str], progress: Progress
+) -> list[PoolRow]:
+    """Rows whose picture can be opened, after features of all were computed; says which are not."""
+    pictures = {row.picture.key: row.picture for row in rows}
+    store.precompute(list(pictures.values()), texts)
+    for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+        progress.say(line)
+    whole = [row for row in rows if row.picture.key not in store.damaged]
+    if not whole:
+        raise UserError("no picture can be opened", expected="at least one, to train on")
+    return whole
 
 
 def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:

@@ -215,12 +215,7 @@ def load_reader(
 ) -> tuple[Reader, ReaderHeader]:
     """The reader of a folder, for the encoder it was trained on and no other."""
     path = folder if folder.is_file() else folder / FILE
-    if not path.exists() and (folder / LAST).exists():
-        raise UserError(
-            f"{folder} holds a training that was stopped before its end",
-            expected=f"a folder with {FILE}, which the last step writes",
-            way_out="give the same `unbag train` command again: it goes on",
-        )
+    check_finished(folder, path)
     head, state = read_head(path)
     if head.readout != readout:
         raise UserError(
@@ -243,6 +238,16 @@ def load_reader(
             way_out="train it again with this version",
         ) from error
     return reader.eval(), head
+
+
+def check_finished(folder: Path, file: Path) -> None:
+    """Raise UserError if training was stopped before its end, which writes the file."""
+    if not file.exists() and (folder / LAST).exists():
+        raise UserError(
+            f"{folder} holds a training that was stopped before its end",
+            expected=f"a folder with {file.name}, which the last step writes",
+            way_out="give the same `unbag train` command again: it goes on",
+        )
 
 
 def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:

@@ -28,8 +28,7 @@ from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.decoder.language import read_language, saved_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLevel, Words
 from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
-from unbag.readouts.reader import check_encoder
-from unbag.runs.checkpoint import LAST
+from unbag.readouts.reader import check_encoder, check_finished
 from unbag.runs.files import settle, write_atomically, write_text
 from unbag.training.towers.lora import merged
 from unbag.types import DualEncoder
@@ -317,13 +316,8 @@ def read_config(folder: Path, *, kind: str, refused: Callable[[str], UserError])
     if not folder.is_dir():
         raise refused("it is a file" if folder.exists() else "there is no such folder")
     file = folder / CONFIG
+    check_finished(folder, file)
     if not file.is_file():
-        if (folder / LAST).exists():
-            raise UserError(
-                f"{folder} holds a training that was stopped before its end",
-                expected=f"a folder with {CONFIG}, which the last step writes",
-                way_out="give the same `unbag train` command again: it goes on",
-            )
         raise refused(f"it has no {CONFIG}")
     try:
         said = json.loads(file.read_text(encoding="utf-8"))

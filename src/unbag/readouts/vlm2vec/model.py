@@ -8,12 +8,10 @@ Dimensions: N pictures or captions, D width of the language model, F bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -35,6 +33,7 @@ from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.data import VERSION, instruction, text_instruction
 from unbag.registry import has_study
 from unbag.training.settings import bounded, check_bounds
+from unbag.training.towers.lora import inject_lora
 from unbag.types import DualEncoder
 
 if TYPE_CHECKING:
@@ -297,31 +296,20 @@ def _add_lora(module: nn.Module, name: str, adapting: Adapting, *, seed: int, de
             expected="linear layers of attention and MLP under these names",
             way_out="--set lora=0 trains the whole language model",
         )
-    config = _peft().LoraConfig(
+    torch.manual_seed(seed)
+    inject_lora(
+        module,
+        targets,
+        way_out=", or --set lora=0 to train the language model",
         r=adapting.lora,
         lora_alpha=adapting.alpha,
         lora_dropout=adapting.dropout,
         use_dora=adapting.dora,
         init_lora_weights="gaussian",
-        # As a pattern: of a list, peft takes every name that ends in one, so the eyes' too.
-        target_modules="|".join(map(re.escape, targets)),
-        bias="none",
     )
-    torch.manual_seed(seed)
-    _peft().inject_adapter_in_model(config, module)
     for inner, part in module.named_parameters():
         if ".lora_" in f".{inner}":
             part.data = part.data.to(device=device, dtype=torch.float32)
-
-
-def _peft() -> Any:
-    try:
-        return import_module("peft")
-    except ImportError as error:
-        raise UserError(
-            f"lora needs the package 'peft' ({error})",
-            way_out="pip install 'unbag[train]', or --set lora=0 to train the language model",
-        ) from error
 
 
 def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ import torch
 from safetensors import SafetensorError
 
 from unbag.errors import UserError, said_by
-from unbag.models import tiny
+from unbag.models import photo, tiny
 from unbag.models.huggingface.dual import HfDual
-from unbag.models.joined import JoinedEncoder
+from unbag.models.joined import JoinedEncoder, read_joined, write_joined
 from unbag.models.loading import RECORD
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.text import ClipTokenizer
@@ -34,39 +35,26 @@ from unbag.runs.files import mode_of_new, settle
 from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
 from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
 from unbag.training.export.formats import (
-    JOINED,
-    PHOTO,
     is_clips_own,
-    joined_captions,
-    read_photo,
     said_of_joined,
     said_of_parts,
-    write_joined_and_read,
+    trained_parts,
     write_open_clip_from,
     write_own_open_clip,
     write_own_transformers,
-    write_photo,
     write_transformers_from,
 )
 from unbag.types import DualEncoder
 
-TINY = "tiny.safetensors"
+JOINED, PHOTO, TINY = "joined", "photo.safetensors", "tiny.safetensors"
 FORMAT = "unbag-export-1"
 FAR = 0.999
 """Cosine below which another way of resizing is said to change a picture's vector."""
 _BOTH: tuple[Library, ...] = ("open_clip", "transformers")
+_TRIED = 8
+"""Captions of a table that an export is tried on."""
 _OURS = "the {} encoder is an architecture of unbag's own"
 _Written = tuple[tuple[LibraryForm, ...], tuple[LeftOut, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Form:
-    """How one form is written and read."""
-
-    library: Library
-    write: Callable[[Path], None]
-    read: Callable[[Path], Again]
-    kind: str = "AutoModel"
 
 
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
@@ -114,50 +102,41 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
 
 
 def _write_forms(encoder: OpenClip | HfDual, folder: Path) -> _Written:
+    """The form of the library that the model is from first."""
+    device = encoder.device
+    is_clip = isinstance(encoder, OpenClip) or encoder.model_type == "clip"
+    writers: list[tuple[Library, Callable[[Path], None]]]
+    if isinstance(encoder, OpenClip):
+        writers = [
+            ("open_clip", partial(write_own_open_clip, encoder)),
+            ("transformers", partial(write_transformers_from, encoder)),
+        ]
+    else:
+        writers = [
+            ("transformers", partial(write_own_transformers, encoder)),
+            ("open_clip", partial(write_open_clip_from, encoder)),
+        ]
     written: list[LibraryForm] = []
     left_out: list[LeftOut] = []
     own: Again | None = None
-    for form in _forms(encoder):
-        place = folder / form.library
+    for library, write in writers:
+        place = folder / library
         place.mkdir()
         try:
-            form.write(place)
+            write(place)
         except NoOtherFormError as error:
             shutil.rmtree(place)
-            left_out.append(LeftOut(form.library, str(error)))
+            left_out.append(LeftOut(library, str(error)))
             continue
-        again = form.read(place)
+        if library == "open_clip":
+            again = read_open_clip(place, device=device)
+        else:
+            again = read_transformers(place, device=device, is_clip=is_clip)
         own = own or again
-        agrees = agreement(encoder, again, own=own, what=form.library)
-        sums = _sums(place, folder)
-        written.append(LibraryForm(form.library, form.library, agrees, sums, form.kind))
+        agrees = agreement(encoder, again, own=own, what=library)
+        kind = "CLIPModel" if is_clip and library == "transformers" else "AutoModel"
+        written.append(LibraryForm(library, library, agrees, _sums(place, folder), kind))
     return tuple(written), tuple(left_out)
-
-
-def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
-    """The library that the model is from first."""
-    device = encoder.device
-    is_clip = isinstance(encoder, OpenClip) or encoder.model_type == "clip"
-
-    def write_open_clip(folder: Path) -> None:
-        if isinstance(encoder, OpenClip):
-            write_own_open_clip(encoder, folder)
-        else:
-            write_open_clip_from(encoder, folder)
-
-    def write_transformers(folder: Path) -> None:
-        if isinstance(encoder, OpenClip):
-            write_transformers_from(encoder, folder)
-        else:
-            write_own_transformers(encoder, folder)
-
-    def transformers_again(folder: Path) -> Again:
-        return read_transformers(folder, device=device, is_clip=is_clip)
-
-    first = _Form("open_clip", write_open_clip, lambda at: read_open_clip(at, device=device))
-    kind = "CLIPModel" if is_clip else "AutoModel"
-    second = _Form("transformers", write_transformers, transformers_again, kind)
-    return [first, second] if isinstance(encoder, OpenClip) else [second, first]
 
 
 def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written:
@@ -165,17 +144,24 @@ def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written
     library: Library
     again: Tiny | Photo | JoinedEncoder
     captions: Sequence[str] = ORDINARY
+    name, device = encoder.name, encoder.device
     if isinstance(encoder, JoinedEncoder):
         library, path = "joined", folder / JOINED
-        again, captions = write_joined_and_read(encoder, path), joined_captions(encoder)
+        path.mkdir()
+        write_joined(encoder, path)
+        again = read_joined(path, name=name, device=device)
+        # A table of features has only its own captions.
+        rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
+        captions = ORDINARY if rows is None else list(rows)[:_TRIED]
     elif isinstance(encoder, Photo):
         library, path = "photo", folder / PHOTO
-        write_photo(encoder, path)
-        again = read_photo(path, encoder)
+        # A part as it is installed is left out.
+        photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
+        again = photo.read(path, name=name, device=device)
     else:
         library, path = "tiny", folder / TINY
         tiny.write(encoder.towers, path, dtype=torch.float32)
-        again = tiny.read(path, name=encoder.name, device=encoder.device)
+        again = tiny.read(path, name=name, device=device)
     agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
     found = LibraryForm(library, path.name, agrees, _sums(path, folder))
     return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
