@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.models.features import POOLED_ONLY, View
+from unbag.models.features import POOLED_ONLY
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.settings import bounded
@@ -42,19 +42,15 @@ class Pooled(Reader):
 
     def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine, row with row."""
-        return (self._pictures(picture) * self._captions(caption)).sum(dim=-1)
+        return (_unit(self.picture, picture) * _unit(self.caption, caption)).sum(dim=-1)
 
     def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine of all with all."""
-        return self._pictures(picture) @ self._captions(caption).T
+        return _unit(self.picture, picture) @ _unit(self.caption, caption).T
 
-    def _pictures(self, picture: TokenFeatures) -> Tensor:
-        vector: Tensor = functional.normalize(self.picture(picture.pooled.float()), dim=-1)
-        return vector
 
-    def _captions(self, caption: TokenFeatures) -> Tensor:
-        vector: Tensor = functional.normalize(self.caption(caption.pooled.float()), dim=-1)
-        return vector
+def _unit(network: nn.Module, parts: TokenFeatures) -> Tensor:
+    return functional.normalize(network(parts.pooled.float()), dim=-1)
 
 
 def _network(wide: int, width: int) -> nn.Module:
@@ -63,8 +59,4 @@ def _network(wide: int, width: int) -> nn.Module:
     )
 
 
-def _view(settings: PooledSettings) -> View:
-    return POOLED_ONLY
-
-
-POOLED = ReaderReadout("pooled", PooledSettings(), _view, Pooled)
+POOLED = ReaderReadout("pooled", PooledSettings(), lambda settings: POOLED_ONLY, Pooled)

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
-from unbag.evaluation.run import Finished, run
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
@@ -168,8 +168,24 @@ def price(
         command=command,
     )
     finished = run(job, progress=progress)
-    report(finished.contents, finished.folder.report)
-    return _priced(finished, (before.name, after.name), benchmarks, reader)
+    contents = finished.contents
+    report(contents, finished.folder.report)
+    kinds = {benchmark.name: kind_of(benchmark) for benchmark in benchmarks}
+    order = {section: at for at, section in enumerate(get_args(Section))}
+    blind = reader.name if reader else None
+    rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
+    if not rows:
+        raise UserError(
+            f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
+            expected="at least one benchmark that both models can be judged on",
+        )
+    there = {row.section for row in rows}
+    notes = [said for section, said in IF_EMPTY.items() if section not in there]
+    notes += [reader.about] if reader and any(row.blind for row in rows) else []
+    notes += contents.problems
+    notes += [DRAWINGS] if are_drawings(benchmarks) else []
+    folder = finished.folder.path
+    return Priced(before.name, after.name, tuple(rows), folder, tuple(dict.fromkeys(notes)))
 
 
 @dataclass(frozen=True)
@@ -211,30 +227,6 @@ class PriceRow:
     def metric(self) -> str:
         """Its name."""
         return self.change.metric
-
-
-def _priced(
-    finished: Finished,
-    names: tuple[str, str],
-    benchmarks: Sequence[Benchmark],
-    reader: BlindReader | None,
-) -> Priced:
-    contents = finished.contents
-    kinds = {benchmark.name: kind_of(benchmark) for benchmark in benchmarks}
-    order = {section: at for at, section in enumerate(get_args(Section))}
-    blind = reader.name if reader else None
-    rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
-    if not rows:
-        raise UserError(
-            f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
-            expected="at least one benchmark that both models can be judged on",
-        )
-    there = {row.section for row in rows}
-    notes = [said for section, said in IF_EMPTY.items() if section not in there]
-    notes += [reader.about] if reader and any(row.blind for row in rows) else []
-    notes += contents.problems
-    notes += [DRAWINGS] if are_drawings(benchmarks) else []
-    return Priced(*names, tuple(rows), finished.folder.path, tuple(dict.fromkeys(notes)))
 
 
 def _rows(

@@ -140,7 +140,17 @@ class FineTuning(Task[Batch]):
             find_truth=job.batches.find_truth,
         )
         self._start = _frozen_copy(job) if recipe.objective.needs_start else None
-        self.progress.say(_freeze_and_widen(job))
+        said = apply_locks(self.trainable, recipe.locks)
+        if recipe.lora is not None:
+            torch.manual_seed(job.seed)
+            said = add_lora(self.trainable, recipe.lora)
+        if not any(weight.requires_grad for weight in self.module.parameters()):
+            raise UserError(
+                f"both towers of {self.trainable.name} and the temperature are locked",
+                expected="something that is left to train",
+                way_out="lock less, as with --set locks.caption=0",
+            )
+        self.progress.say(said)
         self._first = (
             {name: weight.detach().clone() for name, weight in self.parameters().items()}
             if recipe.to_start
@@ -303,21 +313,6 @@ class FineTuning(Task[Batch]):
             held = 2 * self.job.recipe.to_start * apart
             weight.grad = held if weight.grad is None else weight.grad + held
         return away
-
-
-def _freeze_and_widen(job: TrainJob) -> str:
-    """Freeze layers and add LoRA as the recipe says; gives what is trained, in words."""
-    said = apply_locks(job.trainable, job.recipe.locks)
-    if job.recipe.lora is not None:
-        torch.manual_seed(job.seed)
-        said = add_lora(job.trainable, job.recipe.lora)
-    if not any(weight.requires_grad for weight in job.trainable.module.parameters()):
-        raise UserError(
-            f"both towers of {job.trainable.name} and the temperature are locked",
-            expected="something that is left to train",
-            way_out="lock less, as with --set locks.caption=0",
-        )
-    return said
 
 
 def _frozen_copy(job: TrainJob) -> Trainable:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -418,15 +418,12 @@ class Lessons:
 
     def to(self, device: str) -> Lessons:
         """With tensors on a device."""
-        return Lessons(
-            self.picture_M.to(device),
-            self.token_MT.to(device),
-            self.at_MA.to(device),
-            self.target_MA.to(device),
-            self.length_M,
-            self.answer_M,
-            self.kind_M,
-            self.left_out,
+        return replace(
+            self,
+            picture_M=self.picture_M.to(device),
+            token_MT=self.token_MT.to(device),
+            at_MA=self.at_MA.to(device),
+            target_MA=self.target_MA.to(device),
         )
 
     def batch(self, row_B: IntArray) -> LessonBatch:

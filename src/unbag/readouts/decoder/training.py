@@ -219,7 +219,15 @@ def begin(
     lessons = make_lessons(trained, words, context=settings.context)
     seen_NLV = material.seen_NLV
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    net = _net(settings, words, language, places=places, width=width, seed=seed)
+    # Connector and language model before training are the same for the same seed.
+    with seeded(seed):
+        if language is None:
+            model = scratch_language(settings, words, places=places)
+        else:
+            model = language.model
+            if settings.lora:
+                add_lora(model, settings.lora)
+        net = DecoderNet(model, width=width)
     context = getattr(net.language.config, "max_position_embeddings", None)
     made = Made(net, words, settings, places, context or places + settings.context)
     if made.context < places + settings.context:
@@ -250,24 +258,6 @@ class Begun:
     task: DecoderTask
     held: Lessons | None
     """Questions about pictures that no step sees, if there are any."""
-
-
-def _net(
-    settings: DecoderSettings,
-    words: Words,
-    language: Language | None,
-    *,
-    places: int,
-    width: int,
-    seed: int,
-) -> DecoderNet:
-    """Connector and language model before training, the same for the same seed."""
-    with seeded(seed):
-        if language is None:
-            return DecoderNet(scratch_language(settings, words, places=places), width=width)
-        if settings.lora:
-            add_lora(language.model, settings.lora)
-        return DecoderNet(language.model, width=width)
 
 
 DecoderBatch: TypeAlias = tuple[IntArray | Tensor, bool]

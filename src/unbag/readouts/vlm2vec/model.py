@@ -98,8 +98,11 @@ class Vlm2Vec:
 
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """[N, F] prepared pictures to [N, D]; NaN where the model cannot take one for its shape."""
-        pictures = [_unpacked(one) for one in pixels.cpu().numpy()]
-        asks = [(picture, instruction(None)) for picture in pictures]
+        asks = []
+        for byte_F in pixels.cpu().numpy():
+            height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
+            pixels_HW3 = byte_F[_SIDES : _SIDES + height * width * 3].reshape(height, width, 3)
+            asks.append((PixelPicture(pixels_HW3), instruction(None)))
         try:
             return unit(self.model.last_hidden(asks))
         except PictureError as error:
@@ -120,13 +123,6 @@ class Vlm2Vec:
     def encode_questions(self, questions: Sequence[str]) -> Tensor:
         """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
         return self.encode_captions([text_instruction(question) for question in questions])
-
-
-def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
-    """The picture that `Vlm2Vec.prepare` packed."""
-    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
-    end = _SIDES + height * width * 3
-    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
 
 
 def unit(vector_ND: Tensor) -> Tensor:
