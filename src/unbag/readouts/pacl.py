@@ -272,22 +272,6 @@ PACL_ROTARY = _named("pacl_rotary", PaclSettings(rope="1d"))
 NAMES = tuple(one.name for one in (PACL, PACL_UNIFORM, PACL_FIXED, PACL_ROTARY))
 
 
-class PatchProjection(nn.Module):
-    """A norm, dropout, then a linear layer plus one of two layers with a GELU."""
-
-    def __init__(self, width: int, into: int, *, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
-        self.straight = nn.Linear(width, into)
-        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
-
-    def forward(self, part_W: Tensor) -> Tensor:
-        """[..., W] to [..., D], float32 whatever comes in."""
-        hidden_W = self.dropout(self.norm(part_W.float()))
-        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
-
-
 class CaptionProjection(nn.Module):
     """A norm, dropout, a linear layer. The norm makes the length of what comes in irrelevant."""
 
@@ -300,6 +284,19 @@ class CaptionProjection(nn.Module):
     def forward(self, vector_W: Tensor) -> Tensor:
         """[..., W] to [..., D], float32 whatever comes in."""
         return cast("Tensor", self.straight(self.dropout(self.norm(vector_W.float()))).float())
+
+
+class PatchProjection(CaptionProjection):
+    """The same, and two layers with a GELU added to it."""
+
+    def __init__(self, width: int, into: int, *, dropout: float) -> None:
+        super().__init__(width, into, dropout=dropout)
+        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
+
+    def forward(self, part_W: Tensor) -> Tensor:
+        """[..., W] to [..., D], float32 whatever comes in."""
+        hidden_W = self.dropout(self.norm(part_W.float()))
+        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
 
 
 def turned(vector_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:

@@ -28,7 +28,6 @@ from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITH_QUESTION,
     WITHOUT,
-    EmbeddingLessons,
     PairLessons,
     Showing,
     WorldLessons,
@@ -57,7 +56,8 @@ from unbag.runs.cache import VECTOR, TensorCache
 from unbag.runs.files import TRAINING, open_run_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.fine_tuning import Where
+from unbag.training.repair import WORLD, Wanted
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
@@ -140,7 +140,7 @@ VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
 VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
 
 
-def open_lessons(wanted: Wanted, showing: Showing) -> EmbeddingLessons:
+def open_lessons(wanted: Wanted, showing: Showing) -> WorldLessons | PairLessons:
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)

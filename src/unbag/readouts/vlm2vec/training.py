@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.models.huggingface.chat_inputs import ChatRow
-from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
 from unbag.training.losses import info_nce
 from unbag.training.optim import OptimizerSettings
@@ -68,7 +68,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
     def __init__(
         self,
         adapted: Adapted,
-        lessons: EmbeddingLessons,
+        lessons: WorldLessons | PairLessons,
         settings: Vlm2VecSettings,
         *,
         name: str,
