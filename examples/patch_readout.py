@@ -4,13 +4,9 @@
     unbag train --model tiny:base --recipe patch_readout:LINEAR --pairs world --out ../runs/linear
     unbag run --model tiny:base --scorer patch_readout:LINEAR@../runs/linear --bench world
 
-Patches and words of a frozen model each go through one matrix. A word scores by the patches that
-fit it, a caption by its words. A task says what is trained; the trainer makes checkpoints, the log
-and a run that resumes after a kill, and `ReaderReadout` makes the features, the file, the card and
-the scorer. The package knows nothing of this file.
-
-Dimensions: N pairs, L patches, T words, W width of the model, D joint width, B rows of a batch, K
-hard negatives of a caption.
+A word scores by the patches that fit it, a caption by its words. The trainer makes checkpoints, the
+log and runs that resume after a kill; `ReaderReadout` the features, the card and the scorer.
+Dimensions: N pairs, P pictures, C captions, L patches, T words, B rows of a batch.
 """
 
 from __future__ import annotations
@@ -21,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.models.features import LAST, View
-from unbag.readouts.reader import Reader, Sizes
+from unbag.models.features import LAST
+from unbag.readouts.reader import Reader, Sizes, filled, negative_scores
 from unbag.readouts.training import ReaderEffort, ReaderReadout, ReaderTask
 from unbag.training.losses import info_nce
 from unbag.training.settings import bounded
@@ -37,7 +33,7 @@ class LinearSettings(ReaderEffort):
     sharpness: float = bounded(10.0, above=0)
     """At 0 a word would see the mean of all patches, at infinity only the one that fits it best."""
     others: float = bounded(0.1, low=0)
-    """Weight of the usual contrast with the other captions of the batch."""
+    """Weight of the contrast with the other captions of the batch."""
 
 
 class LinearReader(Reader):
@@ -56,18 +52,32 @@ class LinearReader(Reader):
         self.words = nn.Linear(sizes.caption_width, settings.width, bias=False)
 
     def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Row with row, [N]; what is masked takes no part."""
-        fit_NTL = self.word_maps(picture, caption)
-        logit_NTL = self.settings.sharpness * fit_NTL
-        share_NTL = logit_NTL.masked_fill(~picture.mask_NL[:, None], -torch.inf).softmax(dim=-1)
-        word_NT = (share_NTL * fit_NTL).sum(dim=-1).masked_fill(~caption.mask_NL, 0)
-        return word_NT.sum(dim=-1) / caption.mask_NL.sum(dim=-1)
+        """Row with row, [N]."""
+        return self._score(self.word_maps(picture, caption), picture.mask_NL, caption.mask_NL)
+
+    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        """Every picture with every caption, [P, C], in bounded memory."""
+        patch_PLD, word_CTD = _unit(self.patches, picture), _unit(self.words, caption)
+
+        def block(some: slice, others: slice) -> Tensor:
+            fit_PCTL = torch.einsum("pld,ctd->pctl", patch_PLD[some], word_CTD[others])
+            return self._score(fit_PCTL, picture.mask_NL[some, None], caption.mask_NL[others])
+
+        numbers = patch_PLD.shape[1] * word_CTD.shape[1]
+        return filled(len(patch_PLD), len(word_CTD), numbers, block)
 
     def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What `unbag diagnose` draws, [N, T, L]."""
-        patch_NLD = functional.normalize(self.patches(picture.vector_NLW.float()), dim=-1)
-        word_NTD = functional.normalize(self.words(caption.vector_NLW.float()), dim=-1)
-        return word_NTD @ patch_NLD.transpose(1, 2)
+        return _unit(self.words, caption) @ _unit(self.patches, picture).transpose(1, 2)
+
+    def _score(self, fit_TL: Tensor, is_patch_L: Tensor, is_word_T: Tensor) -> Tensor:
+        logit_TL = (self.settings.sharpness * fit_TL).masked_fill(~is_patch_L[..., None, :], -1e4)
+        word_T = (logit_TL.softmax(dim=-1) * fit_TL).sum(dim=-1).masked_fill(~is_word_T, 0)
+        return word_T.sum(dim=-1) / is_word_T.sum(dim=-1)
+
+
+def _unit(matrix: nn.Module, parts: TokenFeatures) -> Tensor:
+    return functional.normalize(matrix(parts.vector_NLW.float()), dim=-1)
 
 
 class LinearTask(ReaderTask):
@@ -78,21 +88,13 @@ class LinearTask(ReaderTask):
         settings = self.settings
         assert isinstance(settings, LinearSettings)
         rows = self.pool.batch(batch, device=self.device, with_negatives=settings.negatives)
-        contrast = self.reader.loss(rows, crowd=settings.crowd)
-        if rows.negative is None:
-            return contrast
-        size, each = rows.negative_mask_BK.shape
-        own_B = self.reader.compare(rows.picture, rows.caption)
-        again = torch.arange(size, device=own_B.device).repeat_interleave(each)
-        other_BK = self.reader.compare(rows.picture.rows(again), rows.negative).view(size, each)
-        other_BK = other_BK.masked_fill(~rows.negative_mask_BK, -torch.inf)
-        both_BC = self.reader.scale * torch.cat([own_B[:, None], other_BK], dim=1)
-        return info_nce(both_BC, torch.zeros_like(again[:size])) + settings.others * contrast
+        loss = settings.others * self.reader.loss(rows, crowd=settings.crowd)
+        if rows.negative is not None:
+            own_B = self.reader.scale * self.reader.compare(rows.picture, rows.caption)
+            negative_BK = self.reader.scale * negative_scores(self.reader, rows)
+            first_B = torch.zeros_like(batch)  # The own caption is the first column.
+            loss = loss + info_nce(own_B[:, None], first_B, negative_BK=negative_BK)
+        return loss
 
 
-def look(settings: LinearSettings) -> View:
-    """Patches and words as the last block leaves them, before the projection."""
-    return LAST
-
-
-LINEAR = ReaderReadout("linear", LinearSettings(), look, LinearReader, LinearTask)
+LINEAR = ReaderReadout("linear", LinearSettings(), lambda settings: LAST, LinearReader, LinearTask)

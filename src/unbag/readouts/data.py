@@ -517,21 +517,18 @@ def world_rows(
     found: list[WorldRows] = []
     with (progress or Silent()).task("scenes", count) as advance:
         for rows in loader:
-            some = _first(rows, count - STEP * len(found))
+            left = count - STEP * len(found)
+            some = WorldRows(
+                rows.scenes[:left],
+                rows.captions[:left],
+                rows.negatives[:left],
+                rows.pixels[:left],
+                # In memory of our own: tensors of a worker hold an open file each.
+                {name: value[:left].clone() for name, value in rows.code.items()},
+            )
             found.append(some)
             advance(len(some.captions))
     return found
-
-
-def _first(rows: WorldRows, count: int) -> WorldRows:
-    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
-    return WorldRows(
-        rows.scenes[:count],
-        rows.captions[:count],
-        rows.negatives[:count],
-        rows.pixels[:count],
-        {name: value[:count].clone() for name, value in rows.code.items()},
-    )
 
 
 class _Steps(Dataset[WorldRows]):

@@ -128,27 +128,25 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
 
     negative_BK = None
     if batch.negative is not None:
-        score_BK = _negative_scores(reader, batch, batch.negative)
-        negative_BK = (reader.scale * score_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
+        negative_BK = reader.scale * negative_scores(reader, batch)
     return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
 
-def _negative_scores(reader: Reader, batch: ReaderBatch, negative: TokenFeatures) -> Tensor:
-    """Each picture with its own negatives, [B, K]."""
+def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
+    """Each picture with its own negatives, [B, K]; minus infinity where there is none."""
+    if batch.negative is None:
+        raise ValueError("a batch without negatives has no scores of them")
     size, each = batch.negative_mask_BK.shape
     row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
-    return reader.compare(batch.picture.rows(row_M), negative).view(size, each)
+    score_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
+    return score_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
 
 
 @torch.inference_mode()
 def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
     """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
-    if batch.negative is None:
-        raise ValueError("a batch without negatives tells nothing apart")
-    own_B = reader.compare(batch.picture, batch.caption)
-    other_BK = _negative_scores(reader, batch, batch.negative)
-    other_BK = other_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
-    return own_B > other_BK.amax(dim=1)
+    other_BK = negative_scores(reader, batch)
+    return reader.compare(batch.picture, batch.caption) > other_BK.amax(dim=1)
 
 
 def crowds(size: int, crowd: int) -> Iterator[slice]:

@@ -393,19 +393,16 @@ class BlindReader:
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Scores of captions; one that was asked before is not read again."""
         texts = [text_of(query.caption) for query in queries]
-        self._learn(texts)
+        new = sorted(set(texts) - self._known.keys(), key=lambda text: (len(text), text))
+        for at in range(0, len(new), TEXTS_AT_ONCE):
+            some = new[at : at + TEXTS_AT_ONCE]
+            vector_ND = self.encoder.encode_captions(some).double().cpu()
+            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
         return [self._known[text] for text in texts]
 
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
         """All scores equal, [P, C]: a gallery asks which picture, and that cannot be read."""
         return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
-
-    def _learn(self, texts: Sequence[str]) -> None:
-        new = sorted({text for text in texts if text not in self._known}, key=lambda t: (len(t), t))
-        for at in range(0, len(new), TEXTS_AT_ONCE):
-            some = new[at : at + TEXTS_AT_ONCE]
-            vector_ND = self.encoder.encode_captions(some).double().cpu()
-            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
 
 
 def _contrasts(batches: PairBatches) -> Iterator[Contrast]:

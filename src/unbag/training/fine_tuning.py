@@ -145,7 +145,15 @@ class FineTuning(Task[Batch]):
             seed=job.seed,
             find_truth=job.batches.find_truth,
         )
-        self._start = _frozen_copy(job) if recipe.objective.needs_start else None
+        self._start: Trainable | None = None
+        """The weights before training, for losses that compare with them."""
+        if recipe.objective.needs_start:
+            encoder = self.trainable.encoder("start")
+            if isinstance(self.trainable, CachedTowers):
+                self._start = self.trainable.beside(encoder)
+            else:
+                self._start = make_trainable(encoder, device=job.device)
+            self._start.module.requires_grad_(False).eval()
         said = apply_locks(self.trainable, recipe.locks)
         if recipe.lora is not None:
             torch.manual_seed(job.seed)
@@ -319,14 +327,3 @@ class FineTuning(Task[Batch]):
             held = 2 * self.job.recipe.to_start * apart
             weight.grad = held if weight.grad is None else weight.grad + held
         return away
-
-
-def _frozen_copy(job: TrainJob) -> Trainable:
-    """The weights before training, for losses that compare with them."""
-    encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, CachedTowers):
-        start: Trainable = job.trainable.beside(encoder)
-    else:
-        start = make_trainable(encoder, device=job.device)
-    start.module.requires_grad_(False).eval()
-    return start
