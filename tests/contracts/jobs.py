@@ -19,6 +19,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -278,7 +279,7 @@ def _run(
 
     files.settle = settle
     # Chunks of few captions, of which there is no option.
-    jobs.EditJob = partial(jobs.EditJob, chunk=4)
+    patch.object(jobs, "EditJob", partial(jobs.EditJob, chunk=4)).start()
     if without_rights:
         _drop_rights()
     sys.exit(main(list(words)))

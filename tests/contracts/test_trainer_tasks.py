@@ -170,6 +170,7 @@ def test_stopped_after_every_step_it_ends_with_the_same_bits(kind: Kind, tmp_pat
     whole.run()
     assert not is_same(first, dict(whole.task.state_dict()))
     assert not whole.task.module.training
+    seconds = 0.0
     for step in range(1, STEPS + 1):
         # Everything anew, as in another process.
         torch.rand(3)
@@ -177,6 +178,8 @@ def test_stopped_after_every_step_it_ends_with_the_same_bits(kind: Kind, tmp_pat
         with open_run_folder(tmp_path / "run", TRAINING) as folder:
             found = started.run(folder, on_step=lambda state, numbers: True)
         assert (found.step, started.is_done) == (step, step == STEPS)
+        assert found.seconds > seconds, "of all starts"
+        seconds = found.seconds
     assert is_same(state(whole), state(started))
     saved = load_checkpoint(tmp_path / "run" / "last.safetensors")
     assert is_same(dict(saved.group("weights")), dict(whole.task.state_dict()))
