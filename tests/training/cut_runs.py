@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from multiprocessing import get_context
 from pathlib import Path
 
-from tests.contracts.jobs import PRELOADED
+from tests.contracts.jobs import ended, forked
 
 from .pair_files import lines, negative, picture
 
@@ -114,16 +113,4 @@ def start(folder: Path, words: Sequence[str], *, cut: str = "") -> int:
     """The exit code of the command in a fresh process; that of a signal is negative."""
     if cut:
         (folder / "cut").write_text(cut)
-    # Imports once and forks: a fraction of the time of a new interpreter.
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_run, args=(str(folder), list(words)))
-    # The process finds this module by the path that it is given.
-    sys.path.append(str(Path(__file__).parents[2]))
-    try:
-        process.start()
-    finally:
-        sys.path.pop()
-    process.join(timeout=300)
-    assert process.exitcode is not None
-    return process.exitcode
+    return ended(forked(_run, str(folder), list(words)))

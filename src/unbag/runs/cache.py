@@ -2,7 +2,7 @@
 
 A folder holds small immutable files, each one batch of rows, named by the hash of what it holds. No
 locks are needed: two processes that compute the same batch write the same file, and a file appears
-whole or not at all. It works on network disks and can be deleted at any time.
+whole or not at all. It works on network disks and can be deleted between runs.
 
 Dimensions: N rows; a tensor of a row may have any.
 """
@@ -27,8 +27,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
-from unbag.runs.files import make_folder, write_atomically
+from unbag.errors import UserError, said_by
+from unbag.runs.files import (
+    explain_full_disk,
+    make_folder,
+    remove_leftovers,
+    write_atomically,
+)
 from unbag.runs.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,6 +48,9 @@ _VERSION = "rows-1"
 _ENDING = f".{_VERSION}.safetensors"
 _READERS = 8
 """Files that are read and checked at once."""
+_ABANDONED_HOURS = 24
+"""A half-written file that is older belongs to a process that was killed."""
+_RESUMES = "what is in the cache is not computed again; --cache names another place"
 
 
 class TensorCache:
@@ -76,6 +84,7 @@ class TensorCache:
             make_folder(
                 folder, what="cache folder", way_out="choose another with --cache, or --no-cache"
             )
+            remove_leftovers(folder, hours=_ABANDONED_HOURS)
             for path in sorted(folder.glob(f"*{_ENDING}")):
                 try:
                     batch = _Batch(_keys_in(path), path)
@@ -122,7 +131,8 @@ class TensorCache:
                 )
         batch = _Batch(keys)
         if self._folder is not None:
-            batch.write(whole, self._folder)
+            with explain_full_disk(self._folder, resumes=_RESUMES):
+                batch.write(whole, self._folder)
         self._place_of.update((key, (batch, at)) for at, key in enumerate(keys))
         self._remember(batch, whole)
 
@@ -181,7 +191,17 @@ class TensorCache:
 
     def _load(self, batch: _Batch) -> dict[str, Tensor]:
         if batch.tensors is None:
-            self._remember(batch, batch.read(checks=not batch.is_checked))
+            try:
+                tensors = batch.read(checks=not batch.is_checked)
+            except Exception as error:
+                assert batch.path is not None
+                raise UserError(
+                    f"the cache file {batch.path} went away or was damaged while it was in use: "
+                    f"{said_by(error)}",
+                    expected="a cache that is left alone while something runs",
+                    way_out="give the same command again: what is missing is computed again",
+                ) from error
+            self._remember(batch, tensors)
         else:
             self._in_memory.move_to_end(batch)
         assert batch.tensors is not None
