@@ -69,7 +69,7 @@ class TensorCache:
         Args:
             folder: Where files are; None keeps rows in memory, and those that leave it in a
                 temporary folder.
-            progress: Told of files that cannot be used.
+            progress: Shows which files cannot be used.
             max_bytes: Of rows in memory. The batches that were not used for longest leave first.
             padded: Tensors whose rows differ in length: batches are padded with zeros to the
                 longest when they are put together.
@@ -222,16 +222,13 @@ class TensorCache:
         if batch.tensors is None:
             return
         if batch.path is None:
-            batch.write(batch.tensors, self._temporary())
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="unbag-features-"))
+                weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+            batch.write(batch.tensors, self._folder)
         del self._in_memory[batch]
         self._bytes -= batch.nbytes
         batch.tensors = None
-
-    def _temporary(self) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="unbag-features-"))
-            weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
-        return self._folder
 
     def _report(self, path: Path, error: Exception) -> None:
         """A file that cannot be used is computed again; a damaged one is deleted."""
