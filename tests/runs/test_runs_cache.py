@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import os
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -115,13 +116,14 @@ def test_processes_write_the_same_cache_at_once_and_one_is_killed(tmp_path: Path
 
 
 def test_a_file_that_goes_away_while_it_is_in_use_is_named(tmp_path: Path) -> None:
-    cache = several(tmp_path, max_bytes=1)
+    cache = several(tmp_path / "cache", max_bytes=1)
     assert cache.missing("abcde") == []
-    for path in tmp_path.iterdir():
-        path.unlink()
+    shutil.rmtree(tmp_path / "cache")
     with pytest.raises(UserError, match="went away or was damaged while it was in use") as error:
         cache.get(list("abcde"))
     assert error.value.way_out.startswith("give the same command again")
+    cache.put(["f"], tokens(1, 2, 2))
+    assert opened(tmp_path / "cache").missing("ef") == ["e"]
 
 
 def test_a_full_disk_of_the_cache_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A folder holds small immutable files, each one batch of rows, named by the hash of what it holds. No
 locks are needed: two processes that compute the same batch write the same file, and a file appears
-whole or not at all. It works on network disks and can be deleted between runs.
+whole or not at all. It works on network disks and can be deleted at any time; a run that needs a
+deleted file once more ends and says so.
 
 Dimensions: N rows; a tensor of a row may have any.
 """
@@ -132,6 +133,8 @@ class TensorCache:
         batch = _Batch(keys)
         if self._folder is not None:
             with explain_full_disk(self._folder, resumes=_RESUMES):
+                # Somebody may have deleted it.
+                self._folder.mkdir(parents=True, exist_ok=True)
                 batch.write(whole, self._folder)
         self._place_of.update((key, (batch, at)) for at, key in enumerate(keys))
         self._remember(batch, whole)
