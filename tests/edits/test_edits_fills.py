@@ -190,7 +190,7 @@ def test_batch_and_order_change_no_fill(
     given = [Given(str(at), text) for at, text in enumerate(CAPTIONS)]
     together, _ = making(given)
     alone = [making([one])[0][0] for one in given]
-    monkeypatch.setattr("unbag.edits.generated.fills.BATCH", 2)
+    monkeypatch.setattr("unbag.edits.generated.batches.BATCH", 2)
     backwards = making(given[::-1])[0][::-1]
     assert together == alone == backwards
 
