@@ -117,7 +117,8 @@ def _kind(name: str, about: str, places: Callable[[EditParts], FillPlaces]) -> K
         keeps_meaning=False,
         about=f"a language model's {about}",
         source="CE-CLIP, SVLC",
-        editor=lambda parts: Fills(_tools(parts), places(parts)),
+        # WordNet is found or missed before a model is loaded.
+        editor=lambda parts: Fills(places=places(parts), tools=_tools(parts)),
         is_default=False,
     )
 
