@@ -382,7 +382,8 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
     """By a hash of the pixels' file: one picture under two names falls on one side."""
-    train, asked = [], []
+    train: list[Pair] = []
+    asked: list[Pair] = []
     for pair in pairs:
         digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
         (train if int.from_bytes(digest, "big") % APART else asked).append(pair)
