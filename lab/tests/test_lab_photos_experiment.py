@@ -73,7 +73,7 @@ def test_what_is_there_is_left_alone_and_other_settings_are_refused(
     other = result_path(tmp_path, "photos", BASE.stem, "heads")
     other.parent.mkdir(parents=True)
     write_result(other, replace(result, fingerprint="photos-3-other"))
-    with pytest.raises(UserError, match="fingerprint photos-3-other, not photos-3-drawn"):
+    with pytest.raises(UserError, match="fingerprint: photos-3-other before, photos-3-drawn now"):
         run(tmp_path, "heads")
 
 
