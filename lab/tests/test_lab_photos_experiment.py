@@ -29,7 +29,7 @@ from unbag_lab.experiments.photos import (
     shared_out,
     triple_means,
 )
-from unbag_lab.experiments.photos_table import Owners
+from unbag_lab.experiments.photos_training import Owners
 from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag_lab.claim import ArmKey
-from unbag_lab.claims import NAMES, find_claim
+from unbag.reports.formatting import duration_text
+from unbag_lab.claims import NAMES, ArmKey, find_claim
 from unbag_lab.plan import (
     EXPERIMENTS,
     Clock,
@@ -18,7 +18,6 @@ from unbag_lab.plan import (
     Order,
     Plan,
     Say,
-    duration,
     find_wish,
     make_plan,
 )
@@ -266,7 +265,7 @@ def test_a_short_result_is_no_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [(0.4, "0 s"), (89, "89 s"), (95, "2 min"), (3_600, "60 min"), (7_260, "2 h 1 min")],
 )
 def test_times_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_bases_are_made_for_those_who_read_them(tmp_path: Path) -> None:

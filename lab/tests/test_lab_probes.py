@@ -24,11 +24,14 @@ from unbag_lab.experiments.probes import (
     MODELS,
     PROBES,
     REPAIRED,
+    CaptionContrast,
+    PhraseReader,
     load_arm,
     probes_script,
+    runs,
     seed_of,
+    taught,
 )
-from unbag_lab.experiments.probes_blind import CaptionContrast, PhraseReader, runs, taught
 from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,

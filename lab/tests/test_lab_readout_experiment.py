@@ -20,8 +20,7 @@ from unbag.world.benchmarks import pair_items, set_items
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments import decoders, readers, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
-from unbag_lab.experiments.readers import READERS
-from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings
+from unbag_lab.experiments.readers import FOR_DECODERS, READERS, Base, ReadoutSettings
 from unbag_lab.experiments.readouts import READOUTS, write_small_text
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
@@ -173,7 +172,7 @@ def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> N
 def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) -> None:
     order, _ = ran
     elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
-    with pytest.raises(UserError, match=r"there is no .*pacl\.pt") as error:
+    with pytest.raises(UserError, match=r"there is no .*pacl\.weights") as error:
         READOUTS.run(elsewhere, say=silent)
     assert error.value.way_out == "remove pacl.json beside it and run that arm again"
     with pytest.raises(UserError, match=r"decoder is not a decoder: there is no such folder"):

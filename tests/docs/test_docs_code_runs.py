@@ -66,11 +66,12 @@ def test_the_files_of_extending_work_together(
         "my_scorer.py",
         "my_tagger.py",
         "my_probe.py",
+        "my_task.py",
     }
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^unbag ((?:run|diagnose) .*)$", page, flags=re.MULTILINE)
+    commands = re.findall(r"^unbag ((?:run|diagnose) .* my_.*)$", page, flags=re.MULTILINE)
     assert len(commands) == 3
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -83,6 +84,12 @@ def test_the_files_of_extending_work_together(
     tagger = find_tagger("my_tagger:TAGGER")
     assert tagger is not None
     assert list(tagger(["The wet mat"])) == [[("The", "DT"), ("wet", "JJ"), ("mat", "NN")]]
+    train = import_module("my_task").train
+    line = train(tmp_path / "line")
+    assert line.module.weight.item() == pytest.approx(2, abs=0.1)
+    assert line.module.bias.item() == pytest.approx(1, abs=0.1)
+    again = train(tmp_path / "line")
+    assert torch.equal(line.module.weight, again.module.weight)
     for name in files:
         assert sys.modules.pop(name.removesuffix(".py")).__file__ == str(tmp_path / name)
 

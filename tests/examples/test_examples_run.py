@@ -15,8 +15,9 @@ CHECKED = {
     "blind_scores.py",
     "judge_edits.py",
     "make_composites.py",
-    # In test_examples_photos.py.
+    # In test_examples_photos.py and test_examples_patch_readout.py.
     "repair_on_photos.py",
+    "patch_readout.py",
 }
 
 

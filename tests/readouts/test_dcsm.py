@@ -261,7 +261,7 @@ def test_bad_input_is_told() -> None:
         made.compare(pictures(2), replace(captions(2), mark_NL=None))
     with pytest.raises(UserError, match="length=1") as error:
         replace(FIXED, length=1)
-    assert error.value.expected == "at least 2 columns of a map"
+    assert error.value.expected == "at least 2"
     with pytest.raises(UserError, match=r"dropout=1\.0") as error:
         replace(FIXED, dropout=1.0)
     assert error.value.expected == "at least 0 and below 1"

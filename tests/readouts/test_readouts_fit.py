@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.readouts.data import Pool
+from unbag.readouts.pacl import PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderTask, share_told_apart
@@ -141,19 +143,22 @@ def test_without_negatives_a_crowd_is_needed() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (ReaderEffort(steps=0), "steps=0"),
-        (ReaderEffort(batch=0), "batch=0"),
-        (ReaderEffort(crowd=0), "crowd=0"),
-        (ReaderEffort(scenes=1), "scenes=1"),
-        (ReaderEffort(warm_up=-1), "warm_up=-1"),
-        (ReaderEffort(learning_rate=0.0), "learning_rate=0.0 weight_decay=0.01"),
-        (ReaderEffort(weight_decay=-1.0), "learning_rate=0.001 weight_decay=-1.0"),
+        ({"steps": 0}, "steps=0"),
+        ({"batch": 0}, "batch=0"),
+        ({"crowd": 0}, "crowd=0"),
+        ({"scenes": 1}, "scenes=1"),
+        ({"warm_up": -1}, "warm_up=-1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0"),
+        ({"weight_decay": -1.0}, "weight_decay=-1.0"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(changed: ReaderEffort, said: str) -> None:
+@pytest.mark.parametrize("settings", [ReaderEffort(), PooledSettings(), PaclSettings()])
+def test_numbers_that_make_no_sense_are_refused(
+    settings: ReaderEffort, changed: dict[str, Any], said: str
+) -> None:
     with pytest.raises(UserError) as caught:
-        ReaderTask(Pooled(EFFORT, SIZES), pool(4), changed, device="cpu")
-    assert caught.value.found == said
+        replace(settings, **changed)
+    assert caught.value.found == f"a reader with {said}"
 
 
 def test_only_open_weights_are_trained() -> None:

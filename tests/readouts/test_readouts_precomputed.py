@@ -112,10 +112,10 @@ def test_on_a_gpu_numbers_of_pairs_are_round_and_scores_the_same(
     reader.calls.clear()
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
     assert reader.calls == [128, 64]
-    assert [len(module._rounded(torch.arange(n))) for n in (1, 2, 3, 4, 5, 1_024)] == [
-        1, 2, 4, 4, 8, 1_024,
-    ]  # fmt: skip
-    assert module._rounded(torch.tensor([7, 8, 9])).tolist() == [7, 8, 9, 0]
+    for count, rounded in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
+        reader.calls.clear()
+        assert torch.allclose(scorer.score(QUERIES[:count]), wanted[:count], atol=1e-6)
+        assert reader.calls == [rounded]
 
 
 def test_a_scorer_that_is_quick_gets_many_items_at_once(scorer: ReaderScorer) -> None:

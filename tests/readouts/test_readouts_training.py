@@ -257,6 +257,7 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     assert main([*train, "--recipe", "pooled"]) == 130
     told = "stopped before the first step, so nothing is saved; the same command begins anew"
     assert told in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "out").mkdir(exist_ok=True)
     (tmp_path / "out" / LAST).touch()
     (tmp_path / "out" / RUN_FILE).write_text(json.dumps({"kind": TRAINING, "identity": {}}))
     assert main([*train, "--recipe", "pooled"]) == 130

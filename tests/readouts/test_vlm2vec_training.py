@@ -22,8 +22,7 @@ from unbag.models.tiny import load as load_tiny
 from unbag.readouts.base import train_readout
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, lesson
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, adapt
-from unbag.readouts.vlm2vec.readout import VLM2VEC, load_encoder
-from unbag.readouts.vlm2vec.saving import load, read_about
+from unbag.readouts.vlm2vec.readout import VLM2VEC, load, load_encoder, read_about
 from unbag.readouts.vlm2vec.training import EmbeddingTask, Vlm2VecSettings, measure
 from unbag.runs.progress import Silent
 
@@ -262,7 +261,7 @@ def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: 
     [
         ("steps=0", "steps=0"),
         ("negatives=-1", "negatives=-1"),
-        ("dropout=1.0", "lora=8 alpha=64.0 dropout=1.0"),
+        ("dropout=1.0", "VLM2Vec with dropout=1.0"),
         ("rank=4", "unknown setting 'rank'"),
     ],
 )

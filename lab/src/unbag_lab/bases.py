@@ -174,7 +174,15 @@ def _leaves(said: Mapping[str, object], start: str) -> list[tuple[str, object]]:
 
 def _check(path: Path, *, size: Size) -> None:
     """Refuse a base of other settings, with both, or one that is not what its record says."""
-    made, wanted = _record_of(path), flat(*_wanted(path.stem, size))
+    record, wanted = path.with_suffix(".json"), flat(*_wanted(path.stem, size))
+    try:
+        made = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"how the base {path} was made is not known: {record} cannot be read ({error})",
+            expected="the record that `unbag lab run` writes beside each base",
+            way_out="move the base away to have it made again, or name another folder with --out",
+        ) from error
     apart = [
         f"{key} {made.settings.get(key)}, not {wanted.get(key)}"
         for key in sorted({*made.settings, *wanted})
@@ -186,35 +194,20 @@ def _check(path: Path, *, size: Size) -> None:
             expected=f"those of this unbag ({__version__}); the base is of {made.version}",
             way_out="name another folder with --out: a base with new settings needs new results",
         )
-    if (found := _fingerprint(path)) != made.fingerprint:
-        raise UserError(
-            f"the base {path} has the fingerprint {found}",
-            expected=f"{made.fingerprint}, as {path.with_suffix('.json').name} beside it says",
-            way_out="put the file back that belongs there, or name another folder with --out",
-        )
-
-
-def _fingerprint(path: Path) -> str:
     try:
-        return read(path, name=path.stem).fingerprint
+        found = read(path, name=path.stem).fingerprint
     except UserError as error:
         raise UserError(
             error.found,
             expected="the base that `unbag lab run` made there",
             way_out="move it away to have it made again, or name another folder with --out",
         ) from error
-
-
-def _record_of(path: Path) -> BaseRecord:
-    record = path.with_suffix(".json")
-    try:
-        return BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    if found != made.fingerprint:
         raise UserError(
-            f"how the base {path} was made is not known: {record} cannot be read ({error})",
-            expected="the record that `unbag lab run` writes beside each base",
-            way_out="move the base away to have it made again, or name another folder with --out",
-        ) from error
+            f"the base {path} has the fingerprint {found}",
+            expected=f"{made.fingerprint}, as {record.name} beside it says",
+            way_out="put the file back that belongs there, or name another folder with --out",
+        )
 
 
 def pretrain_script() -> None:

@@ -16,9 +16,8 @@ from unbag.benchmarks.files import (
     parquet_files,
     parquet_rows,
 )
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
 from unbag.types.json import wrong
 
@@ -56,18 +55,11 @@ def _picture(record: Record, name: str) -> ParquetPicture:
 
 
 BIVLC = Benchmark(
-    name="bivlc",
-    about="A caption and its hard negative, with a picture of each: both directions count. The "
-    "negative's picture is generated, the other a photograph.",
+    **described("bivlc"),
     load=load,
     metrics=(Groups(),),
     headline="group",
     aggregates=(MICRO,),
     official_ties="wrong",
-    cite="Miranda et al. 2024, BiVLC",
-    licence="MIT; photographs: COCO terms",
     files=(PATTERN,),
-    downloads=downloads("bivlc"),
-    sources=("COCO val2017", "BiVLC (generated)"),
-    published=published_for("bivlc"),
 )

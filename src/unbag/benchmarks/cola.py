@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record, named
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import MATCHING_2, Folder, named
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
 from unbag.types import MICRO, Benchmark, Item
 
@@ -29,7 +29,8 @@ def load(root: Path | None) -> Sequence[Item]:
             Item(
                 id=f"pair/{record.key}",
                 pictures=tuple(
-                    folder.picture(pictures, _name(record, cell), record.where)
+                    # The rows hold addresses, whose last part is the name of the file.
+                    folder.picture(pictures, PurePosixPath(record.caption(cell)).name, record.where)
                     for cell in ("image_1", "image_2")
                 ),
                 captions=(record.caption("caption_1"), record.caption("caption_2")),
@@ -39,23 +40,12 @@ def load(root: Path | None) -> Sequence[Item]:
     return items
 
 
-def _name(record: Record, cell: str) -> str:
-    """The rows hold addresses, whose last part is the name of the file."""
-    return PurePosixPath(record.caption(cell)).name
-
-
 COLA = Benchmark(
-    name="cola",
-    about="Which of two things has which attributes: two captions with the attributes exchanged, "
-    "with a photograph of each.",
+    **described("cola"),
     load=load,
     metrics=(Groups(),),
     # The official accuracy is that of the captions, each of which must pick its picture.
     headline="image",
     aggregates=(MICRO,),
-    cite="Ray et al. 2023, Cola: a benchmark for compositional text-to-image retrieval",
-    licence="MIT (annotations); pictures: Visual Genome, CC BY 4.0",
     files=(FILE,),
-    downloads=downloads("cola", "visual_genome"),
-    sources=("Visual Genome",),
 )

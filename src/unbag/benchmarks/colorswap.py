@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import by_hand
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups, Relaxed
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
 
 
@@ -34,18 +33,11 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 COLORSWAP = Benchmark(
-    name="colorswap",
-    about="Which colour belongs to which thing: the colours of a caption exchanged, with a picture "
-    "for each.",
+    **described("colorswap"),
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",
     aggregates=(MICRO,),
     official_ties="wrong",
-    cite="Burapacheep et al. 2024, ColorSwap",
-    licence="MIT",
     files=("test.json",),
-    sources=("ColorSwap (generated)",),
-    gated=by_hand("colorswap"),
-    published=published_for("colorswap"),
 )

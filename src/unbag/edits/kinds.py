@@ -127,15 +127,15 @@ class Editor(Protocol):
 
 def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
     """What a kind without further parts has as its editor."""
-    return _Ruled(ByRule(rule))
+    editor = ByRule(rule)
+    return lambda parts: editor
 
 
-@dataclass(frozen=True)
-class _Ruled:
-    editor: Editor
-
-    def __call__(self, parts: EditParts) -> Editor:
-        return self.editor
+def rule_kind(
+    rule: Rule, about: str, source: str, *, keeps_meaning: bool = False, is_default: bool = True
+) -> Kind:
+    """The kind of a rule, which has its name."""
+    return Kind(rule.__name__, keeps_meaning, about, source, by_rule(rule), is_default=is_default)
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ class ByRule:
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
         """All the rule allows, in a drawn order."""
-        return [self._drawn(caption, draw) for caption, draw in zip(captions, draws, strict=True)]
-
-    def _drawn(self, caption: Parsed, draw: Draw) -> Sequence[Changes]:
-        found = list(self.rule(caption))
-        if len(found) > 1:
-            draw().shuffle(found)
+        found: list[Sequence[Changes]] = []
+        for caption, draw in zip(captions, draws, strict=True):
+            changes = list(self.rule(caption))
+            if len(changes) > 1:
+                draw().shuffle(changes)
+            found.append(changes)
         return found
 
 

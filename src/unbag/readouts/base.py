@@ -17,7 +17,8 @@ from unbag.types import Scorer
 if TYPE_CHECKING:
     from unbag.models.loading import Model
     from unbag.runs.progress import Progress
-    from unbag.training.repair import Wanted, Where
+    from unbag.training.fine_tuning import Where
+    from unbag.training.repair import Wanted
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from zlib import crc32
 import numpy as np
 import torch
 from numpy.random import Generator
-from torch import Tensor
 
 from unbag.errors import UserError, unknown_name
 from unbag.models.features import View
@@ -88,12 +87,18 @@ def composite_pool(
     said_S3 = pool.negative_NK
     caption_N = torch.where(is_second_N, said_S3[row_N, 1], pool.caption_N[row_N])
     negative_N = torch.where(is_second_N, said_S3[row_N, 2], said_S3[row_N, 0])
+    # What the truth of a batch follows from, for both versions of each scene.
+    code = {name: torch.cat([one.code[name] for one in rows]) for name in rows[0].code}
+    code = {name: value.to(device)[row_N] for name, value in code.items()}
+    other_N6 = code["negative_BK6"][:, 1]
+    code["caption_B6"] = torch.where(is_second_N[:, None], other_N6, code["caption_B6"])
+    code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
     return replace(
         pool,
         picture_N=row_N,
         caption_N=caption_N,
         negative_NK=negative_N[:, None],
-        code=_codes(rows, row_N, is_second_N),
+        code=code,
         group=2,
         about=f"{len(quads):,} pairs of opposite scenes of the built-in world, "
         f"{len(pool.caption):,} different captions",
@@ -116,16 +121,6 @@ def _rows(quads: Sequence[Quad]) -> WorldRows:
         drawn(scenes),
         encode(scenes, told),
     )
-
-
-def _codes(rows: Sequence[WorldRows], row_N: Tensor, is_second_N: Tensor) -> dict[str, Tensor]:
-    """What the truth of a batch follows from, for both versions of each scene."""
-    every = {name: torch.cat([one.code[name] for one in rows]) for name in rows[0].code}
-    every = {name: value.to(row_N.device)[row_N] for name, value in every.items()}
-    other_N6 = every["negative_BK6"][:, 1]
-    every["caption_B6"] = torch.where(is_second_N[:, None], other_N6, every["caption_B6"])
-    every["negative_BK6"] = every["negative_BK6"][:, :0].clone()
-    return every
 
 
 def _exchanged(family: str) -> _Make:

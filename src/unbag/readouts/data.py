@@ -10,6 +10,7 @@ Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -171,22 +172,19 @@ class Pool:
             negative = self.caption.rows(negative_BK.clamp(min=0).flatten()).to(
                 device, torch.float32
             )
+        # Which captions fit a picture of the batch besides its own.
+        also_true_BB = torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
+        if self.find_truth is not None:
+            truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
+            also_true_BB = truth.also_true_BB.clone()
+            also_true_BB.fill_diagonal_(False)
         return ReaderBatch(
             picture=self.picture.rows(self.picture_N[row_B]).to(device, torch.float32),
             caption=self.caption.rows(self.caption_N[row_B]).to(device, torch.float32),
             negative=negative,
             negative_mask_BK=mask_BK.to(device),
-            also_true_BB=self._also_true(row_B).to(device),
+            also_true_BB=also_true_BB.to(device),
         )
-
-    def _also_true(self, row_B: Tensor) -> Tensor:
-        """Which captions fit a picture of the batch besides its own, [B, B]."""
-        if self.find_truth is None:
-            return torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
-        truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
-        also_BB = truth.also_true_BB.clone()
-        also_BB.fill_diagonal_(False)
-        return also_BB
 
 
 def held_out(count: int, are_together: Callable[[int, int], bool], *, group: int = 1) -> int:
@@ -262,23 +260,21 @@ def pool_of(
     every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
     texts = list(dict.fromkeys(every))
     _check_size(store, list(pictures.values()), texts)
-    store.precompute(list(pictures.values()), texts)
-    whole = [row for row in rows if row.picture.key not in store.damaged]
-    if store.damaged:
-        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
-            progress.say(line)
-        if group > 1 or code is not None:
-            raise UserError(
-                f"{count_text(len(store.damaged), 'picture')} cannot be read",
-                expected="all of them, since each has its opposite",
-            )
-    if not whole:
-        raise UserError("no picture can be opened", expected="at least one, to train on")
+    whole = readable_rows(store, rows, texts, progress)
+    if store.damaged and (group > 1 or code is not None):
+        raise UserError(
+            f"{count_text(len(store.damaged), 'picture')} cannot be read",
+            expected="all of them, since each has its opposite",
+        )
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
     string_of = {text: at for at, text in enumerate(texts)}
     if code is None:
         said = [CaptionTexts(row.caption) for row in whole]
         code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
+    most = max(len(row.negatives) for row in whole)
+    # Some rows have fewer than others.
+    padded = [(*row.negatives, *[None] * (most - len(row.negatives))) for row in whole]
+    negatives = [[-1 if text is None else string_of[text] for text in one] for one in padded]
     digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
     for row in whole:
         digest.update(repr((row.picture.key, row.caption, row.negatives)).encode())
@@ -287,7 +283,7 @@ def pool_of(
         caption=_kept_in_half(store.texts, texts),
         picture_N=torch.tensor([place_of[row.picture.key] for row in whole]),
         caption_N=torch.tensor([string_of[row.caption] for row in whole]),
-        negative_NK=_negative_places([row.negatives for row in whole], string_of),
+        negative_NK=torch.tensor(negatives, dtype=torch.int64).reshape(len(whole), most),
         code=dict(code),
         find_truth=find_truth,
         group=group,
@@ -303,6 +299,20 @@ class PoolRow:
     picture: Picture
     caption: str
     negatives: tuple[str | None, ...] = ()
+
+
+def readable_rows(
+    store: FeatureStore, rows: Sequence[PoolRow], texts: Sequence[str], progress: Progress
+) -> list[PoolRow]:
+    """Rows whose picture can be opened, after features of all were computed; says which are not."""
+    pictures = {row.picture.key: row.picture for row in rows}
+    store.precompute(list(pictures.values()), texts)
+    for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+        progress.say(line)
+    whole = [row for row in rows if row.picture.key not in store.damaged]
+    if not whole:
+        raise UserError("no picture can be opened", expected="at least one, to train on")
+    return whole
 
 
 def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
@@ -356,16 +366,6 @@ def mixed(rows: Sequence[PoolRow]) -> list[PoolRow]:
     return sorted(rows, key=drawn_and_name)
 
 
-def _negative_places(
-    every: Sequence[tuple[str | None, ...]], place_of: Mapping[str, int]
-) -> Tensor:
-    """[N, K], -1 where a row has fewer negatives than others."""
-    most = max(map(len, every))
-    padded = [(*one, *[None] * (most - len(one))) for one in every]
-    found = [[-1 if text is None else place_of[text] for text in one] for one in padded]
-    return torch.tensor(found, dtype=torch.int64).reshape(len(every), most)
-
-
 def _kept_in_half(
     parts_of: Callable[[Sequence[_Input]], TokenFeatures], inputs: Sequence[_Input]
 ) -> TokenFeatures:
@@ -380,9 +380,12 @@ def _check_size(store: FeatureStore, pictures: Sequence[Picture], texts: Sequenc
     """Before hours are spent on features that memory cannot hold."""
     counts = store.encoder.count_tokens(texts)
     longest = texts[max(range(len(texts)), key=counts.__getitem__)]
-    seen = _first_whole(store, pictures)
-    # Kept in half of the precision they are computed in.
-    size = len(pictures) * (seen.nbytes // 2 if seen else 0)
+    # Kept in half of the precision they are computed in; of the first picture that can be opened.
+    size = 0
+    for picture in pictures:
+        with suppress(PictureError):
+            size = len(pictures) * (store.images([picture]).nbytes // 2)
+            break
     size += len(texts) * store.texts([longest]).nbytes // 2
     if size > MOST_BYTES:
         raise UserError(
@@ -391,16 +394,6 @@ def _check_size(store: FeatureStore, pictures: Sequence[Picture], texts: Sequenc
             expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
             way_out="train on fewer pairs: a reader has few weights and needs no more",
         )
-
-
-def _first_whole(store: FeatureStore, pictures: Sequence[Picture]) -> TokenFeatures | None:
-    """Parts of the first picture that can be opened."""
-    for picture in pictures:
-        try:
-            return store.images([picture])
-        except PictureError:
-            continue
-    return None
 
 
 def world_pool(
@@ -524,21 +517,18 @@ def world_rows(
     found: list[WorldRows] = []
     with (progress or Silent()).task("scenes", count) as advance:
         for rows in loader:
-            some = _first(rows, count - STEP * len(found))
+            left = count - STEP * len(found)
+            some = WorldRows(
+                rows.scenes[:left],
+                rows.captions[:left],
+                rows.negatives[:left],
+                rows.pixels[:left],
+                # In memory of our own: tensors of a worker hold an open file each.
+                {name: value[:left].clone() for name, value in rows.code.items()},
+            )
             found.append(some)
             advance(len(some.captions))
     return found
-
-
-def _first(rows: WorldRows, count: int) -> WorldRows:
-    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
-    return WorldRows(
-        rows.scenes[:count],
-        rows.captions[:count],
-        rows.negatives[:count],
-        rows.pixels[:count],
-        {name: value[:count].clone() for name, value in rows.code.items()},
-    )
 
 
 class _Steps(Dataset[WorldRows]):

@@ -30,6 +30,7 @@ from unbag.models.features import View, joint_images, joint_texts, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce
+from unbag.training.settings import bounded
 from unbag.types import DualEncoder, IntArray, PaddedEncoder, TokenFeatures
 
 FUNCTIONAL = (
@@ -67,7 +68,7 @@ class DcsmSettings(ReaderEffort):
     """What a map is standardised over: itself, or all maps of the call (as released), by which a
     score depends on the other candidates."""
     net: Literal["cnn", "mlp"] = "cnn"
-    length: int = 30
+    length: int = bounded(30, low=2)
     """Columns of a map; longer captions are cut."""
     padding: Literal["kept", "zero"] = "kept"
     """What stands behind the end of a caption: what the tower makes of padding (as released)."""
@@ -75,7 +76,7 @@ class DcsmSettings(ReaderEffort):
     """Whether columns of functional words are replaced."""
     learn_functional_rows: bool = False
     """Whether what replaces them is trained; in the released code it stays as drawn."""
-    dropout: float = 0.0
+    dropout: float = bounded(0.0, low=0, below=1)
     shuffle_patches: Literal["no", "each", "same"] = "no"
     """A control. `each`: patches of each picture in an order that only their vectors decide, so
     that where they lay is lost. `same`: one drawn order for all pictures, which loses only who is
@@ -84,13 +85,6 @@ class DcsmSettings(ReaderEffort):
     """A control: the row of CLS, the column of the end token, or both, and zeros elsewhere."""
     draws: int = 0
     """Seed of functional rows and shuffled orders."""
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no map, before anything is computed."""
-        if self.length < 2:
-            raise UserError(f"length={self.length}", expected="at least 2 columns of a map")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout={self.dropout}", expected="at least 0 and below 1")
 
 
 class Dcsm(Reader):
@@ -180,11 +174,14 @@ class Dcsm(Reader):
         size = len(batch.picture)
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
-            for rows, calls in _even(size, min(crowd, size)):
-                yield (
-                    rows,
-                    self._cells(batch.picture.rows(rows), batch.caption.rows(rows), calls=calls),
-                )
+            # All whole crowds in one call, then what is left.
+            each = min(crowd, size)
+            whole = size // each * each
+            parts = [(slice(0, whole), whole // each)]
+            parts += [(slice(whole, size), 1)] if whole < size else []
+            for rows, calls in parts:
+                pictures, captions = batch.picture.rows(rows), batch.caption.rows(rows)
+                yield rows, self._cells(pictures, captions, calls=calls)
 
         if batch.negative is None:
             return 2 * block_info_nce(blocks(), batch.also_true_BB)
@@ -256,15 +253,6 @@ class Dcsm(Reader):
             return torch.stack([cell.sum((2, 3)), cell.square().sum((2, 3))], dim=-1)
 
         sums = filled(len(picture), len(caption), self._numbers, block)
-        count = self._cells_kept * len(picture) * len(caption)
-        total, squares = sums.sum((0, 1))
-        mean = total / count
-        variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
-        return Moments(mean.float(), variance.sqrt().clamp(min=LEAST_DEVIATION).float())
-
-    @property
-    def _cells_kept(self) -> int:
-        """Cells of a map that count."""
         rows, length = self.patches + 1, self.settings.length
         every: dict[Only, int] = {
             "all": rows * length,
@@ -272,7 +260,11 @@ class Dcsm(Reader):
             "eos": rows,
             "cls_eos": rows + length - 1,
         }
-        return every[self.settings.only]
+        count = every[self.settings.only] * len(picture) * len(caption)
+        total, squares = sums.sum((0, 1))
+        mean = total / count
+        variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
+        return Moments(mean.float(), variance.sqrt().clamp(min=LEAST_DEVIATION).float())
 
     @property
     def _by(self) -> Literal["map", "call"]:
@@ -295,14 +287,6 @@ class Dcsm(Reader):
         if caption.mark_NL is None or caption.vector_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
         return caption.mark_NL
-
-
-def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
-    """Rows of all whole crowds with their number, then what is left."""
-    whole = size // crowd * crowd
-    yield slice(0, whole), whole // crowd
-    if whole < size:
-        yield slice(whole, size), 1
 
 
 def _view(settings: DcsmSettings) -> View:
@@ -336,7 +320,16 @@ class MapCaptions:
         """Always [N, length, D]; the mask is True wherever there is a vector, of padding too."""
         vector_NKD, mask_NK, pooled_ND = self._vectors(encoder, captions)
         found = marks(encoder, captions, align=self.align, length=self.length)
-        self._warn_about(encoder, found)
+        if found.cut:
+            self._say(
+                f"captions of {encoder.name} with more than {self.length} tokens are cut: a map "
+                f"has {self.length} columns"
+            )
+        if found.unplaced:
+            self._say(
+                f"{encoder.name}: words and pieces of some captions do not add up, so their "
+                "functional words are not marked"
+            )
         part_NLD = _to_length(vector_NKD, self.length)
         mask_NL = _to_length(mask_NK[..., None], self.length)[..., 0]
         return TokenFeatures(part_NLD, mask_NL, pooled_ND, torch.from_numpy(found.mark_NL))
@@ -357,18 +350,6 @@ class MapCaptions:
         vector_NKD = tokens.vector_NLW.float()
         pooled_ND = encoder.encode_captions(captions).float()
         return vector_NKD, (vector_NKD != 0).any(dim=-1), pooled_ND
-
-    def _warn_about(self, encoder: DualEncoder, found: Marks) -> None:
-        if found.cut:
-            self._say(
-                f"captions of {encoder.name} with more than {self.length} tokens are cut: a map "
-                f"has {self.length} columns"
-            )
-        if found.unplaced:
-            self._say(
-                f"{encoder.name}: words and pieces of some captions do not add up, so their "
-                "functional words are not marked"
-            )
 
     def _say(self, said: str) -> None:
         """Warn, once."""
@@ -418,7 +399,11 @@ def by_token(encoder: DualEncoder, captions: Sequence[str]) -> list[list[tuple[i
 
     None where such a word is there and its pieces cannot be found.
     """
-    asked = [at for at, caption in enumerate(captions) if _has_any(caption)]
+    asked = [
+        at
+        for at, caption in enumerate(captions)
+        if any(_bare(word) in _MARK_OF for word in caption.replace("-", " ").split())
+    ]
     found: list[list[tuple[int, int]] | None] = [[] for _ in captions]
     for at, placed in zip(asked, placed_words(encoder, [captions[i] for i in asked]), strict=True):
         if placed is None:
@@ -453,10 +438,6 @@ def _first(words: Iterable[tuple[int, str]]) -> Iterable[tuple[int, int]]:
 
 def _bare(word: str) -> str:
     return word.lower().strip(".,;:!?\"'()[]")
-
-
-def _has_any(caption: str) -> bool:
-    return any(_bare(word) in _MARK_OF for word in caption.replace("-", " ").split())
 
 
 def cosine_maps(picture_NRW: Tensor, caption_NLW: Tensor, *, calls: int) -> Tensor:

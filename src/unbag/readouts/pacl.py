@@ -39,6 +39,7 @@ from unbag.readouts.reader import (
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import ReaderEffort, ReaderReadout, encoder_of
 from unbag.training.losses import block_info_nce
+from unbag.training.settings import bounded
 from unbag.types import DualEncoder, Scorer, TokenFeatures
 
 if TYPE_CHECKING:
@@ -64,22 +65,11 @@ PATCHES = View("last-whole", last_images, whole_captions)
 """Patches before the projection, without CLS; captions as the one vector of the joint space."""
 
 
-def check_space(*, width: int, dropout: float, temperature: float) -> None:
-    """Refuses settings of a learned space with which nothing can be learned."""
-    for name, value, is_fit, expected in (
-        ("width", width, width >= 0, "at least 1, or 0 for that of the encoder"),
-        ("dropout", dropout, 0 <= dropout < 1, "from 0 to below 1"),
-        ("temperature", temperature, temperature > 0, "above 0"),
-    ):
-        if not is_fit:
-            raise UserError(f"the setting {name}={value}", expected=expected)
-
-
 @dataclass(frozen=True)
 class PaclSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
-    crowd: int = 256
+    crowd: int = bounded(256, low=1)
     """A cell costs little, so that the whole batch is told apart, as released."""
     pool: Literal["text", "uniform"] = "text"
     """How patches are weighted when a pair is scored; uniform is what the released code tests."""
@@ -90,17 +80,13 @@ class PaclSettings(ReaderEffort):
     form: Form = "concatenated"
     rope_at: Literal["input", "weights"] = "input"
     """Turn what enters the projection, or what leaves it and then only for the weights."""
-    width: int = 0
+    width: int = bounded(0, low=0)
     """Of the learned space; 0 is that of the caption vector, as released."""
-    dropout: float = 0.1
-    temperature: float = 0.1
+    dropout: float = bounded(0.1, low=0, below=1)
+    temperature: float = bounded(0.1, above=0)
     """Fixed, as released."""
     sharpness: float = 10.0
     """Of the sigmoid that makes weights of cosines."""
-
-    def __post_init__(self) -> None:
-        """Refuses what nothing can be learned with."""
-        check_space(width=self.width, dropout=self.dropout, temperature=self.temperature)
 
 
 class Pacl(Reader):
@@ -286,22 +272,6 @@ PACL_ROTARY = _named("pacl_rotary", PaclSettings(rope="1d"))
 NAMES = tuple(one.name for one in (PACL, PACL_UNIFORM, PACL_FIXED, PACL_ROTARY))
 
 
-class PatchProjection(nn.Module):
-    """A norm, dropout, then a linear layer plus one of two layers with a GELU."""
-
-    def __init__(self, width: int, into: int, *, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
-        self.straight = nn.Linear(width, into)
-        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
-
-    def forward(self, part_W: Tensor) -> Tensor:
-        """[..., W] to [..., D], float32 whatever comes in."""
-        hidden_W = self.dropout(self.norm(part_W.float()))
-        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
-
-
 class CaptionProjection(nn.Module):
     """A norm, dropout, a linear layer. The norm makes the length of what comes in irrelevant."""
 
@@ -314,6 +284,19 @@ class CaptionProjection(nn.Module):
     def forward(self, vector_W: Tensor) -> Tensor:
         """[..., W] to [..., D], float32 whatever comes in."""
         return cast("Tensor", self.straight(self.dropout(self.norm(vector_W.float()))).float())
+
+
+class PatchProjection(CaptionProjection):
+    """The same, and two layers with a GELU added to it."""
+
+    def __init__(self, width: int, into: int, *, dropout: float) -> None:
+        super().__init__(width, into, dropout=dropout)
+        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
+
+    def forward(self, part_W: Tensor) -> Tensor:
+        """[..., W] to [..., D], float32 whatever comes in."""
+        hidden_W = self.dropout(self.norm(part_W.float()))
+        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
 
 
 def turned(vector_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:

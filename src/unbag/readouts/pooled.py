@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.models.features import POOLED_ONLY, View
+from unbag.models.features import POOLED_ONLY
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderReadout
+from unbag.training.settings import bounded
 from unbag.types import TokenFeatures
 
 
@@ -22,7 +23,7 @@ class PooledSettings(ReaderEffort):
 
     width: int = 256
     """Of the joint space and of the hidden layers."""
-    crowd: int = 256
+    crowd: int = bounded(256, low=1)
     """Telling one vector from another costs nothing, so the whole batch is a crowd."""
 
 
@@ -41,19 +42,15 @@ class Pooled(Reader):
 
     def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine, row with row."""
-        return (self._pictures(picture) * self._captions(caption)).sum(dim=-1)
+        return (_unit(self.picture, picture) * _unit(self.caption, caption)).sum(dim=-1)
 
     def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine of all with all."""
-        return self._pictures(picture) @ self._captions(caption).T
+        return _unit(self.picture, picture) @ _unit(self.caption, caption).T
 
-    def _pictures(self, picture: TokenFeatures) -> Tensor:
-        vector: Tensor = functional.normalize(self.picture(picture.pooled.float()), dim=-1)
-        return vector
 
-    def _captions(self, caption: TokenFeatures) -> Tensor:
-        vector: Tensor = functional.normalize(self.caption(caption.pooled.float()), dim=-1)
-        return vector
+def _unit(network: nn.Module, parts: TokenFeatures) -> Tensor:
+    return functional.normalize(network(parts.pooled.float()), dim=-1)
 
 
 def _network(wide: int, width: int) -> nn.Module:
@@ -62,8 +59,4 @@ def _network(wide: int, width: int) -> nn.Module:
     )
 
 
-def _view(settings: PooledSettings) -> View:
-    return POOLED_ONLY
-
-
-POOLED = ReaderReadout("pooled", PooledSettings(), _view, Pooled)
+POOLED = ReaderReadout("pooled", PooledSettings(), lambda settings: POOLED_ONLY, Pooled)

@@ -128,27 +128,25 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
 
     negative_BK = None
     if batch.negative is not None:
-        score_BK = _negative_scores(reader, batch, batch.negative)
-        negative_BK = (reader.scale * score_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
+        negative_BK = reader.scale * negative_scores(reader, batch)
     return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
 
-def _negative_scores(reader: Reader, batch: ReaderBatch, negative: TokenFeatures) -> Tensor:
-    """Each picture with its own negatives, [B, K]."""
+def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
+    """Each picture with its own negatives, [B, K]; minus infinity where there is none."""
+    if batch.negative is None:
+        raise ValueError("a batch without negatives has no scores of them")
     size, each = batch.negative_mask_BK.shape
     row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
-    return reader.compare(batch.picture.rows(row_M), negative).view(size, each)
+    score_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
+    return score_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
 
 
 @torch.inference_mode()
 def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
     """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
-    if batch.negative is None:
-        raise ValueError("a batch without negatives tells nothing apart")
-    own_B = reader.compare(batch.picture, batch.caption)
-    other_BK = _negative_scores(reader, batch, batch.negative)
-    other_BK = other_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
-    return own_B > other_BK.amax(dim=1)
+    other_BK = negative_scores(reader, batch)
+    return reader.compare(batch.picture, batch.caption) > other_BK.amax(dim=1)
 
 
 def crowds(size: int, crowd: int) -> Iterator[slice]:
@@ -190,7 +188,11 @@ def save_head(
     reader: Reader, path: Path, head: ReaderHeader, *, dtype: torch.dtype = torch.float16
 ) -> None:
     """Weights in half precision, as they are shipped, and all that is needed to read them."""
-    state = {k: _saved(v, dtype) for k, v in reader.state_dict().items()}
+    state = {name: value.detach().cpu() for name, value in reader.state_dict().items()}
+    state = {
+        name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
+        for name, value in state.items()
+    }
     check_finite(state, source=f"the reader {head.readout}")
     write_head(state, path, head)
 
@@ -199,11 +201,6 @@ def write_head(state: Mapping[str, Tensor], path: Path, head: ReaderHeader) -> N
     """Weights as they are, under a header."""
     header = {_HEADER: json.dumps(asdict(head))}
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
-
-
-def _saved(value: Tensor, dtype: torch.dtype) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.to(dtype) if value.is_floating_point() else value
 
 
 def load_reader(
@@ -216,12 +213,7 @@ def load_reader(
 ) -> tuple[Reader, ReaderHeader]:
     """The reader of a folder, for the encoder it was trained on and no other."""
     path = folder if folder.is_file() else folder / FILE
-    if not path.exists() and (folder / LAST).exists():
-        raise UserError(
-            f"{folder} holds a training that was stopped before its end",
-            expected=f"a folder with {FILE}, which the last step writes",
-            way_out="give the same `unbag train` command again: it goes on",
-        )
+    check_finished(folder, path)
     head, state = read_head(path)
     if head.readout != readout:
         raise UserError(
@@ -244,6 +236,16 @@ def load_reader(
             way_out="train it again with this version",
         ) from error
     return reader.eval(), head
+
+
+def check_finished(folder: Path, file: Path) -> None:
+    """Raise UserError if training was stopped before its end, which writes the file."""
+    if not file.exists() and (folder / LAST).exists():
+        raise UserError(
+            f"{folder} holds a training that was stopped before its end",
+            expected=f"a folder with {file.name}, which the last step writes",
+            way_out="give the same `unbag train` command again: it goes on",
+        )
 
 
 def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:

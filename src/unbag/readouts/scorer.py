@@ -107,10 +107,14 @@ class ReaderScorer:
         seen, picture_M = self._find_pictures([picture for picture, _ in pairs])
         said, caption_M = self._find_captions([caption for _, caption in pairs])
         said = self._on_device(said)
-        for at in torch.split(torch.arange(len(pairs)), self._at_once(seen)):
+        at_once = _that_fit(seen)
+        if self.read_from.device == "cpu" and not self.reader.depends_on_call:
+            at_once = min(QUERIES_ON_CPU, at_once)
+        for at in torch.split(torch.arange(len(pairs)), at_once):
             count = len(at)
             if self._is_rounded:
-                at = _rounded(at)
+                # To the next power of two: the first is repeated.
+                at = functional.pad(at, (0, (1 << (count - 1).bit_length()) - count), value=0)
             shown = self._on_device(seen.rows(picture_M[at].to(seen.device)))
             told = said.rows(caption_M[at].to(said.device))
             yield self.reader.compare(shown, told)[:count]
@@ -166,12 +170,6 @@ class ReaderScorer:
     def _gathered(self, parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
         return self._on_device(parts.rows(row_N.to(parts.device)))
 
-    def _at_once(self, seen: TokenFeatures) -> int:
-        """Pairs that are compared at once."""
-        if self.read_from.device == "cpu" and not self.reader.depends_on_call:
-            return min(QUERIES_ON_CPU, _that_fit(seen))
-        return _that_fit(seen)
-
     def _on_device(self, parts: TokenFeatures) -> TokenFeatures:
         return parts.to(self.read_from.device)
 
@@ -208,8 +206,3 @@ def _that_fit(seen: TokenFeatures) -> int:
     """Pictures of such parts that may lie on the device at once."""
     each = max(1, seen.vector_NLW[0].nbytes)
     return max(1, min(QUERIES, MOST_BYTES // each))
-
-
-def _rounded(at_N: Tensor) -> Tensor:
-    """The next power of two of them: the first is repeated."""
-    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)

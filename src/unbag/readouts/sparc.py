@@ -24,12 +24,12 @@ from unbag.readouts.pacl import (
     PatchProjection,
     Rope,
     check_rotary,
-    check_space,
     turned,
 )
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, crowds, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce, word_patch_loss
+from unbag.training.settings import bounded
 from unbag.types import DualEncoder, LayerEncoder, TokenFeatures
 
 EPS = 1e-8
@@ -43,7 +43,7 @@ PAIRS_CROWD = 32
 class SparcSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
-    crowd: int = 256
+    crowd: int = bounded(256, low=1)
     """Whole vectors are compared, so that the whole batch is told apart, as released."""
     padding: bool = True
     """Count the empty places behind a caption as words of its means, as released."""
@@ -57,15 +57,11 @@ class SparcSettings(ReaderEffort):
     """Weight of a loss of the score that is tested, which no published term trains."""
     rope: Rope = "none"
     form: Form = "concatenated"
-    width: int = 0
+    width: int = bounded(0, low=0)
     """Of the learned space; 0 is that of the encoder's words, as released."""
-    dropout: float = 0.1
-    temperature: float = 0.1
+    dropout: float = bounded(0.1, low=0, below=1)
+    temperature: float = bounded(0.1, above=0)
     """Fixed, as released."""
-
-    def __post_init__(self) -> None:
-        """Refuses what nothing can be learned with."""
-        check_space(width=self.width, dropout=self.dropout, temperature=self.temperature)
 
 
 class Sparc(Reader):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -34,12 +33,13 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReaderCard, render_reader_card
+from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
+from unbag.training.fine_tuning import Where
 from unbag.training.optim import OptimizerSettings
-from unbag.training.repair import WORLD, Where
-from unbag.training.settings import choose
+from unbag.training.repair import WORLD
+from unbag.training.settings import bounded, check_bounds, choose
 from unbag.training.trainer import Task, Trainer
 from unbag.types import DualEncoder, Scorer
 
@@ -62,20 +62,63 @@ class ReaderReadout:
     """How a reader with these settings looks at an encoder."""
     build: Callable[[Any, Sizes], Reader]
     """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
+    task: Callable[..., ReaderTask] | None = None
+    """A subclass of `ReaderTask` for another kind of training; None is that one."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        return train_reader(
-            self.name,
-            job,
-            settings,
-            encoder,
-            view=self.view(settings),
-            fresh=partial(self.fresh, settings, seed=job.seed),
-            progress=progress,
-        )
+        where = job.where or Where()
+        with open_run_folder(job.out, TRAINING) as folder:
+            pool = _make_pool(job, settings, encoder, self.view(settings), where, progress)
+            progress.say(f"data: {pool.about}")
+            sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
+            reader = self.fresh(settings, sizes, seed=job.seed)
+            task = (self.task or ReaderTask)(
+                reader,
+                pool.rows(0, trained).near(device),
+                settings,
+                device=device,
+                seed=job.seed,
+                inputs={
+                    "readout": self.name,
+                    "model": encoder.name,
+                    "model_fingerprint": encoder.fingerprint,
+                },
+            )
+            trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
+            state = trainer.run(folder, facts={"data": pool.about, "device": device})
+            if not trainer.is_done:
+                return ReadoutTrained(job.out, is_done=False)
+            head = ReaderHeader(
+                self.name, asdict(settings), sizes, encoder.name, encoder.fingerprint
+            )
+            save_head(reader, job.out / FILE, head)
+            # Numbers are those of the weights as they were rounded for the file.
+            reader.load_state_dict(read_head(job.out / FILE)[1])
+            weights = sum(w.numel() for w in reader.parameters())
+            seconds = f"{state.seconds:,.0f} s"
+            said, numbers = _numbers(reader, pool, device)
+            called = job.called or self.name
+            card = ReadoutCard(
+                f"The read-out {self.name} for {job.spec}",
+                "A small network that scores patches of a picture against words of a caption. The "
+                f"model under it\nstayed as it was; the reader means nothing for any other "
+                f"(fingerprint {encoder.fingerprint}).",
+                [f"unbag run --model {job.spec} --scorer {called}@FOLDER --bench world"],
+                f"Data: {pool.about}. Trained on {trained:,} rows, {pool.held_out:,} kept apart; "
+                f"seed {job.seed};\n{seconds} on {device}; {weights:,} weights.",
+                asdict(settings),
+                numbers,
+            )
+            write_text(job.out / CARD, render_readout_card(card))
+            lines = (
+                *said,
+                f"{weights:,} weights, {seconds} of training",
+                f"score with: unbag run --model {job.spec} --scorer {called}@{job.out}",
+            )
+            return ReadoutTrained(job.out, is_done=True, lines=lines)
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
         """One, of a folder; without a folder the one that is shipped for the model, if any is."""
@@ -104,21 +147,25 @@ class ReaderReadout:
 class ReaderEffort:
     """How long and how fast a reader learns; read-outs add settings of their own."""
 
-    steps: int = 2_000
-    batch: int = 256
+    steps: int = bounded(2_000, low=1)
+    batch: int = bounded(256, low=1)
     """Pictures of a step."""
-    crowd: int = 32
+    crowd: int = bounded(32, low=1)
     """Pictures and captions that are told apart at a time; each picture has its negatives beside
     them."""
-    learning_rate: float = 1e-3
-    warm_up: int = 100
-    weight_decay: float = 0.01
+    learning_rate: float = bounded(1e-3, above=0)
+    warm_up: int = bounded(100, low=0)
+    weight_decay: float = bounded(0.01, low=0)
     negatives: bool = True
     """Whether hard negatives of the pairs are used."""
-    scenes: int = 20_000
+    scenes: int = bounded(20_000, low=2)
     """Of the world, where it is trained on that."""
     opposites: bool = False
     """Of the world: pairs of scenes that are each other's opposite, side by side in a batch."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no data could make sense of."""
+        check_bounds(self, "a reader")
 
 
 def encoder_of(model: Model, name: str) -> DualEncoder:
@@ -138,66 +185,6 @@ def encoder_of(model: Model, name: str) -> DualEncoder:
 def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
     """As tables show it: whoever forgets the folder sees that it is not their own reader."""
     return f"{encoder.name}+{readout}{'' if folder else ' (shipped)'}"
-
-
-def train_reader(
-    name: str,
-    job: ReadoutJob,
-    settings: ReaderEffort,
-    encoder: DualEncoder,
-    *,
-    view: View,
-    fresh: Callable[[Sizes], Reader],
-    progress: Progress,
-) -> ReadoutTrained:
-    """Parts once, then steps; an interrupted run resumes from its last checkpoint."""
-    check_effort(settings)
-    where = job.where or Where()
-    with open_run_folder(job.out, TRAINING) as folder:
-        pool = _make_pool(job, settings, encoder, view, where, progress)
-        progress.say(f"data: {pool.about}")
-        sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
-        reader = fresh(sizes)
-        task = ReaderTask(
-            reader,
-            pool.rows(0, trained).near(device),
-            settings,
-            device=device,
-            seed=job.seed,
-            inputs={
-                "readout": name,
-                "model": encoder.name,
-                "model_fingerprint": encoder.fingerprint,
-            },
-        )
-        trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
-        state = trainer.run(folder, facts={"data": pool.about, "device": device})
-        if not trainer.is_done:
-            return ReadoutTrained(job.out, is_done=False)
-        head = ReaderHeader(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
-        save_head(reader, job.out / FILE, head)
-        # Numbers are those of the weights as they were rounded for the file.
-        reader.load_state_dict(read_head(job.out / FILE)[1])
-        learned, kept, count = _numbers(reader, pool, device)
-        card = ReaderCard(
-            readout=name,
-            called=job.called or name,
-            model=job.spec,
-            fingerprint=encoder.fingerprint,
-            settings=asdict(settings),
-            data=pool.about,
-            rows=trained,
-            held=pool.held_out,
-            seed=job.seed,
-            seconds=state.seconds,
-            device=device,
-            weights=sum(w.numel() for w in reader.parameters()),
-            learned=learned,
-            kept=kept,
-            kept_count=count,
-        )
-        write_text(job.out / CARD, render_reader_card(card))
-        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
 
 class ReaderTask(Task[Tensor]):
@@ -223,7 +210,6 @@ class ReaderTask(Task[Tensor]):
             seed: Of the order of rows and of dropout.
             inputs: What else decides the weights, for the identity of a run.
         """
-        check_effort(settings)
         _check_pool(pool, settings)
         self.name, self.module = reader.name, reader.to(device)
         self.reader, self.pool, self.settings = reader, pool, settings
@@ -293,17 +279,25 @@ def _make_pool(
     return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
 
 
-def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[float | None, float | None, int]:
-    """Share of captions above all their negatives: of rows trained on, of others, and how many."""
+def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[tuple[str, ...], str]:
+    """Captions above all their negatives, of rows trained on and of others: terminal and card."""
     if not (pool.negative_NK >= 0).any():
-        return None, None, 0
+        return (), "Pairs had no hard negatives, so nothing is said here."
     trained = len(pool) - pool.held_out
     seen = pool.rows(0, min(trained, _MOST_ASKED))
-    learned = share_told_apart(reader, seen, device=device)
+    line = card = f"{100 * share_told_apart(reader, seen, device=device):.1f} % of "
+    line += "those it was trained on"
+    card += "rows that were trained on"
     rest = pool.rows(trained, len(pool))
-    count = int((rest.negative_NK >= 0).any(dim=1).sum())
-    kept = share_told_apart(reader, rest, device=device) if count else None
-    return learned, kept, count
+    if count := int((rest.negative_NK >= 0).any(dim=1).sum()):
+        others = share_text(share_told_apart(reader, rest, device=device), count)
+        line += f", {others} of others"
+        card += f", {others} of rows that no step saw"
+    return (
+        (f"captions above all their hard negatives: {line}",),
+        f"Captions above all their own hard negatives (a tie is a miss): {card}. A reader that "
+        "does not fit what it was trained on says nothing about the features.",
+    )
 
 
 def sizes_of(pool: Pool) -> Sizes:
@@ -329,19 +323,6 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
         told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
     ]
     return float(torch.cat(found).float().mean())
-
-
-def check_effort(effort: ReaderEffort) -> None:
-    """Raise UserError for numbers that no data could make sense of."""
-    least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
-    for name, bound in least.items():
-        if getattr(effort, name) < bound:
-            raise UserError(f"{name}={getattr(effort, name)}", expected=f"at least {bound}")
-    if not effort.learning_rate > 0 or effort.weight_decay < 0:
-        raise UserError(
-            f"learning_rate={effort.learning_rate} weight_decay={effort.weight_decay}",
-            expected="a rate above 0 and a decay of at least 0",
-        )
 
 
 def _check_pool(pool: Pool, effort: ReaderEffort) -> None:

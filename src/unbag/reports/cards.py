@@ -1,10 +1,10 @@
-"""Model cards (README.md) of exports and of trained readers, and the records that they show."""
+"""Model cards (README.md) of exports and of read-outs, and the records that they show."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -275,91 +275,42 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class ReaderCard:
-    """What only the training knows."""
+class ReadoutCard:
+    """What only the training of a read-out knows; texts are Markdown."""
 
-    readout: str
-    called: str
-    """As --recipe and --scorer find it."""
-    model: str
-    """As `--model` names it."""
-    fingerprint: str
+    title: str
+    about: str
+    """What was trained, and for which model alone."""
+    commands: Sequence[str]
+    """That score with it, FOLDER being its folder."""
+    training: str
+    """Data, seed, duration."""
     settings: Mapping[str, object]
-    data: str
-    rows: int
-    held: int
-    seed: int
-    seconds: float
-    device: str
-    weights: int
-    learned: float | None
-    """Share of captions above all their negatives, among rows that were trained on."""
-    kept: float | None
-    """The same among rows that no step saw."""
-    kept_count: int = 0
-    """Of these, how many have a negative."""
-
-    def lines(self, folder: Path) -> tuple[str, ...]:
-        """For the terminal."""
-        found = []
-        if self.learned is not None:
-            found.append(
-                f"captions above all their hard negatives: {100 * self.learned:.1f} % of "
-                "those it was trained on"
-                + (
-                    f", {_share(self.kept, self.kept_count)} of others"
-                    if self.kept is not None
-                    else ""
-                )
-            )
-        found.append(f"{self.weights:,} weights, {self.seconds:,.0f} s of training")
-        found.append(f"score with: unbag run --model {self.model} --scorer {self.called}@{folder}")
-        return tuple(found)
+    numbers: str
+    licence: str = (
+        "That of the model and of the pictures it was trained on; nothing is granted here beside "
+        "it."
+    )
 
 
-def render_reader_card(card: ReaderCard) -> str:
-    """README.md of the folder."""
+def render_readout_card(card: ReadoutCard) -> str:
+    """README.md of the folder of a reader, a decoder or a model that embeds."""
+    commands = "\n".join(f"    {command}" for command in card.commands)
     settings = "\n".join(f"| {key} | {value} |" for key, value in card.settings.items())
-    numbers = "Pairs had no hard negatives, so nothing is said here."
-    if card.learned is not None:
-        numbers = (
-            f"Captions above all their own hard negatives (a tie is a miss): "
-            f"{100 * card.learned:.1f} % of rows that were trained on"
-        )
-        if card.kept is not None:
-            numbers += f", {_share(card.kept, card.kept_count)} of rows that no step saw"
-        numbers += (
-            ". A reader that does not fit what it was trained on says nothing about the features."
-        )
-    return f"""# The read-out {card.readout} for {card.model}
-
-A small network that scores patches of a picture against words of a caption. The model under it
-stayed as it was; the reader means nothing for any other (fingerprint {card.fingerprint}).
-
-    unbag run --model {card.model} --scorer {card.called}@FOLDER --bench world
-
-## Training
-
-Data: {card.data}. Trained on {card.rows:,} rows, {card.held:,} kept apart; seed {card.seed};
-{card.seconds:,.0f} s on {card.device}; {card.weights:,} weights.
-
-| setting | value |
-| --- | --- |
-{settings}
-
-## Numbers
-
-{numbers}
-
-## Licence
-
-That of the model and of the pictures it was trained on; nothing is granted here beside it.
-
-Written by unbag {__version__}.
-"""
+    parts = [
+        f"# {card.title}",
+        card.about,
+        commands,
+        f"## Training\n\n{card.training}",
+        f"| setting | value |\n| --- | --- |\n{settings}",
+        f"## Numbers\n\n{card.numbers}",
+        f"## Licence\n\n{card.licence}",
+        f"Written by unbag {__version__}.",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _share(value: float, count: int) -> str:
-    """In percent, with a 95 % interval by Wilson's formula over rows."""
-    found = wilson(value * count, count)
-    return f"{100 * value:.1f} % [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+def share_text(share: float, count: int, *, unit: str = " %") -> str:
+    """In percent, with a 95 % interval by Wilson's formula over so many units."""
+    found = wilson(share * count, count)
+    return f"{100 * share:.1f}{unit} [{100 * found.low:.1f}, {100 * found.high:.1f}]"

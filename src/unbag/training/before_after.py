@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
-from unbag.evaluation.run import Finished, run
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
@@ -168,8 +168,24 @@ def price(
         command=command,
     )
     finished = run(job, progress=progress)
-    report(finished.contents, finished.folder.report)
-    return _priced(finished, (before.name, after.name), benchmarks, reader)
+    contents = finished.contents
+    report(contents, finished.folder.report)
+    kinds = {benchmark.name: kind_of(benchmark) for benchmark in benchmarks}
+    order = {section: at for at, section in enumerate(get_args(Section))}
+    blind = reader.name if reader else None
+    rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
+    if not rows:
+        raise UserError(
+            f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
+            expected="at least one benchmark that both models can be judged on",
+        )
+    there = {row.section for row in rows}
+    notes = [said for section, said in IF_EMPTY.items() if section not in there]
+    notes += [reader.about] if reader and any(row.blind for row in rows) else []
+    notes += contents.problems
+    notes += [DRAWINGS] if are_drawings(benchmarks) else []
+    folder = finished.folder.path
+    return Priced(before.name, after.name, tuple(rows), folder, tuple(dict.fromkeys(notes)))
 
 
 @dataclass(frozen=True)
@@ -211,30 +227,6 @@ class PriceRow:
     def metric(self) -> str:
         """Its name."""
         return self.change.metric
-
-
-def _priced(
-    finished: Finished,
-    names: tuple[str, str],
-    benchmarks: Sequence[Benchmark],
-    reader: BlindReader | None,
-) -> Priced:
-    contents = finished.contents
-    kinds = {benchmark.name: kind_of(benchmark) for benchmark in benchmarks}
-    order = {section: at for at, section in enumerate(get_args(Section))}
-    blind = reader.name if reader else None
-    rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
-    if not rows:
-        raise UserError(
-            f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
-            expected="at least one benchmark that both models can be judged on",
-        )
-    there = {row.section for row in rows}
-    notes = [said for section, said in IF_EMPTY.items() if section not in there]
-    notes += [reader.about] if reader and any(row.blind for row in rows) else []
-    notes += contents.problems
-    notes += [DRAWINGS] if are_drawings(benchmarks) else []
-    return Priced(*names, tuple(rows), finished.folder.path, tuple(dict.fromkeys(notes)))
 
 
 def _rows(
@@ -401,19 +393,16 @@ class BlindReader:
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Scores of captions; one that was asked before is not read again."""
         texts = [text_of(query.caption) for query in queries]
-        self._learn(texts)
+        new = sorted(set(texts) - self._known.keys(), key=lambda text: (len(text), text))
+        for at in range(0, len(new), TEXTS_AT_ONCE):
+            some = new[at : at + TEXTS_AT_ONCE]
+            vector_ND = self.encoder.encode_captions(some).double().cpu()
+            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
         return [self._known[text] for text in texts]
 
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
         """All scores equal, [P, C]: a gallery asks which picture, and that cannot be read."""
         return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
-
-    def _learn(self, texts: Sequence[str]) -> None:
-        new = sorted({text for text in texts if text not in self._known}, key=lambda t: (len(t), t))
-        for at in range(0, len(new), TEXTS_AT_ONCE):
-            some = new[at : at + TEXTS_AT_ONCE]
-            vector_ND = self.encoder.encode_captions(some).double().cpu()
-            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
 
 
 def _contrasts(batches: PairBatches) -> Iterator[Contrast]:

@@ -37,29 +37,35 @@ EVALUATIONS_FOLDER, EVALUATIONS_FILE = "evaluations", "evaluations.csv"
 _COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """How a run is carried out; nothing here is meant to change what is learned."""
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+
+
 @dataclass(frozen=True, eq=False)
-class TrainJob:
-    """A model, data, a recipe, and where to put the result."""
+class TrainJob(Where):
+    """A model, data, a recipe, where to put the result, and how the run is carried out."""
 
     trainable: Trainable
     batches: Batches
     recipe: Recipe
     out: Path
     seed: int = 0
-    device: str = "cpu"
-    precision: Precision = "float32"
-    micro: int | None = None
-    workers: int = 0
     benchmarks: Sequence[Benchmark] = ()
     """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
     data: Path | None = None
     """Folder with one folder for each benchmark that needs files."""
     evaluate_every: int | None = None
-    cache: Path | None = None
-    save_minutes: float = 10.0
-    uses_tensorboard: bool = False
-    wandb_project: str = ""
-    command: str = ""
     base: str = ""
     """Name under which the model is loaded again; empty for its own, which may be shorter."""
 
@@ -139,8 +145,26 @@ class FineTuning(Task[Batch]):
             seed=job.seed,
             find_truth=job.batches.find_truth,
         )
-        self._start = _frozen_copy(job) if recipe.objective.needs_start else None
-        self.progress.say(_freeze_and_widen(job))
+        self._start: Trainable | None = None
+        """The weights before training, for losses that compare with them."""
+        if recipe.objective.needs_start:
+            encoder = self.trainable.encoder("start")
+            if isinstance(self.trainable, CachedTowers):
+                self._start = self.trainable.beside(encoder)
+            else:
+                self._start = make_trainable(encoder, device=job.device)
+            self._start.module.requires_grad_(False).eval()
+        said = apply_locks(self.trainable, recipe.locks)
+        if recipe.lora is not None:
+            torch.manual_seed(job.seed)
+            said = add_lora(self.trainable, recipe.lora)
+        if not any(weight.requires_grad for weight in self.module.parameters()):
+            raise UserError(
+                f"both towers of {self.trainable.name} and the temperature are locked",
+                expected="something that is left to train",
+                way_out="lock less, as with --set locks.caption=0",
+            )
+        self.progress.say(said)
         self._first = (
             {name: weight.detach().clone() for name, weight in self.parameters().items()}
             if recipe.to_start
@@ -303,29 +327,3 @@ class FineTuning(Task[Batch]):
             held = 2 * self.job.recipe.to_start * apart
             weight.grad = held if weight.grad is None else weight.grad + held
         return away
-
-
-def _freeze_and_widen(job: TrainJob) -> str:
-    """Freeze layers and add LoRA as the recipe says; gives what is trained, in words."""
-    said = apply_locks(job.trainable, job.recipe.locks)
-    if job.recipe.lora is not None:
-        torch.manual_seed(job.seed)
-        said = add_lora(job.trainable, job.recipe.lora)
-    if not any(weight.requires_grad for weight in job.trainable.module.parameters()):
-        raise UserError(
-            f"both towers of {job.trainable.name} and the temperature are locked",
-            expected="something that is left to train",
-            way_out="lock less, as with --set locks.caption=0",
-        )
-    return said
-
-
-def _frozen_copy(job: TrainJob) -> Trainable:
-    """The weights before training, for losses that compare with them."""
-    encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, CachedTowers):
-        start: Trainable = job.trainable.beside(encoder)
-    else:
-        start = make_trainable(encoder, device=job.device)
-    start.module.requires_grad_(False).eval()
-    return start

@@ -303,31 +303,23 @@ def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive
     Needs negatives; a missing one is left out. Captions without any are not in the mean of `paper`
     and `with_positive`; without any at all the loss is 0. `batch` leaves `negative_true` out.
     """
+    import torch
+
     own_B = own_logits(embedded)
     if denominator == "batch":
-        return _against_batch(embedded, own_B)
+        logit_BM = negative_logits(embedded, embedded.caption_BD)
+        return (torch.cat([own_B[:, None], logit_BM], dim=1).logsumexp(dim=1) - own_B).mean()
     edits = negatives(embedded)
     logit_BK = edit_logits(embedded, embedded.caption_BD, edits)
     if denominator == "with_positive":
         return own_above_edits(own_B, logit_BK, edits.mask_BK)
     if denominator == "paper":
-        return _as_printed(own_B, logit_BK, edits.mask_BK)
+        # Rows without a negative go first: the gradient of the logsumexp of nothing is NaN.
+        has_B = edits.mask_BK.any(dim=1)
+        logit_RK = logit_BK[has_B].masked_fill(~edits.mask_BK[has_B], NOTHING)
+        loss_R = logit_RK.logsumexp(dim=1) - own_B[has_B]
+        return loss_R.sum() / max(len(loss_R), 1)
     raise unknown_name("denominator", denominator, get_args(Denominator))
-
-
-def _against_batch(embedded: Embedded, own_B: Tensor) -> Tensor:
-    import torch
-
-    logit_BM = negative_logits(embedded, embedded.caption_BD)
-    return (torch.cat([own_B[:, None], logit_BM], dim=1).logsumexp(dim=1) - own_B).mean()
-
-
-def _as_printed(own_B: Tensor, logit_BK: Tensor, mask_BK: Tensor) -> Tensor:
-    # Rows without a negative go first: the gradient of the logsumexp of nothing is NaN.
-    has_B = mask_BK.any(dim=1)
-    logit_RK = logit_BK[has_B].masked_fill(~mask_BK[has_B], NOTHING)
-    loss_R = logit_RK.logsumexp(dim=1) - own_B[has_B]
-    return loss_R.sum() / max(len(loss_R), 1)
 
 
 def rank(embedded: Embedded, *, reduction: RankReduction = "valid_mean") -> Tensor:

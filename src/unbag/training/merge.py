@@ -7,7 +7,7 @@ Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -252,7 +252,20 @@ def measure_curve(
     )
     finished = run(job, progress=progress)
     report(finished.contents, finished.folder.report)
-    points = tuple(_points(mixes, benchmarks, sides, finished.contents))
+    contents = finished.contents
+    asked = []
+    for benchmark in benchmarks:
+        # The metric that it is judged by, and brittleness, where every mix has both.
+        made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
+        whole = {metric for metric in made if made.count(metric) == len(mixes) - 1}
+        side = sides[benchmark.name]
+        main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
+        asked += [(benchmark.name, m, side) for m in (main, BRITTLE) if m in whole]
+    found = ((one, [_value(one, *what, contents) for what in asked]) for one in mixes)
+    points = tuple(
+        CurvePoint(one.weight, one.encoder.fingerprint, tuple(filter(None, values)))
+        for one, values in found
+    )
     choice = ChosenWeight(pick, "given with --pick") if pick is not None else choose(points, budget)
     kept = None if pick is not None else budget
     return Curve(*names, points, choice, kept, finished.folder.path, finished.problems)
@@ -359,18 +372,13 @@ def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight
     Of equals the one nearest to the base.
     """
     base = points[0].recognition
-    inside = [p for p in points if _loss(base, p.recognition) <= budget + 1e-9]
+    inside = [p for p in points if 100 * (_known(base) - _known(p.recognition)) <= budget + 1e-9]
     best = max(inside, key=lambda p: (_known(p.composition), -p.weight))
     why = (
         f"most composition among weights that lose at most {count_text(budget, 'point')} of "
         f"recognition; {ON_THESE}"
     )
     return ChosenWeight(best.weight, why)
-
-
-def _loss(base: float | None, value: float | None) -> float:
-    """Loss in percentage points."""
-    return 100 * (_known(base) - _known(value))
 
 
 def _known(value: float | None) -> float:
@@ -381,33 +389,6 @@ def _known(value: float | None) -> float:
             way_out="see the problems above, or choose the weight yourself with --pick",
         )
     return value
-
-
-def _points(
-    mixes: Sequence[Mix],
-    benchmarks: Sequence[Benchmark],
-    sides: Mapping[str, Side],
-    contents: RunContents,
-) -> Iterator[CurvePoint]:
-    judged = {b.name: _metrics(b, sides[b.name], contents, len(mixes) - 1) for b in benchmarks}
-    for one in mixes:
-        values = tuple(
-            value
-            for name, metrics in judged.items()
-            for metric in metrics
-            if (value := _value(one, name, metric, sides[name], contents)) is not None
-        )
-        yield CurvePoint(one.weight, one.encoder.fingerprint, values)
-
-
-def _metrics(
-    benchmark: Benchmark, side: Side, contents: RunContents, rivals: int
-) -> tuple[str, ...]:
-    """The metric a benchmark is judged by, and brittleness, where every mix has both."""
-    made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
-    whole = {metric for metric in made if made.count(metric) == rivals}
-    main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
-    return tuple(metric for metric in (main, BRITTLE) if metric in whole)
 
 
 def _value(
@@ -427,42 +408,41 @@ def curve_json(curve: Curve) -> str:
         "base": curve.base,
         "tuned": curve.tuned,
         "chosen": {"weight": curve.choice.weight, "why": curve.choice.why, "budget": curve.budget},
-        "points": [_point_json(point) for point in curve.points],
+        "points": [
+            {
+                "weight": point.weight,
+                "fingerprint": point.fingerprint,
+                "composition": point.composition,
+                "recognition": point.recognition,
+                "brittleness": point.brittleness,
+                "values": [_value_json(value) for value in point.values],
+            }
+            for point in curve.points
+        ],
         "notes": list(curve.notes),
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _point_json(point: CurvePoint) -> dict[str, object]:
-    return {
-        "weight": point.weight,
-        "fingerprint": point.fingerprint,
-        "composition": point.composition,
-        "recognition": point.recognition,
-        "brittleness": point.brittleness,
-        "values": [_value_json(value) for value in point.values],
-    }
-
-
 def _value_json(value: CurveValue) -> dict[str, object]:
-    change = value.change
+    estimate, change = value.estimate, value.change
+    numbers = {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "difference": None if change is None else change.difference,
+        "difference_low": None if change is None else change.low,
+        "difference_high": None if change is None else change.high,
+    }
     return {
         "benchmark": value.benchmark,
         "side": value.side,
         "metric": value.metric,
         "aggregate": value.aggregate,
-        "value": _finite(value.estimate.value),
-        "low": _finite(value.estimate.low),
-        "high": _finite(value.estimate.high),
-        "n": value.estimate.n,
-        "difference": None if change is None else _finite(change.difference),
-        "difference_low": None if change is None else _finite(change.low),
-        "difference_high": None if change is None else _finite(change.high),
+        # NaN is null.
+        **{name: number if number == number else None for name, number in numbers.items()},
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if value == value else None
 
 
 def curve_csv(curve: Curve) -> str:
@@ -538,23 +518,19 @@ def curve_page(curve: Curve) -> str:
 
 def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
     """Composition, recognition and brittleness as people read them, with the difference."""
-    pairs = (
-        (point.composition, base.composition),
-        (point.recognition, base.recognition),
-        (point.brittleness, base.brittleness),
-    )
-    first, second, third = (
-        mean_text(value, start, is_base=point is base) for value, start in pairs
-    )
-    return first, second, third
 
+    def mean_text(value: float | None, start: float | None) -> str:
+        """As `93.8 (+1.2)`."""
+        if value is None or start is None or value != value:
+            return DASH
+        change = "" if point is base else f" ({difference_text(value - start, is_rate=True)})"
+        return number_text(value) + change
 
-def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str:
-    """As `93.8 (+1.2)`."""
-    if value is None or start is None or value != value:
-        return DASH
-    shown = number_text(value)
-    return shown if is_base else f"{shown} ({difference_text(value - start, is_rate=True)})"
+    return (
+        mean_text(point.composition, base.composition),
+        mean_text(point.recognition, base.recognition),
+        mean_text(point.brittleness, base.brittleness),
+    )
 
 
 def difference_of(value: CurveValue) -> str:
@@ -583,10 +559,18 @@ def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
         ring = '<circle class="ring" r="9"/>' if point.weight == curve.choice.weight else ""
         drawn = f'{ring}<g class="mark s0"><circle r="5"/></g>'
         parts.append(at(panel.place(x), panel.y(y), drawn))
-    names = [f"{p.weight:g}" for p in points]
-    spots = [(across.part(x), panel.y(y)) for x, y in places]
-    for name, (part, y) in _labels(names, spots):
-        parts.append(text(f"{100 * part:.2f}%", y + 4, name, "label", shift=13))
+    # Points whose names would lie on each other share one name: the weights with commas.
+    labels: list[tuple[str, float, float]] = []
+    for point, (x, y) in zip(points, places, strict=True):
+        name, part, high = f"{point.weight:g}", across.part(x), panel.y(y)
+        for n, (others, a, b) in enumerate(labels):
+            if abs(a - part) < 0.08 and abs(b - high) < 15:
+                labels[n] = (f"{others}, {name}", a, b)
+                break
+        else:
+            labels.append((name, part, high))
+    for name, part, high in labels:
+        parts.append(text(f"{100 * part:.2f}%", high + 4, name, "label", shift=13))
     said = "; ".join(
         f"weight {p.weight:g}: recognition {number_text(p.recognition or 0)}, composition "
         f"{number_text(p.composition or 0)}"
@@ -605,18 +589,3 @@ def curve_axis(values: Sequence[float]) -> Axis:
 def ticks_of(axis: Axis) -> list[float]:
     """Round numbers, none above 1 or below 0."""
     return [tick for tick in axis.ticks() if -1e-9 <= tick <= 1 + 1e-9]
-
-
-def _labels(
-    names: Sequence[str], places: Sequence[tuple[float, float]]
-) -> list[tuple[str, tuple[float, float]]]:
-    """Points whose names would lie on each other share one name: the weights with commas."""
-    found: list[tuple[str, tuple[float, float]]] = []
-    for name, (x, y) in zip(names, places, strict=True):
-        near = [i for i, (_, (a, b)) in enumerate(found) if abs(a - x) < 0.08 and abs(b - y) < 15]
-        if near:
-            others, place = found[near[0]]
-            found[near[0]] = (f"{others}, {name}", place)
-        else:
-            found.append((name, (x, y)))
-    return found

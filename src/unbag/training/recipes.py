@@ -164,7 +164,9 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
     outer, _, inner = key.partition(".")
     settable = [f.name for f in fields(Recipe) if f.name not in _FIXED]
     if key == _DISTIL:
-        return _distilled(recipe, fit(value, float, key=key))
+        added = Term(_DISTIL, fit(value, float, key=key), distil, needs_start=True)
+        objective = replace(recipe.objective, terms=(*recipe.objective.terms, added))
+        return replace(recipe, objective=objective)
     every = [
         *options,
         *settable,
@@ -178,11 +180,6 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
     part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
     changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
     return replace(recipe, **{outer: changed})  # type: ignore[arg-type]
-
-
-def _distilled(recipe: Recipe, weight: float) -> Recipe:
-    terms = (*recipe.objective.terms, Term(_DISTIL, weight, distil, needs_start=True))
-    return replace(recipe, objective=replace(recipe.objective, terms=terms))
 
 
 Family = Literal["both", "swap", "replace"]

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -33,14 +33,14 @@ from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
-from unbag.training.fine_tuning import Trained, TrainJob, train
-from unbag.training.recipes import Locks, Lora, Precision, Recipe, make_recipe
+from unbag.training.fine_tuning import Trained, TrainJob, Where, train
+from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import cache_frozen
 from unbag.training.towers.lora import add_lora
-from unbag.training.trainer import TrainState, load_weights, state_of
-from unbag.types import Benchmark, DualEncoder, Item
+from unbag.training.trainer import load_weights, state_of
+from unbag.types import Benchmark, DualEncoder
 from unbag.types.items import prompts_of
 
 WORLD = "world"
@@ -104,19 +104,11 @@ def repair(
         recipe=recipe,
         out=out,
         seed=seed,
-        device=where.device,
-        precision=where.precision,
-        micro=where.micro,
-        workers=where.workers,
         benchmarks=tuple(benchmarks) if while_training else (),
         data=data,
         evaluate_every=evaluate_every,
-        cache=where.cache,
-        save_minutes=where.save_minutes,
-        uses_tensorboard=where.uses_tensorboard,
-        wandb_project=where.wandb_project,
-        command=where.command,
         base=base or model.name,
+        **vars(where),
     )
     trained = train(job, progress=progress)
     if not trained.is_done:
@@ -179,21 +171,6 @@ class Wanted:
         )
 
 
-@dataclass(frozen=True)
-class Where:
-    """How a run is carried out; nothing here is meant to change what is learned."""
-
-    device: str = "cpu"
-    precision: Precision = "float32"
-    micro: int | None = None
-    workers: int = 0
-    cache: Path | None = None
-    save_minutes: float = 10.0
-    uses_tensorboard: bool = False
-    wandb_project: str = ""
-    command: str = ""
-
-
 def _check_benchmarks(
     encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
 ) -> None:
@@ -208,21 +185,16 @@ def _check_benchmarks(
     loaded = load_all(job, progress=Silent())
     if has_table:
         for name, items in loaded.items.items():
-            _check_known(encoder, name, items)
-
-
-def _check_known(encoder: DualEncoder, name: str, items: Sequence[Item]) -> None:
-    every = (one for item in items for one in item.captions)
-    texts = [text for one in every for text in prompts_of(one)]
-    try:
-        encoder.count_tokens(texts)
-    except UserError as error:
-        raise UserError(
-            f"{name} cannot be measured before and after training: {error.found}",
-            expected=error.expected,
-            way_out="add the captions of the benchmark to the file, or name benchmarks that it "
-            "knows with --bench",
-        ) from error
+            every = (one for item in items for one in item.captions)
+            try:
+                encoder.count_tokens([text for one in every for text in prompts_of(one)])
+            except UserError as error:
+                raise UserError(
+                    f"{name} cannot be measured before and after training: {error.found}",
+                    expected=error.expected,
+                    way_out="add the captions of the benchmark to the file, or name benchmarks "
+                    "that it knows with --bench",
+                ) from error
 
 
 def _batches(
@@ -258,7 +230,13 @@ def _describe_training(
     """Say what is trained on, and warn of settings that do not fit the model or the data."""
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
-    _check_bias(trainable, recipe)
+    terms = [term.name for term in recipe.objective.terms if term.weight]
+    if "sigmoid" in terms and len(trainable.temperature) < 2:
+        raise UserError(
+            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
+            expected="a model that was trained with it, such as a SigLIP",
+            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+        )
     if model.scale > recipe.largest_scale:
         progress.say(
             f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
@@ -268,16 +246,6 @@ def _describe_training(
         progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
     if recipe.warm_up > len(batches):
         progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
-
-
-def _check_bias(trainable: Trainable, recipe: Recipe) -> None:
-    terms = [term.name for term in recipe.objective.terms if term.weight]
-    if "sigmoid" in terms and len(trainable.temperature) < 2:
-        raise UserError(
-            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
-            expected="a model that was trained with it, such as a SigLIP",
-            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
-        )
 
 
 def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
@@ -331,29 +299,19 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
             expected=f"weights with the fingerprint {asked['model_fingerprint']}",
             way_out="put the old weights back where they were",
         )
-    trainable = make_trainable(encoder, device="cpu")
-    _widen(trainable, asked["recipe"])
+    trainable, recipe = make_trainable(encoder, device="cpu"), asked["recipe"]
+    if recipe["lora"] is not None:
+        # Matrices as training added them; what was locked has none.
+        locks, lora = (
+            {name: value for name, value in recipe[part].items() if name != "class"}
+            for part in ("locks", "lora")
+        )
+        apply_locks(trainable, Locks(**locks))
+        add_lora(trainable, Lora(**lora))
     found = load_checkpoint(path)
     load_weights(trainable.module, found, name=trainable.name)
-    name = f"{asked['model']}+{asked['recipe']['name']}"
-    return trainable.encoder(name), _trained_card(record, state_of(found), name=name)
-
-
-def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
-    """Add LoRA matrices as training did; what was locked has none."""
-    if recipe["lora"] is not None:
-        apply_locks(trainable, Locks(**_fields(recipe["locks"])))
-        add_lora(trainable, Lora(**_fields(recipe["lora"])))
-
-
-def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name != "class"}
-
-
-def _trained_card(record: Mapping[str, Any], state: TrainState, *, name: str) -> Card:
-    asked = record["identity"]
-    recipe = asked["recipe"]
-    return Card(
+    state, name = state_of(found), f"{asked['model']}+{recipe['name']}"
+    card = Card(
         title=name,
         base=record["base"],
         recipe=recipe["name"],
@@ -368,3 +326,4 @@ def _trained_card(record: Mapping[str, Any], state: TrainState, *, name: str) ->
         ),
         command=record["command"],
     )
+    return trainable.encoder(name), card

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from unbag.runs.distributed import Team, gathered, sum_gradients
-from unbag.training.data.batch import Batch, CaptionGroup, FindTruth, Truth
+from unbag.training.data.batch import Batch, CaptionGroup, FindTruth
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.towers.base import Trainable, weights_of
@@ -110,7 +110,15 @@ def add_gradient(
     def loss(picture_ND: Tensor, caption_UD: Tensor) -> Tensor:
         embedded = _embedded(picture_ND, caption_UD, batch, trainable, plan, threshold_K)
         if start is not None:
-            embedded = replace(embedded, start=_of_start(start, batch, plan, step))
+            # The same batch by the weights before training.
+            with torch.no_grad():
+                with autocast(plan.device, plan.precision):
+                    picture_ND, caption_UD = (
+                        torch.cat([part() for part in parts(start, batch, plan, step)])
+                        for parts in (_picture_parts, _caption_parts)
+                    )
+                before = _embedded(picture_ND, caption_UD, batch, start, plan, None)
+            embedded = replace(embedded, start=before)
         losses = plan.recipe.objective(embedded)
         found.append((embedded, losses))
         return losses.total
@@ -202,7 +210,13 @@ def _embedded(
     caption_B = batch.caption_B.to(string_UD.device, non_blocking=True)
     temperature = trainable.temperature
     scale = temperature[0].exp()
-    truth = _truth(batch, plan)
+    truth = None
+    if plan.find_truth is not None:
+        codes = {
+            name: gathered(value.to(plan.device, non_blocking=True), plan.team)
+            for name, value in batch.code.items()
+        }
+        truth = plan.find_truth(codes)
     negative_BKD, negative_mask_BK = _edits(string_UD, batch.negative_BK, plan)
     positive_BPD, positive_mask_BP = _edits(string_UD, batch.positive_BP, plan)
     return Embedded(
@@ -233,22 +247,3 @@ def _edits(
     vector_MD = string_UD.index_select(0, row_BK.clamp(min=0).flatten())
     vector_BKD = vector_MD.view(*row_BK.shape, -1)
     return gathered(vector_BKD, plan.team), gathered(mask_BK, plan.team)
-
-
-def _truth(batch: Batch, plan: StepPlan) -> Truth | None:
-    if plan.find_truth is None:
-        return None
-    found = {
-        name: gathered(value.to(plan.device, non_blocking=True), plan.team)
-        for name, value in batch.code.items()
-    }
-    return plan.find_truth(found)
-
-
-@torch.no_grad()
-def _of_start(start: Trainable, batch: Batch, plan: StepPlan, step: int) -> Embedded:
-    """The same batch by the weights before training."""
-    with autocast(plan.device, plan.precision):
-        picture_ND = torch.cat([part() for part in _picture_parts(start, batch, plan, step)])
-        caption_UD = torch.cat([part() for part in _caption_parts(start, batch, plan, step)])
-    return _embedded(picture_ND, caption_UD, batch, start, plan, None)

@@ -270,7 +270,12 @@ class Trainer(Generic[B]):
             folder: Of `open_run_folder`, of the kind TRAINING.
             facts: Written to run.json beside the identity.
             on_step: Called after each step.
+
+        Raises:
+            KeyboardInterrupt: Somebody stopped the run during its last step: there is nothing left
+                to resume here, but the caller should not go on.
         """
+        is_stopped = False
         if folder is not None:
             self._begin(folder, facts or {})
         if not self.is_done:
@@ -283,7 +288,7 @@ class Trainer(Generic[B]):
                 if folder is not None:
                     stopping = stack.enter_context(stops_gently(self.team))
                 try:
-                    self._take_steps(folder, log, stopping, on_step)
+                    is_stopped = self._take_steps(folder, log, stopping, on_step)
                     self._save_last(folder, log)
                 except NotFiniteError as error:
                     self._set_state(folder, "stopped")
@@ -298,6 +303,8 @@ class Trainer(Generic[B]):
         if folder is not None and self.is_done and self.team.is_leader:
             (folder.path / PREVIOUS).unlink(missing_ok=True)
         self.team.wait()
+        if self.is_done and is_stopped:
+            raise KeyboardInterrupt
         return self.state
 
     def train_step(self, batch: B) -> dict[str, Tensor]:
@@ -371,7 +378,8 @@ class Trainer(Generic[B]):
 
     def _take_steps(
         self, folder: RunFolder | None, log: Log, stopping: Stopping, on_step: OnStep | None
-    ) -> None:
+    ) -> bool:
+        """Gives whether somebody asked to stop."""
         task, steps = self.task, self.task.optimizer.steps
         first = self.state.step
         task.set_training(True)
@@ -410,11 +418,12 @@ class Trainer(Generic[B]):
                 if on_step is not None:
                     if on_step(self.state, numbers):
                         log.flush()
-                        return
+                        return False
                     # The caller may have evaluated.
                     task.set_training(True)
                 if stopping.agreed():
-                    return
+                    return True
+        return False
 
     def _is_save_due(self, step: int) -> bool:
         """After each epoch and by the clock; processes need not agree, since one of them saves."""

@@ -122,7 +122,11 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
     for arm, some in reversed(curves.items()):
         for base, curve in some.items():
             parts.append(panel.curve(curve.items(), f"line {DECODERS[arm]}"))
-            parts += _dots(panel, base, curve) if arm == PATCHES else []
+            for step, share in curve.items() if arm == PATCHES else ():
+                # A dot for each time that a base was asked; its number shows under a pointer.
+                told = f"{base}, {step:,} steps: {number_text(share)}"
+                kind = f"dot {DECODERS[PATCHES]}"
+                parts.append(dot(panel.x(step), panel.y(share), 3, kind, said=told))
     parts += _names(panel, curves)
     said = "; ".join(
         f"{arm}, {base}: {', '.join(map(number_text, curve.values()))}"
@@ -146,21 +150,6 @@ def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
 def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> Panel:
     """With room for the names of lines to its right."""
     return Panel(across, up, high=high, top=top, left=LEFT, wide=WIDE - LEFT - names)
-
-
-def _dots(panel: Panel, base: str, curve: Curve) -> list[str]:
-    """One for each time that a base was asked; its number shows under a pointer."""
-    kind = f"dot {DECODERS[PATCHES]}"
-    return [
-        dot(
-            panel.x(step),
-            panel.y(share),
-            3,
-            kind,
-            said=f"{base}, {step:,} steps: {number_text(share)}",
-        )
-        for step, share in curve.items()
-    ]
 
 
 def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:

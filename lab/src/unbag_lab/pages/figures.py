@@ -15,7 +15,7 @@ from textwrap import wrap
 
 from unbag.reports.charts import Axis, Panel, at, box, chart_file, dot, element, line, path, text
 from unbag.reports.formatting import count_text
-from unbag_lab.claim import Prediction
+from unbag_lab.claims import Prediction
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,
@@ -136,21 +136,17 @@ def overview_figure(papers: dict[str, list[Verdict]]) -> str:
     """All predictions that were run, by paper; claims with many have one lane that counts them."""
     rows: list[_Lane] = []
     for paper, verdicts in papers.items():
-        own = [lane for verdict in verdicts for lane in _of_claim(verdict)]
+        own = []
+        for verdict in verdicts:
+            name, ran = verdict.claim.name, [one for one in verdict.tested if one.effects]
+            if len(ran) > MANY:
+                name = f"{name}, 1 of {len(ran)}"
+                # The one that is least sure of its side stands for all.
+                ran = [max(ran, key=lambda one: min(one.p_right, one.p_wrong))]
+            for place, one in enumerate(ran):
+                own.append(_Lane("" if place else name, one, verdict.word_of(one)))
         rows += [_Lane(paper), *own] if own else []
     return _lanes(rows, "Effects of predictions that were run, in points", names=NAMES)
-
-
-def _of_claim(verdict: Verdict) -> list[_Lane]:
-    name, ran = verdict.claim.name, [one for one in verdict.tested if one.effects]
-    if len(ran) > MANY:
-        # The one that is least sure of its side stands for all.
-        least = max(ran, key=lambda one: min(one.p_right, one.p_wrong))
-        return [_Lane(f"{name}, 1 of {len(ran)}", least, verdict.word_of(least))]
-    return [
-        _Lane(name if place == 0 else "", one, verdict.word_of(one))
-        for place, one in enumerate(ran)
-    ]
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,10 @@ class _Lane:
 def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LANE) -> str:
     tested = [row.one for row in rows if row.one is not None]
     high = lane * len(rows)
-    whole = lanes_panel(_common_axis(tested), 10, high, names=names)
+    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
+    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
+    axis = Axis.over(known or [-0.5, 0.5], is_rate=True)
+    whole = lanes_panel(axis, 10, high, names=names)
     parts = [_grid(whole)]
     for k, row in enumerate(rows):
         panel = replace(whole, top=10 + lane * k, high=lane)
@@ -174,7 +173,11 @@ def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LAN
             parts += [text(LEFT, y + 4, row.name, "says"), _numbers(panel, gap=4 - lane / 2)]
         else:
             parts.append(_lane(row, row.one, panel, y))
-    parts += _lanes_legend(high + 50)
+    x, y = LEFT + 6.0, high + 50
+    for word, form in FORMS.items():
+        parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
+        x += 34 + 6.6 * len(word)
+    parts += [box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
     said = "; ".join(f"{one.prediction.says}: {difference_text(one)}" for one in tested)
     return chart_file(parts, WIDE, high + 66, title=title, said=said, style=STYLE)
 
@@ -199,20 +202,6 @@ def _beyond(one: Tested, panel: Panel, y: float) -> str:
     if one.mean > 0:
         return text(min(ends) - 10, y + 4, f"{points(one.mean)} ▸", "small", anchor="end")
     return text(max(ends) + 10, y + 4, f"◂ {points(one.mean)}", "small")
-
-
-def _common_axis(tested: Sequence[Tested]) -> Axis:
-    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
-    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
-    return Axis.over(known or [-0.5, 0.5], is_rate=True)
-
-
-def _lanes_legend(y: float) -> list[str]:
-    parts, x = [], LEFT + 6.0
-    for word, form in FORMS.items():
-        parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
-        x += 34 + 6.6 * len(word)
-    return [*parts, box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
 
 
 def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -> str:

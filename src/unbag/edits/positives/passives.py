@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import LOOKING_BACK, MASS, WORD_GROUPS, word_lists
 from unbag.edits.parsed import BE, Parsed, Phrase, subtree
 
@@ -44,12 +44,11 @@ def passive(parsed: Parsed) -> list[Changes]:
     return []
 
 
-PASSIVE = Kind(
-    name="passive",
+PASSIVE = rule_kind(
+    passive,
+    "active to passive or back: a dog chases a cat -> a cat is chased by a dog",
+    "ours",
     keeps_meaning=True,
-    about="active to passive or back: a dog chases a cat -> a cat is chased by a dog",
-    source="ours",
-    editor=by_rule(passive),
 )
 
 

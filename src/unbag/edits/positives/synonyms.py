@@ -38,7 +38,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import WORD_GROUPS, is_fixed, word_lists
 from unbag.edits.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Phrase, subject_of
 
@@ -71,12 +71,11 @@ def synonym(parsed: Parsed) -> list[Changes]:
     ]
 
 
-SYNONYM = Kind(
-    name="synonym",
+SYNONYM = rule_kind(
+    synonym,
+    "a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
+    "REPLACE of the hard positives, with a table of our own",
     keeps_meaning=True,
-    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
-    source="REPLACE of the hard positives, with a table of our own",
-    editor=by_rule(synonym),
 )
 
 

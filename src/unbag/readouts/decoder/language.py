@@ -10,12 +10,10 @@ Dimensions: N rows, L tokens, W width, H heads, E width of a head.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +26,7 @@ from torch.nn import functional
 from unbag.errors import UserError, said_by
 from unbag.models.huggingface.loading import HfSource, read_language_model, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
+from unbag.training.towers.lora import inject_lora
 
 Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Keys and values of the tokens that are being read in, those to look at out."""
@@ -111,22 +110,13 @@ def saved_language(folder: Path) -> Any:
 
 def add_lora(language: Any, rank: int) -> None:
     """Freeze a language model and put small matrices beside its linear layers, but its head."""
-    try:
-        peft = import_module("peft")
-    except ImportError as error:
-        raise UserError(
-            f"lora needs the package 'peft' ({error})", way_out="pip install 'unbag[train]'"
-        ) from error
     head = language.get_output_embeddings()
     targets = [
         name
         for name, one in language.named_modules()
         if isinstance(one, nn.Linear) and one is not head
     ]
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="|".join(map(re.escape, targets)), bias="none"
-    )
-    peft.inject_adapter_in_model(config, language)
+    inject_lora(language, targets, r=rank, lora_alpha=2 * rank)
 
 
 def small_language(folder: Path) -> Any:

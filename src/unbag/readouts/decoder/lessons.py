@@ -10,8 +10,8 @@ Dimensions: M lessons, T tokens of prompt and answer, A tokens of an answer with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -23,6 +23,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
 from unbag.scorers.questions import CLOSED, AskedQuestion, asked_of, lettered
+from unbag.training.settings import bounded, check_bounds
 from unbag.types import IntArray, Item
 
 if TYPE_CHECKING:
@@ -32,14 +33,6 @@ SCRATCH = "scratch"
 """In place of a folder: a language model that is trained from nothing."""
 KINDS = ("yes", "letters", "describe", "answer")
 """Kinds of questions, each with a share among the settings."""
-_BOUNDS: Mapping[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
-    "1 or more": (
-        lambda value: value >= 1,
-        ("width", "depth", "heads", "context", "steps", "batch", "scenes"),
-    ),
-    "0 or more": (lambda value: value >= 0, (*KINDS, "weight_decay", "warm_up", "lora")),
-    "a number above 0": (lambda value: value > 0, ("connector_rate",)),
-}
 SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
 """First ids of a word-level vocabulary, in this order."""
 _PAD, _UNKNOWN, _ASK, _ANSWER, _END = range(len(SPECIAL))
@@ -66,37 +59,37 @@ class DecoderSettings:
     """Block of the picture tower whose output is read; LLaVA reads the second to last."""
     language: str = SCRATCH
     """Or the folder of a causal language model of transformers, with its tokenizer."""
-    width: int = 192
-    depth: int = 4
-    heads: int = 4
+    width: int = bounded(192, low=1)
+    depth: int = bounded(4, low=1)
+    heads: int = bounded(4, low=1)
     """Of a language model from scratch."""
-    context: int = 128
+    context: int = bounded(128, low=1)
     """Tokens of prompt and answer; longer questions are left out of training."""
-    yes: float = 0.4
-    letters: float = 0.2
-    describe: float = 0.2
-    answer: float = 0.2
+    yes: float = bounded(0.4, low=0)
+    letters: float = bounded(0.2, low=0)
+    describe: float = bounded(0.2, low=0)
+    answer: float = bounded(0.2, low=0)
     """Shares of the kinds of questions in a batch."""
     prompts: Literal["published", "all"] = "published"
     """Wordings of the questions: those of the published protocols, or every one of a fixed set."""
-    scenes: int = 40_000
+    scenes: int = bounded(40_000, low=1)
     """Of the world, where that is trained on."""
-    blind: float = 0.1
+    blind: float = bounded(0.1, low=0, high=1)
     """Share of steps without the picture, so that the language prior is the model's own."""
-    steps: int = 20_000
+    steps: int = bounded(20_000, low=1)
     """On the world relations were a coin after 6,000, and told after these (docs/decoder.md)."""
     connector_steps: int | None = None
     """Of these, the first with the language model locked; none: a tenth for a real one, and 0 from
     scratch, where there is nothing yet to connect to."""
-    batch: int = 256
+    batch: int = bounded(256, low=1)
     """Questions of a step."""
     learning_rate: float | None = None
     """none: 2e-5 for a real language model, 3e-4 from scratch."""
-    connector_rate: float = 1e-3
-    weight_decay: float = 0.05
-    warm_up: int = 100
+    connector_rate: float = bounded(1e-3, above=0)
+    weight_decay: float = bounded(0.05, low=0)
+    warm_up: int = bounded(100, low=0)
     """Steps with a rising rate, at the start of each stage, before half a cosine to zero."""
-    lora: int = 0
+    lora: int = bounded(0, low=0)
     """Rank of small matrices beside the frozen ones of a real language model (peft); 0: train all
     of it."""
     keeps: Literal["float32", "float16"] = "float32"
@@ -104,12 +97,7 @@ class DecoderSettings:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be meant."""
-        for said, (is_fit, names) in _BOUNDS.items():
-            for name in names:
-                if not is_fit(getattr(self, name)):
-                    raise UserError(f"a decoder with {name}={getattr(self, name)}", expected=said)
-        if not 0 <= self.blind <= 1:
-            raise UserError(f"a decoder with blind={self.blind}", expected="a share from 0 to 1")
+        check_bounds(self, "a decoder")
         if self.is_scratch and self.width % (2 * self.heads):
             raise UserError(
                 f"a decoder of width={self.width} with heads={self.heads}",
@@ -430,15 +418,12 @@ class Lessons:
 
     def to(self, device: str) -> Lessons:
         """With tensors on a device."""
-        return Lessons(
-            self.picture_M.to(device),
-            self.token_MT.to(device),
-            self.at_MA.to(device),
-            self.target_MA.to(device),
-            self.length_M,
-            self.answer_M,
-            self.kind_M,
-            self.left_out,
+        return replace(
+            self,
+            picture_M=self.picture_M.to(device),
+            token_MT=self.token_MT.to(device),
+            at_MA=self.at_MA.to(device),
+            target_MA=self.target_MA.to(device),
         )
 
     def batch(self, row_B: IntArray) -> LessonBatch:

@@ -36,7 +36,15 @@ def said(decoder: PatchDecoder, picture: Picture, caption: str) -> PatchEffects:
 
     The decoder is asked to describe the picture. Raises UserError if it was never taught to.
     """
-    _check_says(decoder)
+    settings = decoder.settings
+    if decoder.embeds or (settings.asks and not settings.describe):
+        why = "to embed" if decoder.embeds else "questions alone (describe=0)"
+        raise UserError(
+            f"{decoder.name} was taught {why}, not to say captions, so that its words have no "
+            "probabilities to map",
+            expected="a decoder that was trained with describe above 0",
+            way_out="--scorer vlm2vec maps cosines" if decoder.embeds else "train another",
+        )
     ask, answer = decoder.preparer.prompts.tokenizer.ask(PROMPT), _pieces(decoder, caption)
     # The last piece is predicted, and not read.
     token_T = torch.tensor([*ask, *answer[:-1]], device=decoder.device)
@@ -119,7 +127,13 @@ def _run(
     All rows are of one length, so that none is padded and none knows of the others.
     """
     patch_LV = decoder.patches(picture)
-    _check_length(decoder, len(patch_LV) + len(token_T))
+    tokens = len(patch_LV) + len(token_T)
+    if decoder.context is not None and tokens > decoder.context:
+        raise UserError(
+            f"{decoder.name}: picture and caption have {tokens} tokens",
+            expected=f"at most {decoder.context}",
+            way_out="take a shorter caption",
+        )
 
     def run(without: Sequence[int]) -> Tensor:
         token_BT = token_T.expand(len(without), -1)
@@ -136,26 +150,3 @@ def _is_patch(patch_LV: Tensor) -> Tensor:
 def _pieces(model: ChatModel, text: str) -> list[int]:
     prompts = model.preparer.prompts
     return prompts.answer_tokens(prompts.render(PROMPT, sees=True), text)
-
-
-def _check_says(decoder: PatchDecoder) -> None:
-    """Refuse a decoder that was never taught to say a caption."""
-    settings = decoder.settings
-    has_learned = not settings.asks or settings.describe > 0
-    if decoder.embeds or not has_learned:
-        why = "to embed" if decoder.embeds else "questions alone (describe=0)"
-        raise UserError(
-            f"{decoder.name} was taught {why}, not to say captions, so that its words have no "
-            "probabilities to map",
-            expected="a decoder that was trained with describe above 0",
-            way_out="--scorer vlm2vec maps cosines" if decoder.embeds else "train another",
-        )
-
-
-def _check_length(decoder: PatchDecoder, tokens: int) -> None:
-    if decoder.context is not None and tokens > decoder.context:
-        raise UserError(
-            f"{decoder.name}: picture and caption have {tokens} tokens",
-            expected=f"at most {decoder.context}",
-            way_out="take a shorter caption",
-        )

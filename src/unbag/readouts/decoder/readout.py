@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import wilson
 from unbag.models.loading import Model, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.decoder.language import read_language, saved_language, small_language
@@ -24,14 +22,14 @@ from unbag.readouts.decoder.saving import (
 from unbag.readouts.decoder.training import DecoderTask, Fitted, begin, gather, share_right
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.training import CARD, encoder_of, named
+from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.training.repair import Where
+from unbag.training.fine_tuning import Where
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import DualEncoder, Scorer
-from unbag.version import __version__
 
 NAME = "decoder"
 _MOST_ASKED = 2_000
@@ -119,25 +117,40 @@ def train_decoder(
         state = trainer.run(folder, facts={"data": found.about, "device": encoder.device})
         if not trainer.is_done:
             return ReadoutTrained(job.out, is_done=False)
-        card = DecoderCard(
-            model=job.spec,
-            fingerprint=encoder.fingerprint,
-            settings=asdict(settings),
-            data=found.about,
-            pictures=found.count - found.held_out,
-            held=found.held_out,
-            questions=len(task.lessons),
-            seed=job.seed,
-            seconds=state.seconds,
-            device=encoder.device,
-            weights=sum(w.numel() for w in trainer.parameters.values()),
-            learned=_asked_again(task, task.lessons),
-            kept=None if begun.held is None else _asked_again(task, begun.held),
+        learned = _asked_again(task, task.lessons)
+        kept = None if begun.held is None else _asked_again(task, begun.held)
+        weights = sum(w.numel() for w in trainer.parameters.values())
+        seconds, asks = f"{state.seconds:,.0f} s", f"{len(task.lessons):,} questions"
+        # A protocol that it was taught for: without questions, a letter is no answer.
+        protocol = "letters" if settings.asks else "likelihood"
+        card = ReadoutCard(
+            f"A decoder on frozen features of {job.spec}",
+            "A connector and a language model that answer questions about pictures. They see them "
+            f"through the\npicture tower of `{job.spec}`, which stayed as it was; the decoder "
+            f"means nothing for any other\n(fingerprint {encoder.fingerprint}).",
+            [
+                f"unbag run --model {job.spec} --scorer decoder@FOLDER --bench world",
+                f"unbag run --model decoder:FOLDER --scorer {protocol} --bench world",
+            ],
+            f"Data: {found.about}. {asks} about {found.count - found.held_out:,} pictures, "
+            f"{found.held_out:,}\npictures kept apart; seed {job.seed}; {seconds} on "
+            f"{encoder.device}; {weights:,}\nweights were open.",
+            asdict(settings),
+            _numbers(learned, kept),
+            "That of the model, of the language model and of the pictures; nothing is granted "
+            "here beside it.",
         )
-        write_text(job.out / CARD, render(card))
+        write_text(job.out / CARD, render_readout_card(card))
         origin = DecoderOrigin(job.spec, encoder.name, encoder.fingerprint)
         save_decoder(job.out, begun.made, origin)
-        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
+        others = f"; about other pictures: {_said(kept)}" if kept else ""
+        lines = (
+            f"questions answered right, of those it was taught: {_said(learned)}{others}",
+            f"{weights:,} weights, {seconds} of training",
+            f"score with: unbag run --model {job.spec} --scorer decoder@{job.out}",
+            f"or ask it:  unbag run --model decoder:{job.out} --scorer {protocol}",
+        )
+        return ReadoutTrained(job.out, is_done=True, lines=lines)
 
 
 def _asked_again(task: DecoderTask, lessons: Lessons) -> Fitted:
@@ -154,98 +167,25 @@ def _asked_again(task: DecoderTask, lessons: Lessons) -> Fitted:
     )
 
 
-@dataclass(frozen=True)
-class DecoderCard:
-    """What only the training knows."""
-
-    model: str
-    """As `--model` names it."""
-    fingerprint: str
-    settings: Mapping[str, object]
-    data: str
-    pictures: int
-    held: int
-    questions: int
-    seed: int
-    seconds: float
-    device: str
-    weights: int
-    learned: Fitted
-    """On questions that were trained on."""
-    kept: Fitted | None
-    """On questions about pictures that no step saw."""
-
-    @property
-    def protocol(self) -> str:
-        """One that it was taught for: without questions, a letter is no answer."""
-        return "letters" if self.settings.get("asks", True) else "likelihood"
-
-    def lines(self, folder: Path) -> tuple[str, ...]:
-        """For the terminal."""
-        others = f"; about other pictures: {_said(self.kept)}" if self.kept else ""
-        return (
-            f"questions answered right, of those it was taught: {_said(self.learned)}{others}",
-            f"{self.weights:,} weights, {self.seconds:,.0f} s of training",
-            f"score with: unbag run --model {self.model} --scorer decoder@{folder}",
-            f"or ask it:  unbag run --model decoder:{folder} --scorer {self.protocol}",
-        )
-
-
-def render(card: DecoderCard) -> str:
-    """README.md of the folder."""
-    settings = "\n".join(f"| {key} | {value} |" for key, value in card.settings.items())
+def _numbers(learned: Fitted, kept: Fitted | None) -> str:
+    """For the card: a row for the questions that were trained on and one for the others."""
     rows = [
-        _row("trained on", card.learned),
-        *([_row("no step saw", card.kept)] if card.kept else []),
+        "| pictures | questions | all | " + " | ".join(learned.by_kind) + " |",
+        "| --- | --- | --- | " + " | ".join("---" for _ in learned.by_kind) + " |",
     ]
-    names = list(card.learned.by_kind)
-    return f"""# A decoder on frozen features of {card.model}
-
-A connector and a language model that answer questions about pictures. They see them through the
-picture tower of `{card.model}`, which stayed as it was; the decoder means nothing for any other
-(fingerprint {card.fingerprint}).
-
-    unbag run --model {card.model} --scorer decoder@FOLDER --bench world
-    unbag run --model decoder:FOLDER --scorer {card.protocol} --bench world
-
-## Training
-
-Data: {card.data}. {card.questions:,} questions about {card.pictures:,} pictures, {card.held:,}
-pictures kept apart; seed {card.seed}; {card.seconds:,.0f} s on {card.device}; {card.weights:,}
-weights were open.
-
-| setting | value |
-| --- | --- |
-{settings}
-
-## Numbers
-
-Questions whose answer is right to the last token, in percent, with a 95 % interval by Wilson's
-formula over questions, which share pictures. A decoder that does not answer what it was taught says
-nothing about the features. Many captions describe a picture, so `describe` is low by nature.
-
-| pictures | questions | all | {" | ".join(names)} |
-| --- | --- | --- | {" | ".join("---" for _ in names)} |
-{chr(10).join(rows)}
-
-## Licence
-
-That of the model, of the language model and of the pictures; nothing is granted here beside it.
-
-Written by unbag {__version__}.
-"""
-
-
-def _row(what: str, fitted: Fitted) -> str:
-    kinds = " | ".join(f"{100 * share:.1f}" for share in fitted.by_kind.values())
-    return f"| {what} | {fitted.count:,} | {_share(fitted)} | {kinds} |"
+    for what, fitted in (("trained on", learned), ("no step saw", kept)):
+        if fitted is not None:
+            kinds = " | ".join(f"{100 * share:.1f}" for share in fitted.by_kind.values())
+            whole = share_text(fitted.share, fitted.count, unit="")
+            rows.append(f"| {what} | {fitted.count:,} | {whole} | {kinds} |")
+    return (
+        "Questions whose answer is right to the last token, in percent, with a 95 % interval by "
+        "Wilson's\nformula over questions, which share pictures. A decoder that does not answer "
+        "what it was taught says\nnothing about the features. Many captions describe a picture, so "
+        "`describe` is low by nature.\n\n" + "\n".join(rows)
+    )
 
 
 def _said(fitted: Fitted) -> str:
     kinds = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in fitted.by_kind.items())
-    return f"{_share(fitted)} % of {fitted.count:,} ({kinds})"
-
-
-def _share(fitted: Fitted) -> str:
-    found = wilson(fitted.share * fitted.count, fitted.count)
-    return f"{100 * fitted.share:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{share_text(fitted.share, fitted.count, unit='')} % of {fitted.count:,} ({kinds})"

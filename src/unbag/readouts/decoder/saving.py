@@ -28,8 +28,7 @@ from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.decoder.language import read_language, saved_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLevel, Words
 from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
-from unbag.readouts.reader import check_encoder
-from unbag.runs.checkpoint import LAST
+from unbag.readouts.reader import check_encoder, check_finished
 from unbag.runs.files import settle, write_atomically, write_text
 from unbag.training.towers.lora import merged
 from unbag.types import DualEncoder
@@ -251,7 +250,12 @@ def on_encoder(
 def print_of(made: Made, encoder: DualEncoder) -> str:
     """Of encoder, weights, vocabulary and settings."""
     words: Any = made.words
-    known = repr(words.words) if isinstance(words, WordLevel) else _backend(words.tokenizer)
+    if isinstance(words, WordLevel):
+        known = repr(words.words)
+    else:
+        # All that a tokenizer does to a text.
+        backend = getattr(words.tokenizer, "backend_tokenizer", None)
+        known = str(backend.to_str() if backend else sorted(words.tokenizer.get_vocab().items()))
     # Said only where it is so: folders of before keep their fingerprints.
     embeds = {"embeds": True} if made.embeds else {}
     said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places} | embeds)
@@ -265,12 +269,6 @@ def _widened(net: DecoderNet) -> State:
 
 def _weights_fingerprint(net: DecoderNet) -> str:
     return fingerprint("decoder-weights", _widened(net))
-
-
-def _backend(tokenizer: Any) -> str:
-    """All that a tokenizer does to a text."""
-    found = getattr(tokenizer, "backend_tokenizer", None)
-    return str(found.to_str() if found else sorted(tokenizer.get_vocab().items()))
 
 
 def factored(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, rank: int) -> State:
@@ -318,13 +316,8 @@ def read_config(folder: Path, *, kind: str, refused: Callable[[str], UserError])
     if not folder.is_dir():
         raise refused("it is a file" if folder.exists() else "there is no such folder")
     file = folder / CONFIG
+    check_finished(folder, file)
     if not file.is_file():
-        if (folder / LAST).exists():
-            raise UserError(
-                f"{folder} holds a training that was stopped before its end",
-                expected=f"a folder with {CONFIG}, which the last step writes",
-                way_out="give the same `unbag train` command again: it goes on",
-            )
         raise refused(f"it has no {CONFIG}")
     try:
         said = json.loads(file.read_text(encoding="utf-8"))

@@ -23,7 +23,15 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.models.features import FeatureStore, stacked
 from unbag.models.weights import seeded
-from unbag.readouts.data import PoolRow, WorldRows, held_out, rows_of, world_pool, world_rows
+from unbag.readouts.data import (
+    PoolRow,
+    WorldRows,
+    held_out,
+    readable_rows,
+    rows_of,
+    world_pool,
+    world_rows,
+)
 from unbag.readouts.decoder.language import (
     Language,
     add_lora,
@@ -46,10 +54,10 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.runs.progress import Progress
-from unbag.training.data.loader import left_out_lines
+from unbag.training.fine_tuning import Where
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
-from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.repair import WORLD, Wanted
 from unbag.training.trainer import Task, Trainer, autocast
 from unbag.types import DualEncoder, IntArray, Picture
 
@@ -135,28 +143,22 @@ def _of_pairs(
     where: Where,
     progress: Progress,
 ) -> DecoderData:
-    pictures = {row.picture.key: row.picture for row in rows}
-    seen_NLV, damaged = None, frozenset[str]()
+    seen_NLV = None
     if settings.sees != "nothing":
         store = FeatureStore(encoder, view_of(settings), cache=where.cache, progress=progress)
-        store.precompute(list(pictures.values()), [])
-        damaged = frozenset(store.damaged)
-        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
-            progress.say(line)
-        pictures = {key: one for key, one in pictures.items() if key not in damaged}
-        if not pictures:
-            raise UserError("no picture can be opened", expected="at least one, to train on")
+        rows = readable_rows(store, rows, [], progress)
+        pictures = {row.picture.key: row.picture for row in rows}
         seen_NLV = _features(store, list(pictures.values()), settings)
-    place_of = {key: n for n, key in enumerate(pictures)}
-    whole = [row for row in rows if row.picture.key not in damaged]
+    place_of = {key: n for n, key in enumerate(dict.fromkeys(row.picture.key for row in rows))}
     return DecoderData(
         seen_NLV,
-        tuple(_fact(place_of[row.picture.key], row.caption, row.negatives) for row in whole),
-        len(pictures),
+        tuple(_fact(place_of[row.picture.key], row.caption, row.negatives) for row in rows),
+        len(place_of),
         "",
-        _digest([f"{row.picture.key}\0{row.caption}" for row in whole],
-                [row.negatives for row in whole]),
-    )  # fmt: skip
+        _digest(
+            [f"{row.picture.key}\0{row.caption}" for row in rows], [row.negatives for row in rows]
+        ),
+    )
 
 
 def _features(
@@ -218,7 +220,15 @@ def begin(
     lessons = make_lessons(trained, words, context=settings.context)
     seen_NLV = material.seen_NLV
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    net = _net(settings, words, language, places=places, width=width, seed=seed)
+    # Connector and language model before training are the same for the same seed.
+    with seeded(seed):
+        if language is None:
+            model = scratch_language(settings, words, places=places)
+        else:
+            model = language.model
+            if settings.lora:
+                add_lora(model, settings.lora)
+        net = DecoderNet(model, width=width)
     context = getattr(net.language.config, "max_position_embeddings", None)
     made = Made(net, words, settings, places, context or places + settings.context)
     if made.context < places + settings.context:
@@ -249,24 +259,6 @@ class Begun:
     task: DecoderTask
     held: Lessons | None
     """Questions about pictures that no step sees, if there are any."""
-
-
-def _net(
-    settings: DecoderSettings,
-    words: Words,
-    language: Language | None,
-    *,
-    places: int,
-    width: int,
-    seed: int,
-) -> DecoderNet:
-    """Connector and language model before training, the same for the same seed."""
-    with seeded(seed):
-        if language is None:
-            return DecoderNet(scratch_language(settings, words, places=places), width=width)
-        if settings.lora:
-            add_lora(language.model, settings.lora)
-        return DecoderNet(language.model, width=width)
 
 
 DecoderBatch: TypeAlias = tuple[IntArray | Tensor, bool]

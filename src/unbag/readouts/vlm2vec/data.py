@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -63,24 +62,6 @@ _MEASURED = 4
 """Steps' worth of pairs on which before and after are measured."""
 _FRESH = 10_000_000
 """Steps of the world from here on are never trained on."""
-
-
-class EmbeddingLessons(Protocol):
-    """All steps of a run, each made when it is asked for."""
-
-    @property
-    def about(self) -> str:
-        """What is trained on, for people."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of all that decides a step."""
-
-    def step(self, number: int) -> EmbeddingLesson:
-        """What a step is shown; steps count from 0."""
-
-    def measured(self) -> list[EmbeddingLesson]:
-        """Those on which before and after are compared, no picture twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +115,7 @@ class WorldLessons:
         return f"world-{DEFAULT.name}-{self.showing.fingerprint}"
 
     def step(self, number: int) -> EmbeddingLesson:
-        """Scenes, captions and their negatives, with what holds in which scene."""
+        """Scenes, captions and their negatives, with what holds in which scene; steps from 0."""
         showing, knobs = self.showing, find_preset(DEFAULT_PRESET)
         seed = split_seed("train", _SEEDS + showing.seed)
         samples = batch(DEFAULT, knobs, seed=seed, step=number, size=showing.batch)

@@ -8,12 +8,10 @@ Dimensions: N pictures or captions, D width of the language model, F bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -34,6 +32,8 @@ from unbag.readouts.decoder.saving import on_encoder, read_decoder
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.data import VERSION, instruction, text_instruction
 from unbag.registry import has_study
+from unbag.training.settings import bounded, check_bounds
+from unbag.training.towers.lora import inject_lora
 from unbag.types import DualEncoder
 
 if TYPE_CHECKING:
@@ -98,8 +98,11 @@ class Vlm2Vec:
 
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """[N, F] prepared pictures to [N, D]; NaN where the model cannot take one for its shape."""
-        pictures = [_unpacked(one) for one in pixels.cpu().numpy()]
-        asks = [(picture, instruction(None)) for picture in pictures]
+        asks = []
+        for byte_F in pixels.cpu().numpy():
+            height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
+            pixels_HW3 = byte_F[_SIDES : _SIDES + height * width * 3].reshape(height, width, 3)
+            asks.append((PixelPicture(pixels_HW3), instruction(None)))
         try:
             return unit(self.model.last_hidden(asks))
         except PictureError as error:
@@ -120,13 +123,6 @@ class Vlm2Vec:
     def encode_questions(self, questions: Sequence[str]) -> Tensor:
         """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
         return self.encode_captions([text_instruction(question) for question in questions])
-
-
-def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
-    """The picture that `Vlm2Vec.prepare` packed."""
-    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
-    end = _SIDES + height * width * 3
-    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
 
 
 def unit(vector_ND: Tensor) -> Tensor:
@@ -178,20 +174,15 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
 class Adapting:
     """Which weights of a chat model are trained."""
 
-    lora: int = 8
+    lora: int = bounded(8, low=0)
     """Rank; 0 trains the whole language model."""
-    alpha: float = 64.0
-    dropout: float = 0.1
+    alpha: float = bounded(64.0, above=0)
+    dropout: float = bounded(0.1, low=0, below=1)
     dora: bool = True
     """Train the length of each matrix's columns apart from their direction."""
 
     def __post_init__(self) -> None:
-        if self.lora < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise UserError(
-                f"lora={self.lora} alpha={self.alpha} dropout={self.dropout}",
-                expected="a rank of 0 or more, an alpha above 0, a dropout from 0 to below 1",
-                way_out="--set lora=8 alpha=64 dropout=0.1",
-            )
+        check_bounds(self, "VLM2Vec")
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,31 +292,20 @@ def _add_lora(module: nn.Module, name: str, adapting: Adapting, *, seed: int, de
             expected="linear layers of attention and MLP under these names",
             way_out="--set lora=0 trains the whole language model",
         )
-    config = _peft().LoraConfig(
+    torch.manual_seed(seed)
+    inject_lora(
+        module,
+        targets,
+        way_out=", or --set lora=0 to train the language model",
         r=adapting.lora,
         lora_alpha=adapting.alpha,
         lora_dropout=adapting.dropout,
         use_dora=adapting.dora,
         init_lora_weights="gaussian",
-        # As a pattern: of a list, peft takes every name that ends in one, so the eyes' too.
-        target_modules="|".join(map(re.escape, targets)),
-        bias="none",
     )
-    torch.manual_seed(seed)
-    _peft().inject_adapter_in_model(config, module)
     for inner, part in module.named_parameters():
         if ".lora_" in f".{inner}":
             part.data = part.data.to(device=device, dtype=torch.float32)
-
-
-def _peft() -> Any:
-    try:
-        return import_module("peft")
-    except ImportError as error:
-        raise UserError(
-            f"lora needs the package 'peft' ({error})",
-            way_out="pip install 'unbag[train]', or --set lora=0 to train the language model",
-        ) from error
 
 
 def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:

@@ -1,45 +1,71 @@
-"""The read-outs `vlm2vec` and `vlm2vec_plain`: training, scoring, and `vlm2vec:` models.
+"""The read-outs `vlm2vec` and `vlm2vec_plain`: training, folder, scoring; `vlm2vec:` models.
 
 Dimensions: N queries, P pictures, C captions of an item, M vectors that are made, D their width.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from warnings import warn
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
+from unbag.readouts.decoder.saving import CONFIG, read_config, wrong_config
+from unbag.readouts.training import CARD
 from unbag.readouts.vlm2vec.data import (
     VERSION,
+    WITH_QUESTION,
     WITHOUT,
-    EmbeddingLessons,
     PairLessons,
     Showing,
     WorldLessons,
     instruction,
     question_of,
 )
-from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generator, on_patches, unit
-from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
-from unbag.readouts.vlm2vec.training import TEMPERATURE, EmbeddingTask, Vlm2VecSettings, measure
+from unbag.readouts.vlm2vec.model import (
+    Adapted,
+    Adapting,
+    Vlm2Vec,
+    adapt,
+    hidden_generator,
+    on_patches,
+    trained_fingerprint,
+    unit,
+)
+from unbag.readouts.vlm2vec.training import (
+    TEMPERATURE,
+    EmbeddingTask,
+    ShareNearest,
+    Vlm2VecSettings,
+    measure,
+)
+from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.cache import VECTOR, TensorCache
-from unbag.runs.files import TRAINING, open_run_folder
+from unbag.runs.files import TRAINING, open_run_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.fine_tuning import Where
+from unbag.training.repair import WORLD, Wanted
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
 from unbag.types.items import prompts_of
+from unbag.version import __version__
+
+WEIGHTS = "adapter.safetensors"
+_KIND = "vlm2vec"
 
 
 @dataclass(frozen=True)
@@ -53,8 +79,14 @@ class Vlm2VecReadout:
         """As it is, or as it was trained; a dual encoder with a head that reads its patches."""
         scale = 1.0
         if isinstance(model, DualEncoder):
-            if folder is not None and is_adapter(folder):
-                raise _of_chat_model(folder, model)
+            if folder is not None and (folder / WEIGHTS).exists():
+                base = read_about(folder).base
+                raise UserError(
+                    f"{folder} holds an adapter of {base}, and {model.name} is a dual encoder",
+                    expected="the chat model that it was trained for, or a decoder's folder that "
+                    "embeds",
+                    way_out=f"--model {base} --scorer vlm2vec@{folder}",
+                )
             model, scale = on_patches(model, folder, readout=self.name), 1 / TEMPERATURE
         elif folder is not None:
             model, scale = load(_chat_model(model), folder)
@@ -108,7 +140,7 @@ VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
 VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
 
 
-def open_lessons(wanted: Wanted, showing: Showing) -> EmbeddingLessons:
+def open_lessons(wanted: Wanted, showing: Showing) -> WorldLessons | PairLessons:
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)
@@ -137,15 +169,6 @@ def _chat_model(model: object) -> ChatModel:
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
         way_out="give a dual encoder one with `unbag train --recipe decoder`, then take "
         "--model decoder:FOLDER: docs/vlm2vec.md",
-    )
-
-
-def _of_chat_model(folder: Path, model: DualEncoder) -> UserError:
-    base = read_about(folder).base
-    return UserError(
-        f"{folder} holds an adapter of {base}, and {model.name} is a dual encoder",
-        expected="the chat model that it was trained for, or a decoder's folder that embeds",
-        way_out=f"--model {base} --scorer vlm2vec@{folder}",
     )
 
 
@@ -252,3 +275,111 @@ def _caption(found: Mapping[str, Tensor], caption: Caption) -> Tensor:
 def _key(picture: Picture | None, text: str) -> str:
     said = f"{'' if picture is None else picture.key}\0{text}"
     return blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def save(folder: Path, state: Mapping[str, Tensor], about: About) -> None:
+    """Write the folder; the weights last, so that where they are, all is."""
+    write_text(folder / CONFIG, json.dumps({"kind": _KIND, **asdict(about)}, indent=2) + "\n")
+    write_text(folder / CARD, render_readout_card(_card(about)))
+    write_atomically(folder / WEIGHTS, lambda temporary: save_file(dict(state), temporary))
+
+
+@dataclass(frozen=True)
+class About:
+    """What belongs to trained weights."""
+
+    readout: str
+    base: str
+    """The name that loads the model, as it was typed."""
+    base_fingerprint: str
+    temperature: float
+    adapting: Adapting
+    settings: Mapping[str, object]
+    data: str
+    seed: int
+    steps: int
+    seconds: float
+    before: ShareNearest
+    after: ShareNearest
+    version: str = __version__
+
+    def numbers(self) -> str:
+        """Before and after, with n and interval."""
+        before, after = (
+            f"{share_text(one.right / one.asked, one.asked)} of n = {one.asked:,}"
+            for one in (self.before, self.after)
+        )
+        return f"before {before}, after {after}"
+
+
+def read_about(folder: Path) -> About:
+    """What a folder was made of; raises UserError if it is none of these."""
+    refused = partial(_refused, folder)
+    found = read_config(folder, kind=_KIND, refused=refused)
+    if not (folder / WEIGHTS).is_file():
+        raise refused(f"it has no {WEIGHTS}")
+    try:
+        del found["kind"]
+        for key, kind in (
+            ("adapting", Adapting),
+            ("before", ShareNearest),
+            ("after", ShareNearest),
+        ):
+            found[key] = kind(**found[key])
+        return About(**found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise refused(wrong_config(error)) from error
+
+
+def _refused(folder: Path, why: str) -> UserError:
+    return UserError(
+        f"{folder} holds no trained VLM2Vec: {why}",
+        expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
+        way_out="check the path; `unbag train --recipe vlm2vec --model hf:FOLDER --pairs world "
+        "--out FOLDER` makes one: docs/vlm2vec.md",
+    )
+
+
+def load(model: ChatModel, folder: Path) -> tuple[ChatModel, float]:
+    """The model as it was trained, and the inverse temperature; another base is refused."""
+    about = read_about(folder)
+    if about.base_fingerprint != model.fingerprint:
+        raise UserError(
+            f"{folder} was trained for {about.base} ({about.base_fingerprint}), and this is "
+            f"{model.name} ({model.fingerprint})",
+            expected="the same weights, processor and precision as in training",
+            way_out=f"--model {about.base}, with the --dtype of the training",
+        )
+    try:
+        state = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{folder / WEIGHTS} cannot be read: {said_by(error)}",
+            expected="a safetensors file as training wrote it",
+        ) from error
+    adapted = adapt(model, about.adapting)
+    adapted.load(state, source=str(folder / WEIGHTS))
+    print_ = trained_fingerprint(model, state)
+    name = f"{model.name}, trained"
+    return replace(adapted.model, name=name, fingerprint=print_), 1 / about.temperature
+
+
+def _card(about: About) -> ReadoutCard:
+    lora = about.adapting.lora
+    what = f"Matrices of rank {lora} beside its language model" if lora else "Its language model"
+    return ReadoutCard(
+        f"{about.readout} of {about.base}",
+        f"{what}, trained to embed: the hidden state at the last token of a\npicture with an "
+        "instruction lies near that of its caption. The picture tower is as it was. It means\n"
+        f"nothing for another base (fingerprint {about.base_fingerprint}).\n\nBehind the picture "
+        f'stands\n\n    {WITH_QUESTION}\n\nor, without a question, "{WITHOUT}".',
+        [
+            f"unbag run --model {about.base} --scorer {about.readout}@FOLDER --bench world",
+            "unbag run --model vlm2vec:FOLDER --bench world",
+        ],
+        f"Data: {about.data}. {about.steps:,} steps in {about.seconds:,.0f} s; seed {about.seed}.",
+        about.settings,
+        f"Own target nearest of all targets of its step: {about.numbers()}\n(95 %, Wilson); on "
+        "fresh scenes where the data is the world, else on pairs that were trained on.",
+        "That of the weights it was made from; nothing is granted here beside it.",
+    )

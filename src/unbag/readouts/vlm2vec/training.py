@@ -11,35 +11,35 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.huggingface.chat_inputs import ChatRow
-from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
+from unbag.training.losses import info_nce
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision
+from unbag.training.settings import bounded, check_bounds
 from unbag.training.step import Part, cached_step
 from unbag.training.trainer import Task
 
 TEMPERATURE = 0.02
-_ABOVE_0 = ("steps", "batch", "chunk", "learning_rate", "temperature", "clip_norm")
 
 
 @dataclass(frozen=True)
 class Vlm2VecSettings:
     """What --set can change. Defaults are the paper's, but for batch (4 x 64) and chunk (1)."""
 
-    steps: int = 1000
-    batch: int = 64
-    chunk: int = 8
+    steps: int = bounded(1000, low=1)
+    batch: int = bounded(64, low=1)
+    chunk: int = bounded(8, low=1)
     """Pictures or texts run at once: memory, and which numbers dropout draws; nothing else."""
-    learning_rate: float = 2e-5
-    warm_up: int = 100
+    learning_rate: float = bounded(2e-5, above=0)
+    warm_up: int = bounded(100, low=0)
     """Steps with a rising rate, before a line to zero."""
-    temperature: float = TEMPERATURE
-    clip_norm: float = 1.0
-    negatives: int = 2
+    temperature: float = bounded(TEMPERATURE, above=0)
+    clip_norm: float = bounded(1.0, above=0)
+    negatives: int = bounded(2, low=0)
     """Hard negatives of a caption as further targets, where the pairs have them."""
     lora: int = 8
     """Rank; 0 trains the whole language model."""
@@ -48,16 +48,7 @@ class Vlm2VecSettings:
     dora: bool = True
 
     def __post_init__(self) -> None:
-        wrong = [name for name in _ABOVE_0 if not getattr(self, name) > 0]
-        wrong += [name for name in ("warm_up", "negatives") if getattr(self, name) < 0]
-        if wrong:
-            raise UserError(
-                f"{wrong[0]}={getattr(self, wrong[0])}",
-                expected="a number above 0"
-                if wrong[0] in _ABOVE_0
-                else "a whole number of 0 or more",
-                way_out="leave it out for the default",
-            )
+        check_bounds(self, "VLM2Vec")
         # Refuses what cannot be trained.
         _ = self.adapting
 
@@ -77,7 +68,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
     def __init__(
         self,
         adapted: Adapted,
-        lessons: EmbeddingLessons,
+        lessons: WorldLessons | PairLessons,
         settings: Vlm2VecSettings,
         *,
         name: str,
@@ -219,8 +210,4 @@ def contrast(
         temperature: Cosines are divided by it.
     """
     logit_BT = unit(query_BD) @ unit(target_TD).T / temperature
-    own_B = torch.arange(len(logit_BT), device=logit_BT.device) if own_B is None else own_B
-    if masked_BT is not None:
-        is_own_BT = functional.one_hot(own_B, logit_BT.shape[1]).bool()
-        logit_BT = logit_BT.masked_fill(masked_BT & ~is_own_BT, -torch.inf)
-    return functional.cross_entropy(logit_BT, own_B)
+    return info_nce(logit_BT, own_B, also_true_BC=masked_BT)

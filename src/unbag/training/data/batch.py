@@ -204,26 +204,19 @@ def make_batch(
     )
 
 
-def by_length(
-    length_U: Tensor, largest: int | None = None, *, pass_cost: int | None = None
-) -> list[Tensor]:
+def by_length(length_U: Tensor, largest: int | None = None) -> list[Tensor]:
     """Rows in parts of like length, none larger than `largest`.
 
     Where memory does not ask for more parts, they are cut where the tokens of all, padded to the
-    longest of their part, and a cost for each part come to the least.
+    longest of their part, and a cost for each part come to the least: by dynamic programming over
+    lengths.
     """
     order_U = torch.argsort(length_U, stable=True)
     if largest is not None and len(order_U) > largest:
         return list(torch.tensor_split(order_U, -(-len(order_U) // largest)))
-    if pass_cost is None:
-        pass_cost = PASS_COST_CUDA if torch.cuda.is_available() else PASS_COST
-    return list(torch.split(order_U, _sizes(length_U, pass_cost)))
-
-
-def _sizes(length_U: Tensor, pass_cost: int) -> list[int]:
-    """How many strings each part has, shortest first; by dynamic programming over lengths."""
+    pass_cost = PASS_COST_CUDA if torch.cuda.is_available() else PASS_COST
     lengths, counts = (found.tolist() for found in torch.unique(length_U, return_counts=True))
-    # best[j]: the least cost of the first j lengths, and the cuts that lead to it.
+    # best[j]: the least cost of the first j lengths, and the sizes that lead to it.
     best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     for j, longest in enumerate(lengths, start=1):
         every = [
@@ -232,7 +225,7 @@ def _sizes(length_U: Tensor, pass_cost: int) -> list[int]:
             if len(best[i][1]) < MOST_GROUPS
         ]
         best.append(min(every))
-    return list(best[-1][1])
+    return list(torch.split(order_U, list(best[-1][1])))
 
 
 def _rows(every: Sequence[Sequence[str | None]], row: dict[str, int]) -> Tensor:

@@ -64,30 +64,26 @@ def ready_batches(
     made = None
     if columns.kinds and not pairs.has_edits:
         made = made_edits(columns, seed=seed, parts=parts)
-        _load(made, recipe)
+        try:
+            made.load()
+        except UserError as error:
+            option = re.search(r"--\w+", error.way_out)
+            if option is None:
+                raise
+            # Editors speak of the options of `unbag edit`.
+            slots = (*recipe.negatives, *recipe.positives)
+            kinds = " ".join(dict.fromkeys(kind for slot in slots for kind in slot.kinds))
+            raise UserError(
+                f"the edits of {recipe.name} cannot be made while training: {error.found}",
+                expected=error.expected,
+                way_out=f"make them before with `unbag edit --kinds {kinds} {option[0]} M` and "
+                "name its output with --pairs",
+            ) from error
     batches = PairBatches(pairs, recipe, reads, seed, share or Share(), micro, made)
     found = survey(pairs, recipe, reads=reads, made=made, seed=seed)
     check_surveyed(found, recipe, has_edits=pairs.has_edits)
     check_sides(reads, found.texts)
     return batches, found
-
-
-def _load(made: MadeEdits, recipe: Recipe) -> None:
-    try:
-        made.load()
-    except UserError as error:
-        option = re.search(r"--\w+", error.way_out)
-        if option is None:
-            raise
-        # Editors speak of the options of `unbag edit`.
-        slots = (*recipe.negatives, *recipe.positives)
-        kinds = " ".join(dict.fromkeys(kind for slot in slots for kind in slot.kinds))
-        raise UserError(
-            f"the edits of {recipe.name} cannot be made while training: {error.found}",
-            expected=error.expected,
-            way_out=f"make them before with `unbag edit --kinds {kinds} {option[0]} M` and name "
-            "its output with --pairs",
-        ) from error
 
 
 def survey(

@@ -53,7 +53,12 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
             except (RuntimeError, OSError, EOFError) as error:
                 if not workers or not _is_death(error):
                     raise
-                raise _death(error) from error
+                raise UserError(
+                    f"a process that read data died: {said_by(error)}",
+                    expected="workers that live as long as the run; too little memory kills them",
+                    way_out="give the same command again, with fewer --workers: it goes on from "
+                    "the last checkpoint",
+                ) from error
             if isinstance(found, _Refused):
                 raise found.error
             yield found
@@ -118,15 +123,6 @@ def _is_death(error: Exception) -> bool:
         return False
     lost = ConnectionError | EOFError | FileNotFoundError
     return "DataLoader worker" in said or isinstance(error, lost)
-
-
-def _death(error: Exception) -> UserError:
-    return UserError(
-        f"a process that read data died: {said_by(error)}",
-        expected="workers that live as long as the run; too little memory kills them",
-        way_out="give the same command again, with fewer --workers: it goes on from the last "
-        "checkpoint",
-    )
 
 
 def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

@@ -214,16 +214,15 @@ def columns_of(recipe: Recipe) -> Columns:
 
 
 def _column(slot: Slot) -> Column:
-    return frozenset(name for wanted in slot.kinds for name in _names(wanted))
-
-
-def _names(wanted: str) -> tuple[str, ...]:
-    try:
-        return tuple(kind.name for kind in find_kinds([wanted]))
-    except UserError:
-        # Edits that were made elsewhere may be of kinds nobody registered here. Where no caption
-        # has any, training does not start.
-        return (wanted,)
+    names: set[str] = set()
+    for wanted in slot.kinds:
+        try:
+            names.update(kind.name for kind in find_kinds([wanted]))
+        except UserError:
+            # Edits that were made elsewhere may be of kinds nobody registered here. Where no
+            # caption has any, training does not start.
+            names.add(wanted)
+    return frozenset(names)
 
 
 @dataclass(frozen=True)

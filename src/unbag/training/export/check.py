@@ -5,7 +5,7 @@ Dimensions: N pictures or captions, D joint space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -60,9 +60,11 @@ def agreement(
         return Agreement(apart)
     pixels = torch.stack([again.prepare(one) for one in images])
     cosine_N = (again.encode_pictures(pixels) * mine_ND).sum(dim=-1)
-    return Agreement(
-        apart, _pixel_difference(pixels, prepared, again), float(cosine_N.min().clamp(max=1))
-    )
+    assert isinstance(again, PlainForm)
+    # In levels of 255, by the spread that both libraries divide by.
+    spread = torch.tensor(again.std)[:, None, None]
+    levels = float(((pixels - prepared) * spread).abs().max()) * 255
+    return Agreement(apart, levels, float(cosine_N.min().clamp(max=1)))
 
 
 def drawn(*, side: int) -> list[Image]:
@@ -87,17 +89,6 @@ def _picture(size: tuple[int, int]) -> Image:
     return image
 
 
-def _pixel_difference(one: Tensor, other: Tensor, again: Again) -> float:
-    """In levels of 255, by the spread that both libraries divide by."""
-    if isinstance(again, PlainClip):
-        std = again.processor.image_std
-    else:
-        assert isinstance(again, PlainOpenClip)
-        std = again.model.visual.preprocess_cfg["std"]
-    spread = torch.tensor(std)[:, None, None]
-    return float(((one - other) * spread).abs().max()) * 255
-
-
 def _apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
@@ -105,7 +96,7 @@ def _apart(one: Tensor, other: Tensor) -> float:
 class Again(Protocol):
     """A model as its library reads it from disk."""
 
-    def prepare(self, image: Image) -> Tensor:
+    def prepare(self, image: Image, /) -> Tensor:
         """Pixels, as the library prepares them."""
 
     def encode_pictures(self, pixels: Tensor) -> Tensor:
@@ -126,32 +117,33 @@ def read_open_clip(folder: Path, *, device: str) -> Again:
     except Exception as error:
         # Old versions take the name for that of an architecture; new ones raise many kinds.
         raise _unreadable("open_clip", said_by(error)) from error
-    return PlainOpenClip(model.eval(), transform, tokenize, device)
+    return PlainForm(
+        transform,
+        lambda pixels: model.encode_image(pixels.to(device)),
+        lambda captions: model.encode_text(tokenize(captions).to(device)),
+        model.eval().visual.preprocess_cfg["std"],
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class PlainOpenClip:
+class PlainForm:
     """As anybody loads it, captions at full length."""
 
-    model: Any
-    transform: Any
-    tokenize: Any
-    device: str
-
-    def prepare(self, image: Image) -> Tensor:
-        """By the transform that comes with the model."""
-        pixels: Tensor = self.transform(image)
-        return pixels
+    prepare: Callable[[Image], Tensor]
+    image_features: Callable[[Tensor], Any]
+    text_features: Callable[[list[str]], Any]
+    std: Sequence[float]
+    """By which prepared pictures are divided."""
 
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """By encode_image."""
-        return _unit(self.model.encode_image(pixels.to(self.device)))
+        """Unit vectors [N, D]."""
+        return _unit(self.image_features(pixels))
 
     @torch.inference_mode()
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """By encode_text."""
-        return _unit(self.model.encode_text(self.tokenize(list(captions)).to(self.device)))
+        """Unit vectors [N, D]."""
+        return _unit(self.text_features(list(captions)))
 
 
 def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
@@ -172,35 +164,18 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
     except Exception as error:
         # Readers of transformers raise anything.
         raise _unreadable("transformers", said_by(error)) from error
-    return PlainClip(model.to(device).eval(), processor, tokenizer, device)
+    model = model.to(device).eval()
 
+    def text_features(captions: list[str]) -> Any:
+        inputs = tokenizer(captions, padding="max_length", truncation=True, return_tensors="pt")
+        return model.get_text_features(**inputs.to(device))
 
-@dataclass(frozen=True, eq=False)
-class PlainClip:
-    """transformers.CLIPModel as anybody loads it, captions at full length."""
-
-    model: Any
-    processor: Any
-    tokenizer: Any
-    device: str
-
-    def prepare(self, image: Image) -> Tensor:
-        """By the image processor beside the model."""
-        pixels: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
-        return pixels
-
-    @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """By get_image_features."""
-        return _unit(self.model.get_image_features(pixel_values=pixels.to(self.device)))
-
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """By get_text_features."""
-        inputs = self.tokenizer(
-            list(captions), padding="max_length", truncation=True, return_tensors="pt"
-        )
-        return _unit(self.model.get_text_features(**inputs.to(self.device)))
+    return PlainForm(
+        lambda image: processor(images=image, return_tensors="pt")["pixel_values"][0],
+        lambda pixels: model.get_image_features(pixel_values=pixels.to(device)),
+        text_features,
+        processor.image_std,
+    )
 
 
 def _unit(found: Any) -> Tensor:

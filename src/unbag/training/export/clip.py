@@ -207,24 +207,23 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 def differing(simple: Any, tokenizer: Any, captions: Sequence[str], *, context: int) -> list[str]:
     """Captions of which open_clip's tokenizer and one of transformers make other ids."""
-    return [c for c in captions if _simple_ids(simple, c) != _ids(tokenizer, c, context)]
+
+    def ids(caption: str) -> list[int]:
+        found: list[int] = tokenizer(caption, truncation=True, max_length=context)["input_ids"]
+        return found
+
+    def simple_ids(caption: str) -> list[int]:
+        # Without the zeros after the end token, which is the largest id.
+        row = simple([caption])[0]
+        found: list[int] = row[: int(row.argmax()) + 1].tolist()
+        return found
+
+    return [caption for caption in captions if simple_ids(caption) != ids(caption)]
 
 
 def simple_tokenizer(context: int) -> Any:
     """open_clip's own."""
     return library().tokenizer.SimpleTokenizer(context_length=context)
-
-
-def _ids(tokenizer: Any, caption: str, context: int) -> list[int]:
-    found: list[int] = tokenizer(caption, truncation=True, max_length=context)["input_ids"]
-    return found
-
-
-def _simple_ids(simple: Any, caption: str) -> list[int]:
-    """Without the zeros after the end token, which is the largest id."""
-    row = simple([caption])[0]
-    ids: list[int] = row[: int(row.argmax()) + 1].tolist()
-    return ids
 
 
 TOP = frozenset(

@@ -10,7 +10,8 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ import torch
 from safetensors import SafetensorError
 
 from unbag.errors import UserError, said_by
-from unbag.models import tiny
+from unbag.models import photo, tiny
 from unbag.models.huggingface.dual import HfDual
-from unbag.models.joined import JoinedEncoder
+from unbag.models.joined import JoinedEncoder, read_joined, write_joined
 from unbag.models.loading import RECORD
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.text import ClipTokenizer
@@ -34,39 +35,26 @@ from unbag.runs.files import mode_of_new, settle
 from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
 from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
 from unbag.training.export.formats import (
-    JOINED,
-    PHOTO,
     is_clips_own,
-    joined_captions,
-    read_photo,
     said_of_joined,
     said_of_parts,
-    write_joined_and_read,
+    trained_parts,
     write_open_clip_from,
     write_own_open_clip,
     write_own_transformers,
-    write_photo,
     write_transformers_from,
 )
 from unbag.types import DualEncoder
 
-TINY = "tiny.safetensors"
+JOINED, PHOTO, TINY = "joined", "photo.safetensors", "tiny.safetensors"
 FORMAT = "unbag-export-1"
 FAR = 0.999
 """Cosine below which another way of resizing is said to change a picture's vector."""
 _BOTH: tuple[Library, ...] = ("open_clip", "transformers")
+_TRIED = 8
+"""Captions of a table that an export is tried on."""
 _OURS = "the {} encoder is an architecture of unbag's own"
 _Written = tuple[tuple[LibraryForm, ...], tuple[LeftOut, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Form:
-    """How one form is written and read."""
-
-    library: Library
-    write: Callable[[Path], None]
-    read: Callable[[Path], Again]
-    kind: str = "AutoModel"
 
 
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
@@ -77,7 +65,20 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
             expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
             way_out="a model of your own is saved by your own code",
         )
-    _check_weights(_state(encoder), encoder.name)
+    if isinstance(encoder, JoinedEncoder):
+        text = encoder.text.module.state_dict()
+        state = encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
+    else:
+        module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
+        state = module.state_dict()
+    odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
+    if odd not in ([], ["torch.float32"]):
+        raise UserError(
+            f"the weights of {encoder.name} are {', '.join(odd)}",
+            expected="torch.float32, since rounded weights would be handed on",
+            way_out="load the model with dtype float32",
+        )
+    check_finite(state, source=encoder.name)
     with _new_folder(out) as folder:
         if isinstance(encoder, Tiny | Photo | JoinedEncoder):
             written, left_out = _write_ours(encoder, folder)
@@ -93,55 +94,49 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
             left_out,
             tuple(_notes(encoder, written)),
         )
-        _describe(folder, card, found)
+        record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
+        said = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / RECORD).write_text(said + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(render_card(card, found), encoding="utf-8")
     return found
 
 
 def _write_forms(encoder: OpenClip | HfDual, folder: Path) -> _Written:
+    """The form of the library that the model is from first."""
+    device = encoder.device
+    is_clip = isinstance(encoder, OpenClip) or encoder.model_type == "clip"
+    writers: list[tuple[Library, Callable[[Path], None]]]
+    if isinstance(encoder, OpenClip):
+        writers = [
+            ("open_clip", partial(write_own_open_clip, encoder)),
+            ("transformers", partial(write_transformers_from, encoder)),
+        ]
+    else:
+        writers = [
+            ("transformers", partial(write_own_transformers, encoder)),
+            ("open_clip", partial(write_open_clip_from, encoder)),
+        ]
     written: list[LibraryForm] = []
     left_out: list[LeftOut] = []
     own: Again | None = None
-    for form in _forms(encoder):
-        place = folder / form.library
+    for library, write in writers:
+        place = folder / library
         place.mkdir()
         try:
-            form.write(place)
+            write(place)
         except NoOtherFormError as error:
             shutil.rmtree(place)
-            left_out.append(LeftOut(form.library, str(error)))
+            left_out.append(LeftOut(library, str(error)))
             continue
-        again = form.read(place)
+        if library == "open_clip":
+            again = read_open_clip(place, device=device)
+        else:
+            again = read_transformers(place, device=device, is_clip=is_clip)
         own = own or again
-        agrees = agreement(encoder, again, own=own, what=form.library)
-        sums = _sums(place, folder)
-        written.append(LibraryForm(form.library, form.library, agrees, sums, form.kind))
+        agrees = agreement(encoder, again, own=own, what=library)
+        kind = "CLIPModel" if is_clip and library == "transformers" else "AutoModel"
+        written.append(LibraryForm(library, library, agrees, _sums(place, folder), kind))
     return tuple(written), tuple(left_out)
-
-
-def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
-    """The library that the model is from first."""
-    device = encoder.device
-    is_clip = isinstance(encoder, OpenClip) or encoder.model_type == "clip"
-
-    def write_open_clip(folder: Path) -> None:
-        if isinstance(encoder, OpenClip):
-            write_own_open_clip(encoder, folder)
-        else:
-            write_open_clip_from(encoder, folder)
-
-    def write_transformers(folder: Path) -> None:
-        if isinstance(encoder, OpenClip):
-            write_transformers_from(encoder, folder)
-        else:
-            write_own_transformers(encoder, folder)
-
-    def transformers_again(folder: Path) -> Again:
-        return read_transformers(folder, device=device, is_clip=is_clip)
-
-    first = _Form("open_clip", write_open_clip, lambda at: read_open_clip(at, device=device))
-    kind = "CLIPModel" if is_clip else "AutoModel"
-    second = _Form("transformers", write_transformers, transformers_again, kind)
-    return [first, second] if isinstance(encoder, OpenClip) else [second, first]
 
 
 def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written:
@@ -149,40 +144,27 @@ def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written
     library: Library
     again: Tiny | Photo | JoinedEncoder
     captions: Sequence[str] = ORDINARY
+    name, device = encoder.name, encoder.device
     if isinstance(encoder, JoinedEncoder):
         library, path = "joined", folder / JOINED
-        again, captions = write_joined_and_read(encoder, path), joined_captions(encoder)
+        path.mkdir()
+        write_joined(encoder, path)
+        again = read_joined(path, name=name, device=device)
+        # A table of features has only its own captions.
+        rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
+        captions = ORDINARY if rows is None else list(rows)[:_TRIED]
     elif isinstance(encoder, Photo):
         library, path = "photo", folder / PHOTO
-        write_photo(encoder, path)
-        again = read_photo(path, encoder)
+        # A part as it is installed is left out.
+        photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
+        again = photo.read(path, name=name, device=device)
     else:
         library, path = "tiny", folder / TINY
         tiny.write(encoder.towers, path, dtype=torch.float32)
-        again = tiny.read(path, name=encoder.name, device=encoder.device)
+        again = tiny.read(path, name=name, device=device)
     agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
     found = LibraryForm(library, path.name, agrees, _sums(path, folder))
     return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
-
-
-def _state(encoder: OpenClip | HfDual | Tiny | Photo | JoinedEncoder) -> Mapping[str, torch.Tensor]:
-    if isinstance(encoder, JoinedEncoder):
-        text = encoder.text.module.state_dict()
-        return encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
-    module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
-    found: Mapping[str, torch.Tensor] = module.state_dict()
-    return found
-
-
-def _check_weights(state: Mapping[str, torch.Tensor], name: str) -> None:
-    odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
-    if odd not in ([], ["torch.float32"]):
-        raise UserError(
-            f"the weights of {name} are {', '.join(odd)}",
-            expected="torch.float32, since rounded weights would be handed on",
-            way_out="load the model with dtype float32",
-        )
-    check_finite(state, source=name)
 
 
 @contextmanager
@@ -200,7 +182,13 @@ def _new_folder(out: Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        _flush(temporary)
+        # What others may read of files made here, they may read of all of them.
+        probe = temporary / ".mode"
+        mode = mode_of_new(probe)
+        probe.unlink()
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                settle(path, mode)
         if out.exists():
             out.rmdir()
         temporary.rename(out)
@@ -212,16 +200,6 @@ def _new_folder(out: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _flush(folder: Path) -> None:
-    """To disk; and what others may read of files made here, they may read of all of them."""
-    probe = folder / ".mode"
-    mode = mode_of_new(probe)
-    probe.unlink()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            settle(path, mode)
 
 
 def _sums(place: Path, folder: Path) -> tuple[tuple[str, str], ...]:
@@ -272,10 +250,3 @@ def _mends(encoder: OpenClip | HfDual | Tiny) -> bool:
     if isinstance(encoder, OpenClip):
         return isinstance(encoder.tokenize, ClipTokenizer)
     return isinstance(encoder, HfDual) and is_clips_own(encoder)
-
-
-def _describe(folder: Path, card: Card, found: Exported) -> None:
-    record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
-    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(render_card(card, found), encoding="utf-8")

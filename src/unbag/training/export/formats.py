@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from unbag.errors import UserError
-from unbag.models import photo
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import quietly
-from unbag.models.joined import read_joined, write_joined
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.loading import CONFIG
 from unbag.models.open_clip.text import ClipTokenizer, HubTokenizer
@@ -46,23 +44,6 @@ if TYPE_CHECKING:
 
 
 OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
-JOINED = "joined"
-PHOTO = "photo.safetensors"
-_TRIED = 8
-"""Captions of a table that an export is tried on."""
-
-
-def write_joined_and_read(encoder: JoinedEncoder, folder: Path) -> JoinedEncoder:
-    """Write a joined model, and give the one that the folder holds."""
-    folder.mkdir()
-    write_joined(encoder, folder)
-    return read_joined(folder, name=encoder.name, device=encoder.device)
-
-
-def joined_captions(encoder: JoinedEncoder) -> Sequence[str]:
-    """Captions that it can read: a table of features has only its own."""
-    rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
-    return ORDINARY if rows is None else list(rows)[:_TRIED]
 
 
 def said_of_joined(encoder: JoinedEncoder) -> str:
@@ -98,16 +79,6 @@ def trained_parts(encoder: Photo) -> tuple[str, ...]:
         if any(not torch.equal(w.cpu(), before[key]) for key, w in now.state_dict().items()):
             found.append(name)
     return tuple(found)
-
-
-def write_photo(encoder: Photo, path: Path) -> None:
-    """In full precision; a part as it is installed is left out."""
-    photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
-
-
-def read_photo(path: Path, encoder: Photo) -> Photo:
-    """The same again, from the file."""
-    return photo.read(path, name=encoder.name, device=encoder.device)
 
 
 def said_of_parts(encoder: Photo) -> str:

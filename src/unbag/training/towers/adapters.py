@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,6 @@ from unbag.training.towers.lora import merged
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from unbag.models.huggingface.inputs import Captions
     from unbag.models.open_clip.text import Tokenizer
     from unbag.models.photo import PhotoTowers
     from unbag.models.tiny import TinyTowers
@@ -74,6 +72,30 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         "ALIGN ...)",
         way_out="`unbag list models` shows what each name is",
     )
+
+
+class PlainReads:
+    """Preparation and tokenizer of an encoder, each with its model's rule."""
+
+    def __init__(self, prepare: Callable[[Image], Tensor], captions: CaptionReads) -> None:
+        """As the encoder has them, without weights."""
+        self._prepare, self._captions = prepare, captions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the tokens that are remembered, which every worker finds by itself."""
+        return PlainReads, (self._prepare, self._captions.fresh())
+
+    def prepare(self, image: Image) -> Tensor:
+        """In bytes for a device, where that is exact."""
+        return self._prepare(image)
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """Arguments of the text tower, padded as far as the model asks."""
+        return self._captions(captions)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self._captions.count(captions) if captions else []
 
 
 class TinyTrainable:
@@ -258,14 +280,17 @@ class HfTrainable:
 
     def __init__(self, encoder: HfDual, *, device: str) -> None:
         """Copy the model of an encoder, which stays as it is."""
-        _check_hf_towers(encoder)
+        _check_towers(encoder)
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
         self.module.train().requires_grad_(True)
         self._inverse = hasattr(self.module, "temperature")
         if self._inverse:
-            _to_logarithm(self.module)
+            # ALIGN divides by a temperature; training wants the logarithm of the scale.
+            value = self.module.temperature.detach()
+            del self.module.temperature
+            self.module.log_scale = nn.Parameter(-value.log())
         names = ("log_scale",) if self._inverse else ("logit_scale", "logit_bias")
         found = [getattr(self.module, name, None) for name in names]
         self.temperature = tuple(weight for weight in found if weight is not None)
@@ -274,7 +299,7 @@ class HfTrainable:
         self._pictures, sent = (
             Pictures(encoder.pictures.processor, name=self.name, device=device) for _ in range(2)
         )
-        self.reads = HfReads(sent, replace(encoder.captions, known={}))
+        self.reads = PlainReads(sent, encoder.captions.fresh())
         self._shell = copy(encoder)
         self._shell.model = self._shell._ask_picture = self._shell._ask_caption = None
         self._shell.pictures, self._shell.device = self._pictures, device
@@ -296,36 +321,13 @@ class HfTrainable:
         found.scale = float(self.temperature[0].detach().exp())
         found.bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
         if self._inverse:
-            _from_logarithm(model)
+            value = model.log_scale.detach()
+            del model.log_scale
+            model.temperature = nn.Parameter((-value).exp(), requires_grad=False)
         found.model = model
         found._ask_picture, found._ask_caption = model.get_image_features, model.get_text_features
         found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
         return found
-
-
-class HfReads:
-    """An image processor and a tokenizer, each with its model's rule."""
-
-    def __init__(self, pictures: Pictures, captions: Captions) -> None:
-        """As the encoder has them."""
-        self._pictures = pictures
-        self._captions = captions
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the tokens that are remembered, which every worker finds by itself."""
-        return HfReads, (self._pictures, replace(self._captions, known={}))
-
-    def prepare(self, image: Image) -> Tensor:
-        """In bytes for a device, where that is exact."""
-        return self._pictures(image)
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Arguments of the text tower, padded as far as the model asks."""
-        return self._captions(captions)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self._captions.count(captions)
 
 
 def _hf_vectors(found: Any) -> Tensor:
@@ -334,7 +336,7 @@ def _hf_vectors(found: Any) -> Tensor:
     return unit_rows(vector_ND)
 
 
-def _check_hf_towers(encoder: HfDual) -> None:
+def _check_towers(encoder: HfDual) -> None:
     model = encoder.model
     missing = [name for name in _HF_TOWERS if not isinstance(getattr(model, name, None), nn.Module)]
     if not missing and not (hasattr(model, "logit_scale") or hasattr(model, "temperature")):
@@ -360,19 +362,6 @@ def _hf_layers(model: Any, temperature: Sequence[str]) -> tuple[Any, Any]:
     )
 
 
-def _to_logarithm(model: Any) -> None:
-    """ALIGN divides by a temperature; training wants the logarithm of the scale."""
-    value = model.temperature.detach()
-    del model.temperature
-    model.log_scale = nn.Parameter(-value.log())
-
-
-def _from_logarithm(model: Any) -> None:
-    value = model.log_scale.detach()
-    del model.log_scale
-    model.temperature = nn.Parameter((-value).exp(), requires_grad=False)
-
-
 class PhotoTrainable:
     """The towers of `unbag.models.photo`; the last layer of each is its head."""
 
@@ -384,8 +373,7 @@ class PhotoTrainable:
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.picture_layers = _photo_picture_layers(self.module.picture)
-        self.caption_layers = _photo_caption_layers(self.module.caption)
+        self.picture_layers, self.caption_layers = _photo_layers(self.module)
         self.temperature = (self.module.log_scale,)
         has_parts = isinstance(encoder, Photo)
         self.reads: Reads = PhotoReads(encoder.tokenizer) if has_parts else NoReads()
@@ -459,21 +447,20 @@ class NoReads:
         return [1] * len(captions)
 
 
-def _photo_picture_layers(tower: Any) -> Layers:
-    """Stem, sixteen blocks, the last convolution, the head; or the head alone."""
-    part = tower.part
-    if isinstance(part, nn.Identity):
-        return ((tower.head,),)
-    blocks = [(block,) for block in part._blocks]
-    return (part._conv_stem, part._bn0), *blocks, (part._conv_head, part._bn1), (tower.head,)
+def _photo_layers(towers: Any) -> tuple[Layers, Layers]:
+    """Stem, sixteen blocks, the last convolution and embedding, six blocks, each with its head.
 
-
-def _photo_caption_layers(tower: Any) -> Layers:
-    """Embedding, six blocks, the head; or the head alone."""
-    if isinstance(tower.part, nn.Identity):
-        return ((tower.head,),)
-    blocks = [(block,) for block in tower.part.encoder.layer]
-    return (tower.part.embeddings,), *blocks, (tower.head,)
+    Or the heads alone.
+    """
+    eyes, words = towers.picture.part, towers.caption.part
+    picture: Layers = ()
+    caption: Layers = ()
+    if not isinstance(eyes, nn.Identity):
+        stem, last = (eyes._conv_stem, eyes._bn0), (eyes._conv_head, eyes._bn1)
+        picture = (stem, *((block,) for block in eyes._blocks), last)
+    if not isinstance(words, nn.Identity):
+        caption = ((words.embeddings,), *((block,) for block in words.encoder.layer))
+    return (*picture, (towers.picture.head,)), (*caption, (towers.caption.head,))
 
 
 class JoinedTrainable:
@@ -492,13 +479,20 @@ class JoinedTrainable:
         self.module = nn.ModuleDict(parts)
         self.module.train().requires_grad_(True)
         self.picture_layers = pictures.picture_layers
-        self.caption_layers: Layers = (*_joined_text_layers(text), (self.connector,))
+        # A table of features has one empty layer.
+        inside = tower_layers(text) if any(True for _ in text.parameters()) else ((),)
+        self.caption_layers: Layers = (*inside, (self.connector,))
         self.temperature = pictures.temperature
         self._first = self._start_temperature()
-        self._names = _picture_names(pictures)
-        self.reads: Reads = JoinedReads(pictures.reads, encoder.text.reads.fresh())
-        # The text tower that the picture model came with is among them.
-        close_unused(self, device=device, captions=_readable_captions(encoder.text.reads))
+        # Weights of the picture tower, taken before LoRA gives them other names.
+        ids = {id(weight) for weight in weights_of(pictures.picture_layers)}
+        self._names = {n for n, w in pictures.module.named_parameters() if id(w) in ids}
+        self.reads = PlainReads(pictures.reads.prepare, encoder.text.reads.fresh())
+        # A table of features knows only its own captions.
+        rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
+        # The text tower that the picture model came with is among what is closed.
+        readable = CAPTIONS if rows is None else list(rows)[:2]
+        close_unused(self, device=device, captions=readable)
 
     @property
     def always_open(self) -> tuple[nn.Parameter, ...]:
@@ -567,50 +561,9 @@ class JoinedTrainable:
         return [weight.detach().clone() for weight in self.temperature]
 
 
-class JoinedReads:
-    """Pictures as the picture model reads them, captions as the text part does."""
-
-    def __init__(self, pictures: Reads, captions: CaptionReads) -> None:
-        """Both without weights."""
-        self._pictures, self._captions = pictures, captions
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the tokens that are remembered, which every worker finds by itself."""
-        return JoinedReads, (self._pictures, self._captions.fresh())
-
-    def prepare(self, image: Image) -> Tensor:
-        """By the picture model."""
-        return self._pictures.prepare(image)
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """By the text part, padded to the longest."""
-        return self._captions(captions)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self._captions.count(captions) if captions else []
-
-
-def _joined_text_layers(module: nn.Module) -> Layers:
-    """Layers of a text part; a table of features has one empty layer."""
-    return tower_layers(module) if any(True for _ in module.parameters()) else ((),)
-
-
-def _picture_names(pictures: Trainable) -> frozenset[str]:
-    """Weights of the picture tower, taken before LoRA gives them other names."""
-    ids = {id(weight) for weight in weights_of(pictures.picture_layers)}
-    return frozenset(n for n, w in pictures.module.named_parameters() if id(w) in ids)
-
-
 def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {
         name: value.detach().float()
         for name, value in now.items()
         if not torch.equal(value.float(), before[name].to(value.device).float())
     }
-
-
-def _readable_captions(reads: CaptionReads) -> Sequence[str]:
-    """Captions to try a text part on: a table of features knows only its own."""
-    rows: Mapping[str, int] | None = getattr(reads, "row_of", None)
-    return CAPTIONS if rows is None else list(rows)[:2]

@@ -11,7 +11,7 @@ Dimensions: N inputs, L tokens or patches, W width, H heads, E width of a head.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from importlib import import_module
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
 
     Called after `apply_locks`: what is locked gets none. Gives a summary in words.
     """
-    inject = _peft().inject_adapter_in_model
+    _peft()  # Before anything is changed.
     for name, module in list(_open_blocks(trainable)):
         if SplitAttention.can_hold(module):
             assert isinstance(module, nn.MultiheadAttention)
@@ -46,20 +46,29 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
     # The connector of a joined model has to be trained whole: it starts from nothing.
     apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
     kept_open = [weight for weight in apart if weight.requires_grad]
-    config = _peft().LoraConfig(
+    device = next(trainable.module.parameters()).device
+    inject_lora(
+        trainable.module,
+        targets,
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
-        target_modules="|".join(map(re.escape, targets)),
-        bias="none",
     )
-    device = next(trainable.module.parameters()).device
-    inject(config, trainable.module)
     trainable.module.to(device)
     for weight in kept_open:
         weight.requires_grad_(True)
     return f"lora of rank {lora.rank} beside {len(targets)} linear layers; {open_share(trainable)}"
+
+
+def inject_lora(
+    module: nn.Module, targets: Sequence[str], *, way_out: str = "", **options: object
+) -> None:
+    """Put small matrices beside the linear layers of these names; options of peft's LoraConfig."""
+    peft = _peft(way_out)
+    # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
+    pattern = "|".join(map(re.escape, targets))
+    config = peft.LoraConfig(target_modules=pattern, bias="none", **options)
+    peft.inject_adapter_in_model(config, module)
 
 
 def merged(module: Model) -> Model:
@@ -167,10 +176,11 @@ def _put(module: nn.Module, name: str, part: nn.Module) -> None:
     setattr(module.get_submodule(owner), last, part)
 
 
-def _peft() -> Any:
+def _peft(way_out: str = "") -> Any:
     try:
         return import_module("peft")
     except ImportError as error:
         raise UserError(
-            f"lora needs the package 'peft' ({error})", way_out="pip install 'unbag[train]'"
+            f"lora needs the package 'peft' ({error})",
+            way_out=f"pip install 'unbag[train]'{way_out}",
         ) from error
