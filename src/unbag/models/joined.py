@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -25,7 +25,7 @@ from unbag.models.huggingface.loading import torch_dtype
 from unbag.models.layers import unit_vectors
 from unbag.models.loading import folder_name
 from unbag.models.text_encoders import TextPart, is_known, load_part
-from unbag.models.weights import check_finite, fingerprint, seeded
+from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.registry import find, names
 from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, TokenFeatures
 
@@ -360,8 +360,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "scale": float(said["scale"]),
             "bias": float(said["bias"]),
         }
-        with safe_open(folder / WEIGHTS, framework="pt") as file:
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        _, state = read_safetensors(folder / WEIGHTS)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, said_by(error)) from error
     check_finite(state, source=str(folder / WEIGHTS))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -32,7 +32,7 @@ from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
 from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
 from unbag.models.shipped import WEIGHTS
-from unbag.models.weights import check_finite, fingerprint, seeded
+from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def build(
 def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
     """A checkpoint written by `write`: heads, and towers where they were trained too."""
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("photo", "null"))
-            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+        said, tensors = read_safetensors(path)
+        header = json.loads(said.get("photo", "null"))
+        state = {name: value.float() for name, value in tensors.items()}
         missing = [part for part in _HEADS if not any(key.startswith(part) for key in state)]
         if missing:
             raise ValueError(f"it has no {missing[0].rstrip('.')}")
@@ -166,6 +166,19 @@ class Photo:
         self.scale = float(towers.log_scale.detach().exp())
         said = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
         self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
+
+    def random_twin(self, *, name: str, seed: int) -> Photo:
+        """Parts before training too, whatever the heads stand on.
+
+        Batch norms before training divide by one, and fifty convolutions then leave nothing of any
+        picture: a twin that is blind by accident would flatter the model. So they are given the
+        averages of drawn noise, as a first step of training would give them those of its batch.
+        """
+        with seeded(seed):
+            picture = picture_part(is_trained=False)
+            average_norms(picture)
+            towers = PhotoTowers(picture, untrained_caption_part(), self.config)
+        return Photo(towers, self.tokenizer, name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, 224, 224], as EfficientNet-Lite was trained.

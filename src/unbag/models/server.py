@@ -69,7 +69,15 @@ def load(
 ) -> ServerModel:
     """`MODEL@URL`, such as Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1."""
     model, _, url = rest.rpartition("@")
-    if not model or not _is_address(url):
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        _ = parts.port
+        is_address = parts.scheme in ("http", "https") and bool(host)
+    except ValueError:
+        is_address = False
+    if not model or not is_address:
         raise UserError(
             f"the model 'server:{rest}' names no server",
             expected="server:MODEL@URL, such as server:llava@http://localhost:8000/v1",
@@ -91,17 +99,6 @@ def load(
     manners = Manners(concurrency=concurrency)
     client = ServerClient(url.rstrip("/"), key, manners, budget, kept)
     return ServerModel(model.rpartition("/")[2], model, client)
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        host.encode("idna")
-        _ = parts.port
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(host)
 
 
 @dataclass

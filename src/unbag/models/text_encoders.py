@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -41,7 +41,7 @@ from unbag.models.huggingface.loading import (
 )
 from unbag.models.layers import POOLS, Pool, blocks_of, laid_out, pool_words, recorded
 from unbag.models.photo import package_folder
-from unbag.models.weights import check_finite, fingerprint
+from unbag.models.weights import check_finite, fingerprint, read_safetensors
 from unbag.types import Layers
 
 if TYPE_CHECKING:
@@ -398,9 +398,8 @@ CaptionReads: TypeAlias = "Captions | TableReads"
 def read_table(path: Path, *, name: str) -> TextTable:
     """What `write_table` wrote, or any such file: `vectors` [T, E], captions in the header."""
     try:
-        with safe_open(path, framework="pt") as file:
-            captions = json.loads((file.metadata() or {}).get(_CAPTIONS, "null"))
-            vector_TE = file.get_tensor(_VECTORS)
+        header, tensors = read_safetensors(path)
+        captions, vector_TE = json.loads(header.get(_CAPTIONS, "null")), tensors[_VECTORS]
         if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
             raise ValueError("its header has no captions, or they are no list of texts")
         if vector_TE.ndim != 2 or len(vector_TE) != len(captions):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -24,7 +24,7 @@ from torch.nn import functional
 from unbag.errors import UserError, unknown_name
 from unbag.models.layers import laid_out
 from unbag.models.shipped import find_shipped
-from unbag.models.weights import check_finite, seeded
+from unbag.models.weights import check_finite, read_safetensors, seeded
 from unbag.types import IntArray, Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -225,6 +225,10 @@ class Tiny:
         self.tokenize = WordTokenizer(self.config.words, context=self.context)
         self.fingerprint = _fingerprint(towers)
 
+    def random_twin(self, *, name: str, seed: int) -> Tiny:
+        """The same sizes before training."""
+        return Tiny(untrained(self.config, seed=seed), name=name, device=self.device)
+
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, H, W] in [-1, 1]; never flipped or cropped, since captions speak of sides."""
         side = self.config.pixels
@@ -329,9 +333,9 @@ def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
 def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
     """A checkpoint written by `write`; the file is data only, nothing in it is executed."""
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("config", "null"))
-            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+        said, tensors = read_safetensors(path)
+        header = json.loads(said.get("config", "null"))
+        state = {name: value.float() for name, value in tensors.items()}
         header["words"] = tuple(header["words"])
         towers = TinyTowers(TinyConfig(**header))
         towers.load_state_dict(state)

@@ -161,7 +161,7 @@ def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
     place_M2: list[tuple[int, int]] = []
     fields_M6: list[tuple[int, ...]] = []
     for n, scene in enumerate(scenes):
-        row = _sprite_rows(scene.world)
+        row = sprite_rows(scene.world)
         for t, thing in enumerate(scene.things):
             place_M2.append((n, t))
             kind = row[thing.shape, thing.size, thing.texture]
@@ -190,7 +190,7 @@ class Packed:
 def sprite_table(world: World) -> NDArray[np.uint8]:
     """Every sprite of the world: [K, S, S, 2], whether a pixel is drawn and its brightness in %."""
     rim = max(world.radii.values())
-    kind_of = _sprite_rows(world.name)
+    kind_of = sprite_rows(world.name)
     table_KSS2 = np.zeros((len(kind_of), 2 * rim + 1, 2 * rim + 1, 2), dtype=np.uint8)
     for (shape, size, texture), kind in kind_of.items():
         shown = sprite(shape, world.radii[size], texture)
@@ -200,13 +200,9 @@ def sprite_table(world: World) -> NDArray[np.uint8]:
     return table_KSS2
 
 
-def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
-    """The row of `sprite_table` that shows this look."""
-    return _sprite_rows(world.name)[shape, size, texture]
-
-
 @cache
-def _sprite_rows(world: str) -> dict[tuple[str, Size, Texture], int]:
+def sprite_rows(world: str) -> dict[tuple[str, Size, Texture], int]:
+    """The row of `sprite_table` that shows each look."""
     looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
     return {look: number for number, look in enumerate(looks)}
 

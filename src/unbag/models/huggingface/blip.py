@@ -8,7 +8,7 @@ joint space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from warnings import warn
 
@@ -17,13 +17,7 @@ import torch
 from unbag.models.batching import Fitting
 from unbag.models.huggingface.dual import Pictures, TwoTowers, states
 from unbag.models.huggingface.inputs import make_captions
-from unbag.models.huggingface.loading import (
-    plain_config,
-    read_image_processor,
-    read_tokenizer,
-    read_weights,
-    torch_dtype,
-)
+from unbag.models.huggingface.loading import plain_config, read_towers, torch_dtype
 from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, TokenFeatures
@@ -49,16 +43,11 @@ def load_match(
     """The matching head of BLIP or BLIP-2."""
     import transformers
 
-    kind = Blip if architecture == "BlipForImageTextRetrieval" else Blip2
-    reader: PairReader = kind(
-        read_weights(source, getattr(transformers, architecture)),
-        read_tokenizer(source),
-        read_image_processor(source),
-        name=source.name,
-        device=device,
-        dtype=dtype,
-        compiles=compiles,
-    )
+    is_first = architecture == "BlipForImageTextRetrieval"
+    kind: Callable[..., PairReader] = Blip if is_first else Blip2
+    weights = getattr(transformers, architecture)
+    where = {"device": device, "dtype": dtype, "compiles": compiles}
+    reader = read_towers(kind, source, weights, **where)
     return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
 
 

@@ -9,10 +9,11 @@ Dimensions: N pictures or captions, L patches or tokens, D joint space, F number
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
-from warnings import warn
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from warnings import catch_warnings, simplefilter, warn
 
 import torch
 
@@ -21,7 +22,7 @@ from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
 from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
-from unbag.models.weights import fingerprint
+from unbag.models.weights import fingerprint, seeded
 from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -59,6 +60,24 @@ class TwoTowers:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
         return self.captions.count(captions)
+
+    def random_twin(self, *, name: str, seed: int) -> Self:
+        """The same architecture, and weights as its class begins."""
+        old, made = self.model, cast(Callable[..., Self], type(self))
+        with seeded(seed):
+            # The class makes its own weights from a config, and may change that config.
+            model = type(old)(deepcopy(old.config))
+        with catch_warnings():
+            # All that is said of captions that run padded was said of the encoder.
+            simplefilter("ignore")
+            return made(
+                model.eval().requires_grad_(False),
+                self.captions.tokenizer,
+                self.pictures.processor,
+                name=name,
+                device=self.device,
+                dtype=str(old.dtype).removeprefix("torch."),
+            )
 
     def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
         inputs = self.pictures.inputs(pixels.to(self.device, non_blocking=True))

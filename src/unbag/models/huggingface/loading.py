@@ -71,15 +71,7 @@ def load(
     if _is_dual(config):
         from unbag.models.huggingface.dual import HfDual
 
-        return HfDual(
-            read_weights(source, AutoModel),
-            read_tokenizer(source),
-            read_image_processor(source),
-            name=source.name,
-            device=device,
-            dtype=dtype,
-            compiles=compiles,
-        )
+        return read_towers(HfDual, source, AutoModel, device=device, dtype=dtype, compiles=compiles)
     if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         from unbag.models.huggingface.chat import load_chat
 
@@ -205,6 +197,12 @@ def read_image_processor(source: HfSource) -> Any:
     from transformers import AutoImageProcessor
 
     return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
+
+
+def read_towers(made: Callable[..., Loaded], source: HfSource, kind: Any, **where: Any) -> Loaded:
+    """`made` of weights of class `kind`, tokenizer and image processor."""
+    parts = read_weights(source, kind), read_tokenizer(source), read_image_processor(source)
+    return made(*parts, name=source.name, **where)
 
 
 def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:

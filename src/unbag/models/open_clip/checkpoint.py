@@ -201,7 +201,11 @@ def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
         # Trained with the sigmoid loss: the trainer adds a bias to any architecture.
         said.setdefault("init_logit_bias", 0.0)
     names = ("CoCa" if "multimodal_cfg" in said else "CustomTextCLIP") if is_custom else "CLIP"
-    return getattr(library(), names)(**said)
+    model = getattr(library(), names)(**said)
+    if names == "CoCa":
+        # open_clip leaves it as the memory was: equal seeds would give different fingerprints.
+        model.text_decoder.text_projection.detach().zero_()
+    return model
 
 
 def load_state(
