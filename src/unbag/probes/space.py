@@ -9,7 +9,7 @@ words, W width of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -281,14 +281,14 @@ class EncoderTokens:
         with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
             for batch in batches:
                 if batch.pixels is not None:
-                    _keep_tokens(kept, batch.keys, self._encoder.encode_patches(batch.pixels))
+                    kept.add_tokens(batch.keys, self._encoder.encode_patches(batch.pixels))
         return kept.features([picture.key for picture in pictures])
 
     def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
         kept = _LayerVectors()
         for some in _batches(captions, self._encoder.name, self._progress):
-            _keep_tokens(kept, some, self._encoder.encode_tokens(some))
+            kept.add_tokens(some, self._encoder.encode_tokens(some))
         return kept.features(captions)
 
 
@@ -307,6 +307,9 @@ class _LayerVectors:
         self.mask_L.update(zip(keys, mask_NL.cpu().numpy(), strict=True))
         if pooled is not None:
             self.pooled_W.update(zip(keys, pooled.float().cpu().numpy(), strict=True))
+
+    def add_tokens(self, keys: Sequence[str], found: TokenFeatures) -> None:
+        self.add(keys, found.vector_NLW, found.mask_NL, None)
 
     def features(self, keys: Sequence[str]) -> InnerFeatures:
         """In the order of the keys; NaN for those that are not there."""
@@ -334,10 +337,6 @@ def _keep(
         one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
 
 
-def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: TokenFeatures) -> None:
-    kept.add(keys, found.vector_NLW, found.mask_NL, None)
-
-
 @contextmanager
 def _opened(
     encoder: DualEncoder,
@@ -353,19 +352,14 @@ def _opened(
         progress.task(f"{encoder.name}: patches", len(keys)) as advance,
         reading(encoder, picture_of, todo, turn=Turn(encoder.device)) as batches,
     ):
-        yield _told(batches, picture_of, advance, damaged)
 
+        def advancing() -> Iterator[ReadBatch]:
+            for batch in batches:
+                damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
+                yield batch
+                advance(len(batch.keys) + len(batch.damaged))
 
-def _told(
-    batches: Iterator[ReadBatch],
-    picture_of: Mapping[str, Picture],
-    advance: Callable[[int], None],
-    damaged: dict[str, str],
-) -> Iterator[ReadBatch]:
-    for batch in batches:
-        damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
-        yield batch
-        advance(len(batch.keys) + len(batch.damaged))
+        yield advancing()
 
 
 def _batches(captions: Sequence[str], name: str, progress: Progress) -> Iterator[list[str]]:
