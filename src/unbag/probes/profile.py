@@ -472,29 +472,25 @@ def _case(
         if a.shape == b.shape or a.colour == b.colour:
             continue
         kept, exchanged = place_exchanged(DEFAULT, a, b, relation, rng)
-        if relation in FLAT and _is_far(kept) != is_far:
+        x, y = kept.things
+        lies_far = (x.x - y.x) ** 2 + (x.y - y.y) ** 2 >= FAR**2
+        if relation in FLAT and lies_far != is_far:
             continue
         around = _around(others, (a, b), (kept, exchanged), rng)
         scenes = [
             replace(scene, things=(*scene.things, *around))
             for scene in (kept, exchanged, exchange_colours(kept))
         ]
+        distance: Literal["near", "far", ""] = "far" if is_far else "near"
         case = SceneCase(
-            a, b, relation, (scenes[0], scenes[1], scenes[2]), _distance(relation, is_far)
+            a,
+            b,
+            relation,
+            (scenes[0], scenes[1], scenes[2]),
+            distance if relation in FLAT else "",
         )
         if len(around) == others and _is_right(case):
             return case
-
-
-def _is_far(scene: Scene) -> bool:
-    a, b = scene.things
-    return (a.x - b.x) ** 2 + (a.y - b.y) ** 2 >= FAR**2
-
-
-def _distance(relation: Relation, is_far: bool) -> Literal["near", "far", ""]:
-    if relation not in FLAT:
-        return ""
-    return "far" if is_far else "near"
 
 
 def _around(
