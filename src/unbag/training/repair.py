@@ -159,16 +159,7 @@ class Wanted:
 
     def opened(self) -> Pairs:
         """The pairs of the file or folder; not for `world`, which has none."""
-        return open_pairs(
-            self.path,
-            form=self.form,
-            pictures=self.pictures,
-            neighbours=self.neighbours,
-            caption_column=self.caption_column,
-            picture_column=self.picture_column,
-            skips_missing=self.skips_missing,
-            skips_bad=self.skips_bad,
-        )
+        return open_pairs(**vars(self))
 
 
 def _check_benchmarks(
