@@ -36,9 +36,8 @@ from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
-from unbag.training.fine_tuning import Where
 from unbag.training.optim import OptimizerSettings
-from unbag.training.repair import WORLD
+from unbag.training.repair import WORLD, Where
 from unbag.training.settings import bounded, check_bounds, choose
 from unbag.training.trainer import Task, Trainer
 from unbag.types import DualEncoder, Scorer
