@@ -20,7 +20,7 @@ from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.base import train_readout
-from unbag.readouts.vlm2vec.data import EmbeddingLesson, lesson
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, WorldLessons, lesson
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, adapt
 from unbag.readouts.vlm2vec.readout import VLM2VEC, load, load_encoder, read_about
 from unbag.readouts.vlm2vec.training import EmbeddingTask, Vlm2VecSettings, measure
