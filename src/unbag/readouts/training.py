@@ -61,7 +61,7 @@ class ReaderReadout:
     """How a reader with these settings looks at an encoder."""
     build: Callable[[Any, Sizes], Reader]
     """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
-    task: Callable[..., ReaderTask] | None = None
+    task: type[ReaderTask] | None = None
     """A subclass of `ReaderTask` for another kind of training; None is that one."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
