@@ -4,7 +4,7 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.base import train_readout
-from unbag.readouts.vlm2vec.data import EmbeddingLesson, lesson
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, WorldLessons, lesson
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, adapt
 from unbag.readouts.vlm2vec.readout import VLM2VEC, load, load_encoder, read_about
 from unbag.readouts.vlm2vec.training import EmbeddingTask, Vlm2VecSettings, measure
@@ -64,6 +64,9 @@ class Fixed:
         return [fixed()]
 
 
+FIXED = cast("WorldLessons", Fixed())
+
+
 def bits(model: ChatModel) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.runner.model.state_dict().items()}
 
@@ -75,7 +78,7 @@ def is_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def steps(
     adapted: Adapted, settings: Vlm2VecSettings, count: int, shown: EmbeddingLesson | None = None
 ) -> list[float]:
-    task = EmbeddingTask(adapted, Fixed(), settings, name="vlm2vec")
+    task = EmbeddingTask(adapted, FIXED, settings, name="vlm2vec")
     optimiser = torch.optim.AdamW(adapted.weights.values(), lr=1e-3, weight_decay=0.0)
     found = []
     for step in range(count):
@@ -130,7 +133,7 @@ def test_cached_gradients_of_a_chat_model_are_the_plain_ones(chunk: int, model: 
     found = []
     for size in (64, chunk):
         adapted = adapt(model, Adapting(dropout=0.0), seed=1)
-        task = EmbeddingTask(adapted, Fixed(), Vlm2VecSettings(chunk=size), name="vlm2vec")
+        task = EmbeddingTask(adapted, FIXED, Vlm2VecSettings(chunk=size), name="vlm2vec")
         task.gradient(fixed(), 0)
         grads = {name: w.grad for name, w in adapted.weights.items()}
         found.append({name: grad for name, grad in grads.items() if grad is not None})

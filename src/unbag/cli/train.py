@@ -24,9 +24,8 @@ from unbag.errors import UserError, unknown_name
 from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
-    from unbag.training.fine_tuning import Where
     from unbag.training.recipes import Precision
-    from unbag.training.repair import Repaired, Wanted
+    from unbag.training.repair import Repaired, Wanted, Where
 
 
 _ABOUT = """\
