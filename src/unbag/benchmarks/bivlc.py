@@ -41,7 +41,7 @@ def _item(record: Record) -> Item:
     return Item(
         id=record.key,
         pictures=tuple(_picture(record, name) for name in _PICTURES),
-        captions=(record.caption("caption"), record.caption("negative_caption")),
+        captions=record.captions("caption", "negative_caption"),
         truth=MATCHING_2,
         tags={"type": kind, "subtype": f"{kind} {part}"},
     )

@@ -25,15 +25,13 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for row in folder.records(FILE):
         record = named(row, _CELLS)
+        # The rows hold addresses, whose last part is the name of the file.
+        names = [PurePosixPath(one).name for one in record.captions("image_1", "image_2")]
         items.append(
             Item(
                 id=f"pair/{record.key}",
-                pictures=tuple(
-                    # The rows hold addresses, whose last part is the name of the file.
-                    folder.picture(pictures, PurePosixPath(record.caption(cell)).name, record.where)
-                    for cell in ("image_1", "image_2")
-                ),
-                captions=(record.caption("caption_1"), record.caption("caption_2")),
+                pictures=folder.pictures(pictures, names, record.where),
+                captions=record.captions("caption_1", "caption_2"),
                 truth=MATCHING_2,
             )
         )

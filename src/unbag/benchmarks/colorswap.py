@@ -15,21 +15,18 @@ def load(root: Path | None) -> Sequence[Item]:
     """The items of the test split; picture names begin with images/."""
     folder = Folder.of(root, "colorswap")
     pictures = folder.picture_folder("images", "data/images").parent
-    items = []
-    for record in folder.records("test.json"):
-        items.append(
-            Item(
-                id=f"test/{record.read('id', int)}",
-                pictures=tuple(
-                    folder.picture(pictures, record.text(name), record.where)
-                    for name in ("image_1", "image_2")
-                ),
-                captions=(record.caption("caption_1"), record.caption("caption_2")),
-                truth=MATCHING_2,
-                tags={name: record.text(name) for name in ("image_source", "caption_source")},
-            )
+    return [
+        Item(
+            id=f"test/{record.read('id', int)}",
+            pictures=folder.pictures(
+                pictures, (record.text(name) for name in ("image_1", "image_2")), record.where
+            ),
+            captions=record.captions("caption_1", "caption_2"),
+            truth=MATCHING_2,
+            tags={name: record.text(name) for name in ("image_source", "caption_source")},
         )
-    return items
+        for record in folder.records("test.json")
+    ]
 
 
 COLORSWAP = Benchmark(

@@ -72,7 +72,7 @@ def load(root: Path | None) -> Sequence[Item]:
                 pictures=tuple(
                     _picture(folder, pictures, record, name) for name in ("image0", "image1")
                 ),
-                captions=(record.caption("caption0"), record.caption("caption1")),
+                captions=record.captions("caption0", "caption1"),
                 truth=MATCHING_2,
                 tags={"collection": parts[0] if len(parts) > 1 else "not named"},
             )

@@ -34,11 +34,10 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"pair/{index}",
-                pictures=tuple(
-                    folder.picture(pictures, record.caption(name), record.where)
-                    for name in ("image_0", "image_1")
+                pictures=folder.pictures(
+                    pictures, record.captions("image_0", "image_1"), record.where
                 ),
-                captions=(record.caption("caption_0"), record.caption("caption_1")),
+                captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
             )
         )
