@@ -258,7 +258,6 @@ ARO_ORDER_COCO = Benchmark(
     load=load_coco,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
     files=(COCO_FILE,),
 )
@@ -268,7 +267,6 @@ ARO_ORDER_FLICKR30K = Benchmark(
     load=load_flickr30k,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
     files=(FLICKR_FILE,),
 )

@@ -18,7 +18,7 @@ from unbag.benchmarks.files import (
 )
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import wrong
 
 PATTERN = "data/test-*.parquet"
@@ -59,7 +59,6 @@ BIVLC = Benchmark(
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=(PATTERN,),
 )

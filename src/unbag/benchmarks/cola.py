@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from unbag.benchmarks.files import MATCHING_2, Folder, named
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 _CELLS = ("image_1", "caption_1", "image_2", "caption_2")
@@ -44,6 +44,5 @@ COLA = Benchmark(
     metrics=(Groups(),),
     # The official accuracy is that of the captions, each of which must pick its picture.
     headline="image",
-    aggregates=(MICRO,),
     files=(FILE,),
 )

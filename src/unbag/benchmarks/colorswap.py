@@ -8,7 +8,7 @@ from pathlib import Path
 from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups, Relaxed
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 
 
 def load(root: Path | None) -> Sequence[Item]:
@@ -34,7 +34,6 @@ COLORSWAP = Benchmark(
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=("test.json",),
 )

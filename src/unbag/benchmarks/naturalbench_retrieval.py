@@ -13,7 +13,7 @@ from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 
 FILE = "metadata.json"
 
@@ -49,7 +49,6 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=(FILE,),
 )

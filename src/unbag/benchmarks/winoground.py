@@ -12,7 +12,7 @@ from pathlib import Path
 from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups, Relaxed
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import from_json
 
 WHY_FILE = "new_tag_assignments.json"
@@ -66,7 +66,6 @@ WINOGROUND = Benchmark(
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=("examples.jsonl",),
 )
