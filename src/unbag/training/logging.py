@@ -72,7 +72,11 @@ class Log:
             raise
         self.last = plain[-1][1]
         for step, row in plain:
-            _check_finite(step, row)
+            bad = [name for name, value in row.items() if not math.isfinite(value)]
+            if bad:
+                # A term says more than the sum, which comes first.
+                term = next((name for name in bad if name not in ("loss", "gradient")), bad[0])
+                raise NotFiniteError(step, term, row[term])
 
     def close(self) -> None:
         """Close the writers."""
@@ -88,10 +92,10 @@ class Log:
             with path.open("a", encoding="utf-8") as file:
                 for step, row in rows:
                     # What is not a number is not JSON either.
-                    said = {
+                    written = {
                         k: float(f"{v:.6g}") if math.isfinite(v) else None for k, v in row.items()
                     }
-                    file.write(json.dumps({"step": step, **said}) + "\n")
+                    file.write(json.dumps({"step": step, **written}) + "\n")
         except OSError as error:
             raise UserError(
                 f"cannot write {path}: {said_by(error)}",
@@ -124,14 +128,6 @@ class NotFiniteError(Exception):
     def __init__(self, step: int, term: str, value: float) -> None:
         super().__init__(f"{term} became {value} at step {step}")
         self.step, self.term, self.value = step, term, value
-
-
-def _check_finite(step: int, row: Mapping[str, float]) -> None:
-    bad = [name for name, value in row.items() if not math.isfinite(value)]
-    if bad:
-        # A term tells more than the sum, which comes first.
-        named = next((name for name in bad if name not in ("loss", "gradient")), bad[0])
-        raise NotFiniteError(step, named, row[named])
 
 
 def tensorboard(folder: Path, *, step: int) -> Any:
