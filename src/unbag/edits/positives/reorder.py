@@ -250,7 +250,7 @@ def _adjectives(parsed: Parsed) -> Iterator[Changes]:
         one, other = parsed.words[at - 1], parsed.words[at + 1]
         if head != at - 1 or {one.tag, other.tag} != {"JJ"} or other.head != at - 1:
             continue
-        before = parsed.lower[at - 2] if at > 1 else ""
+        before = parsed.lower_at(at - 2)
         pair = parsed.lower[at - 1], parsed.lower[at + 1]
         if before in _SHADES or before == "," or pair[0] in _SHADES or {*pair} in _SET_PAIRS:
             continue
