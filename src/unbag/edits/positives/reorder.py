@@ -317,8 +317,7 @@ def _clause(parsed: Parsed) -> _Clause | None:
         return None
     one, two = phrases[-2:]
     start = 2 if there and parsed.lower[1] in BE else 0
-    end = len(parsed.words) - (parsed.lower[-1] == ".")
-    if one.first != start or two.last + 1 != end or not _are_plain(parsed, one, two):
+    if one.first != start or two.last + 1 != parsed.end or not _are_plain(parsed, one, two):
         return None
     first = one.last + 1
     verb = first if parsed.words[first].tag in ("VBZ", "VBP", "VBG") else None
