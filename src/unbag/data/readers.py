@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,9 +14,8 @@ from unbag.data.formats import (
     read_json_lines,
     read_table,
     write_coco,
-    write_csv,
     write_json_lines,
-    write_tsv,
+    write_table,
 )
 from unbag.data.negclip import is_negclip, negclip_rows, read_neighbours
 from unbag.data.pairs import PairRow, Pairs, PairsOrigin, pack
@@ -39,8 +39,8 @@ class Form:
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "jsonl": Form((".jsonl", ".ndjson"), "JSON lines", read_json_lines, write_json_lines),
-        "tsv": Form((".tsv",), "a table with tabs", read_table, write_tsv),
-        "csv": Form((".csv",), "a table with commas", read_table, write_csv),
+        "tsv": Form((".tsv",), "a table with tabs", read_table, partial(write_table, form="tsv")),
+        "csv": Form((".csv",), "a table with commas", read_table, partial(write_table, form="csv")),
         "parquet": Form((".parquet",), "Parquet", read_parquet, write_parquet),
         "json": Form(
             (".json",), "COCO's or Karpathy's JSON", read_coco, write_coco, takes_all=False
