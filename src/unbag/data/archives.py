@@ -15,7 +15,7 @@ from functools import partial
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
-from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from unbag.errors import UserError
 from unbag.runs.progress import ProgressBar, unseen
@@ -134,23 +134,19 @@ def _put(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
     check_space(path.parent, entry.size, what=path.name)
     temporary = path.with_name(f".{path.name}.part")
     try:
-        _copy(archive, entry, temporary)
+        content = entry.open()
+        assert content is not None
+        # A link that waits under the temporary name would be followed; a new file never is.
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with content, os.fdopen(os.open(temporary, flags, 0o644), "wb") as file:
+            shutil.copyfileobj(content, file, CHUNK)
+            size = file.tell()
+        if size != entry.size:
+            raise _damaged(archive, f"{entry.name} has {size:,} of {entry.size:,} bytes")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _copy(archive: Path, entry: _ArchiveEntry, to: Path) -> None:
-    content = entry.open()
-    assert content is not None
-    # A link that waits under the temporary name would be followed; a new file never is.
-    to.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with content, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
-        shutil.copyfileobj(content, file, CHUNK)
-        size = file.tell()
-    if size != entry.size:
-        raise _damaged(archive, f"{entry.name} has {size:,} of {entry.size:,} bytes")
 
 
 @dataclass
@@ -206,17 +202,10 @@ def _zip_entries(file: ZipFile) -> Iterator[_ArchiveEntry]:
     packed = 0
     for info in file.infolist():
         packed += info.compress_size
-        yield _ArchiveEntry(
-            info.filename, info.file_size, _zip_kind(info), packed, partial(file.open, info)
-        )
-
-
-def _zip_kind(info: ZipInfo) -> str:
-    if info.is_dir():
-        return "folder"
-    mode = stat.S_IFMT(info.external_attr >> 16)
-    # Zip files of other systems than Unix have no mode at all.
-    return "file" if mode in (0, stat.S_IFREG) else "a link or device"
+        # Zip files of other systems than Unix have no mode at all.
+        is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+        kind = "folder" if info.is_dir() else "file" if is_file else "a link or device"
+        yield _ArchiveEntry(info.filename, info.file_size, kind, packed, partial(file.open, info))
 
 
 def _tar_entries(tar: tarfile.TarFile, raw: IO[bytes]) -> Iterator[_ArchiveEntry]:

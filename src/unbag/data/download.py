@@ -86,7 +86,12 @@ def obtain(
             expected=error.expected,
             way_out="it was removed; run this again to fetch it anew",
         ) from error
-    _write_contents(download, fetched, members)
+    # What it held is written down, so that it can go and is not fetched again.
+    path = _contents_path(target)
+    temporary = path.with_name(f".{path.name}.part")
+    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAME_ERRORS)
+    temporary.replace(path)
     target.unlink()
     return Obtained(fetched.sha256, len(members), was_there=False)
 
@@ -131,28 +136,13 @@ def _read_contents(download: Download, data: Path) -> _Contents | None:
         digest, _, *lines = text.splitlines()
         cells = [line.partition("\t") for line in lines]
         members = tuple(Member(name, int(size)) for size, _, name in cells)
+        if digest != (download.sha256 or digest) or not members:
+            return None
+        folder = below(data, download.unpack)
+        is_whole = all((folder / one.name).stat().st_size == one.size for one in members)
     except (OSError, ValueError):
         return None
-    folder = below(data, download.unpack)
-    if digest != (download.sha256 or digest) or not members:
-        return None
-    return _Contents(digest, members) if all(_is_whole(folder, one) for one in members) else None
-
-
-def _is_whole(folder: Path, member: Member) -> bool:
-    try:
-        return (folder / member.name).stat().st_size == member.size
-    except OSError:
-        return False
-
-
-def _write_contents(download: Download, fetched: Fetched, members: Iterable[Member]) -> None:
-    """Write down what an archive held, so that it can go and is not fetched again."""
-    path = _contents_path(fetched.path)
-    temporary = path.with_name(f".{path.name}.part")
-    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAME_ERRORS)
-    temporary.replace(path)
+    return _Contents(digest, members) if is_whole else None
 
 
 def _contents_path(target: Path) -> Path:
@@ -281,8 +271,21 @@ def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: 
     start = part.size if part.mark or download.sha256 else 0
     try:
         with ask(download.url, start=start, mark=part.mark, timeout=timeout) as answer:
-            _check_size(part, download, answer)
-            _place(part, answer, start)
+            if download.size and answer.total not in (None, download.size):
+                part.discard()
+                raise UserError(
+                    f"{download.url} has {answer.total:,} bytes now",
+                    expected=_expected(download),
+                    way_out="the authors changed the file: see their page, and put it there by "
+                    "hand",
+                )
+            # The part must end where the answer begins.
+            is_same = not (answer.mark and part.mark) or answer.mark == part.mark
+            if answer.start == 0:
+                part.begin(answer.mark)
+            elif answer.start != start or not is_same:
+                part.discard()
+                raise BrokenError("the file changed on the server")
             needed = (answer.total or 0) - answer.start
             check_space(part.path.parent, needed, what=part.target.name)
             _append(part, download, answer, task)
@@ -290,16 +293,6 @@ def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: 
         if end.total != part.size:
             part.discard()
             raise BrokenError("the server has less of the file than was fetched") from end
-
-
-def _place(part: PartialFile, answer: HttpAnswer, start: int) -> None:
-    """Make the part end where the answer begins."""
-    is_same = not (answer.mark and part.mark) or answer.mark == part.mark
-    if answer.start == 0:
-        part.begin(answer.mark)
-    elif answer.start != start or not is_same:
-        part.discard()
-        raise BrokenError("the file changed on the server")
 
 
 def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: ProgressBar) -> None:
@@ -315,23 +308,10 @@ def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: Pro
                 return  # Too much already; the check of the size says so.
 
 
-def _check_size(part: PartialFile, download: Download, answer: HttpAnswer) -> None:
-    if download.size and answer.total not in (None, download.size):
-        part.discard()
-        raise UserError(
-            f"{download.url} has {answer.total:,} bytes now",
-            expected=_expected(download),
-            way_out="the authors changed the file: see their page, and put it there by hand",
-        )
-
-
 def _expected(download: Download) -> str:
-    known = []
-    if download.size:
-        known.append(f"{download.size:,} bytes")
-    if download.sha256:
-        known.append(f"sha256 {download.sha256}")
-    return ", ".join(known) or "a file"
+    size = f"{download.size:,} bytes" if download.size else ""
+    digest = f"sha256 {download.sha256}" if download.sha256 else ""
+    return ", ".join(filter(None, (size, digest))) or "a file"
 
 
 @dataclass(frozen=True)

@@ -228,20 +228,10 @@ def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
         flow = iter(rows)
         first = _first_row(flow, source)
         columns = _table_columns(first, source)
-        # Without a header line the first row is broken or not as any other, but never left out.
+        # Without a header line the first row is a caption; if it is broken, reading stops.
         head = [] if columns.header else [_table_entry(first, columns, rows.where)]
         others = read_entries(flow, lambda row: _table_entry(row, columns, rows.where), bad)
         yield from together(chain(head, others))
-
-
-def write_tsv(pairs: EditedEntries, path: Path) -> None:
-    """Write a table with tabs between the columns."""
-    _write_table(pairs, path, "tsv")
-
-
-def write_csv(pairs: EditedEntries, path: Path) -> None:
-    """Write a table with commas between the columns."""
-    _write_table(pairs, path, "csv")
 
 
 def _table_entry(found: list[str] | UserError, columns: _TableColumns, where: str) -> Entry:
@@ -297,7 +287,8 @@ def _first_row(flow: Iterator[list[str] | UserError], source: Source) -> list[st
     return found
 
 
-def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
+def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
+    """Write a table: for "tsv" with tabs between the columns, for "csv" with commas."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
         if pairs.source.form in _SEPARATORS:

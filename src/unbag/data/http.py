@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.message import Message
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO
 from urllib.error import HTTPError, URLError
@@ -119,17 +118,6 @@ class _Redirects(HTTPRedirectHandler):
 
 def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
     headers = response.headers
-    _check_content(url, headers)
-    start, total = 0, _length(headers.get("Content-Length"))
-    if response.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
-        if not found:
-            raise BrokenError("the server sends a part and does not say which")
-        start, total = int(found[1]), _length(found[2])
-    return HttpAnswer(response, start, total, _mark(headers))
-
-
-def _check_content(url: str, headers: Message) -> None:
     if headers.get("Content-Encoding", "identity") != "identity":
         raise UserError(
             f"{url} is sent as {headers['Content-Encoding']}, which was not asked for",
@@ -142,13 +130,16 @@ def _check_content(url: str, headers: Message) -> None:
             expected="the file itself",
             way_out="open the address in a browser: it may want a click, or have moved",
         )
-
-
-def _mark(headers: Message) -> str:
-    """A strong ETag, or the date of the last change; a weak ETag does not promise equal bytes."""
+    start, total = 0, _length(headers.get("Content-Length"))
+    if response.status == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        if not found:
+            raise BrokenError("the server sends a part and does not say which")
+        start, total = int(found[1]), _length(found[2])
+    # A strong ETag, or the date of the last change; a weak ETag does not promise equal bytes.
     tag: str = headers.get("ETag", "")
     changed: str = headers.get("Last-Modified", "")
-    return tag if tag.startswith('"') else changed
+    return HttpAnswer(response, start, total, tag if tag.startswith('"') else changed)
 
 
 def _refused(url: str, error: HTTPError) -> Exception:

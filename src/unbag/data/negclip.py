@@ -23,7 +23,6 @@ from unbag.types.json import read_field
 
 T = TypeVar("T")
 HEADER = ("", "title", "filepath", "neg_caption", "neg_image")
-_COLUMNS = ("title", "filepath", "neg_caption", "neg_image")
 KIND = "neg_clip_swap"
 """Kind of its negatives: the published rule made them."""
 _NEAREST = 3
@@ -55,11 +54,9 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
     """What a reader must know of rows whose neg_image is empty."""
     if not without:
         return []
-    why = (
-        "none of their neighbours has a row: name more of them"
-        if has_neighbours
-        else "name the nearest pictures with --neighbours"
-    )
+    why = "name the nearest pictures with --neighbours"
+    if has_neighbours:
+        why = "none of their neighbours has a row: name more of them"
     return [
         f"neg_image is empty in {without:,} rows; NegCLIP's public training code draws from it for "
         f"every row and stops at an empty one; {why}"
@@ -105,7 +102,13 @@ def negclip_rows(source: Source) -> Iterator[PairRow]:
     for number, (where, cells) in enumerate(_cells(source)):
         negatives = _list(cells["neg_caption"], where, "neg_caption", of=str)
         nearest = _list(cells["neg_image"], where, "neg_image", of=int)
-        _check_numbers(nearest, count, where)
+        beyond = [one for one in nearest if not 0 <= one < count]
+        if beyond:
+            raise UserError(
+                f"{where}: neg_image names row {beyond[0]}",
+                expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
+                way_out="rows are counted from 0 below the header; the file may have been cut",
+            )
         edits = tuple(Edit(text, KIND, False, (0, 0)) for text in negatives if text.strip())
         caption = " ".join(cells["title"].split())
         if not caption:
@@ -119,7 +122,13 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
         reader = csv.reader(file, delimiter="\t", strict=True)
         try:
             header = next(reader, [])
-            _check_header(header, source)
+            lacking = [name for name in HEADER[1:] if name not in header]
+            if lacking:
+                raise UserError(
+                    f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
+                    expected=f"the columns {', '.join(HEADER[1:])}",
+                    way_out="a table without them is read with --form tsv",
+                )
             for row in reader:
                 if not row:
                     continue
@@ -136,43 +145,19 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
             raise UserError(f"{source.name} is not UTF-8: {error}") from error
 
 
-def _check_header(header: list[str], source: Source) -> None:
-    lacking = [name for name in _COLUMNS if name not in header]
-    if lacking:
-        raise UserError(
-            f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
-            expected=f"the columns {', '.join(_COLUMNS)}",
-            way_out="a table without them is read with --form tsv",
-        )
-
-
 def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
+    cause: Exception | None = None
     try:
         found = ast.literal_eval(cell.strip() or "[]")
+        if isinstance(found, list) and all(type(one) is of for one in found):
+            return found
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise _bad_list(cell, where, name) from error
-    if not isinstance(found, list) or not all(type(one) is of for one in found):
-        raise _bad_list(cell, where, name)
-    return found
-
-
-def _bad_list(cell: str, where: str, name: str) -> UserError:
-    what = "texts" if name == "neg_caption" else "numbers of rows"
-    return UserError(
+        cause = error
+    raise UserError(
         f"{where}: {name} is {cell[:60]!r}",
-        expected=f"a list of {what} as Python writes it",
+        expected=f"a list of {'texts' if of is str else 'numbers of rows'} as Python writes it",
         way_out="write the file with `unbag edit --format negclip`, or mend the cell",
-    )
-
-
-def _check_numbers(numbers: list[int], count: int, where: str) -> None:
-    beyond = [number for number in numbers if not 0 <= number < count]
-    if beyond:
-        raise UserError(
-            f"{where}: neg_image names row {beyond[0]}",
-            expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
-            way_out="rows are counted from 0 below the header; the file may have been cut",
-        )
+    ) from cause
 
 
 def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ Dimensions: N pictures, B of a block, K neighbours, D vector.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -172,7 +172,9 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(near))
+            for picture, neighbours in near.items():
+                record = {"picture": picture, "neighbours": list(neighbours)}
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
     try:
         write_atomically(path, write)
@@ -182,12 +184,6 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
             expected="a folder that can be written, with room for the neighbours",
             way_out="make room or choose another place with --out, and give the command again",
         ) from error
-
-
-def _lines(near: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for picture, neighbours in near.items():
-        record = {"picture": picture, "neighbours": list(neighbours)}
-        yield json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def _others(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:

@@ -14,6 +14,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -249,21 +250,6 @@ def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path)
     )
 
 
-def _files(folder: str) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except (OSError, ValueError):
-        return frozenset()
-
-
-def _is_file(folder: str, name: str) -> bool:
-    try:
-        return Path(folder, name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
 @dataclass(eq=False)
 class Present:
     """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
@@ -275,6 +261,12 @@ class Present:
         """Whether there is such a file below the root, or at this absolute path."""
         folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
         if folder not in self.listed:
-            self.listed[folder] = _files(folder)
+            self.listed[folder] = frozenset()
+            with suppress(OSError, ValueError), os.scandir(folder) as entries:
+                self.listed[folder] = frozenset(one.name for one in entries if one.is_file())
+        if last in self.listed[folder]:
+            return True
         # A disk may not care about case, so a name that is not listed is asked for.
-        return last in self.listed[folder] or _is_file(folder, last)
+        with suppress(OSError, ValueError):
+            return Path(folder, last).is_file()
+        return False

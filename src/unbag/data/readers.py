@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,12 +14,11 @@ from unbag.data.formats import (
     read_json_lines,
     read_table,
     write_coco,
-    write_csv,
     write_json_lines,
-    write_tsv,
+    write_table,
 )
 from unbag.data.negclip import is_negclip, negclip_rows, read_neighbours
-from unbag.data.pairs import PackedPairs, PairRow, Pairs, PairsOrigin, pack
+from unbag.data.pairs import PairRow, Pairs, PairsOrigin, pack
 from unbag.data.parquet import read_parquet, write_parquet
 from unbag.data.webdataset import open_shards, read_shards, write_shards
 from unbag.errors import UserError, unknown_name
@@ -39,8 +39,8 @@ class Form:
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "jsonl": Form((".jsonl", ".ndjson"), "JSON lines", read_json_lines, write_json_lines),
-        "tsv": Form((".tsv",), "a table with tabs", read_table, write_tsv),
-        "csv": Form((".csv",), "a table with commas", read_table, write_csv),
+        "tsv": Form((".tsv",), "a table with tabs", read_table, partial(write_table, form="tsv")),
+        "csv": Form((".csv",), "a table with commas", read_table, partial(write_table, form="csv")),
         "parquet": Form((".parquet",), "Parquet", read_parquet, write_parquet),
         "json": Form(
             (".json",), "COCO's or Karpathy's JSON", read_coco, write_coco, takes_all=False
@@ -116,7 +116,12 @@ def open_pairs(
         skips_missing: Leave pictures out that are not there, instead of raising UserError.
         skips_bad: Leave broken lines and samples out.
     """
-    _check_there(path)
+    if not Path(path).is_dir() and not expand(path):
+        raise UserError(
+            f"there is no file {path}",
+            expected="pictures with captions: a file, a folder, or a pattern of shards",
+            way_out="check the path given with --pairs",
+        )
     form = form or pairs_form(path)
     if form not in OPENED:
         raise unknown_name("form of pairs", form, OPENED, way_out="docs/training-data.md has all")
@@ -129,12 +134,20 @@ def open_pairs(
     if form == FOLDERS:
         origin = PairsOrigin(f"class folders {source.name}", pictures or Path(path), skips_missing)
         return pack(folder_rows(Path(path)), origin, neighbours=near)
+    about = "NegCLIP's TSV" if form == NEGCLIP else FORMS[form].about
     root = pictures or source.file.parent
+    origin = PairsOrigin(f"{about} {source.name}", root, skips_missing)
     if form == NEGCLIP:
-        origin = PairsOrigin(f"NegCLIP's TSV {source.name}", root, skips_missing)
         return pack(negclip_rows(source), origin, neighbours=near)
-    origin = PairsOrigin(f"{FORMS[form].about} {source.name}", root, skips_missing)
-    return _packed_entries(source, origin, near)
+    bad = Bad(source.skips_bad)
+    try:
+        pairs = pack(entry_rows(source, bad), origin, neighbours=near)
+    except UserError as error:
+        # Readers speak of the options of `unbag edit`.
+        way_out = error.way_out.replace("--captions-format", "--form")
+        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+    left_out = f", {bad.count:,} broken lines left out" if bad.count else ""
+    return replace(pairs, about=pairs.about + left_out)
 
 
 def pairs_form(path: str) -> str:
@@ -143,30 +156,6 @@ def pairs_form(path: str) -> str:
         return FOLDERS
     form = form_of(path, "--form")
     return NEGCLIP if form == "tsv" and is_negclip(path) else form
-
-
-def _check_there(path: str) -> None:
-    if not Path(path).is_dir() and not expand(path):
-        raise UserError(
-            f"there is no file {path}",
-            expected="pictures with captions: a file, a folder, or a pattern of shards",
-            way_out="check the path given with --pairs",
-        )
-
-
-def _packed_entries(
-    source: Source, origin: PairsOrigin, near: Mapping[str, Sequence[str]] | None
-) -> PackedPairs:
-    bad = Bad(source.skips_bad)
-    try:
-        pairs = pack(entry_rows(source, bad), origin, neighbours=near)
-    except UserError as error:
-        # Readers speak of the options of `unbag edit`.
-        way_out = error.way_out.replace("--captions-format", "--form")
-        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
-    if not bad.count:
-        return pairs
-    return replace(pairs, about=f"{pairs.about}, {bad.count:,} broken lines left out")
 
 
 def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:

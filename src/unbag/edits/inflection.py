@@ -51,15 +51,15 @@ def agreeing(parsed: Parsed, noun: int, *, is_plural: bool) -> list[Change]:
 
     Empty where the noun has others joined to it: together they are plural before and after.
     """
-    if any(parsed.words[at].dep == "conj" for at in parsed.children[noun]):
+    if parsed.child(noun, "conj") is not None:
         return []
-    found: list[Change] = []
-    for verb in _verbs_of(parsed, noun):
-        for at in _finite(parsed, verb):
-            new = in_number(parsed, at, is_plural=is_plural)
-            if new != parsed.lower[at]:
-                found.append(parsed.change(at, at, new))
-    return found
+    finite = (_finite(parsed, verb) for verb in _verbs_of(parsed, noun))
+    changes = (
+        parsed.change(at, at, in_number(parsed, at, is_plural=is_plural))
+        for at in finite
+        if at is not None
+    )
+    return [one for one in changes if one.new != parsed.text[one.start : one.end].lower()]
 
 
 def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
@@ -99,13 +99,13 @@ def _with_joined(parsed: Parsed, verb: int) -> Iterator[int]:
             yield from _with_joined(parsed, at)
 
 
-def _finite(parsed: Parsed, verb: int) -> list[int]:
+def _finite(parsed: Parsed, verb: int) -> int | None:
     """The word that shows the number: the first auxiliary, or the verb itself."""
     helpers = [at for at in parsed.children[verb] if parsed.words[at].dep in ("aux", "auxpass")]
     for at in [*helpers, verb]:
         if parsed.words[at].tag in ("VBZ", "VBP", "VBD"):
-            return [at]
+            return at
         if parsed.words[at].tag in ("MD", "TO"):
-            return []
+            return None
     # Plural verbs after "and" are often tagged as infinitives.
-    return [verb] if parsed.words[verb].tag == "VB" else []
+    return verb if parsed.words[verb].tag == "VB" else None

@@ -30,34 +30,27 @@ Rule: TypeAlias = Callable[[Parsed], Sequence[Changes]]
 """All edits of one kind that a caption allows, in a fixed order; empty where there is none."""
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "neg_clip": ("neg_clip_swap",),
-        "neg_clip_fixed": (
-            "swap_nouns",
-            "swap_adjectives",
-            "swap_verbs",
-            "swap_adverbs",
-            "swap_phrases",
-            "swap_words",
-        ),
-        "svlc_fixed": (
-            "replace_colour",
-            "replace_material",
-            "replace_size",
-            "replace_state",
-            "replace_action",
-        ),
-        "crepe_fixed": (
-            "replace_noun",
-            "replace_attribute",
-            "replace_relation",
-            "swap_attributes",
-            "swap_arguments",
-            "negate",
-        ),
-        "spatial": ("left_right", "above_below", "front_behind", "inside_outside", "near_far"),
-        "ce_clip_fixed": ("swap_nouns", "fill_attribute", "fill_object", "fill_action"),
-        "fills": ("fill_attribute", "fill_object", "fill_action", "fill_relation"),
-        "rewrites": ("rewrite_replace", "rewrite_swap"),
+        name: tuple(kinds.split())
+        for name, kinds in (
+            ("neg_clip", "neg_clip_swap"),
+            (
+                "neg_clip_fixed",
+                "swap_nouns swap_adjectives swap_verbs swap_adverbs swap_phrases swap_words",
+            ),
+            (
+                "svlc_fixed",
+                "replace_colour replace_material replace_size replace_state replace_action",
+            ),
+            (
+                "crepe_fixed",
+                "replace_noun replace_attribute replace_relation swap_attributes swap_arguments "
+                "negate",
+            ),
+            ("spatial", "left_right above_below front_behind inside_outside near_far"),
+            ("ce_clip_fixed", "swap_nouns fill_attribute fill_object fill_action"),
+            ("fills", "fill_attribute fill_object fill_action fill_relation"),
+            ("rewrites", "rewrite_replace rewrite_swap"),
+        )
     }
 )
 """Names for several kinds; besides these: default, negatives, positives and all. A paper's name

@@ -91,6 +91,11 @@ class Parsed:
         return tuple(WordSpan(first, last) for first, last in expressions_in(self.lower))
 
     @cached_property
+    def end(self) -> int:
+        """One after the last word, a full stop aside."""
+        return len(self.words) - (self.lower[-1:] == (".",))
+
+    @cached_property
     def bound(self) -> frozenset[int]:
         """Words inside such expressions: "front" is no noun there."""
         return frozenset(at for first, last in self.expressions for at in range(first, last + 1))

@@ -57,7 +57,8 @@ class Parser:
 
         A caption in capitals is parsed in lower case, since pipelines read capitals as names.
         """
-        capitals = [_is_upper(caption) for caption in captions]
+        # Lower case can be longer in characters (a Turkish I), and spans must fit the caption.
+        capitals = [c.isupper() and len(c) > 3 and len(c.lower()) == len(c) for c in captions]
         texts = (c.lower() if up else c for c, up in zip(captions, capitals, strict=True))
         documents = self.pipeline.pipe(texts, batch_size=BATCH)
         for caption, is_upper, document in zip(captions, capitals, documents, strict=True):
@@ -162,24 +163,10 @@ def name_of(pipeline: Language) -> str:
     return f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
 
 
-def _is_upper(caption: str) -> bool:
-    # Lower case can be longer in characters (a Turkish I), and spans must fit the caption.
-    return caption.isupper() and len(caption) > 3 and len(caption.lower()) == len(caption)
-
-
 def _parsed(caption: str, document: Doc, is_upper: bool) -> Parsed:
     words = tuple(
-        Word(
-            token.text,
-            token.idx,
-            token.idx + len(token),
-            token.lemma_,
-            token.tag_,
-            token.pos_,
-            token.dep_,
-            token.head.i,
-        )
-        for token in document
+        Word(t.text, t.idx, t.idx + len(t), t.lemma_, t.tag_, t.pos_, t.dep_, t.head.i)
+        for t in document
     )
     chunks = tuple(Phrase(c.start, c.end - 1, c.root.i) for c in document.noun_chunks)
     return Parsed(caption, words, chunks, is_upper)

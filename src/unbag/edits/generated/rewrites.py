@@ -116,18 +116,6 @@ class Keeps:
         return [self.test(p.caption, p.edit.text) for p in proposals]
 
 
-@dataclass(frozen=True)
-class IsNot:
-    """Rejects what stands in place of an answer."""
-
-    reason: str
-    mark: str
-
-    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """One by one."""
-        return [p.edit.text != self.mark for p in proposals]
-
-
 def is_something(caption: Parsed, text: str) -> bool:
     """Whether it has a letter at all."""
     return any(letter.isalpha() for letter in text)
@@ -198,9 +186,9 @@ def _plain(word: str) -> str:
 
 
 REPLACED: tuple[Filter, ...] = (
-    IsNot("the server refused the caption", REFUSED),
-    IsNot("no answer from the server", UNANSWERED),
-    IsNot("too long for the chat model", TOO_LONG),
+    Keeps("the server refused the caption", lambda caption, text: text != REFUSED),
+    Keeps("no answer from the server", lambda caption, text: text != UNANSWERED),
+    Keeps("too long for the chat model", lambda caption, text: text != TOO_LONG),
     Keeps("empty answer", is_something),
     Keeps("answer cut off", is_whole),
     Keeps("refusal or chatter", is_no_chatter),
@@ -212,26 +200,6 @@ REPLACED: tuple[Filter, ...] = (
     KeepsTruth(),
 )
 EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
-
-
-REWRITE_REPLACE = Kind(
-    name="rewrite_replace",
-    keeps_meaning=True,
-    about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
-    source="Hard Positives",
-    editor=lambda parts: Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace),
-    is_default=False,
-    filters=REPLACED,
-)
-REWRITE_SWAP = Kind(
-    name="rewrite_swap",
-    keeps_meaning=True,
-    about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
-    source="Hard Positives",
-    editor=lambda parts: Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap),
-    is_default=False,
-    filters=EXCHANGED,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +296,26 @@ def load_writer(parts: EditParts) -> Writer:
         expected="hf:FOLDER (or a .gguf file) for one on disk, or server:MODEL@URL",
         way_out="name it with --rewrite, or leave the kinds rewrite_replace and rewrite_swap out",
     )
+
+
+REWRITE_REPLACE = Kind(
+    name="rewrite_replace",
+    keeps_meaning=True,
+    about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
+    source="Hard Positives",
+    editor=lambda parts: Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace),
+    is_default=False,
+    filters=REPLACED,
+)
+REWRITE_SWAP = Kind(
+    name="rewrite_swap",
+    keeps_meaning=True,
+    about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
+    source="Hard Positives",
+    editor=lambda parts: Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap),
+    is_default=False,
+    filters=EXCHANGED,
+)
 
 
 @dataclass(frozen=True, eq=False)

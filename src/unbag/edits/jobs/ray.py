@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from unbag.data.captions import Chunk
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, Worker, make_worker
 from unbag.errors import UserError
-from unbag.types import Given
+from unbag.types.json import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,10 +52,7 @@ class RayRunner:
     def _edited(self, chunks: list[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         import ray
 
-        rows = []
-        for chunk in chunks:
-            given = [[one.id, one.text, one.others] for one in chunk.given]
-            rows.append({"chunk": json.dumps([chunk.index, given])})
+        rows = [{"chunk": json.dumps(to_json(chunk))} for chunk in chunks]
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         done = data.map_batches(
             _RayWorker,
@@ -66,10 +63,11 @@ class RayRunner:
         )
         try:
             for row in done.iter_rows():
-                what, first, second, third = json.loads(row["done"])
-                if what == "error":
-                    raise UserError(first, expected=second, way_out=third)
-                yield EditedChunk(first, second, third)
+                found = json.loads(row["done"])
+                if "error" in found:
+                    message, expected, way_out = found["error"]
+                    raise UserError(message, expected=expected, way_out=way_out)
+                yield from_json(EditedChunk, found, "chunk")
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
 
@@ -94,12 +92,10 @@ class _RayWorker:
         try:
             if self.problem is not None:
                 raise self.problem
-            index, given = json.loads(str(chunk))
-            some = tuple(Given(id_, text, tuple(others)) for id_, text, others in given)
-            done = self.worker(Chunk(index, some))
+            done = self.worker(from_json(Chunk, json.loads(str(chunk)), "chunk"))
         except UserError as error:
-            return json.dumps(["error", error.found, error.expected, error.way_out])
-        return json.dumps(["done", done.index, done.captions, done.text])
+            return json.dumps({"error": [error.found, error.expected, error.way_out]})
+        return json.dumps(to_json(done))
 
 
 @contextmanager

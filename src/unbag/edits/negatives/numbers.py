@@ -221,11 +221,11 @@ def _is_count(parsed: Parsed, at: int) -> bool:
     noun = parsed.words[word.head]
     if word.head < at or noun.lemma in _UNITS or "-" in parsed.text_of(at, word.head):
         return False
-    if at and parsed.lower[at - 1] in _NO_COUNT_AFTER:
+    if parsed.lower_at(at - 1) in _NO_COUNT_AFTER:
         return False
     if at and parsed.words[at - 1].pos in ("NUM", "PROPN", "SYM"):
         return False
-    if any(parsed.words[child].dep == "appos" for child in parsed.children[word.head]):
+    if parsed.child(word.head, "appos") is not None:
         return False
     return not _is_taken_up(parsed, at) and (noun.tag == "NNS" or _VALUES[parsed.lower[at]] == 1)
 

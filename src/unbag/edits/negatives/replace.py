@@ -32,7 +32,7 @@ from unbag.edits.lexicon import (
     word_lists,
 )
 from unbag.edits.nouns import doer
-from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, NounRelation, Parsed, relations_in
+from unbag.edits.parsed import ADJECTIVE_TAGS, BE, NOUN_TAGS, NounRelation, Parsed, relations_in
 
 # What replace_attribute and its four parts look up.
 _ATTRIBUTES = word_lists("attributes")
@@ -223,9 +223,7 @@ def _described(parsed: Parsed, at: int) -> int | None:
     word = parsed.words[at]
     if noun is not None or word.dep != "acomp":
         return noun
-    if any(parsed.words[child].dep == "prep" for child in parsed.children[at]):
-        return None
-    if parsed.lower[word.head] not in ("is", "are", "was", "were"):
+    if parsed.child(at, "prep") is not None or parsed.lower[word.head] not in BE:
         return None
     return parsed.child(word.head, "nsubj")
 
@@ -246,7 +244,7 @@ def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
     new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(at + 1))]
     if lemma in ANIMALS or lemma in _HAIR:
         new = [colour for colour in new if colour in _NATURAL_COLOURS]
-    if at and parsed.lower[at - 1] in _SHADES:
+    if parsed.lower_at(at - 1) in _SHADES:
         new = [colour for colour in new if colour not in _SHADELESS]
     return new
 
@@ -256,8 +254,7 @@ def _is_worn(parsed: Parsed, at: int) -> bool:
     word = parsed.words[at]
     if word.dep != "pobj" or parsed.lower[at - 1] != "in" or parsed.children[at]:
         return False
-    holder = word.head
-    of = parsed.words[parsed.words[holder].head]
+    of = parsed.words[parsed.words[word.head].head]
     return of.lemma in _WORN_IN or of.lemma in PEOPLE
 
 
@@ -277,16 +274,15 @@ def _materials_for(parsed: Parsed, at: int) -> Sequence[str]:
 
 def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
     text, noun = parsed.lower[at], _described(parsed, at)
+    lemma = parsed.lemma_at(noun)
     if noun is None or parsed.words[at].tag != "JJ":
         return ()
-    lemma = parsed.lemma_at(noun)
     if lemma in _CHILDREN and text in _SIZES_OF_CHILDREN:
         return ()
     if text == "short":
         return ("tall",) if lemma in _TALL or lemma in ALIVE else ("long",)
-    if text in ("little", "short") and lemma in ("bit", "while", "time"):
-        return ()
-    return REPLACED_SIZES[text]
+    is_no_size = text == "little" and lemma in ("bit", "while", "time")
+    return () if is_no_size else REPLACED_SIZES[text]
 
 
 def _states_for(parsed: Parsed, at: int) -> Iterator[str]:

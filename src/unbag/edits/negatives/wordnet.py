@@ -17,7 +17,7 @@ from typing import NamedTuple
 from unbag.edits.inflection import inflected, verb_lemma
 from unbag.edits.kinds import ByRule, Changes, Kind
 from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, word_lists
-from unbag.edits.parsed import VERB_TAGS, Parsed, Phrase, subject_of
+from unbag.edits.parsed import BE, VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 
 # What AntonymRule looks up.
@@ -261,7 +261,7 @@ def _described(parsed: Parsed, at: int) -> int | None:
         return None
     if word.dep == "amod" and word.head > at and parsed.words[word.head].pos == "NOUN":
         return word.head
-    if word.dep == "acomp" and parsed.lower[word.head] in ("is", "are", "was", "were"):
+    if word.dep == "acomp" and parsed.lower[word.head] in BE:
         return parsed.child(word.head, "nsubj")
     return None
 

@@ -6,10 +6,9 @@ place: "a dog chases a cat in a yard", "a cat is chased in a yard by a dog". Ten
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from unbag.edits.inflection import inflected
 from unbag.edits.kinds import Changes, rule_kind
@@ -44,7 +43,7 @@ def passive(parsed: Parsed) -> list[Changes]:
         )
         if parsed.lower[verb] in forms and is_main:
             turned = _as_active if word.tag == "VBN" else _as_passive
-            return list(turned(parsed, verb))
+            return turned(parsed, verb)
     return []
 
 
@@ -65,89 +64,58 @@ def _base_forms() -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-class _Deed(NamedTuple):
-    """Who does what to whom, and where."""
-
-    doer: Phrase
-    verb: int
-    done_to: Phrase
-    rest: str
-    """The phrase of place, with a space before it; or empty."""
-
-
-def _as_passive(parsed: Parsed, verb: int) -> Iterator[Changes]:
-    deed = _active_deed(parsed, verb)
-    if deed is None:
-        return
-    tag, before = parsed.words[verb].tag, parsed.lower[verb - 1]
-    base = _base_forms()[parsed.lower[verb]]
-    done = _PARTICIPLES.get(base) or inflected(base, "VBN")
-    is_many = parsed.words[deed.done_to.head].tag == "NNS"
-    if tag == "VBG" and before in BE:
-        be = f"{_be(before in ('was', 'were'), is_many)} being"
-    elif tag == "VBG":
-        be = "being"
-    else:
-        be = _be(tag == "VBD", is_many)
+def _as_passive(parsed: Parsed, verb: int) -> list[Changes]:
+    doer, whom = _phrase_at_start(parsed), parsed.child(verb, "dobj")
     particle = _particle(parsed, verb)
-    whom = parsed.text_of(deed.done_to.first, deed.done_to.last)
-    who = _lowered(parsed, parsed.text_of(deed.doer.first, deed.doer.last))
-    end = f" by {who}{deed.rest}" if _is_state(parsed, verb) else f"{deed.rest} by {who}"
-    yield _whole(parsed, f"{whom} {be} {done}{particle}{end}")
-
-
-def _as_active(parsed: Parsed, verb: int) -> Iterator[Changes]:
-    deed = _passive_deed(parsed, verb)
-    if deed is None:
-        return
-    base = _base_forms()[parsed.lower[verb]]
-    is_many = parsed.words[deed.doer.head].tag == "NNS"
-    before = parsed.lower[deed.done_to.last + 1 : verb]
-    if before in ((), ("being",)):
-        does = inflected(base, "VBG")
-    elif before[-1] == "being":
-        does = f"{_be(before[0] in ('was', 'were'), is_many)} {inflected(base, 'VBG')}"
-    elif before[0] in ("was", "were"):
-        does = inflected(base, "VBD")
-    else:
-        does = base if is_many else inflected(base, "VBZ")
-    who = parsed.text_of(deed.doer.first, deed.doer.last)
-    whom = _lowered(parsed, parsed.text_of(deed.done_to.first, deed.done_to.last))
-    yield _whole(parsed, f"{who} {does}{_particle(parsed, verb)} {whom}{deed.rest}")
-
-
-def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
-    doer = _phrase_at_start(parsed)
-    whom = parsed.child(verb, "dobj")
-    start = verb + 1 + bool(_particle(parsed, verb))
+    start = verb + 1 + bool(particle)
     done_to = next((c for c in parsed.chunks if c.head == whom and c.first == start), None)
     if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
-        return None
+        return []
     between, tag = parsed.lower[doer.last + 1 : verb], parsed.words[verb].tag
     is_progressive = len(between) == 1 and between[0] in BE and tag == "VBG"
     if tag == "VB" or (between and not is_progressive):
-        return None
-    rest = _rest(parsed, done_to.last + 1)
-    last = parsed.lower[-1] if parsed.lower[-1] != "." else parsed.lower_at(len(parsed.words) - 2)
-    if rest is None or (rest and _is_state(parsed, verb) and last not in _WIDE):
-        return None
-    return _Deed(doer, verb, done_to, rest)
+        return []
+    base = _base_forms()[parsed.lower[verb]]
+    rest, is_state = _rest(parsed, done_to.last + 1), base in _STATES
+    if rest is None or (rest and is_state and parsed.lower[parsed.end - 1] not in _WIDE):
+        return []
+    done = _PARTICIPLES.get(base) or inflected(base, "VBN")
+    is_many = parsed.words[done_to.head].tag == "NNS"
+    if is_progressive:
+        be = f"{_be(between[0] in ('was', 'were'), is_many)} being"
+    else:
+        be = "being" if tag == "VBG" else _be(tag == "VBD", is_many)
+    who = _lowered(parsed, parsed.text_of(doer.first, doer.last))
+    end = f" by {who}{rest}" if is_state else f"{rest} by {who}"
+    new = f"{parsed.text_of(done_to.first, done_to.last)} {be} {done}{particle}{end}"
+    return [(parsed.change(0, parsed.end - 1, new),)]
 
 
-def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
-    done_to = _phrase_at_start(parsed)
-    agent = parsed.child(verb, "agent")
+def _as_active(parsed: Parsed, verb: int) -> list[Changes]:
+    done_to, agent = _phrase_at_start(parsed), parsed.child(verb, "agent")
     if done_to is None or agent is None:
-        return None
+        return []
     doer = next((c for c in parsed.chunks if c.first == agent + 1), None)
     if doer is None or not _is_simple(parsed, verb, doer, done_to):
-        return None
-    between = parsed.lower[done_to.last + 1 : verb]
+        return []
+    particle, between = _particle(parsed, verb), parsed.lower[done_to.last + 1 : verb]
     helpers = between[1:] if between and between[0] in BE else between
-    if helpers not in ((), ("being",)) or agent != verb + 1 + bool(_particle(parsed, verb)):
-        return None
     rest = _rest(parsed, doer.last + 1)
-    return None if rest is None else _Deed(doer, verb, done_to, rest)
+    if helpers not in ((), ("being",)) or agent != verb + 1 + bool(particle) or rest is None:
+        return []
+    base = _base_forms()[parsed.lower[verb]]
+    is_many = parsed.words[doer.head].tag == "NNS"
+    if between in ((), ("being",)):
+        does = inflected(base, "VBG")
+    elif between[-1] == "being":
+        does = f"{_be(between[0] in ('was', 'were'), is_many)} {inflected(base, 'VBG')}"
+    elif between[0] in ("was", "were"):
+        does = inflected(base, "VBD")
+    else:
+        does = base if is_many else inflected(base, "VBZ")
+    whom = _lowered(parsed, parsed.text_of(done_to.first, done_to.last))
+    new = f"{parsed.text_of(doer.first, doer.last)} {does}{particle} {whom}{rest}"
+    return [(parsed.change(0, parsed.end - 1, new),)]
 
 
 def _phrase_at_start(parsed: Parsed) -> Phrase | None:
@@ -193,7 +161,7 @@ def _fits_verb(parsed: Parsed, verb: int, done_to: Phrase) -> bool:
 
 def _rest(parsed: Parsed, at: int) -> str | None:
     """A phrase of place up to the end, empty without one; None for anything else."""
-    end = len(parsed.words) - (parsed.lower[-1] == ".")
+    end = parsed.end
     if at == end:
         return ""
     if at > end or parsed.lower[at] not in _PLACES or parsed.words[at].dep != "prep":
@@ -218,10 +186,6 @@ def _particle(parsed: Parsed, verb: int) -> str:
     return "" if is_way else f" {parsed.lower[found]}"
 
 
-def _is_state(parsed: Parsed, verb: int) -> bool:
-    return _base_forms()[parsed.lower[verb]] in _STATES
-
-
 def _be(is_past: bool, is_many: bool) -> str:
     if is_past:
         return "were" if is_many else "was"
@@ -232,8 +196,3 @@ def _lowered(parsed: Parsed, text: str) -> str:
     """The caption's first phrase, where it stands in the middle now."""
     is_kept = parsed.words[0].pos == "PROPN" or parsed.is_upper
     return text if is_kept or not parsed.text.startswith(text) else text[:1].lower() + text[1:]
-
-
-def _whole(parsed: Parsed, new: str) -> Changes:
-    end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
-    return (parsed.change(0, end, new),)

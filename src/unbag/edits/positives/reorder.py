@@ -250,7 +250,7 @@ def _adjectives(parsed: Parsed) -> Iterator[Changes]:
         one, other = parsed.words[at - 1], parsed.words[at + 1]
         if head != at - 1 or {one.tag, other.tag} != {"JJ"} or other.head != at - 1:
             continue
-        before = parsed.lower[at - 2] if at > 1 else ""
+        before = parsed.lower_at(at - 2)
         pair = parsed.lower[at - 1], parsed.lower[at + 1]
         if before in _SHADES or before == "," or pair[0] in _SHADES or {*pair} in _SET_PAIRS:
             continue
@@ -312,13 +312,12 @@ def _clause(parsed: Parsed) -> _Clause | None:
     phrases = [chunk for chunk in parsed.chunks if chunk.head not in parsed.bound]
     if len(phrases) not in (2, 3):
         return None
-    there = len(phrases) == 3 and parsed.lower[0] == "there"
-    if len(phrases) == 3 and not there:
+    there = len(phrases) == 3
+    if there and parsed.lower[0] != "there":
         return None
     one, two = phrases[-2:]
     start = 2 if there and parsed.lower[1] in BE else 0
-    end = len(parsed.words) - (parsed.lower[-1] == ".")
-    if one.first != start or two.last + 1 != end or not _are_plain(parsed, one, two):
+    if one.first != start or two.last + 1 != parsed.end or not _are_plain(parsed, one, two):
         return None
     first = one.last + 1
     verb = first if parsed.words[first].tag in ("VBZ", "VBP", "VBG") else None
@@ -340,25 +339,20 @@ def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
         return False
     if any(joining in part for part in said for joining in ("and", "or", ",")):
         return False
-    return one.head == one.last and two.head == two.last and _tags_fit(parsed, one, two)
-
-
-def _tags_fit(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
-    nouns = ("NN", "NNS")
-    inside = [at for p in (one, two) for at in range(p.first + 1, p.last + 1)]
-    # "A room holding remotes" and "a dog sprints" are taken for noun phrases now and then.
-    is_nominal = not any(
-        (parsed.lower[at].endswith("ing") and parsed.words[at - 1].tag in nouns)
-        or parsed.words[at].tag in ("POS", "IN", "RP")
-        for at in inside
-    )
-    # A plural after "a" is a verb, or a slip.
-    is_nominal &= not any(
-        parsed.lower[phrase.first] in ("a", "an") and parsed.words[phrase.head].tag == "NNS"
-        for phrase in (one, two)
-    )
-    is_noun = parsed.words[one.head].tag in nouns and parsed.words[two.head].tag in nouns
-    return is_noun and is_nominal
+    for phrase in (one, two):
+        tag = parsed.words[phrase.head].tag
+        # A plural after "a" is a verb, or a slip.
+        is_slip = parsed.lower[phrase.first] in ("a", "an") and tag == "NNS"
+        if phrase.head != phrase.last or tag not in ("NN", "NNS") or is_slip:
+            return False
+        # "A room holding remotes" and "a dog sprints" are taken for noun phrases now and then.
+        for at in range(phrase.first + 1, phrase.last + 1):
+            follows_noun = parsed.words[at - 1].tag in ("NN", "NNS")
+            if parsed.lower[at].endswith("ing") and follows_noun:
+                return False
+            if parsed.words[at].tag in ("POS", "IN", "RP"):
+                return False
+    return True
 
 
 def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
@@ -374,36 +368,28 @@ def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
 
 
 def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:
-    """The second thing first, where the first does something."""
-    verb, two = clause.verb, clause.two
+    """The second thing first, where the first sits, stands or lies next to a new thing."""
+    verb, one, two = clause.verb, clause.one, clause.two
     noun = parsed.words[two.head]
-    if verb is None or not _is_placed(parsed, clause):
+    if verb is None or parsed.words[verb].lemma not in _POSTURES:
         return []
-    first = parsed.text_of(clause.one.first, clause.one.last)
+    if clause.relation.replace(" ", "_") not in _PLACED or noun.lemma in _NO_WITH:
+        return []
+    is_new = [
+        parsed.words[phrase.first].tag in ("DT", "CD") and parsed.lower[phrase.first] != "the"
+        for phrase in (one, two)
+    ]
+    # In the middle can stand a plural too, but no bare "dog" and no "the dog".
+    is_bare_plural = parsed.words[one.head].tag != "NN" and parsed.lower[one.first] != "the"
+    if not is_new[1] or not (is_new[0] or is_bare_plural):
+        return []
+    first = parsed.text_of(one.first, one.last)
     if parsed.words[0].pos != "PROPN" and not parsed.is_upper:
         first = first[:1].lower() + first[1:]
     doing = inflected(parsed.words[verb].lemma, "VBG")
     pronoun = "them" if noun.tag == "NNS" else "it"
     second = parsed.text_of(two.first, two.last)
     new = f"{second} with {first} {doing} {parsed.text_of(*clause.link)} {pronoun}"
-    if verb > clause.one.last + 1 or parsed.words[verb].tag != "VBG":
+    if verb > one.last + 1 or parsed.words[verb].tag != "VBG":
         new = f"there {'are' if noun.tag == 'NNS' else 'is'} {new}"
-    return [(parsed.change(clause.one.first, two.last, new),)]
-
-
-def _is_placed(parsed: Parsed, clause: _Clause) -> bool:
-    """Whether it says where something sits, stands or lies, next to a new thing."""
-    verb, one, two = clause.verb, clause.one, clause.two
-    if verb is None or parsed.words[verb].lemma not in _POSTURES:
-        return False
-    if "the" in (parsed.lower[one.first], parsed.lower[two.first]):
-        return False
-    has_number = [parsed.words[phrase.first].tag in ("DT", "CD") for phrase in (one, two)]
-    # A bare "dog" cannot stand in the middle.
-    can_be_inside = has_number[0] or parsed.words[one.head].tag != "NN"
-    return (
-        can_be_inside
-        and has_number[1]
-        and clause.relation.replace(" ", "_") in _PLACED
-        and parsed.words[two.head].lemma not in _NO_WITH
-    )
+    return [(parsed.change(one.first, two.last, new),)]

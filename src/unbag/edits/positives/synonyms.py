@@ -203,7 +203,7 @@ def _conditions(part: str) -> list[SynonymCondition]:
 def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
     names, old, new = {one.name for one in line.conditions}, line.old, line.new
     if word_class == "verb":
-        tags = ("VBN",) if "passive" in names else _VERB_TAGS
+        tags: tuple[str, ...] = ("VBN",) if "passive" in names else _VERB_TAGS
         tags = _ACTIVE_TAGS if "active" in names else tags
         forms = [(tag, _verb(old, tag), _verb(new, tag)) for tag in tags]
     elif word_class == "noun":

@@ -270,25 +270,21 @@ def _goes_on(parsed: Parsed, before: WordSpan) -> bool:
     at = before.last + 1
     word = parsed.words[at]
     if word.tag == "VBG":
-        return not _has_clause(parsed, at) and parsed.lower[at] != "going"
+        # Another clause may be joined to it, with a subject of its own.
+        has_clause = any(
+            parsed.words[child].dep in ("conj", "ccomp", "parataxis")
+            and parsed.child(child, "nsubj", "expl") is not None
+            for child in parsed.children[at]
+        )
+        return not has_clause and parsed.lower[at] != "going"
     if parsed.lower[at] not in _THERE_BEFORE or word.dep != "prep":
         return False
     span = subtree(parsed, at)
-    end = len(parsed.words) - (parsed.lower[-1] == ".")
-    if span is None or span.first != at or span.last + 1 != end:
+    if span is None or span.first != at or span.last + 1 != parsed.end:
         return False
-    rest = parsed.words[at:end]
-    is_worn = not WORD_GROUPS["@clothes"].isdisjoint(parsed.lower[at:end])
+    rest = parsed.words[at : parsed.end]
+    is_worn = not WORD_GROUPS["@clothes"].isdisjoint(parsed.lower[at : parsed.end])
     return not is_worn and not any(one.tag in ("VBG", "VBN", "CC") for one in rest)
-
-
-def _has_clause(parsed: Parsed, verb: int) -> bool:
-    """Whether another clause is joined to it, with a subject of its own."""
-    return any(
-        parsed.words[child].dep in ("conj", "ccomp", "parataxis")
-        and any(parsed.words[c].dep in ("nsubj", "expl") for c in parsed.children[child])
-        for child in parsed.children[verb]
-    )
 
 
 def _has_joined(parsed: Parsed, verb: int) -> bool:
