@@ -19,9 +19,8 @@ from unbag.reports.charts import (
     set_apart,
     text,
 )
-from unbag.reports.formatting import signed_text, with_interval
 from unbag_lab.experiments.photos_heads import ORDER_METRICS
-from unbag_lab.experiments.photos_training import ArmNumber, difference, read_numbers
+from unbag_lab.experiments.photos_training import ArmNumber, difference_text, read_numbers
 from unbag_lab.pages import renewed, table
 
 HERE = Path(__file__).parent
@@ -74,9 +73,8 @@ def order_apart(of: Found) -> str:
     if len(of[control, ORDER_METRICS[0]].by_seed) == 1:
         return "One seed, so there is no difference over seeds.\n"
     for arm in HEADS[2:]:
-        apart = (difference(of[arm, metric], of[control, metric]) for metric in ORDER_METRICS)
-        said = [with_interval(m, m - half, m + half, signed_text) for m, half in apart]
-        rows.append([_named(arm), *said])
+        apart = [difference_text(of[arm, one], of[control, one]) for one in ORDER_METRICS]
+        rows.append([_named(arm), *apart])
     return table(["arm", *ORDER], rows)
 
 
@@ -92,11 +90,7 @@ def _mixes(of: Found) -> list[tuple[float, str]]:
 
 
 def _cells(of: Found, arm: str, metrics: Sequence[str] | dict[str, str]) -> list[str]:
-    return [_shown(of[arm, metric]) for metric in metrics]
-
-
-def _shown(one: ArmNumber) -> str:
-    return with_interval(one.mean, one.low, one.high)
+    return [of[arm, metric].text for metric in metrics]
 
 
 def _named(arm: str) -> str:
@@ -112,7 +106,7 @@ def repairs_plot(of: Found) -> str:
         panel = Panel(axis, high=150, top=62 + 205 * row, left=110 + 370 * column, wide=250)
         parts += [*_panel(panel, title), *_arms(of, metric, panel), *_blind(of, metric, panel)]
     said = "; ".join(
-        f"{title}: " + ", ".join(f"{arm} {_shown(of[arm, metric])}" for arm in ("heads", *LOSSES))
+        f"{title}: " + ", ".join(f"{arm} {of[arm, metric].text}" for arm in ("heads", *LOSSES))
         for metric, title in PANELS.items()
     )
     title = "Repairs on photographs, three seeds, 95 % intervals"
@@ -198,7 +192,7 @@ def mixing_plot(of: Found) -> str:
         parts += _line(of, mixes, metric, colour, panel)
         parts.append(text(panel.x(1) + 10, heights[metric] + 4, words, colour=colour))
     said = "; ".join(
-        f"{words}: " + ", ".join(f"{w:g} {_shown(of[arm, metric])}" for w, arm in mixes)
+        f"{words}: " + ", ".join(f"{w:g} {of[arm, metric].text}" for w, arm in mixes)
         for metric, words in CURVE.items()
     )
     title = "Weights between plain heads and repaired ones"

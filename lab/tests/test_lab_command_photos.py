@@ -11,6 +11,7 @@ from unbag.cli import main
 from unbag.errors import UserError
 from unbag_lab.claims import PHOTOGRAPHS, all_claims
 from unbag_lab.experiments.photos import edited_pairs
+from unbag_lab.results import opened
 
 NAMES = tuple(claim.name for claim in all_claims() if claim.where == PHOTOGRAPHS)
 
@@ -119,12 +120,13 @@ def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_
         (tmp_path / name / "1.jpg").touch()
         text = json.dumps({"image": "1.jpg", "captions": [caption]}) + "\n"
         (tmp_path / name / "captions.jsonl").write_text(text, encoding="utf-8")
-    edited_pairs(tmp_path / "one" / "captions.jsonl", out / "photographs")
+    with opened(out, size="full"):
+        edited_pairs(tmp_path / "one" / "captions.jsonl", out / "photographs")
     assert run(out, "photos_negatives", "--photos", str(tmp_path / "one")) == 0
     capsys.readouterr()
     assert run(out, "photos_negatives", "--photos", str(tmp_path / "other")) == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert "edits.jsonl exists already: the file of captions changed" in said
+    assert "edits.jsonl exists already: captions" in said
     assert "name another folder with --out, or remove " in said
 
 

@@ -34,7 +34,6 @@ from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
 from unbag.models.baselines import load_likelihood
 from unbag.models.photo import Photo, PhotoTowers, load, write
-from unbag.reports.formatting import with_interval
 from unbag.runs.cache import FeatureTable
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Silent
@@ -308,4 +307,4 @@ def photos_blind_script() -> None:
     }
     for name, is_in_N in groups.items():
         one = number_of(BLIND, name, [right_N[is_in_N]], owner_N[is_in_N])
-        print(f"{name} ({one.n:,}): {with_interval(one.mean, one.low, one.high)}")
+        print(f"{name} ({one.n:,}): {one.text}")

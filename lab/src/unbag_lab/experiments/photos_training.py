@@ -445,6 +445,11 @@ class ArmNumber:
         """Over seeds."""
         return fmean(self.by_seed)
 
+    @property
+    def text(self) -> str:
+        """Percent with the interval."""
+        return with_interval(self.mean, self.low, self.high)
+
 
 def numbers_of(
     arm: str,
@@ -543,6 +548,12 @@ def difference(one: ArmNumber, control: ArmNumber) -> tuple[float, float]:
     return interval(apart)
 
 
+def difference_text(one: ArmNumber, control: ArmNumber) -> str:
+    """Points of percent with the interval over seeds."""
+    mean, half = difference(one, control)
+    return with_interval(mean, mean - half, mean + half, signed_text)
+
+
 def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
     """A line each."""
     rows = [json.dumps(asdict(one)) for one in numbers]
@@ -563,8 +574,7 @@ def tables(numbers: Sequence[ArmNumber]) -> str:
     seeds = len(numbers[0].by_seed)
 
     def absolute(arm: str, metric: str) -> str:
-        one = of[arm, metric]
-        return with_interval(one.mean, one.low, one.high)
+        return of[arm, metric].text
 
     parts = [
         f"Retrieval among the photographs of val, {seeds} seeds; in brackets 95 % intervals over "
@@ -578,8 +588,7 @@ def tables(numbers: Sequence[ArmNumber]) -> str:
             continue
 
         def apart(arm: str, metric: str, control: str = control) -> str:
-            mean, half = difference(of[arm, metric], of[control, metric])
-            return with_interval(mean, mean - half, mean + half, signed_text)
+            return difference_text(of[arm, metric], of[control, metric])
 
         parts += [
             f"**{about}.** Means over {seeds} seeds:",

@@ -224,8 +224,8 @@ def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
 
 def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Sequence[str]) -> str:
     """What of these is not as wanted; empty if all is."""
-    both = ({name: getattr(one, name) for name in names} for one in (found, wanted))
-    return "; ".join(differences(*both))
+    old, new = ({name: getattr(one, name) for name in names} for one in (found, wanted))
+    return "; ".join(differences(old, new))
 
 
 def named(seed: int) -> str:
