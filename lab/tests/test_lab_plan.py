@@ -106,8 +106,8 @@ def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("steps", "steps 9, not 1"), ("batch", "batch 9, not 1"),
-                       ("times", "times 9, not 1")],
+    ("what", "said"), [("steps", "steps: 9 before, 1 now"), ("batch", "batch: 9 before, 1 now"),
+                       ("times", "times: 9 before, 1 now")],
 )  # fmt: skip
 def test_a_result_of_other_settings_is_refused_though_nothing_is_missing(
     tmp_path: Path, what: str, said: str
@@ -133,7 +133,7 @@ def test_what_an_arm_was_made_from_is_looked_at_too(tmp_path: Path) -> None:
     put(tmp_path, "default", "tiny-0", "mixed")
     path = result_path(tmp_path, "default", "tiny-0", "trained")
     write_result(path, replace(result("default", "tiny-0", "trained"), steps=2))
-    with pytest.raises(UserError, match=r"trained.json \(steps 2, not 1\)"):
+    with pytest.raises(UserError, match=r"trained.json \(steps: 2 before, 1 now\)"):
         plan_of(tmp_path, ("default", "mixed"))
 
 

@@ -177,7 +177,7 @@ def test_another_length_is_refused(run: Order) -> None:
     path = result_path(run.out, "pretraining", "tiny-2", "collide")
     kept = path.read_text(encoding="utf-8")
     path.write_text(json.dumps({**json.loads(kept), "steps": 5}), encoding="utf-8")
-    with pytest.raises(UserError, match="steps 5, not 6"):
+    with pytest.raises(UserError, match="steps: 5 before, 6 now"):
         PRETRAINING.run(run)
     path.write_text(kept, encoding="utf-8")
 

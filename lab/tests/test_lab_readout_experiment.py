@@ -223,7 +223,7 @@ def test_the_script_and_the_experiment_write_to_one_place(
     assert set(found) == {BEFORE, "pooled"}
     assert {one.times for one in found.values()} == {1}
     # A full run, if a short one: a small order does not take it for its own.
-    with pytest.raises(UserError, match="size full, not small"):
+    with pytest.raises(UserError, match="size: full before, small now"):
         READOUTS.run(order, say=silent)
 
 
@@ -257,6 +257,8 @@ def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path
     path = result_path(tmp_path, "readouts", base.stem, "pooled")
     path.parent.mkdir(parents=True)
     write_result(path, replace(found["pooled"], steps=8_000, batch=64))
-    with pytest.raises(UserError, match="steps 8000, not 2; batch 64, not 256") as told:
+    with pytest.raises(
+        UserError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
+    ) as told:
         READOUTS.run(elsewhere, say=silent)
     assert "name another folder with --out" in told.value.way_out

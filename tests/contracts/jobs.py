@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,7 +42,6 @@ SMALL = Benchmark(
     "small", "Swaps.", lambda root: triple_items(["swap"], n=4), (Triples(),), "original"
 )
 """
-PRELOADED = ["tests.contracts.preloaded"]
 COLOURS = {"red": (200, 20, 20), "blue": (20, 20, 200), "green": (20, 160, 20), "white": (250,) * 3}
 WRITES = "writes.txt"
 """One line for every file that a process was about to rename."""
@@ -233,17 +234,25 @@ def start(
         by: The signal.
         without_rights: Root may write everywhere; this start may not.
     """
-    # Imports once and forks: a fraction of the time of a new interpreter.
+    return ended(forked(_run, str(folder), list(words), stopped_at, by, without_rights))
+
+
+def forked(function: Callable[..., object], *arguments: object) -> BaseProcess:
+    """Start a process that has everything imported: a fraction of the time of a new interpreter."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    arguments = (str(folder), list(words), stopped_at, by, without_rights)
-    process = context.Process(target=_run, args=arguments)
-    # The process finds this module by the path that it is given.
+    context.set_forkserver_preload(["tests.contracts.preloaded"])
+    process = context.Process(target=function, args=arguments)
+    # The process finds modules of tests by the path that it is given.
     sys.path.append(str(Path(__file__).parents[2]))
     try:
         process.start()
     finally:
         sys.path.pop()
+    return process
+
+
+def ended(process: BaseProcess) -> int:
+    """Its exit code; that of a signal is negative."""
     process.join(timeout=300)
     assert process.exitcode is not None
     return process.exitcode
@@ -277,8 +286,8 @@ def _run(
             os.kill(os.getpid(), by)
 
     files.settle = settle
-    # Chunks of few captions, of which there is no option.
-    jobs.EditJob = partial(jobs.EditJob, chunk=4)
+    # Of few captions, for which there is no option.
+    patch.object(jobs, "EditJob", partial(jobs.EditJob, chunk=4)).start()
     if without_rights:
         _drop_rights()
     sys.exit(main(list(words)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.readouts.core_encoder import small as reader_encoder
@@ -18,9 +20,11 @@ from unbag.readouts.data import Pool, world_pool, world_rows
 from unbag.readouts.pooled import PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderReadout, ReaderTask, sizes_of
-from unbag.runs.checkpoint import load_checkpoint, optimizer_state
+from unbag.runs.checkpoint import LAST, load_checkpoint, optimizer_state
 from unbag.runs.files import TRAINING, open_run_folder
+from unbag.training import trainer as trainer_module
 from unbag.training.fine_tuning import FineTuning
+from unbag.training.optim import OptimizerSettings
 from unbag.training.trainer import Task, Trainer
 
 STEPS = 4
@@ -170,6 +174,7 @@ def test_stopped_after_every_step_it_ends_with_the_same_bits(kind: Kind, tmp_pat
     whole.run()
     assert not is_same(first, dict(whole.task.state_dict()))
     assert not whole.task.module.training
+    seconds = 0.0
     for step in range(1, STEPS + 1):
         # Everything anew, as in another process.
         torch.rand(3)
@@ -177,8 +182,10 @@ def test_stopped_after_every_step_it_ends_with_the_same_bits(kind: Kind, tmp_pat
         with open_run_folder(tmp_path / "run", TRAINING) as folder:
             found = started.run(folder, on_step=lambda state, numbers: True)
         assert (found.step, started.is_done) == (step, step == STEPS)
+        assert found.seconds > seconds, "of all starts"
+        seconds = found.seconds
     assert is_same(state(whole), state(started))
-    saved = load_checkpoint(tmp_path / "run" / "last.safetensors")
+    saved = load_checkpoint(tmp_path / "run" / LAST)
     assert is_same(dict(saved.group("weights")), dict(whole.task.state_dict()))
 
 
@@ -234,3 +241,14 @@ def test_parts_of_a_batch_give_the_gradient_of_the_whole(kind: Kind, tmp_path: P
     assert largest > 1e-3
     for name, grad in whole.items():
         assert torch.allclose(grad / largest, parts[name] / largest, atol=1e-5), name
+
+
+def test_the_example_of_the_trainer_runs(tmp_path: Path) -> None:
+    text = (trainer_module.__doc__ or "").partition("The smallest task:\n")[2]
+    x_N = torch.linspace(-1, 1, 50)
+    known = {"np": np, "torch": torch, "Tensor": Tensor, "nn": nn, "Task": Task, "Trainer": Trainer,
+             "OptimizerSettings": OptimizerSettings, "TRAINING": TRAINING, "x_N": x_N,
+             "open_run_folder": open_run_folder, "y_N": 2 * x_N + 1, "out": tmp_path}  # fmt: skip
+    exec(dedent(text.partition("A step is")[0]), known)
+    slope = load_checkpoint(tmp_path / LAST).group("weights")["weight"]
+    assert float(slope) == pytest.approx(2, abs=0.2)

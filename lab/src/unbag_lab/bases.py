@@ -38,6 +38,7 @@ from unbag.runs.files import (
     write_atomically,
     write_text,
 )
+from unbag.runs.identity import differences
 from unbag.training.data.loader import load
 from unbag.training.losses import contrastive
 from unbag.training.optim import OptimizerSettings, compile_layers
@@ -183,12 +184,7 @@ def _check(path: Path, *, size: Size) -> None:
             expected="the record that `unbag lab run` writes beside each base",
             way_out="move the base away to have it made again, or name another folder with --out",
         ) from error
-    apart = [
-        f"{key} {made.settings.get(key)}, not {wanted.get(key)}"
-        for key in sorted({*made.settings, *wanted})
-        if made.settings.get(key) != wanted.get(key)
-    ]
-    if apart:
+    if apart := differences(made.settings, wanted):
         raise UserError(
             f"the base {path} was made with other settings: {'; '.join(apart)}",
             expected=f"those of this unbag ({__version__}); the base is of {made.version}",

@@ -27,6 +27,7 @@ from unbag_lab.results import (
     base_path,
     check_same,
     has_result,
+    in_order,
     read_results,
     result_path,
     told_apart,
@@ -216,8 +217,7 @@ class Part:
     @property
     def bases(self) -> tuple[str, ...]:
         """On which some arm is missing."""
-        # tiny-10 comes after tiny-9.
-        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
+        return tuple(in_order(base for base, _ in self.missing))
 
     @property
     def seconds(self) -> float:
@@ -316,15 +316,12 @@ class _Known:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._found: dict[str, Experiment] = {}
         self._ranks: dict[ArmKey, tuple[int, int]] = {}
 
     def of(self, key: ArmKey) -> Experiment:
         """The experiment of an arm, which it must have."""
         name, arm = key
-        if name not in self._found:
-            self._found[name] = self._find(name)
-        experiment = self._found[name]
+        experiment = self._find(name)
         if arm not in experiment.arms:
             raise unknown_name(f"arm of the experiment {name!r}", arm, experiment.arms)
         return experiment
@@ -333,17 +330,14 @@ class _Known:
         """Arms whose weights it reads."""
         return self.of(key).needs(key[1])
 
-    def rank(self, key: ArmKey) -> tuple[int, int]:
+    def rank(self, key: ArmKey, above: tuple[ArmKey, ...] = ()) -> tuple[int, int]:
         """How many rounds of other experiments must come before, and how many arms of its own."""
-        return self._rank(key, ())
-
-    def _rank(self, key: ArmKey, above: tuple[ArmKey, ...]) -> tuple[int, int]:
         if key in above:
             raise UserError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
         if key not in self._ranks:
             after = [(0, 0)]
             for need in self.needs(key):
-                rounds, own = self._rank(need, (*above, key))
+                rounds, own = self.rank(need, (*above, key))
                 # An experiment runs its own arms in the order that it is given.
                 after.append((rounds, own + 1) if need[0] == key[0] else (rounds + 1, 0))
             self._ranks[key] = max(after)

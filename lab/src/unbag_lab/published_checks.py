@@ -301,6 +301,11 @@ T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10)
 PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
 
 
+def _people(column: str) -> str:
+    cell = PEOPLE.cell(HUMAN, column)
+    return str(cell.number) if cell else ""
+
+
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
 _WORDS = f"{HARD_POSITIVES_PAPER}, text"
 _FILES = "in the released files"
@@ -340,11 +345,7 @@ RESTATED = (
         HUMAN,
         "accuracy of people",
         "99",
-        {
-            f"for {column} in table 1": str(cell.number) if cell else ""
-            for column in ("REPLACE orig.", "SWAP orig.")
-            for cell in [PEOPLE.cell(HUMAN, column)]
-        },
+        {f"for {column} in table 1": _people(column) for column in ("REPLACE orig.", "SWAP orig.")},
     ),
     Restated(_WORDS, "all models", "source words of relations", "14", {_FILES: "15"}),
     Restated(_WORDS, "all models", "source words of attributes", "24", {_FILES: "23"}),

@@ -63,20 +63,19 @@ def load_attribution(root: Path | None) -> Sequence[Item]:
 def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -> Sequence[Item]:
     pictures = folder.picture_folder(*PLACES)
     part = folder.benchmark.removeprefix("aro_")
-    items = []
-    for record in folder.records(file):
-        name = record.text("image_path")
-        items.append(
-            Item(
-                id=f"{part}/{record.key}",
-                pictures=(folder.picture(pictures, name, record.where, box=box(record)),),
-                captions=(record.caption("true_caption"), record.caption("false_caption")),
-                truth=FIRST_OF_2,
-                tags={tag: value(record)},
-                kinds=("original", f"swap_{part}"),
-            )
+    return [
+        Item(
+            id=f"{part}/{record.key}",
+            pictures=(
+                folder.picture(pictures, record.text("image_path"), record.where, box=box(record)),
+            ),
+            captions=record.captions("true_caption", "false_caption"),
+            truth=FIRST_OF_2,
+            tags={tag: value(record)},
+            kinds=("original", f"swap_{part}"),
         )
-    return items
+        for record in folder.records(file)
+    ]
 
 
 def attribute_pair(record: Record) -> str:
@@ -259,7 +258,6 @@ ARO_ORDER_COCO = Benchmark(
     load=load_coco,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
     files=(COCO_FILE,),
 )
@@ -269,7 +267,6 @@ ARO_ORDER_FLICKR30K = Benchmark(
     load=load_flickr30k,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
     files=(FLICKR_FILE,),
 )

@@ -18,7 +18,7 @@ from unbag.benchmarks.files import (
 )
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import wrong
 
 PATTERN = "data/test-*.parquet"
@@ -41,7 +41,7 @@ def _item(record: Record) -> Item:
     return Item(
         id=record.key,
         pictures=tuple(_picture(record, name) for name in _PICTURES),
-        captions=(record.caption("caption"), record.caption("negative_caption")),
+        captions=record.captions("caption", "negative_caption"),
         truth=MATCHING_2,
         tags={"type": kind, "subtype": f"{kind} {part}"},
     )
@@ -59,7 +59,6 @@ BIVLC = Benchmark(
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=(PATTERN,),
 )

@@ -17,7 +17,7 @@ from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item, Picture
+from unbag.types import Benchmark, Item, Picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -72,7 +72,7 @@ def load(root: Path | None) -> Sequence[Item]:
                 pictures=tuple(
                     _picture(folder, pictures, record, name) for name in ("image0", "image1")
                 ),
-                captions=(record.caption("caption0"), record.caption("caption1")),
+                captions=record.captions("caption0", "caption1"),
                 truth=MATCHING_2,
                 tags={"collection": parts[0] if len(parts) > 1 else "not named"},
             )
@@ -90,7 +90,6 @@ EQBEN = Benchmark(
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=(FILE,),
 )

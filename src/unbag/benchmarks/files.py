@@ -12,7 +12,7 @@ import csv
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO, StringIO
@@ -155,6 +155,10 @@ class Folder:
             _check_lengths(relative, where)
         return self._pictures.setdefault((folder, name, box), FilePicture(folder / relative, box))
 
+    def pictures(self, folder: Path, names: Iterable[str], where: str) -> tuple[FilePicture, ...]:
+        """Several pictures of one record by their names."""
+        return tuple(self.picture(folder, name, where) for name in names)
+
     def text(self, name: str) -> str:
         """A whole text file."""
         path = self.root / name
@@ -206,6 +210,10 @@ class Record(NamedTuple):
     def has(self, name: str) -> bool:
         """Whether there is such a field."""
         return isinstance(self.value, dict) and name in self.value
+
+    def captions(self, *names: str) -> tuple[str, ...]:
+        """Text fields that are not empty."""
+        return tuple(self.caption(name) for name in names)
 
     def caption(self, name: str) -> str:
         """A text field that is not empty."""

@@ -15,7 +15,7 @@ from unbag.benchmarks.files import Folder, not_official
 from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.statements import Correlation
-from unbag.types import MICRO, Benchmark, Item, Loader
+from unbag.types import Benchmark, Item, Loader
 
 TOKENS = "Flickr8k.token.txt"
 EXPERTS = "ExpertAnnotations.txt"
@@ -141,7 +141,6 @@ def _benchmark(name: str, load: Loader, file: str, tau: str) -> Benchmark:
         load=load,
         metrics=(Correlation(),),
         headline=tau,
-        aggregates=(MICRO,),
         files=(TOKENS, file),
     )
 

@@ -131,7 +131,6 @@ SWAP = Benchmark(
     load=load_swap,
     metrics=(Triples(),),
     headline="augmented",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=tuple(f"{place}/{SWAP_FILE}" for place in FOLDERS),
 )

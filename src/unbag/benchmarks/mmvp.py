@@ -130,7 +130,6 @@ MMVP = Benchmark(
     ),
     metrics=(Choice(), JoinedPairs(), Relaxed()),
     headline="pair",
-    aggregates=(MICRO,),
     files=("Questions.csv",),
 )
 MMVP_VLM = Benchmark(

@@ -14,7 +14,7 @@ from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Joined
-from unbag.types import MICRO, Benchmark, Item, Question
+from unbag.types import Benchmark, Item, Question
 
 FILE = "test_set.json"
 ANSWERS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -78,6 +78,5 @@ NATURALBENCH = Benchmark(
     load=load,
     metrics=(Joined(), Choice()),
     headline="all_four",
-    aggregates=(MICRO,),
     files=(FILE,),
 )

@@ -13,7 +13,7 @@ from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 
 FILE = "metadata.json"
 
@@ -34,11 +34,10 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"pair/{index}",
-                pictures=tuple(
-                    folder.picture(pictures, record.caption(name), record.where)
-                    for name in ("image_0", "image_1")
+                pictures=folder.pictures(
+                    pictures, record.captions("image_0", "image_1"), record.where
                 ),
-                captions=(record.caption("caption_0"), record.caption("caption_1")),
+                captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
             )
         )
@@ -50,7 +49,6 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=(FILE,),
 )

@@ -25,7 +25,7 @@ from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, space
 from unbag.errors import UserError
 from unbag.metrics.intervals import generator
 from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention
-from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader, Sparse
+from unbag.types import Aggregate, Benchmark, Item, Loader, Sparse
 
 TEXT = (
     "all_but_nouns_and_adjectives",
@@ -221,7 +221,6 @@ COCO_RETRIEVAL = Benchmark(
     load=load_coco,
     metrics=(Recall(),),
     headline="text_to_image@1",
-    aggregates=(MICRO,),
     files=("coco_karpathy_test.json",),
 )
 
@@ -230,7 +229,6 @@ FLICKR30K_RETRIEVAL = Benchmark(
     load=load_flickr30k,
     metrics=(Recall(),),
     headline="text_to_image@1",
-    aggregates=(MICRO,),
     files=("flickr30k_test.json",),
 )
 

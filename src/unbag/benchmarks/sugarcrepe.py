@@ -37,7 +37,7 @@ def load(root: Path | None) -> Sequence[Item]:
         Item(
             id=f"{tags['kind']}/{record.key}",
             pictures=(picture,),
-            captions=(record.caption("caption"), record.caption("negative_caption")),
+            captions=record.captions("caption", "negative_caption"),
             truth=FIRST_OF_2,
             tags=tags,
             kinds=("original", tags["kind"]),

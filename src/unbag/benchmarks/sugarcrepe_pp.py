@@ -24,11 +24,7 @@ def load(root: Path | None) -> Sequence[Item]:
         Item(
             id=f"{tags['kind']}/{record.read('id', int)}",
             pictures=(picture,),
-            captions=(
-                record.caption("caption"),
-                record.caption("negative_caption"),
-                record.caption("caption2"),
-            ),
+            captions=record.captions("caption", "negative_caption", "caption2"),
             truth=FIRST_AND_THIRD,
             tags=tags,
             kinds=("original", tags["kind"], "paraphrase"),

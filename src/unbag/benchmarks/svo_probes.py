@@ -30,13 +30,11 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for record in folder.table(FILE, columns=columns):
         sentence = record.caption("sentence")
+        names = [f"{one}.jpg" for one in record.captions("pos_image_id", "neg_image_id")]
         items.append(
             Item(
                 id=f"{FILE}/{record.key}",
-                pictures=tuple(
-                    folder.picture(pictures, f"{record.caption(name)}.jpg", record.where)
-                    for name in ("pos_image_id", "neg_image_id")
-                ),
+                pictures=folder.pictures(pictures, names, record.where),
                 captions=(sentence,),
                 truth=FIRST_PICTURE,
                 group=f"sentence/{sentence}",

@@ -78,7 +78,7 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
             item = Item(
                 id=f"{instrument}/{record.key}",
                 pictures=(folder.picture(places[split], name, record.where),),
-                captions=(record.caption("caption"), record.caption("foil")),
+                captions=record.captions("caption", "foil"),
                 truth=FIRST_OF_2,
                 tags={
                     "instrument": instrument,

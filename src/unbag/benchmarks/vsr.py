@@ -11,7 +11,7 @@ from unbag.benchmarks.files import Folder, Record, not_official
 from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
 from unbag.metrics.statements import Statements
-from unbag.types import MICRO, Benchmark, BoolArray, Item
+from unbag.types import Benchmark, BoolArray, Item
 from unbag.types.json import wrong
 
 SPLITS = ("dev", "test")
@@ -63,7 +63,6 @@ VSR = Benchmark(
     load=load,
     metrics=(Statements(),),
     headline="threshold_accuracy",
-    aggregates=(MICRO,),
     official_ties="half",
     files=tuple(f"zeroshot/{split}.jsonl" for split in SPLITS),
 )

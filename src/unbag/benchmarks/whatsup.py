@@ -240,7 +240,6 @@ def two_way(benchmark: Benchmark) -> Benchmark:
         load=load,
         metrics=(replace(found, pairs=None),),
         headline="pair",
-        aggregates=(MICRO,),
         folder=benchmark.place if benchmark.files else "",
         published=_published(benchmark),
         size=len(found.pairs) * benchmark.size,
@@ -292,7 +291,6 @@ def _benchmark(subset: Subset, errata: Errata | None = None) -> Benchmark:
         load=partial(load, subset=subset),
         metrics=(Pairs(pairs=subset.pairs),),
         headline="individual4",
-        aggregates=(MICRO,),
         # The official argmax runs over options of which the first is true, so that a tie is right
         # for every picture; the captions of a set stand in one order for all four.
         official_ties="right",

@@ -12,7 +12,7 @@ from pathlib import Path
 from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups, Relaxed
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import from_json
 
 WHY_FILE = "new_tag_assignments.json"
@@ -38,15 +38,13 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for record in folder.lines(file):
         number = str(record.read("id", int))
+        # Names stand in the file without their ending.
+        names = [f"{one}.png" for one in record.captions("image_0", "image_1")]
         items.append(
             Item(
                 id=f"example/{number}",
-                pictures=tuple(
-                    # Names stand in the file without their ending.
-                    folder.picture(pictures, f"{record.caption(name)}.png", record.where)
-                    for name in ("image_0", "image_1")
-                ),
-                captions=(record.caption("caption_0"), record.caption("caption_1")),
+                pictures=folder.pictures(pictures, names, record.where),
+                captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
                 tags={
                     **{name: record.text(name) for name in ("tag", "collapsed_tag")},
@@ -68,7 +66,6 @@ WINOGROUND = Benchmark(
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
     files=("examples.jsonl",),
 )

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 from unbag.cli.options import add_cache, add_command, add_device, add_dtype, cache_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry
     from unbag.registry import Commands
-    from unbag.runs.files import RunFolder
     from unbag.runs.progress import Progress
 
 _ABOUT = """\
@@ -83,7 +80,7 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown, output
     from unbag.probes.diagnosis.diagnose import examine
-    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis
+    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis, write_diagnosis
     from unbag.probes.diagnosis.text import print_diagnosis, to_json
     from unbag.reports.formatting import count_text
     from unbag.runs.files import check_run_folder
@@ -94,15 +91,26 @@ def start(options: argparse.Namespace) -> int:
     out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
     inquiry = _inquiry(options, Shown(console))
+    answered = 0
     with open_diagnosis(out) as run:
-        kept = _Kept(run, console)
+
+        def keep(found: Diagnosis) -> None:
+            """Write the diagnosis after every question, and print how far it is."""
+            nonlocal answered
+            write_diagnosis(found, run)
+            answered = len(found.answers)
+            if not found.is_whole:
+                answer = found.answers[-1]
+                done = "answered" if answer.verdict is not None else "not asked"
+                line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
+                console.print(line, style="dim", highlight=False, markup=False)
+
         try:
-            found = examine(inquiry, progress=Shown(console), keep=kept)
+            found = examine(inquiry, progress=Shown(console), keep=keep)
         except KeyboardInterrupt:
-            if kept.found is None:
-                said = "stopped before the first question was answered; nothing was written"
-            else:
-                count = count_text(len(kept.found.answers), "question")
+            said = "stopped before the first question was answered; nothing was written"
+            if answered:
+                count = count_text(answered, "question")
                 said = f"stopped; {count} of the diagnosis can be read in {out / PAGE}"
             print(f"\n{said}", file=sys.stderr)
             return 130
@@ -153,22 +161,3 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         cache=cache_of(options),
         command=options.typed,
     )
-
-
-class _Kept:
-    """Writes the diagnosis after every question, prints how far it is, and holds the last one."""
-
-    def __init__(self, run: RunFolder, console: Console) -> None:
-        self.run, self.console = run, console
-        self.found: Diagnosis | None = None
-
-    def __call__(self, found: Diagnosis) -> None:
-        from unbag.probes.diagnosis.page import write_diagnosis
-
-        write_diagnosis(found, self.run)
-        self.found = found
-        if not found.is_whole:
-            answer = found.answers[-1]
-            done = "answered" if answer.verdict is not None else "not asked"
-            line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
-            self.console.print(line, style="dim", highlight=False, markup=False)

@@ -63,8 +63,10 @@ def add(commands: Commands) -> None:
     edit.add_argument("--try", dest="tried", metavar="CAPTION", help="print edits of one caption")
     _add_files(edit)
     _add_edits(edit)
-    _add_parts(edit)
-    _add_work(edit)
+    text = "processes; the output is the same for any number (default: 1)"
+    edit.add_argument("--workers", type=positive, metavar="N", help=text)
+    text = "a Ray cluster that does the work instead: host:port, auto, or local"
+    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -113,9 +115,6 @@ def _add_edits(edit: argparse.ArgumentParser) -> None:
     edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
     text = "a language model that tries to tell edits from originals, by kind"
     edit.add_argument("--leak", default="", metavar="PATH", help=text)
-
-
-def _add_parts(edit: argparse.ArgumentParser) -> None:
     text = "spaCy pipeline by name or folder (default: auto, the first installed)"
     edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
     text = "folder with WordNet (default: auto, where it is usually installed)"
@@ -128,13 +127,6 @@ def _add_parts(edit: argparse.ArgumentParser) -> None:
     text = "where answers of a server are kept between runs"
     edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
     add_server(edit)
-
-
-def _add_work(edit: argparse.ArgumentParser) -> None:
-    text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=positive, metavar="N", help=text)
-    text = "a Ray cluster that does the work instead: host:port, auto, or local"
-    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 
 def _job(options: argparse.Namespace) -> EditJob:

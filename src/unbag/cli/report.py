@@ -18,10 +18,10 @@ def add(commands: Commands) -> None:
         "report",
         help="one page (or table, CSV, JSON) from one or more run folders",
         description="Join run folders into one report. The ending of --out chooses the form: "
-        ".html, .md, .csv or .json. Without --out the table is printed.",
+        ".html, .md, .tex, .csv or .json. Without --out the table is printed.",
     )
     report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
-    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .csv or .json")
+    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .tex, .csv or .json")
 
 
 def start(options: argparse.Namespace) -> int:

@@ -24,9 +24,8 @@ from unbag.errors import UserError, unknown_name
 from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
-    from unbag.training.fine_tuning import Where
     from unbag.training.recipes import Precision
-    from unbag.training.repair import Repaired, Wanted
+    from unbag.training.repair import Repaired, Wanted, Where
 
 
 _ABOUT = """\
@@ -193,7 +192,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
 def _where(options: argparse.Namespace, device: str) -> Where:
     import torch
 
-    from unbag.training.fine_tuning import Where
+    from unbag.training.repair import Where
 
     is_gpu = device.startswith("cuda")
     cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

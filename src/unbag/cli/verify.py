@@ -56,7 +56,7 @@ def start(options: argparse.Namespace) -> int:
     device = choose_device(options.device, is_needed=needs_device(options.model))
     scorer = make_scorer(load_model(options.model, device=device), options.scorer)
     name = options.published_as or known_as(options.model)
-    benchmarks = find_benchmarks(options.bench or names("benchmark"))
+    benchmarks = find_benchmarks(options.bench or list(names("benchmark")))
     job = Job(
         scorers=[scorer],
         benchmarks=tagged([one for one in benchmarks if one.published], "auto"),

@@ -150,12 +150,14 @@ def _check(job: Job) -> None:
     for scorer in job.scorers:
         if not isinstance(scorer, Scorer):
             raise no_scorer(scorer)
-    for benchmark in job.benchmarks:
+    given: Sequence[object] = job.benchmarks
+    for benchmark in given:
         if not isinstance(benchmark, Benchmark):
-            name = benchmark if isinstance(benchmark, str) else "world-binding"
+            is_name = isinstance(benchmark, str)
+            name = benchmark if is_name else "world-binding"
             raise UserError(
                 f"{benchmark!r} is a name"
-                if isinstance(benchmark, str)
+                if is_name
                 else f"a {type(benchmark).__name__} was given in place of a benchmark",
                 expected="a value of unbag.types.Benchmark",
                 way_out=f"write ub.benchmark({name!r})",

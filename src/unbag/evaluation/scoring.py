@@ -80,7 +80,11 @@ def score_by_vectors(
         if is_large(first):
             yield [_rank_by_vectors(scorer, *chunk[0], pictures, captions, tie_eps)]
         elif len(first.captions) >= _WIDE:
-            yield _wide(scorer, chunk, pictures, captions)
+            # Items that share many captions, as classes do: one product of matrices.
+            picture_M = np.concatenate([row.picture_P for _, row in chunk])
+            gallery = captions[chunk[0][1].caption_C]
+            score_M = scorer.compare_all(pictures[picture_M], gallery).double().numpy().ravel()
+            yield split(score_M, [item for item, _ in chunk])
         else:
             picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in chunk])
             caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in chunk])
@@ -114,15 +118,6 @@ def _by_cells(
         cells += size
     if chunk:
         yield chunk
-
-
-def _wide(
-    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
-) -> list[Scores]:
-    """Items that share many captions, as classes do: one product of matrices."""
-    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
-    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
-    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
 
 
 def _rank_by_vectors(

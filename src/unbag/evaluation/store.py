@@ -295,14 +295,12 @@ def _schema() -> pa.Schema:
 
     text, number = pa.string(), pa.int64()
     texts, numbers, values = pa.list_(text), pa.list_(number), pa.list_(pa.float64())
-    ranks = pa.struct(
-        {
-            **dict.fromkeys(("greater", "equal", "true_equal", "true"), numbers),
-            "gallery": number,
-            "top": pa.list_(numbers),
-            "top_score": pa.list_(values),
-        }
-    )
+    counts = [(name, numbers) for name in ("greater", "equal", "true_equal", "true")]
+    top: list[tuple[str, pa.DataType]] = [
+        ("top", pa.list_(numbers)),
+        ("top_score", pa.list_(values)),
+    ]
+    ranks = pa.struct([*counts, ("gallery", number), *top])
     return pa.schema(
         {
             **dict.fromkeys(("benchmark", "scorer", "item", "group", "tags"), text),
@@ -378,7 +376,7 @@ def _scores(row: dict[str, Any]) -> Scores:
 def _ranks(row: dict[str, Any] | None) -> Ranks | None:
     if row is None:
         return None
-    columns = {
+    columns: dict[str, Any] = {
         field: np.array(row[name], dtype=np.float64 if name == "top_score" else np.int64)
         for name, field in _RANKS.items()
     }

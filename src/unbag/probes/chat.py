@@ -632,25 +632,22 @@ def _replies(
     damaged = sorted(scoring.damaged.items())
     notes = [f"picture {name} cannot be used: {why}" for name, why in damaged]
     found = Replies(tuple(cases), model)
-    if found.is_spoken and (unread := _unread(cases, scoring.damaged)):
-        notes.append(f"{unread:,} of {_questions(items):,} answers could not be read ({what})")
+    if found.is_spoken:
+        unread = 0
+        for item, scores in cases:
+            if scores.values is None or any(p.name in scoring.damaged for p in item.pictures):
+                continue
+            # One answer a caption, or one an order in which the captions were shown.
+            orders = np.array(scores.order_logprobs)
+            unread += int(np.isnan(orders[:, 0] if len(orders) else scores.values).sum())
+        if unread:
+            notes.append(f"{unread:,} of {_questions(items):,} answers could not be read ({what})")
     return replace(found, notes=tuple(notes))
 
 
 def _questions(items: Sequence[Item]) -> int:
     """A question a caption, or as many orders as there are captions."""
     return sum(len(item.pictures) * len(item.captions) for item in items)
-
-
-def _unread(cases: Sequence[Case], damaged: Mapping[str, str]) -> int:
-    """Answers: one a caption, or one an order in which the captions were shown."""
-    count = 0
-    for item, scores in cases:
-        if scores.values is None or any(picture.name in damaged for picture in item.pictures):
-            continue
-        orders = np.array(scores.order_logprobs)
-        count += int(np.isnan(orders[:, 0] if len(orders) else scores.values).sum())
-    return count
 
 
 @dataclass(frozen=True, eq=False)

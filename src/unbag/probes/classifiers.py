@@ -265,6 +265,8 @@ def _answer(
     fits = [fit for row, v in zip(rows, varies, strict=True) if v for fit in row]
     if not fits:
         return [None] * len(rows), ()
+    from unbag.probes.networks import answer_attentive, answer_mlp
+
     if mask_NL is None:
         flat = answer_mlp(feature, fits, classes=classes, effort=effort)
     else:
@@ -382,87 +384,26 @@ def answer_linear(
 
 
 def _chosen(train_NF: Feature, fit: ReaderFit, classes: int, effort: Effort) -> float:
+    """From the strongest penalty on, each fit starts where the last one ended."""
+    from scipy.special import logsumexp
+
     loss_C = np.zeros(len(effort.inverse_strengths))
     for fold in range(fit.inner_T.max() + 1):
         is_held_T = fit.inner_T == fold
-        path = _path(train_NF[~is_held_T], fit.told_T[~is_held_T], classes, effort)
-        held_TF = scale_of(train_NF[~is_held_T]).of(train_NF[is_held_T])
-        loss_C += [_log_loss(one.scores(held_TF), fit.told_T[is_held_T]) for one in path]
-    return effort.inverse_strengths[int(loss_C.argmin())]
-
-
-def _path(train_TF: Feature, told_T: IntArray, classes: int, effort: Effort) -> list[Logistic]:
-    """From the strongest penalty on, each started where the last one ended."""
-    scaled_TF = scale_of(train_TF).of(train_TF)
-    fits: list[Logistic] = []
-    for inverse in effort.inverse_strengths:
-        fits.append(
-            fit_logistic(
-                scaled_TF,
+        scale = scale_of(train_NF[~is_held_T])
+        fitted_TF, held_TF = scale.of(train_NF[~is_held_T]), scale.of(train_NF[is_held_T])
+        told_T, true_T = fit.told_T[~is_held_T], fit.told_T[is_held_T]
+        found: Logistic | None = None
+        for at, inverse in enumerate(effort.inverse_strengths):
+            found = fit_logistic(
+                fitted_TF,
                 told_T,
                 classes=classes,
                 strength=1 / (inverse * len(told_T)),
-                start=fits[-1] if fits else None,
+                start=found,
                 tolerance=TOLERANCE,
             )
-        )
-    return fits
-
-
-def _log_loss(score_TK: FloatArray, told_T: IntArray) -> float:
-    """Summed over units."""
-    top_T1 = score_TK.max(axis=1, keepdims=True)
-    total_T = top_T1[:, 0] + np.log(np.exp(score_TK - top_T1).sum(axis=1))
-    return float((total_T - score_TK[np.arange(len(told_T)), told_T]).sum())
-
-
-def answer_mlp(
-    vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
-) -> list[IntArray]:
-    """One hidden layer: the class of each test unit for each fit."""
-    import torch
-
-    from unbag.probes.networks import MLP_RATE, Mlps, train_networks
-
-    scaled = [scale_of(vector_NF[fit.train_T]).of(vector_NF) for fit in fits]
-    module = Mlps(torch.from_numpy(np.stack(scaled).astype(np.float32)), fits, classes)
-    return train_networks(module, fits, count=len(vector_NF), effort=effort, learning_rate=MLP_RATE)
-
-
-def answer_attentive(
-    vector_NLW: Feature,
-    mask_NL: BoolArray,
-    fits: Sequence[ReaderFit],
-    *,
-    classes: int,
-    effort: Effort,
-) -> list[IntArray]:
-    """A learned query over patches or words: the class of each test unit for each fit."""
-    import torch
-
-    from unbag.probes.networks import ATTENTIVE_RATE, Attentives, train_networks
-
-    scales = _place_scales(vector_NLW, mask_NL, fits)
-    x_NLW = torch.from_numpy(np.where(mask_NL[..., None], vector_NLW, 0).astype(np.float32))
-    module = Attentives(x_NLW, mask_NL, scales, fits, classes)
-    return train_networks(
-        module, fits, count=len(vector_NLW), effort=effort, learning_rate=ATTENTIVE_RATE
-    )
-
-
-def _place_scales(
-    vector_NLW: Feature, mask_NL: BoolArray, fits: Sequence[ReaderFit]
-) -> list[FeatureScale]:
-    """Mean and deviation over all places of the training units; each unit is summed up once."""
-    shape = (len(vector_NLW), vector_NLW.shape[2])
-    sum_NW, square_NW = np.zeros(shape), np.zeros(shape)
-    for at, (vector_LW, mask_L) in enumerate(zip(vector_NLW, mask_NL, strict=True)):
-        seen_LW = vector_LW[mask_L].astype(np.float64)
-        sum_NW[at], square_NW[at] = seen_LW.sum(axis=0), (seen_LW**2).sum(axis=0)
-    scales = []
-    for fit in fits:
-        count = mask_NL[fit.train_T].sum()
-        mean_W = sum_NW[fit.train_T].sum(axis=0) / count
-        variance_W = square_NW[fit.train_T].sum(axis=0) / count - mean_W**2
-        scales.append(scale(mean_W, np.sqrt(np.maximum(variance_W, 0))))
-    return scales
+            score_TK = found.scores(held_TF)
+            own_T = score_TK[np.arange(len(true_T)), true_T]
+            loss_C[at] += float((logsumexp(score_TK, axis=1) - own_T).sum())
+    return effort.inverse_strengths[int(loss_C.argmin())]

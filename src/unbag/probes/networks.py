@@ -9,7 +9,6 @@ H hidden units, B units of a batch, K classes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,18 +16,51 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.metrics.intervals import generator
+from unbag.probes.classifiers import Effort, Feature, FeatureScale, ReaderFit, scale, scale_of
 from unbag.training.optim import OptimizerSettings
 from unbag.training.trainer import Task, Trainer, TrainState
 from unbag.types import BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from unbag.probes.classifiers import Effort, FeatureScale, ReaderFit
 
 HIDDEN = 256
 MLP_RATE = 3e-3
 ATTENTIVE_RATE = 3e-2
 DECAY = 1e-2
 BATCH = 96
+
+
+def answer_mlp(
+    vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
+) -> list[IntArray]:
+    """One hidden layer: the class of each test unit for each fit."""
+    scaled = [scale_of(vector_NF[fit.train_T]).of(vector_NF) for fit in fits]
+    module = Mlps(torch.from_numpy(np.stack(scaled).astype(np.float32)), fits, classes)
+    return train_networks(module, fits, count=len(vector_NF), effort=effort, learning_rate=MLP_RATE)
+
+
+def answer_attentive(
+    vector_NLW: Feature,
+    mask_NL: BoolArray,
+    fits: Sequence[ReaderFit],
+    *,
+    classes: int,
+    effort: Effort,
+) -> list[IntArray]:
+    """A learned query over patches or words: the class of each test unit for each fit."""
+    count, _, wide = vector_NLW.shape
+    # Over all places of the training units; each unit is summed up once.
+    sum_NW, square_NW = np.zeros((2, count, wide))
+    for at, (vector_LW, mask_L) in enumerate(zip(vector_NLW, mask_NL, strict=True)):
+        seen_LW = vector_LW[mask_L].astype(np.float64)
+        sum_NW[at], square_NW[at] = seen_LW.sum(axis=0), (seen_LW**2).sum(axis=0)
+    scales = []
+    for fit in fits:
+        places = mask_NL[fit.train_T].sum()
+        mean_W = sum_NW[fit.train_T].sum(axis=0) / places
+        variance_W = square_NW[fit.train_T].sum(axis=0) / places - mean_W**2
+        scales.append(scale(mean_W, np.sqrt(np.maximum(variance_W, 0))))
+    x_NLW = torch.from_numpy(np.where(mask_NL[..., None], vector_NLW, 0).astype(np.float32))
+    module = Attentives(x_NLW, mask_NL, scales, fits, classes)
+    return train_networks(module, fits, count=count, effort=effort, learning_rate=ATTENTIVE_RATE)
 
 
 class Mlps(nn.Module):

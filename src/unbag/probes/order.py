@@ -490,22 +490,18 @@ def shuffle_captions(
     """Every shuffle at every seed; those by part of speech only with a tagger."""
     texts = [spaced(caption) for caption in captions]
     tagged = tags_of(tagger, texts) if tagger is not None else None
-    return [
-        Shuffled(name, seed, _draw(texts, name, seed, tagged if name in BY_TAG else None))
-        for name in TEXT
-        if tagged is not None or name not in BY_TAG
-        for seed in seeds
-    ]
-
-
-def _draw(
-    texts: Sequence[str], name: str, seed: int, tagged: Sequence[Tagged] | None
-) -> tuple[str | None, ...]:
-    tags = tagged if tagged is not None else [None] * len(texts)
-    return tuple(
-        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
-        for text, tag in zip(texts, tags, strict=True)
-    )
+    found = []
+    for name in TEXT:
+        if name in BY_TAG and tagged is None:
+            continue
+        tags = tagged if name in BY_TAG and tagged is not None else [None] * len(texts)
+        for seed in seeds:
+            captions = tuple(
+                shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
+                for text, tag in zip(texts, tags, strict=True)
+            )
+            found.append(Shuffled(name, seed, captions))
+    return found
 
 
 def _picture_search(

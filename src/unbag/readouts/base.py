@@ -17,8 +17,7 @@ from unbag.types import Scorer
 if TYPE_CHECKING:
     from unbag.models.loading import Model
     from unbag.runs.progress import Progress
-    from unbag.training.fine_tuning import Where
-    from unbag.training.repair import Wanted
+    from unbag.training.repair import Wanted, Where
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
-from unbag.training.fine_tuning import Where
 from unbag.training.optim import OptimizerSettings
-from unbag.training.repair import WORLD
+from unbag.training.repair import WORLD, Where
 from unbag.training.settings import bounded, check_bounds, choose
 from unbag.training.trainer import Task, Trainer
 from unbag.types import DualEncoder, Scorer
@@ -62,7 +61,7 @@ class ReaderReadout:
     """How a reader with these settings looks at an encoder."""
     build: Callable[[Any, Sizes], Reader]
     """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
-    task: Callable[..., ReaderTask] | None = None
+    task: type[ReaderTask] | None = None
     """A subclass of `ReaderTask` for another kind of training; None is that one."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:

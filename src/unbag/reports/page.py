@@ -61,6 +61,12 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     layout = lay_out(run)
     metrics = dict.fromkeys(metric for sheet in layout.sheets for metric in sheet.metrics)
     page = _page_environment().get_template("page.html")
+
+    def defined(name: str) -> Definition | None:
+        """By name, or by a pattern such as share_*."""
+        patterns = (one for key, one in definitions.items() if fnmatchcase(name, key))
+        return definitions.get(name) or next(patterns, None)
+
     return page.render(
         version=__version__,
         columns=layout.columns,
@@ -72,7 +78,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
         overview=_overview(layout),
         over_prompts=prompts,
         sections=_sections(run, layout),
-        definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),
+        definitions=tuple(Defined(name, defined(name)) for name in metrics),
         protocols=tuple(dict.fromkeys((r.scorer, r.protocol.key) for r in run.results)),
         confidence=max((r.protocol.confidence for r in run.results), default=0.95),
         # Each with the folder of its run, where several were joined.
@@ -181,13 +187,6 @@ def _chart(
         strip = charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
         drawn.append(ChartRow(name, note, Markup(strip)))  # noqa: S704 - charts escapes
     return Chart(title, tuple(drawn), Markup(charts.axis(scale)), is_folded)  # noqa: S704
-
-
-def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition | None:
-    """By name, or by a pattern such as share_*."""
-    if name in definitions:
-        return definitions[name]
-    return next((found for key, found in definitions.items() if fnmatchcase(name, key)), None)
 
 
 def environment() -> Environment:

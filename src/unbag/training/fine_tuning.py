@@ -37,23 +37,8 @@ EVALUATIONS_FOLDER, EVALUATIONS_FILE = "evaluations", "evaluations.csv"
 _COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Where:
-    """How a run is carried out; nothing here is meant to change what is learned."""
-
-    device: str = "cpu"
-    precision: Precision = "float32"
-    micro: int | None = None
-    workers: int = 0
-    cache: Path | None = None
-    save_minutes: float = 10.0
-    uses_tensorboard: bool = False
-    wandb_project: str = ""
-    command: str = ""
-
-
 @dataclass(frozen=True, eq=False)
-class TrainJob(Where):
+class TrainJob:
     """A model, data, a recipe, where to put the result, and how the run is carried out."""
 
     trainable: Trainable
@@ -61,11 +46,20 @@ class TrainJob(Where):
     recipe: Recipe
     out: Path
     seed: int = 0
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
     benchmarks: Sequence[Benchmark] = ()
     """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
     data: Path | None = None
     """Folder with one folder for each benchmark that needs files."""
     evaluate_every: int | None = None
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
     base: str = ""
     """Name under which the model is loaded again; empty for its own, which may be shorter."""
 

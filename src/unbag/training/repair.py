@@ -33,8 +33,8 @@ from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
-from unbag.training.fine_tuning import Trained, TrainJob, Where, train
-from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
+from unbag.training.fine_tuning import Trained, TrainJob, train
+from unbag.training.recipes import Locks, Lora, Precision, Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import cache_frozen
@@ -159,16 +159,22 @@ class Wanted:
 
     def opened(self) -> Pairs:
         """The pairs of the file or folder; not for `world`, which has none."""
-        return open_pairs(
-            self.path,
-            form=self.form,
-            pictures=self.pictures,
-            neighbours=self.neighbours,
-            caption_column=self.caption_column,
-            picture_column=self.picture_column,
-            skips_missing=self.skips_missing,
-            skips_bad=self.skips_bad,
-        )
+        return open_pairs(**vars(self))
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a run is carried out; nothing here is meant to change what is learned."""
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
 
 
 def _check_benchmarks(

@@ -161,29 +161,19 @@ def _train_decoder(
     first = material.count - material.held_out
     trained = [fact for fact in material.facts if fact.picture < first]
     held = [fact for fact in material.facts if fact.picture >= first]
-    course = Course(
-        material.seen_NLV,
-        lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
-        lessons_of(trained, settings, seed=base.seed),
-        lessons_of(held, settings, seed=base.seed),
-    )
-    look = None
-    if is_long(name) and RELATION in base.questions.names:
 
-        def ask(net: DecoderNet) -> float:
-            score = _score_decoder(net, words, base, settings)
-            return base.questions.measured_on(RELATION, score)["original"]
+    def ask_relations(net: DecoderNet) -> float:
+        score = _score_decoder(net, words, base, settings)
+        return base.questions.measured_on(RELATION, score)["original"]
 
-        # Ten times on the way.
-        look = PeriodicMeasure(max(1, settings.steps // 10), ask)
     found = teach(
-        course,
+        base,
         words,
         settings,
-        fit_steps=base.settings.fit_steps,
-        device=base.settings.device,
-        seed=base.seed,
-        look=look,
+        few=lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
+        lessons=lessons_of(trained, settings, seed=base.seed),
+        held=lessons_of(held, settings, seed=base.seed),
+        look=ask_relations if is_long(name) and RELATION in base.questions.names else None,
     )
     keep(found.net, words, base, settings, folder / name)
     numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
@@ -283,28 +273,6 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """What one decoder is taught and asked."""
-
-    seen_NLV: Tensor | None
-    """Features of all pictures; None where none is seen."""
-    few: Sequence[Lesson]
-    """Fixed, to be learned by heart."""
-    lessons: Sequence[Lesson]
-    held: Sequence[Lesson]
-    """About pictures that no step sees."""
-
-
-@dataclass(frozen=True)
-class PeriodicMeasure:
-    """A number that is asked of a decoder in training, now and then."""
-
-    every: int
-    """Steps."""
-    ask: Callable[[DecoderNet], float]
-
-
-@dataclass(frozen=True, eq=False)
 class TaughtDecoder:
     """A decoder after its last step."""
 
@@ -317,29 +285,37 @@ class TaughtDecoder:
 
 
 def teach(
-    course: Course,
+    base: Base,
     words: Words,
     settings: DecoderSettings,
     *,
-    fit_steps: int,
-    device: str,
-    seed: int,
-    look: PeriodicMeasure | None = None,
+    few: Sequence[Lesson],
+    lessons: Sequence[Lesson],
+    held: Sequence[Lesson],
+    look: Callable[[DecoderNet], float] | None = None,
 ) -> TaughtDecoder:
-    """The few by a decoder of their own, then all by the one that comes back."""
-    precision, seen_NLV = precision_of(device), course.seen_NLV
-    few, lessons, held = (
-        make_lessons(some, words, context=settings.context)
-        for some in (course.few, course.lessons, course.held)
+    """Train on a few fixed lessons to see whether they can be learned, then another on all.
+
+    Args:
+        base: Whose features are seen.
+        words: The vocabulary.
+        settings: Of the decoder.
+        few: Lessons to learn by heart.
+        lessons: All lessons.
+        held: Lessons about pictures that no step sees.
+        look: A number that is asked of the decoder ten times on the way.
+    """
+    device, seed, seen_NLV = base.settings.device, base.seed, base.material(settings).seen_NLV
+    precision, fit_steps = precision_of(device), base.settings.fit_steps
+    few_made, made, held_made = (
+        make_lessons(some, words, context=settings.context) for some in (few, lessons, held)
     )
     by_heart = replace(settings, steps=fit_steps, blind=0.0)
     net = fresh(settings, words, seen_NLV, seed=seed)
-    can_fit = fits(net, seen_NLV, few, by_heart, device=device, precision=precision, seed=seed)
+    can_fit = fits(net, seen_NLV, few_made, by_heart, device=device, precision=precision, seed=seed)
     net = fresh(settings, words, seen_NLV, seed=seed)
-    task = DecoderTask(
-        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
-    )
-    trainer, every = Trainer(task), 0 if look is None else look.every
+    task = DecoderTask(net, seen_NLV, made, settings, device=device, precision=precision, seed=seed)
+    trainer, every = Trainer(task), 0 if look is None else max(1, settings.steps // 10)
     last: list[Tensor] = []
 
     def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
@@ -351,9 +327,9 @@ def teach(
         # Asked between two runs: what a step depends on is not touched.
         step = trainer.run(on_step=on_step).step
         if look is not None and step % every == 0:
-            curve[step] = look.ask(task.net)
-    held = held.to(device)
-    kept = share_right(task.net, task.seen_NLV, held, device=device, precision=precision)
+            curve[step] = look(task.net)
+    held_made = held_made.to(device)
+    kept = share_right(task.net, task.seen_NLV, held_made, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
     return TaughtDecoder(task.net, fit, float(last[0]) if last else None, curve)

@@ -47,14 +47,12 @@ from unbag_lab.experiments.photos_training import (
     FEWEST,
     METRICS,
     READER_LEARNS_FROM,
-    Owners,
     PhotoQuestions,
     answers,
     drawable_texts,
     groups_of,
     judged,
     make_questions,
-    owners_of,
     repair_arms,
     seen_edits,
     take_steps,
@@ -167,7 +165,7 @@ class Bench:
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
         has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
-        groups = groups_of(owners_of(asked)) if asked is not None else {}
+        groups = groups_of(asked.kinds) if asked is not None else {}
         few = [name for group, name in BENCHMARKS.items() if group not in groups]
         if asked is None or few:
             raise UserError(
@@ -231,7 +229,7 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     write_atomically(weights, partial(write, trained.module))
     # The file is asked, not the model it was written from: it has half the digits.
     found = answers(bench.heads(weights, seed), bench.asked, device=device)
-    numbers = triple_means(found["scores"].astype(float), owners_of(bench.asked))
+    numbers = triple_means(found["scores"].astype(float), bench.asked.kinds)
     recall = {
         "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
         "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
@@ -255,13 +253,15 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     place = np.array([captions.row_of[text] for text in asked.texts])
     row_T3 = asked.triple_T4[:, 1:].numpy()
     score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
-    return replace(wanted, numbers=triple_means(score_T3, owners_of(asked)))
+    return replace(wanted, numbers=triple_means(score_T3, asked.kinds))
 
 
-def triple_means(score_T3: FloatArray, owners: Owners) -> dict[str, Mapping[str, float]]:
+def triple_means(
+    score_T3: FloatArray, kinds: Sequence[tuple[str, str]]
+) -> dict[str, Mapping[str, float]]:
     """By group of edits and metric, from scores of caption, negative and positive."""
     found: dict[str, Mapping[str, float]] = {}
-    for group, is_in_T in groups_of(owners).items():
+    for group, is_in_T in groups_of(kinds).items():
         if group in BENCHMARKS:
             values = judged([score_T3], is_in_T)
             found[BENCHMARKS[group]] = {
@@ -382,7 +382,8 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
     """By a hash of the pixels' file: one picture under two names falls on one side."""
-    train, asked = [], []
+    train: list[Pair] = []
+    asked: list[Pair] = []
     for pair in pairs:
         digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
         (train if int.from_bytes(digest, "big") % APART else asked).append(pair)

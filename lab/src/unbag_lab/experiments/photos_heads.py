@@ -57,7 +57,6 @@ from unbag_lab.experiments.photos_training import (
     number_of,
     numbers_of,
     opened,
-    owners_of,
     repair_arms,
     seen_edits,
     start_of,
@@ -154,12 +153,11 @@ class HeadsBench:
             for weight in WEIGHTS:
                 model.towers.load_state_dict(interpolate(start, end, weight))
                 by_name.setdefault(f"mix {weight:g}", []).append(self.asked_of(model))
-        owners = owners_of(self.asked)
         return [
             number
             for name, some in by_name.items()
             for number in (
-                *numbers_of(name, some, owners, only=SHOWN),
+                *numbers_of(name, some, self.asked, only=SHOWN),
                 *self.order_numbers(name, some),
             )
         ]
@@ -203,7 +201,7 @@ class HeadsBench:
                 for row in asked.triple_T4[:, 1:].tolist()
             ]
         )
-        found = triple_numbers(name, [value_T3], owners_of(asked), only=SHOWN)
+        found = triple_numbers(name, [value_T3], asked, only=SHOWN)
         right = order_right(self.ordered, lambda _, some: [value[text] for text in some])
         return found + self.order_numbers(name, [right])
 

@@ -56,7 +56,7 @@ from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Trainer
-from unbag.types import FloatArray, IntArray, Picture
+from unbag.types import BoolArray, FloatArray, IntArray, Picture
 from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
 from unbag_lab.pages import table
 from unbag_lab.training import run_to_end
@@ -412,14 +412,14 @@ def photos_table_script() -> None:
     if given.results.is_dir():
         pairs = opened(open_pairs(given.val, pictures=given.pictures))
         place = {pair.picture.name: at for at, pair in enumerate(pairs)}
-        owners = owners_of(make_questions(pairs, place))
+        asked = make_questions(pairs, place)
         numbers = []
         for stage in ("build", "repair"):
             folders = (given.results / stage).iterdir()
             seeds = sorted(folders, key=lambda path: int(path.name))
             for arm in [path.stem for path in sorted(seeds[0].glob("*.answers"))]:
                 found = [load_file(seed / f"{arm}.answers") for seed in seeds]
-                numbers += numbers_of(arm, found, owners)
+                numbers += numbers_of(arm, found, asked)
     else:
         numbers = read_numbers(given.results)
     if given.out:
@@ -446,63 +446,52 @@ class ArmNumber:
         return fmean(self.by_seed)
 
 
-@dataclass(frozen=True, eq=False)
-class Owners:
-    """Who owns what among the answers."""
-
-    owner_Q: IntArray
-    photo_T: IntArray
-    kinds: tuple[tuple[str, str], ...]
-    photographs: int
-
-
-def owners_of(asked: PhotoQuestions) -> Owners:
-    """Of the answers to these questions."""
-    photo_T = asked.triple_T4[:, 0].numpy()
-    return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
-
-
 def numbers_of(
     arm: str,
     answers: Sequence[Mapping[str, FloatArray]],
-    owners: Owners,
+    asked: PhotoQuestions,
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
     """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
     found = []
-    everyone = np.arange(owners.photographs)
+    everyone = np.arange(len(asked.place_N))
     for k in (1, 5):
         for name, key, owner in (
-            ("text to image", "caption_rank", owners.owner_Q),
+            ("text to image", "caption_rank", asked.owner_Q.numpy()),
             ("image to text", "picture_rank", everyone),
         ):
             if only is None or f"{name} R@{k}" in only:
                 rank = [np.asarray(one[key] < k, dtype=float) for one in answers]
                 found.append(number_of(arm, f"{name} R@{k}", rank, owner))
     scores = [one["scores"].astype(float) for one in answers]
-    return found + triple_numbers(arm, scores, owners, only=only)
+    return found + triple_numbers(arm, scores, asked, only=only)
 
 
 def triple_numbers(
-    arm: str, scores: Sequence[FloatArray], owners: Owners, *, only: Container[str] | None = None
+    arm: str,
+    scores: Sequence[FloatArray],
+    asked: PhotoQuestions,
+    *,
+    only: Container[str] | None = None,
 ) -> list[ArmNumber]:
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
+    photo_T = asked.triple_T4[:, 0].numpy()
     return [
-        number_of(arm, f"{group}: {metric}", value, owners.photo_T[is_in_T])
-        for group, is_in_T in groups_of(owners).items()
+        number_of(arm, f"{group}: {metric}", value, photo_T[is_in_T])
+        for group, is_in_T in groups_of(asked.kinds).items()
         for metric, value in judged(scores, is_in_T).items()
         if only is None or f"{group}: {metric}" in only
     ]
 
 
-def groups_of(owners: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def groups_of(kinds: Sequence[tuple[str, str]]) -> dict[str, BoolArray]:
     """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
-    negative = np.array([kind for kind, _ in owners.kinds])
-    has_both = np.array([bool(positive) for _, positive in owners.kinds])
+    negative = np.array([kind for kind, _ in kinds])
+    has_both = np.array([bool(positive) for _, positive in kinds])
     is_seen = np.isin(negative, list(SEEN_KINDS))
     is_swap = np.char.startswith(negative, "swap")
-    knows_p = np.isin([positive for _, positive in owners.kinds], list(SEEN_POSITIVE_KINDS))
+    knows_p = np.isin([positive for _, positive in kinds], list(SEEN_POSITIVE_KINDS))
     groups = {
         "all": has_both,
         "seen": has_both & is_seen,
@@ -512,8 +501,8 @@ def groups_of(owners: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[
         "positive seen": has_both & knows_p,
         "positive unseen": has_both & ~knows_p,
     }
-    kinds = {f"kind {kind}": has_both & (negative == kind) for kind in sorted(set(negative))}
-    return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= FEWEST}
+    groups |= {f"kind {kind}": has_both & (negative == kind) for kind in sorted(set(negative))}
+    return {name: is_in for name, is_in in groups.items() if is_in.sum() >= FEWEST}
 
 
 METRICS = {
@@ -527,9 +516,7 @@ METRICS = {
 """As tables name them, and as `unbag.metrics.triples` does."""
 
 
-def judged(
-    scores: Sequence[FloatArray], is_in_T: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> dict[str, list[FloatArray]]:
+def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[FloatArray]]:
     """By metric, the values of some triples for each seed; a tie is wrong."""
     # Caption, negative, positive.
     is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))

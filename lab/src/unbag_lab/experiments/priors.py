@@ -49,7 +49,6 @@ from unbag.world.benchmarks import set_items
 from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
-    Course,
     TaughtDecoder,
     keep,
     precision_of,
@@ -208,22 +207,16 @@ class _Lab:
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
         first = material.count - material.held_out
         trained = [one for one in every if one.picture < first]
-        course = Course(
-            material.seen_NLV,
-            trained[: base.settings.fit_rows],
-            trained,
-            # Without a prior for every arm, so that shares can be compared.
-            [one for one in fair if one.picture >= first],
-        )
         said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
         words = words_of([*said, *texts_asked(), *base.questions.captions])
         found = teach(
-            course,
+            base,
             words,
             self.settings,
-            fit_steps=base.settings.fit_steps,
-            device=base.settings.device,
-            seed=base.seed,
+            few=trained[: base.settings.fit_rows],
+            lessons=trained,
+            # Without a prior for every arm, so that shares can be compared.
+            held=[one for one in fair if one.picture >= first],
         )
         return found, words
 

@@ -157,19 +157,17 @@ class ReadoutExperiment:
                 readers = [arm for arm in arms if arm == BEFORE or arm in READERS]
                 rest = [arm for arm in arms if arm not in readers]
                 work: list[Share] = []
-                if readers:
-                    base = Base(path, questions, settings)
-                    if readers != [BEFORE]:
-                        base.make_rows("readers", say)
-                    groups = reader_groups(readers, processes=order.processes)
-                    run = partial(run_base, base, folder, say=say)
-                    work += shares(run, groups, seconds=self.seconds)
-                if rest:
-                    base = Base(path, questions, decoders)
-                    base.make_rows("decoders", say)
-                    groups = decoder_groups(rest, processes=order.processes)
-                    run = partial(run_decoders, base, folder, say=say)
-                    work += shares(run, groups, seconds=self.seconds)
+                for whose, some, own, run, groups in (
+                    ("readers", readers, settings, run_base, reader_groups),
+                    ("decoders", rest, decoders, run_decoders, decoder_groups),
+                ):
+                    if some:
+                        base = Base(path, questions, own)
+                        if some != [BEFORE]:
+                            base.make_rows(whose, say)
+                        parts = groups(some, processes=order.processes)
+                        taught = partial(run, base, folder, say=say)
+                        work += shares(taught, parts, seconds=self.seconds)
                 each_apart(work, processes=order.processes, say=say)
         if without is not None:
             raise without

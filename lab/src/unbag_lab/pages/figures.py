@@ -16,6 +16,7 @@ from textwrap import wrap
 from unbag.reports.charts import Axis, Panel, at, box, chart_file, dot, element, line, path, text
 from unbag.reports.formatting import count_text
 from unbag_lab.claims import Prediction
+from unbag_lab.pages import style
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,
@@ -32,18 +33,7 @@ from unbag_lab.verdict import (
 WIDE = 760
 LEFT, RIGHT = 16, 16
 """Free pixels at the sides."""
-STYLE = (
-    "text{font:13px system-ui,'DejaVu Sans',sans-serif;fill:#1a1a1a}.says{font-weight:600}"
-    ".small{font-size:12px;fill:#4a4a4a}.paper{fill:#fff}.grid{stroke:#d4d4d4}"
-    ".zero{stroke:#6b6b6b}.side{fill:#0072b2;fill-opacity:.13}"
-    ".bound{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3}.dot{fill:#6b6b6b;fill-opacity:.75}"
-    ".mean{stroke-width:2.5;stroke-linejoin:round}.right{stroke:#0072b2;fill:#0072b2}"
-    ".wrong{stroke:#c44e00;fill:#c44e00}.open{stroke:#1a1a1a;fill:#fff}"
-    "@media (prefers-color-scheme:dark){text{fill:#ececec}.small{fill:#bdbdbd}.paper{fill:#1e2129}"
-    ".grid{stroke:#3d414d}.zero{stroke:#a0a0a0}.side{fill:#56b4e9;fill-opacity:.2}"
-    ".bound{stroke:#56b4e9}.dot{fill:#b5b5b5}.right{stroke:#56b4e9;fill:#56b4e9}"
-    ".wrong{stroke:#ff9d4d;fill:#ff9d4d}.open{stroke:#ececec;fill:#1e2129}}"
-)
+STYLE = style("verdicts")
 MANY = 6
 """Predictions beyond which those of a claim stand in lanes on one axis."""
 LANE, HIGH_LANE = 20, 36

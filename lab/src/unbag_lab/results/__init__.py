@@ -31,7 +31,7 @@ from unbag.runs.files import (
     remove_leftovers,
     write_text,
 )
-from unbag.runs.identity import RunIdentity
+from unbag.runs.identity import RunIdentity, differences
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
@@ -222,14 +222,10 @@ def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
         )
 
 
-def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
+def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Sequence[str]) -> str:
     """What of these is not as wanted; empty if all is."""
-    apart = [
-        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
-        for name in names
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    return "; ".join(apart)
+    both = ({name: getattr(one, name) for name in names} for one in (found, wanted))
+    return "; ".join(differences(*both))
 
 
 def named(seed: int) -> str:

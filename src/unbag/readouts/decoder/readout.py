@@ -26,7 +26,7 @@ from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.training.fine_tuning import Where
+from unbag.training.repair import Where
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import DualEncoder, Scorer

@@ -54,10 +54,9 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.runs.progress import Progress
-from unbag.training.fine_tuning import Where
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
-from unbag.training.repair import WORLD, Wanted
+from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.trainer import Task, Trainer, autocast
 from unbag.types import DualEncoder, IntArray, Picture
 

@@ -56,8 +56,7 @@ from unbag.runs.cache import VECTOR, TensorCache
 from unbag.runs.files import TRAINING, open_run_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.training.fine_tuning import Where
-from unbag.training.repair import WORLD, Wanted
+from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
