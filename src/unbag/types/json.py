@@ -88,9 +88,9 @@ def is_whole_text(text: str) -> bool:
 class _NotReadError(Exception):
     """A value that does not fit; `said` follows the path to it."""
 
-    def __init__(self, said: str, expected: str, way_out: str = _WAY_OUT) -> None:
+    def __init__(self, said: str, expected: str) -> None:
         super().__init__(said)
-        self.said, self.expected, self.way_out = said, expected, way_out
+        self.said, self.expected = said, expected
 
     @classmethod
     def of(cls, found: object, expected: str) -> _NotReadError:
@@ -113,9 +113,7 @@ def _explained(error: Exception, where: str) -> UserError:
             elif isinstance(note, IterableValidationNote):
                 where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
     if isinstance(error, _NotReadError):
-        return UserError(
-            f"field {where}{error.said}", expected=error.expected, way_out=error.way_out
-        )
+        return UserError(f"field {where}{error.said}", expected=error.expected, way_out=_WAY_OUT)
     if isinstance(error, UserError):
         return error
     return UserError(f"field {where} cannot be read: {error}", way_out=_WAY_OUT)

@@ -150,9 +150,7 @@ RETRIEVAL = _benchmark(
 )
 
 
-def triple_items(
-    families: Sequence[str], *, n: int, relations: Sequence[Relation] = FLAT
-) -> tuple[Item, ...]:
+def triple_items(families: Sequence[str], *, n: int) -> tuple[Item, ...]:
     """Eight triples (c, c_n, c_p) from each of n quads a family."""
     return tuple(
         Item(
@@ -170,7 +168,7 @@ def triple_items(
             ),
         )
         for family in families
-        for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED, relations=relations))
+        for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED))
         for k, t in enumerate(triples(q))
     )
 

@@ -351,15 +351,12 @@ def _on_five(
     ]
 
 
-def exchange_colours(scene: Scene, first: int = 0, second: int = 1) -> Scene:
-    """The scene with the colours of two things exchanged, as drawn: the partner for binding."""
-    a, b = scene.things[first], scene.things[second]
-    changed = {
-        first: replace(a, colour=b.colour, rgb=b.rgb),
-        second: replace(b, colour=a.colour, rgb=a.rgb),
-    }
-    things = tuple(changed.get(i, thing) for i, thing in enumerate(scene.things))
-    return replace(scene, things=things)
+def exchange_colours(scene: Scene) -> Scene:
+    """The scene with the colours of its first two things exchanged, as drawn: the partner."""
+    a, b, *rest = scene.things
+    first = replace(a, colour=b.colour, rgb=b.rgb)
+    second = replace(b, colour=a.colour, rgb=a.rgb)
+    return replace(scene, things=(first, second, *rest))
 
 
 def with_texture(scene: Scene, index: int, texture: Texture) -> Scene:

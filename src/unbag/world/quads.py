@@ -150,11 +150,9 @@ def triples(quad: Quad) -> tuple[Triple, ...]:
     )
 
 
-def orbit(
-    world: World, rng: Generator, *, relation: Relation = "left of", accept: Accept | None = None
-) -> Orbit:
+def orbit(world: World, rng: Generator, *, relation: Relation = "left of") -> Orbit:
     """Colours exchanged or not x things exchanged or not, in the scene and in the caption alike."""
-    for a, b in _pairs_of_looks(world, rng, accept):
+    for a, b in _pairs_of_looks(world, rng, None):
         pair = _placed(_Start(world, rng, a, b, relation))
         scenes = (*pair, *map(exchange_colours, pair))
         x, y = Obj(a.shape, a.colour), Obj(b.shape, b.colour)

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-from unbag.errors import UserError, unknown_name
 from unbag.world.shapes import outline, overlap
 from unbag.world.vocabulary import INVERSE, WORLDS, Relation, Size, Texture, World
 
@@ -209,88 +208,11 @@ def scene_key(scene: Scene) -> str:
 def to_json(scene: Scene) -> str:
     """The record in canonical form: one line, always the same for the same scene."""
     record = {
-        "counts": _counts_as_lists(scene),
+        "counts": sorted([*kind, n] for kind, n in counts(scene).items()),
         "noise_seed": scene.noise_seed,
-        "relations": _relations_as_lists(scene),
+        "relations": sorted(relations(scene)),
         "renderer": scene.renderer,
         "things": [vars(thing) for thing in scene.things],
         "world": scene.world,
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":"))
-
-
-def from_json(text: str) -> Scene:
-    """Read what `to_json` wrote; what is derived must agree with what the things say."""
-    try:
-        record = json.loads(text)
-        things = tuple(
-            Thing(**{**fields, "rgb": tuple(fields["rgb"])}) for fields in record["things"]
-        )
-        scene = Scene(things, record["noise_seed"], record["world"], record["renderer"])
-        derived = (record["relations"], record["counts"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"not a scene: {type(error).__name__}: {error}",
-            expected="one line of JSON as to_json writes it",
-            way_out="the line is cut off or was edited; make the scene again",
-        ) from error
-    _check(scene)
-    if derived != (_relations_as_lists(scene), _counts_as_lists(scene)):
-        raise UserError(
-            "the relations or counts of a scene are not those of its things",
-            expected=f"relations {_relations_as_lists(scene)}, counts {_counts_as_lists(scene)}",
-            way_out="the line was edited by hand; make the scene again",
-        )
-    return scene
-
-
-def _counts_as_lists(scene: Scene) -> list[list[str | int]]:
-    return sorted([shape, colour, n] for (shape, colour), n in counts(scene).items())
-
-
-def _relations_as_lists(scene: Scene) -> list[list[str | int]]:
-    return [list(found) for found in sorted(relations(scene))]
-
-
-def _check(scene: Scene) -> None:
-    if scene.renderer != RENDERER:
-        raise UserError(
-            f"a scene drawn by renderer {scene.renderer!r}",
-            expected=f"renderer {RENDERER}, the one of this version",
-            way_out="use the version of unbag that wrote the scene, or make it again",
-        )
-    if scene.world not in WORLDS:
-        raise unknown_name(
-            "world", scene.world, WORLDS, way_out="see unbag.world.vocabulary.WORLDS"
-        )
-    if not _is_integer(scene.noise_seed, 0, 2**63 - 1):
-        raise UserError(
-            f"noise seed {scene.noise_seed!r}", expected="an integer from 0 to 2^63 - 1"
-        )
-    for thing in scene.things:
-        _check_thing(thing, WORLDS[scene.world])
-
-
-def _check_thing(thing: Thing, world: World) -> None:
-    known: dict[str, tuple[str, ...]] = {
-        "shape": world.shapes,
-        "colour": world.colours,
-        "size": get_args(Size),
-        "texture": get_args(Texture),
-    }
-    for kind, names in known.items():
-        if (name := getattr(thing, kind)) not in names:
-            raise unknown_name(kind, str(name), names, way_out=f"world {world.name!r} has no other")
-    last = world.pixels - 1
-    places_are_right = all(_is_integer(place, 0, last) for place in (thing.x, thing.y))
-    if not places_are_right or not is_inside(thing, world):
-        raise UserError(
-            f"a {thing.shape} at ({thing.x!r}, {thing.y!r}) leaves the canvas",
-            expected=f"whole numbers such that it lies within {world.pixels} x {world.pixels}",
-        )
-    if len(thing.rgb) != 3 or not all(_is_integer(value, 0, 255) for value in thing.rgb):
-        raise UserError(f"rgb {thing.rgb!r}", expected="three integers from 0 to 255")
-
-
-def _is_integer(value: object, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
