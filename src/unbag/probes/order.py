@@ -496,7 +496,7 @@ def shuffle_captions(
             continue
         tags = tagged if name in BY_TAG and tagged is not None else [None] * len(texts)
         for seed in seeds:
-            captions = tuple(
+            captions: tuple[str | None, ...] = tuple(
                 shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
                 for text, tag in zip(texts, tags, strict=True)
             )
