@@ -12,11 +12,11 @@ from unbag.probes.classifiers import (
     Effort,
     Reader,
     Reading,
-    group_folds,
     read,
     reader_fits,
     scale_of,
 )
+from unbag.probes.sampling import deal
 from unbag.types import FloatArray, IntArray
 
 GROUPS = 12
@@ -116,10 +116,10 @@ def test_objects_learned_by_heart_are_of_no_use() -> None:
 
 
 def test_folds_do_not_depend_on_the_order_of_units() -> None:
-    fold_N = group_folds(NAMES, 4, seed=1)
-    assert np.array_equal(group_folds(NAMES[::-1], 4, seed=1), fold_N[::-1])
+    fold_N = deal(NAMES, 4, salt="1")
+    assert np.array_equal(deal(NAMES[::-1], 4, salt="1"), fold_N[::-1])
     assert np.bincount(fold_N).tolist() == [60] * 4
-    assert not np.array_equal(group_folds(NAMES, 4, seed=2), fold_N)
+    assert not np.array_equal(deal(NAMES, 4, salt="2"), fold_N)
 
 
 def test_controls_are_told_the_same_labels_in_another_order() -> None:

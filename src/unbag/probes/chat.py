@@ -42,7 +42,7 @@ from unbag.probes.base import (
     mean,
     statistic,
 )
-from unbag.probes.sampling import hashed, unite
+from unbag.probes.sampling import deal, unite
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.chat import LETTERS, YES_NORMALISED, Protocol
 from unbag.scorers.questions import CLOSED, read_answer
@@ -528,11 +528,9 @@ def right_at_threshold(of: StatementScores) -> FloatArray:
     Halves are made of whole clusters, taken in turn in the order of a hash; NaN if there is but
     one.
     """
-    clusters = sorted(set(of.clusters), key=hashed)
-    half = {name: at % 2 for at, name in enumerate(clusters)}
-    half_N = np.array([half[name] for name in of.clusters])
+    half_N = deal(of.clusters, 2)
     right_N = np.full(len(of.units), np.nan)
-    for side in (0, 1) if len(clusters) > 1 else ():
+    for side in (0, 1) if len(set(of.clusters)) > 1 else ():
         here_N = half_N == side
         threshold = best_threshold(of.yes_N[~here_N], of.true_N[~here_N])
         right_N[here_N] = ((of.yes_N > threshold) == of.true_N)[here_N]

@@ -23,7 +23,7 @@ import numpy as np
 
 from unbag.errors import UserError, unknown_name
 from unbag.metrics.intervals import generator
-from unbag.probes.sampling import hashed
+from unbag.probes.sampling import deal
 from unbag.runs.cache import Vectors
 from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.types import BoolArray, FloatArray, IntArray
@@ -305,12 +305,12 @@ def reader_fits(
     class_N: IntArray, groups: Sequence[str], effort: Effort, *, inner: int, seed: int
 ) -> list[list[ReaderFit]]:
     """For each fold the reader of the true classes, then those of shuffled ones."""
-    fold_N = group_folds(groups, effort.folds, seed=seed)
+    fold_N = deal(groups, effort.folds, salt=f"{seed}\0test\0")
     found = []
     for fold in range(effort.folds):
         train_T, test_T = np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold)
         names = [groups[at] for at in train_T.tolist()]
-        inner_T = group_folds(names, min(inner, len(set(names))), seed=seed, use="inner")
+        inner_T = deal(names, min(inner, len(set(names))), salt=f"{seed}\0inner\0")
         row = []
         for shuffle in range(effort.shuffles + 1):
             rng = generator(seed, "reader", str(fold), str(shuffle))
@@ -320,19 +320,6 @@ def reader_fits(
             row.append(ReaderFit(train_T, told_T, inner_T, test_T, int(rng.integers(2**31))))
         found.append(row)
     return found
-
-
-def group_folds(groups: Sequence[str], folds: int, *, seed: int, use: str = "test") -> IntArray:
-    """The fold of each unit: units of one group share one, groups are dealt out evenly.
-
-    Which group goes where depends on the seed and the names, not on their order.
-    """
-
-    def place(name: str) -> bytes:
-        return hashed(f"{seed}\0{use}\0{name}")
-
-    dealt = {name: at % folds for at, name in enumerate(sorted(set(groups), key=place))}
-    return np.array([dealt[name] for name in groups], dtype=np.int64)
 
 
 class FeatureScale(NamedTuple):

@@ -147,6 +147,7 @@ class NetworkTask(Task[Tensor]):
     """Networks of one shape; a batch is the numbers of its units, the same for all networks."""
 
     name = "networks of a probe"
+    steps_per_epoch: int
 
     def __init__(
         self,

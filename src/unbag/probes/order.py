@@ -496,11 +496,11 @@ def shuffle_captions(
             continue
         tags = tagged if name in BY_TAG and tagged is not None else [None] * len(texts)
         for seed in seeds:
-            captions = tuple(
+            drawn: tuple[str | None, ...] = tuple(
                 shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
                 for text, tag in zip(texts, tags, strict=True)
             )
-            found.append(Shuffled(name, seed, captions))
+            found.append(Shuffled(name, seed, drawn))
     return found
 
 

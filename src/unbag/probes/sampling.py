@@ -146,6 +146,16 @@ def is_swap(row: Row) -> bool:
     return row.negative is not None and not is_shuffle and has_same_words(row.caption, row.negative)
 
 
+def deal(groups: Sequence[str], parts: int, *, salt: str = "") -> IntArray:
+    """The part of each unit: units of one group share one, and groups are dealt out in turn.
+
+    Which group goes where depends on salt and names, not on their order.
+    """
+    order = sorted(set(groups), key=lambda name: hashed(f"{salt}{name}"))
+    part_of_group = {name: at % parts for at, name in enumerate(order)}
+    return np.array([part_of_group[name] for name in groups], dtype=np.int64)
+
+
 def hashed(text: str) -> bytes:
     """An order that no file and no loader decides."""
     return blake2b(text.encode(), digest_size=8).digest()

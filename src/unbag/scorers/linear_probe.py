@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,10 +93,12 @@ def fit_probe(
     vector_ND /= scale
     # Apple's devices have no double precision.
     device = "cpu" if encoder.device.startswith("mps") else encoder.device
-    training = _Training(vector_ND, class_N, held_N, len(classes), device)
+    fit = partial(fit_logistic, classes=len(classes), device=device)
     with progress.task(f"{encoder.name}: linear probe", len(strengths) + 3) as advance:
-        chosen = _choose(training, strengths, advance)
-        found = training.fit(chosen.strength, chosen.found, to_all=True)
+        chosen = _choose(fit, vector_ND, class_N, held_N, strengths, advance)
+        found = fit(
+            vector_ND, class_N, strength=chosen.strength, start=chosen.found, tolerance=_TIGHT
+        )
         advance(1)
     if found.gradient > 10 * _TIGHT:
         raise UserError(
@@ -155,24 +158,28 @@ def held_out(keys: Sequence[str], class_N: IntArray, *, seed: int) -> BoolArray:
 
 
 def _choose(
-    training: _Training, strengths: Sequence[float], advance: Callable[[int], None]
+    fit: partial[Logistic],
+    vector_ND: FloatArray,
+    class_N: IntArray,
+    held_N: BoolArray,
+    strengths: Sequence[float],
+    advance: Callable[[int], None],
 ) -> _Tried:
     """The strength with the best held-out accuracy, from strong to weak, then half a decade off."""
-    tried: list[_Tried] = []
+    fitted_ND, held_ND = vector_ND[~held_N], vector_ND[held_N]
 
-    def attempt(strength: float, start: Logistic | None) -> Logistic:
-        found = training.fit(strength, start, to_all=False)
-        tried.append(_Tried(training.accuracy(found), strength, found))
+    def attempt(strength: float, start: Logistic | None) -> _Tried:
+        found = fit(fitted_ND, class_N[~held_N], strength=strength, start=start, tolerance=_LOOSE)
+        is_right_N = found.scores(held_ND).argmax(axis=1) == class_N[held_N]
         advance(1)
-        return found
+        return _Tried(float(np.mean(is_right_N)), strength, found)
 
-    start = None
+    tried: list[_Tried] = []
     for strength in sorted(strengths, reverse=True):
-        start = attempt(strength, start)
+        tried.append(attempt(strength, tried[-1].found if tried else None))
     best = max(tried, key=lambda one: (one.accuracy, one.strength))
     if len(strengths) > 1:
-        for factor in (10**0.5, 10**-0.5):
-            attempt(best.strength * factor, best.found)
+        tried += [attempt(best.strength * factor, best.found) for factor in (10**0.5, 10**-0.5)]
     return max(tried, key=lambda one: (one.accuracy, one.strength))
 
 
@@ -182,35 +189,6 @@ class _Tried(NamedTuple):
     accuracy: float
     strength: float
     found: Logistic
-
-
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """Vectors with their classes, centred and brought to a common scale."""
-
-    vector_ND: FloatArray
-    class_N: IntArray
-    is_held_out_N: BoolArray
-    classes: int
-    device: str
-
-    def fit(self, strength: float, start: Logistic | None, *, to_all: bool) -> Logistic:
-        """To all of it, or loosely to what is not held out."""
-        keep_N = slice(None) if to_all else ~self.is_held_out_N
-        return fit_logistic(
-            self.vector_ND[keep_N],
-            self.class_N[keep_N],
-            classes=self.classes,
-            strength=strength,
-            start=start,
-            tolerance=_TIGHT if to_all else _LOOSE,
-            device=self.device,
-        )
-
-    def accuracy(self, found: Logistic) -> float:
-        """On what is held out."""
-        score_NC = found.scores(self.vector_ND[self.is_held_out_N])
-        return float(np.mean(score_NC.argmax(axis=1) == self.class_N[self.is_held_out_N]))
 
 
 @dataclass(frozen=True, eq=False)
