@@ -20,7 +20,7 @@ from unbag.errors import UserError
 from unbag.models.loading import choose_device
 from unbag_lab.__main__ import run_script
 from unbag_lab.bases import missing_bases
-from unbag_lab.claim import FEWEST_BASES
+from unbag_lab.claims import FEWEST_BASES
 from unbag_lab.experiments.photos import without_photographs
 from unbag_lab.plan import ALL, Plan, find_experiment, find_wish, make_plan
 from unbag_lab.results import named, opened, shipped_results

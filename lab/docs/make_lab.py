@@ -13,8 +13,7 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
-from unbag_lab.claim import Claim
-from unbag_lab.claims import NAMES, all_claims
+from unbag_lab.claims import NAMES, Claim, all_claims
 from unbag_lab.pages import renewed, table
 from unbag_lab.pages.claim_page import claim_page, has_run, span
 from unbag_lab.pages.curves import threshold_figure

@@ -21,7 +21,7 @@ from unbag.reports.charts import (
 )
 from unbag.reports.formatting import signed_text, with_interval
 from unbag_lab.experiments.photos_heads import ORDER_METRICS
-from unbag_lab.experiments.photos_table import ArmNumber, difference, read_numbers
+from unbag_lab.experiments.photos_training import ArmNumber, difference, read_numbers
 from unbag_lab.pages import renewed, table
 
 HERE = Path(__file__).parent

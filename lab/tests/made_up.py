@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.plan import Experiment, Order, Say, make_plan
 from unbag_lab.results import ArmResult, Extent, Size, result_path, write_result
 from unbag_lab.running import Failure, Machine, carry_out

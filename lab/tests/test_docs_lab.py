@@ -12,8 +12,16 @@ from typing import Any
 
 import pytest
 
-from unbag_lab.claim import FEWEST_BASES, LEAST_FIT, PHOTOGRAPHS, WORLD, Claim, Number
-from unbag_lab.claims import all_claims, find_claim
+from unbag_lab.claims import (
+    FEWEST_BASES,
+    LEAST_FIT,
+    PHOTOGRAPHS,
+    WORLD,
+    Claim,
+    Number,
+    all_claims,
+    find_claim,
+)
 from unbag_lab.results import RESULTS, ArmResult, shipped_results
 from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
 

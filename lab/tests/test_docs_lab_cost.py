@@ -10,8 +10,7 @@ import pytest
 
 from unbag.cli.main import main
 from unbag_lab.bases import missing_bases
-from unbag_lab.claim import ArmKey
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import ArmKey, all_claims
 from unbag_lab.experiments.photos import without_photographs
 from unbag_lab.experiments.readers import READERS
 from unbag_lab.plan import find_experiment, find_wish

@@ -10,8 +10,7 @@ import pytest
 
 from unbag.models.shipped import WEIGHTS
 from unbag.training.optim import lr_factor
-from unbag_lab.claim import FEWEST_BASES, LEAST_FIT
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import FEWEST_BASES, LEAST_FIT, all_claims
 from unbag_lab.results import ArmResult, shipped_results
 from unbag_lab.verdict import REPRODUCED, UNDECIDED, judge_claims
 

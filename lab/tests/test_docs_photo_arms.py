@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from unbag.models.photo import SHIPPED, load
-from unbag_lab.experiments.photos_table import (
+from unbag_lab.experiments.photos_training import (
     ARMS,
     LOCKED,
     ArmNumber,

@@ -7,8 +7,8 @@ import pytest
 
 from unbag.models.tiny import OF_THE_STUDY, SHIPPED, load
 from unbag_lab.experiments.repair import BLIND
-from unbag_lab.experiments.repair_table import repair_tables
 from unbag_lab.experiments.repair_training import ARMS, LOCKED
+from unbag_lab.pages.tables import repair_tables
 from unbag_lab.results import BEFORE, RESULTS, UNTRAINED, ArmResult, read_results
 
 ROOT = Path(__file__).parents[2]

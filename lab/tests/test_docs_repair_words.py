@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from unbag_lab.experiments.repair import EXCHANGED, REPLACED
-from unbag_lab.experiments.repair_table import repair_tables
+from unbag_lab.pages.tables import repair_tables
 from unbag_lab.results import RESULTS, ArmResult, read_results
 from unbag_lab.verdict import interval
 

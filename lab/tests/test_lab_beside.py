@@ -9,8 +9,7 @@ import pytest
 
 from unbag.cli import main
 from unbag.world.benchmarks import triple_items
-from unbag_lab.claim import Claim, Number, Prediction
-from unbag_lab.claims import all_claims, find_claim
+from unbag_lab.claims import Claim, Number, Prediction, all_claims, find_claim
 from unbag_lab.pages.claim_page import arm_name, claim_page, numbers_beside
 from unbag_lab.plan import find_experiment, find_wish
 from unbag_lab.results import ArmResult, shipped_results
@@ -19,10 +18,9 @@ from unbag_lab.verdict import (
     REPRODUCED,
     by_base,
     coin_controls,
-    coin_warning,
     judge_claims,
+    minds,
     told_nothing,
-    warning,
 )
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
@@ -198,10 +196,10 @@ def test_a_reader_that_tells_nothing_apart_is_told_of() -> None:
         replace(reader(5, 0.5, 0.5), size="small"),
     ]
     assert told_nothing(needy, results) == {"a": ["tiny-0", "tiny-3"]}
-    said = warning(needy, results)
+    (said,) = minds(needy, results)
     assert said.startswith("Mind: some readers learned fixed examples by heart and yet, trained,")
     assert "`world-swap` and `world-relation`: `a` on tiny-0, tiny-3. A reader" in said
-    assert warning(CLAIM, results) == warning(needy, results[1:3]) == ""
+    assert minds(CLAIM, results) == minds(needy, results[1:3]) == []
     (verdict,) = judge_claims([needy], results)
     assert f"\n\n{said}\n\n" in claim_page(verdict, results, together=1)
 
@@ -253,18 +251,18 @@ def test_brittleness_that_could_only_fall_is_said() -> None:
     claim = find_claim("negatives_brittle")
     (control,) = coin_controls(claim, shipped)
     assert (control.arm, control.benchmark) == ("clip_ft", "world-relation")
-    said = coin_warning(claim, shipped)
+    (said,) = minds(claim, shipped)
     assert said.startswith("Mind: what brittleness is compared with is a coin (`clip_ft` on")
     # That it falls can come out against a coin, and other claims compare with what was repaired.
-    assert coin_warning(find_claim("positives_only"), shipped) == ""
-    assert coin_warning(find_claim("rephrased_positives"), shipped) == ""
-    assert coin_warning(claim, []) == ""
+    assert minds(find_claim("positives_only"), shipped) == []
+    assert minds(find_claim("rephrased_positives"), shipped) == []
+    assert minds(claim, []) == []
     knows = [
         replace(one, numbers={**one.numbers, "world-relation": {"original": 0.7}})
         for one in shipped
         if one.arm == "clip_ft"
     ]
-    assert coin_warning(claim, knows) == ""
+    assert minds(claim, knows) == []
 
 
 def test_relaxed_pairs_stand_beside_strict_ones() -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from unbag_lab.claim import Claim, Number, Prediction
+from unbag_lab.claims import Claim, Number, Prediction
 from unbag_lab.pages.figures import WIDE, claim_figure, overview_figure
 from unbag_lab.verdict import REPRODUCED, Verdict, weigh
 

@@ -9,8 +9,17 @@ import pytest
 
 from unbag.cli.main import main
 from unbag.errors import UserError
-from unbag_lab.claim import FEWEST_BASES, ArmKey, Claim, Number, Prediction
-from unbag_lab.claims import NAMES, _read_claims, all_claims, find_claim
+from unbag_lab.claims import (
+    FEWEST_BASES,
+    NAMES,
+    ArmKey,
+    Claim,
+    Number,
+    Prediction,
+    _read_claims,
+    all_claims,
+    find_claim,
+)
 from unbag_lab.pages.claim_page import claim_page
 from unbag_lab.pages.tables import overview
 from unbag_lab.results import ArmResult, shipped_results

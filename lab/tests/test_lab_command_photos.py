@@ -9,8 +9,7 @@ import pytest
 
 from unbag.cli import main
 from unbag.errors import UserError
-from unbag_lab.claim import PHOTOGRAPHS
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import PHOTOGRAPHS, all_claims
 from unbag_lab.experiments.photos import edited_pairs
 
 NAMES = tuple(claim.name for claim in all_claims() if claim.where == PHOTOGRAPHS)

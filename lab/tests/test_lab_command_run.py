@@ -12,8 +12,7 @@ from unbag.cli import main
 from unbag.models.tiny import TinyConfig
 from unbag_lab import bases
 from unbag_lab.bases import PretrainSettings
-from unbag_lab.claim import ArmKey
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import ArmKey, all_claims
 from unbag_lab.plan import Experiment, Order, Say
 from unbag_lab.results import ArmResult, Extent, Size, opened, result_path, write_result
 

@@ -29,7 +29,6 @@ from unbag_lab.experiments.photos import (
     shared_out,
     triple_means,
 )
-from unbag_lab.experiments.photos_table import Owners
 from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 
@@ -74,7 +73,7 @@ def test_what_is_there_is_left_alone_and_other_settings_are_refused(
     other = result_path(tmp_path, "photos", BASE.stem, "heads")
     other.parent.mkdir(parents=True)
     write_result(other, replace(result, fingerprint="photos-3-other"))
-    with pytest.raises(UserError, match="fingerprint photos-3-other, not photos-3-drawn"):
+    with pytest.raises(UserError, match="fingerprint: photos-3-other before, photos-3-drawn now"):
         run(tmp_path, "heads")
 
 
@@ -128,9 +127,7 @@ def test_a_reader_finds_what_gives_edits_away(
 def test_means_worked_by_hand() -> None:
     """Twenty triples of a seen swap: three of four are right, two of these with their positive."""
     score_T3 = np.array([[3.0, 2.0, 2.5], [3.0, 2.0, 2.5], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]] * 5)
-    told = Owners(np.zeros(1, dtype=np.int64), np.zeros(20, dtype=np.int64),
-                (("swap_nouns", "synonym"),) * 20, 1)  # fmt: skip
-    found = triple_means(score_T3, told)
+    found = triple_means(score_T3, [("swap_nouns", "synonym")] * 20)
     assert set(found) == {"photos-all", "photos-seen", "photos-swap"}
     assert found["photos-swap"] == {
         "original": 0.75, "augmented": 0.5, "brittleness": 0.5,

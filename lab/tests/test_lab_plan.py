@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag_lab.claim import ArmKey
-from unbag_lab.claims import NAMES, find_claim
+from unbag.reports.formatting import duration_text
+from unbag_lab.claims import NAMES, ArmKey, find_claim
 from unbag_lab.plan import (
     EXPERIMENTS,
     Clock,
@@ -18,7 +18,6 @@ from unbag_lab.plan import (
     Order,
     Plan,
     Say,
-    duration,
     find_wish,
     make_plan,
 )
@@ -107,8 +106,8 @@ def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("steps", "steps 9, not 1"), ("batch", "batch 9, not 1"),
-                       ("times", "times 9, not 1")],
+    ("what", "said"), [("steps", "steps: 9 before, 1 now"), ("batch", "batch: 9 before, 1 now"),
+                       ("times", "times: 9 before, 1 now")],
 )  # fmt: skip
 def test_a_result_of_other_settings_is_refused_though_nothing_is_missing(
     tmp_path: Path, what: str, said: str
@@ -134,7 +133,7 @@ def test_what_an_arm_was_made_from_is_looked_at_too(tmp_path: Path) -> None:
     put(tmp_path, "default", "tiny-0", "mixed")
     path = result_path(tmp_path, "default", "tiny-0", "trained")
     write_result(path, replace(result("default", "tiny-0", "trained"), steps=2))
-    with pytest.raises(UserError, match=r"trained.json \(steps 2, not 1\)"):
+    with pytest.raises(UserError, match=r"trained.json \(steps: 2 before, 1 now\)"):
         plan_of(tmp_path, ("default", "mixed"))
 
 
@@ -266,7 +265,7 @@ def test_a_short_result_is_no_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [(0.4, "0 s"), (89, "89 s"), (95, "2 min"), (3_600, "60 min"), (7_260, "2 h 1 min")],
 )
 def test_times_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_bases_are_made_for_those_who_read_them(tmp_path: Path) -> None:

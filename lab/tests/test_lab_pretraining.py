@@ -19,10 +19,10 @@ from unbag.world.truth import holds_matrix
 from unbag.world.vocabulary import DEFAULT
 from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, Steps, put_on
 from unbag_lab.claims import find_claim
+from unbag_lab.experiments import pretraining
 from unbag_lab.experiments.pretraining import (
     ARMS,
     PRETRAINING,
-    _by_seed,
     measure,
     smaller,
     train_side_by_side,
@@ -177,7 +177,7 @@ def test_another_length_is_refused(run: Order) -> None:
     path = result_path(run.out, "pretraining", "tiny-2", "collide")
     kept = path.read_text(encoding="utf-8")
     path.write_text(json.dumps({**json.loads(kept), "steps": 5}), encoding="utf-8")
-    with pytest.raises(UserError, match="steps 5, not 6"):
+    with pytest.raises(UserError, match="steps: 5 before, 6 now"):
         PRETRAINING.run(run)
     path.write_text(kept, encoding="utf-8")
 
@@ -187,11 +187,14 @@ def test_another_length_is_refused(run: Order) -> None:
     [(15, 1, 15), (15, 2, 7), (15, 8, 5), (2, 3, 1), (0, 3, 0)],
 )
 def test_seeds_side_by_side_share_those_who_make_scenes(
-    workers: int, processes: int, each: int, tmp_path: Path
+    workers: int, processes: int, each: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    alone: list[Order] = []
+    monkeypatch.setattr(pretraining, "_run_seed", lambda sized, one, say: alone.append(one))
+    monkeypatch.setattr(pretraining, "each_apart", lambda some, **_: [one.work() for one in some])
     bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
     order = Order(bases, ("base",), tmp_path, workers=workers, processes=processes)
-    alone = _by_seed(order)
+    PRETRAINING.run(order)
     assert [one.bases for one in alone] == [(base,) for base in bases]
     assert {(one.workers, one.processes) for one in alone} == {(each, 1)}
 

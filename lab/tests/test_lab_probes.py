@@ -24,11 +24,14 @@ from unbag_lab.experiments.probes import (
     MODELS,
     PROBES,
     REPAIRED,
+    CaptionContrast,
+    PhraseReader,
     load_arm,
     probes_script,
+    runs,
     seed_of,
+    taught,
 )
-from unbag_lab.experiments.probes_blind import CaptionContrast, PhraseReader, runs, taught
 from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,
@@ -93,7 +96,9 @@ def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, A
     said: list[str] = []
     PROBES.run(Order(bases=(base,), arms=("base",), out=out, size="small"), say=said.append)
     assert said == []
-    message = r"base\.json is of other settings: times 1, not 2; size small, not full"
+    message = (
+        r"base\.json is of other settings: times: 1 before, 2 now; size: small before, full now"
+    )
     with pytest.raises(UserError, match=message):
         PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
 

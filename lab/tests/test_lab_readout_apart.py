@@ -19,8 +19,7 @@ from unbag_lab.experiments import decoders, pretraining, priors, probes, readout
 from unbag_lab.experiments.pretraining import PRETRAINING
 from unbag_lab.experiments.priors import PRIORS
 from unbag_lab.experiments.probes import PROBES
-from unbag_lab.experiments.readers import READERS, find_arm, reader_groups, run_base
-from unbag_lab.experiments.readout_base import Base
+from unbag_lab.experiments.readers import READERS, Base, find_arm, reader_groups, run_base
 from unbag_lab.experiments.readouts import READOUTS, SMALL
 from unbag_lab.experiments.repair import DEFAULT
 from unbag_lab.plan import Experiment, Order, Say

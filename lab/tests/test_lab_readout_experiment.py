@@ -20,8 +20,7 @@ from unbag.world.benchmarks import pair_items, set_items
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments import decoders, readers, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
-from unbag_lab.experiments.readers import READERS
-from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings
+from unbag_lab.experiments.readers import FOR_DECODERS, READERS, Base, ReadoutSettings
 from unbag_lab.experiments.readouts import READOUTS, write_small_text
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
@@ -173,7 +172,7 @@ def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> N
 def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) -> None:
     order, _ = ran
     elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
-    with pytest.raises(UserError, match=r"there is no .*pacl\.pt") as error:
+    with pytest.raises(UserError, match=r"there is no .*pacl\.weights") as error:
         READOUTS.run(elsewhere, say=silent)
     assert error.value.way_out == "remove pacl.json beside it and run that arm again"
     with pytest.raises(UserError, match=r"decoder is not a decoder: there is no such folder"):
@@ -224,7 +223,7 @@ def test_the_script_and_the_experiment_write_to_one_place(
     assert set(found) == {BEFORE, "pooled"}
     assert {one.times for one in found.values()} == {1}
     # A full run, if a short one: a small order does not take it for its own.
-    with pytest.raises(UserError, match="size full, not small"):
+    with pytest.raises(UserError, match="size: full before, small now"):
         READOUTS.run(order, say=silent)
 
 
@@ -258,6 +257,8 @@ def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path
     path = result_path(tmp_path, "readouts", base.stem, "pooled")
     path.parent.mkdir(parents=True)
     write_result(path, replace(found["pooled"], steps=8_000, batch=64))
-    with pytest.raises(UserError, match="steps 8000, not 2; batch 64, not 256") as told:
+    with pytest.raises(
+        UserError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
+    ) as told:
         READOUTS.run(elsewhere, say=silent)
     assert "name another folder with --out" in told.value.way_out

@@ -20,8 +20,6 @@ from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
 from unbag_lab.experiments import repair as script
 from unbag_lab.experiments.repair import repair
-from unbag_lab.experiments.repair_table import FEWEST, repair_tables
-from unbag_lab.experiments.repair_table import repair_table_script as table_main
 from unbag_lab.experiments.repair_training import (
     ARMS,
     CONTROL,
@@ -33,6 +31,8 @@ from unbag_lab.experiments.repair_training import (
     seed_of,
     train_arms,
 )
+from unbag_lab.pages.tables import FEWEST, repair_tables
+from unbag_lab.pages.tables import repair_table_script as table_main
 from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag_lab.results import BEFORE, ArmResult, read_results, write_result, write_results
 from unbag_lab.verdict import interval
@@ -154,7 +154,9 @@ def test_a_folder_of_other_settings_is_refused(
 ) -> None:
     some = replace(SHORT, arms=THREE[:1])
     repair(base, tmp_path, questions, some, say=silent)
-    with pytest.raises(UserError, match=r"clip_ft.json is of other settings: steps 3, not 4"):
+    with pytest.raises(
+        UserError, match=r"clip_ft.json is of other settings: steps: 3 before, 4 now"
+    ):
         repair(base, tmp_path, questions, replace(some, steps=4), say=silent)
     with pytest.raises(UserError, match=r"base.json is of other settings: seed"):
         repair(base, tmp_path, questions, replace(some, seed=4), say=silent)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag_lab.claim import Claim
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import Claim, all_claims
 from unbag_lab.experiments.repair import DEFAULT, HELD_OUT, ORDERED, parts_of
 from unbag_lab.experiments.repair_training import ARMS, LOCKED, VARIANTS, RepairSettings
 from unbag_lab.plan import Order, find_experiment

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbag_lab.claim import PHOTOGRAPHS, WORLD, Claim, Number, Prediction
+from unbag_lab.claims import PHOTOGRAPHS, WORLD, Claim, Number, Prediction
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,

@@ -215,16 +215,13 @@ def _import(target: str, kind: Kind, name: str) -> object:
         raise unknown_name(kind, name, names(kind)) from error
     for attribute in path.split("."):
         if not hasattr(thing, attribute):
+            public = sorted(n for n in vars(thing) if not n.startswith("_"))[:12]
             raise UserError(
                 f"the {kind} {name!r}: module {module_name!r} has no {attribute!r}",
-                expected=f"one of its public names: {', '.join(_public(thing))}",
+                expected=f"one of its public names: {', '.join(public)}",
             )
         thing = getattr(thing, attribute)
     return thing
-
-
-def _public(thing: object) -> list[str]:
-    return sorted(n for n in vars(thing) if not n.startswith("_"))[:12]
 
 
 @cache

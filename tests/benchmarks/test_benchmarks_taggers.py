@@ -98,7 +98,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *installed: str) -> list[str]:
         submodule_search_locations = ("folder",)
 
     monkeypatch.setattr(pipelines, "find_spec", lambda name: Spec() if name in installed else None)
-    monkeypatch.setattr(taggers, "_load", lambda place: loaded.append(str(place)))
+    monkeypatch.setattr(taggers, "load_pipeline", lambda at, **_: loaded.append(str(at)))
     return loaded
 
 

@@ -134,16 +134,6 @@ def test_nothing_that_could_be_asked_is_no_success(folder: Path) -> None:
     assert "No question could be put to" in Path("o", "diagnosis.html").read_text(encoding="utf-8")
 
 
-def test_a_folder_with_something_else_is_left_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("mine").mkdir()
-    Path("mine", "thesis.txt").write_text("dear reader")
-    assert diagnose("--out", "mine") == 1
-    assert "the folder mine is not empty and holds no diagnosis" in capsys.readouterr().err
-    assert [path.name for path in Path("mine").iterdir()] == ["thesis.txt"]
-
-
 def test_wrong_names_are_said_before_anything_is_computed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from unbag.cli.console import Shown, output, rate_text
+from unbag.cli.console import Shown, output
+from unbag.reports.formatting import speed_text
 
 
 def test_a_pipe_is_never_cut_off(
@@ -25,7 +26,7 @@ def test_a_pipe_is_never_cut_off(
     ("speed", "text"), [(1234.4, "1,234/s"), (1.0, "1/s"), (0.25, "4.0 s each")]
 )
 def test_slow_work_is_not_called_none_a_second(speed: float, text: str) -> None:
-    assert rate_text(speed) == text
+    assert speed_text(speed) == text
 
 
 def test_a_log_gets_one_line_when_work_is_done() -> None:

@@ -95,7 +95,7 @@ def test_batch_and_order_change_nothing(
     filler = masked if kind == "masked" else CausalFiller(causal.model)
     together = filler([*blanks(), *blanks()])
     assert all(equal(together[:4], together[4:]))
-    monkeypatch.setattr("unbag.edits.generated.fills.BATCH", 1)
+    monkeypatch.setattr("unbag.edits.generated.batches.BATCH", 1)
     monkeypatch.setattr("unbag.models.baselines.BATCH", 1)
     causal.model._known.clear()
     assert all(equal(together[:4], filler(blanks()[::-1])[::-1]))

@@ -14,6 +14,7 @@ from unbag.edits.generated.fills import (
     ACTIONS,
     ATTRIBUTES,
     FILL_OBJECT,
+    FILL_RELATION,
     RELATIONS,
     Blank,
     ByRules,
@@ -190,7 +191,7 @@ def test_batch_and_order_change_no_fill(
     given = [Given(str(at), text) for at, text in enumerate(CAPTIONS)]
     together, _ = making(given)
     alone = [making([one])[0][0] for one in given]
-    monkeypatch.setattr("unbag.edits.generated.fills.BATCH", 2)
+    monkeypatch.setattr("unbag.edits.generated.batches.BATCH", 2)
     backwards = making(given[::-1])[0][::-1]
     assert together == alone == backwards
 
@@ -219,9 +220,13 @@ def test_wordnet_is_needed_for_nouns_only(
         raise UserError("WordNet was not found")
 
     monkeypatch.setattr(fills, "find_wordnet", missing)
-    assert fills._wordnet("auto") is None
+    monkeypatch.setattr(fills, "load_filler", lambda path, *, device: Told())
+    monkeypatch.setattr(fills, "find_parser", lambda choice: parser)
+    editor = FILL_RELATION.editor(EditParts(fill=str(tmp_path)))
+    assert isinstance(editor, Fills)
+    assert editor.tools.wordnet is None
     with pytest.raises(UserError, match="WordNet was not found"):
-        fills._wordnet(str(tmp_path))
+        FILL_RELATION.editor(EditParts(fill=str(tmp_path), wordnet=str(tmp_path)))
     with pytest.raises(UserError, match="WordNet was not found"):
         FILL_OBJECT.editor(EditParts(fill="any"))
     assert filled(Told(), parser, RELATIONS, "A cat is on a table.")

@@ -11,7 +11,7 @@ from unbag.edits.lexicon import REPLACED_COLOURS, word_lists
 
 FOLDER = Path(lexicon.__file__).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.toml"))
-LINES = {"set_pairs", "opposites", "expressions", "turned"}
+LINES = {"set_pairs", "opposites", "expressions"}
 """Entries of lines without a sign, in which words may stand again."""
 
 

@@ -63,7 +63,7 @@ def test_batch_and_order_change_nothing(
     writer: LocalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = writer(PROMPTS, longest=6)
-    monkeypatch.setattr("unbag.edits.generated.rewrites.BATCH", 2)
+    monkeypatch.setattr("unbag.edits.generated.batches.BATCH", 2)
     assert writer(PROMPTS[::-1], longest=6)[::-1] == together
     assert [writer([prompt], longest=6)[0] for prompt in PROMPTS] == together
     assert writer([], longest=6) == []

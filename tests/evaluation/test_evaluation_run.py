@@ -13,9 +13,8 @@ from unbag.api import evaluate
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
-from unbag.evaluation.store import EVALUATION, read_contents
+from unbag.evaluation.store import read_contents
 from unbag.models.baselines import load
-from unbag.runs.files import open_run_folder
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
@@ -141,22 +140,6 @@ def test_a_folder_of_another_run_is_left_alone(
         run(Job([load("short")], [toy], out))
     assert "name another folder with --out" in str(error.value)
     assert (out / "results.json").read_bytes() == before
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/thesis.txt").write_text("precious")
-    with pytest.raises(UserError, match="is not empty and holds no evaluation"):
-        run(Job([Cosine(encoder)], [toy], tmp_path / "full"))
-
-
-def test_two_processes_may_not_write_one_run(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    busy = open_run_folder(tmp_path / "run", EVALUATION)
-    with busy, pytest.raises(UserError, match="another process"):
-        run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
-
-
-def test_an_unwritable_folder_is_named(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write to the folder of the evaluation"):
-        run(Job([Cosine(encoder)], [toy], tmp_path / "file/run"))
 
 
 def test_damaged_pictures_are_counted_named_and_refused_in_number(

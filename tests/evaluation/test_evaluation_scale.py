@@ -147,17 +147,6 @@ def test_a_model_that_shares_no_unit_costs_nobody_the_results(
     assert read_contents(tmp_path / "run").results[0].overall["accuracy"].value == 1.0
 
 
-def test_leftovers_of_a_kill_do_not_block_the_folder(
-    encoder: Any, toy: Benchmark, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / ".run.json.1234abcd.part").write_text("{")
-    (out / ".write-1234abcd").touch()
-    run(Job([Cosine(encoder)], [toy], out))
-    assert not [p.name for p in out.iterdir() if p.name.endswith(".part") or "write-" in p.name]
-
-
 def test_damage_is_recorded_before_the_scores_that_depend_on_it(
     encoder: Any, toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,8 @@ from unbag.probes.classifiers import (
     Reading,
     group_folds,
     read,
+    reader_fits,
     scale_of,
-    tasks_of,
 )
 from unbag.types import FloatArray, IntArray
 
@@ -94,7 +94,7 @@ def test_what_is_masked_is_not_attended_to() -> None:
 
 
 def test_groups_are_never_in_both_parts() -> None:
-    for row in tasks_of(_classes(), NAMES, FULL, inner=5, seed=3):
+    for row in reader_fits(_classes(), NAMES, FULL, inner=5, seed=3):
         for task in row:
             train = {NAMES[at] for at in task.train_T}
             assert train.isdisjoint({NAMES[at] for at in task.test_T})
@@ -102,7 +102,7 @@ def test_groups_are_never_in_both_parts() -> None:
                 held = {NAMES[at] for at in task.train_T[task.inner_T == fold]}
                 assert held
                 assert held.isdisjoint({NAMES[at] for at in task.train_T[task.inner_T != fold]})
-    tested = [row[0].test_T for row in tasks_of(_classes(), NAMES, QUICK, inner=3, seed=3)]
+    tested = [row[0].test_T for row in reader_fits(_classes(), NAMES, QUICK, inner=3, seed=3)]
     assert sorted(np.concatenate(tested).tolist()) == list(range(len(NAMES)))
 
 
@@ -123,7 +123,7 @@ def test_folds_do_not_depend_on_the_order_of_units() -> None:
 
 
 def test_controls_are_told_the_same_labels_in_another_order() -> None:
-    rows = tasks_of(_classes(), NAMES, Effort(shuffles=2), inner=3, seed=0)
+    rows = reader_fits(_classes(), NAMES, Effort(shuffles=2), inner=3, seed=0)
     for true, *controls in rows:
         assert np.array_equal(true.told_T, _classes()[true.train_T])
         for control in controls:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.errors import UserError
 from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder.saving import read_decoder
 from unbag.runs.progress import Progress, Silent
@@ -47,14 +46,6 @@ def test_a_run_that_was_killed_while_the_card_was_written_resumes(
     assert modes == {(tmp_path / "whole" / "README.md").stat().st_mode}
     whole, again = state(tmp_path / "whole"), state(tmp_path / "made")
     assert all(torch.equal(value, again[name]) for name, value in whole.items())
-
-
-def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("mine")
-    with pytest.raises(UserError) as error:
-        trained(tmp_path)
-    assert error.value.found == (f"the folder {tmp_path} is not empty and holds no training run")
-    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
 def test_the_end_of_a_finished_run_is_written_again(tmp_path: Path) -> None:

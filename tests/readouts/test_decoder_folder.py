@@ -1,9 +1,7 @@
 """`unbag train --recipe decoder` and what it leaves behind: a folder that knows its encoder."""
 
 import json
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder import language as decoder_language
 from unbag.readouts.decoder.readout import DECODER
 from unbag.readouts.decoder.saving import read_decoder
-from unbag.runs.checkpoint import LAST, PREVIOUS, load_checkpoint, save_checkpoint
-from unbag.runs.progress import Advance, Progress, Silent
+from unbag.runs.checkpoint import LAST, PREVIOUS
+from unbag.runs.progress import Progress, Silent
 from unbag.types import Query
 
 from .decoder_made import encoder, language_folder, pictures
@@ -109,50 +107,6 @@ def test_controls_score_as_they_were_taught(tmp_path: Path) -> None:
     assert first == second
     first, second = np.asarray(plain.score(queries))
     assert first != second
-
-
-class _Interrupted(Silent):
-    """Presses Ctrl-C while the third step is taken."""
-
-    @contextmanager
-    def task(self, what: str, total: int) -> Iterator[Advance]:
-        taken = 0
-
-        def advance(steps: int) -> None:
-            nonlocal taken
-            taken += steps
-            if what == "training decoder" and taken == 3:
-                signal.raise_signal(signal.SIGINT)
-
-        yield advance
-
-
-def _said_to_have_taken(seconds: float, checkpoint: Path) -> None:
-    found = load_checkpoint(checkpoint)
-    state = found.header["state"] | {"seconds": seconds}
-    save_checkpoint(checkpoint, dict(found.header) | {"state": state}, found.groups)
-
-
-def test_a_run_that_was_stopped_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    trained(tmp_path / "whole")
-    found = trained(tmp_path / "parts", progress=_Interrupted())
-    assert not found.is_done
-    with pytest.raises(UserError, match=r"settings\.blind: 0\.1 before, 0\.5 now") as error:
-        trained(tmp_path / "parts", (*QUICK, "blind=0.5"))
-    assert "name another folder with --out" in error.value.way_out
-    _said_to_have_taken(7_000, tmp_path / "parts" / LAST)
-    silent = Silent()
-    assert trained(tmp_path / "parts", progress=silent).is_done
-    assert "resuming after step 3 of 4" in silent.said
-    assert "7,00" in (tmp_path / "parts" / "README.md").read_text()
-    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
-    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
-
-
-def test_a_checkpoint_without_a_record_of_its_run(tmp_path: Path) -> None:
-    (tmp_path / LAST).write_bytes(b"nothing")
-    with pytest.raises(UserError, match="is not empty and holds no training run"):
-        trained(tmp_path)
 
 
 def written_pairs(folder: Path, *, edits: bool = True) -> str:

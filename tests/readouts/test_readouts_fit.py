@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.readouts.data import Pool
@@ -16,7 +15,6 @@ from unbag.readouts.pacl import PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.training import ReaderEffort, ReaderTask, share_told_apart
-from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training.trainer import Trainer
 from unbag.types import TokenFeatures
 
@@ -42,14 +40,6 @@ def pool(count: int = 200, *, negatives: int = 2) -> Pool:
         caption_N=torch.arange(count),
         negative_NK=negative_NK if negatives else torch.zeros((count, 0), dtype=torch.int64),
     )
-
-
-class Dropping(Pooled):
-    """The control with dropout, so that a step draws numbers."""
-
-    def __init__(self, settings: PooledSettings, sizes: Sizes) -> None:
-        super().__init__(settings, sizes)
-        self.picture = nn.Sequential(nn.Dropout(0.2), self.picture)
 
 
 def trainer(
@@ -83,33 +73,6 @@ def test_two_hundred_fixed_examples_are_learned_and_the_loss_falls() -> None:
     assert before < 0.6
     assert share(one) > 0.95
     assert not one.task.module.training
-
-
-def test_stopping_and_resuming_gives_the_same_bits(tmp_path: Path) -> None:
-    effort = replace(EFFORT, steps=12)
-    whole = trainer(effort, kind=Dropping)
-    whole.run()
-    stopped = trainer(effort, kind=Dropping)
-    with open_run_folder(tmp_path, TRAINING) as folder:
-        state = stopped.run(folder, on_step=lambda state, numbers: state.step == 5)
-    assert (state.step, stopped.is_done) == (5, False)
-    # Whatever was drawn in between.
-    torch.rand(3)
-    again = trainer(effort, kind=Dropping)
-    with open_run_folder(tmp_path, TRAINING) as folder:
-        assert again.run(folder).seconds > state.seconds
-    assert all(map(torch.equal, weights(whole), weights(again)))
-    other = trainer(effort, kind=Dropping, seed=2)
-    other.run()
-    assert not all(map(torch.equal, weights(whole), weights(other)))
-
-
-def test_training_leaves_the_generator_of_others_alone() -> None:
-    torch.manual_seed(5)
-    wanted = torch.rand(2)
-    torch.manual_seed(5)
-    trainer(replace(EFFORT, steps=2), kind=Dropping).run()
-    assert torch.equal(torch.rand(2), wanted)
 
 
 class Exploding(Pooled):

@@ -1,17 +1,24 @@
 """Rows on disk: whole or absent, shared by processes, bounded in memory, mended when damaged."""
 
 import gc
+import itertools
 import json
-import subprocess
-import sys
+import os
+import shutil
+import signal
+from functools import partial
 from pathlib import Path
+from time import time
 
 import pytest
 import torch
+from tests.contracts.jobs import ended, forked, small_disk
 
 from unbag.errors import UserError
 from unbag.runs import cache as module
+from unbag.runs import files
 from unbag.runs.cache import TensorCache, default_cache
+from unbag.runs.files import is_full
 from unbag.runs.progress import Silent
 
 VECTORS = torch.arange(12.0).reshape(3, 4)
@@ -70,29 +77,67 @@ def test_files_of_another_layout_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "old.safetensors").exists()
 
 
-def test_two_processes_write_the_same_cache_at_once(tmp_path: Path) -> None:
-    script = f"""
-import sys
-from pathlib import Path
-import torch
-from unbag.runs.cache import TensorCache
-from unbag.runs.progress import Silent
-who = int(sys.argv[1])
-cache = TensorCache(Path({str(tmp_path)!r}), progress=Silent())
-for i in range(60):
-    cache.put([f"shared-{{i}}"], {{"vector": torch.full((1, 8), float(i))}})
-    cache.put([f"own-{{who}}-{{i}}"], {{"vector": torch.full((1, 8), 100.0 * who + i)}})
-"""
-    running = [subprocess.Popen([sys.executable, "-c", script, str(who)]) for who in (1, 2)]
-    assert [process.wait(timeout=120) for process in running] == [0, 0]
+def write_rows(folder: str, who: int, *, killed_at: int | None = None) -> None:
+    """Batches that others write too, and some of its own."""
+    if killed_at is not None:
+        real, count = files.settle, itertools.count()
+
+        def settle(path: Path, mode: int) -> None:
+            real(path, mode)
+            if next(count) == killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        files.settle = settle
+    cache = opened(Path(folder))
+    for i in range(40):
+        cache.put([f"shared-{i}"], {"vector": torch.full((1, 8), float(i))})
+        cache.put([f"own-{who}-{i}"], {"vector": torch.full((1, 8), 100.0 * who + i)})
+
+
+def test_processes_write_the_same_cache_at_once_and_one_is_killed(tmp_path: Path) -> None:
+    running = [forked(write_rows, str(tmp_path), who) for who in (1, 2)]
+    # In the middle of writing a row of its own.
+    running.append(forked(partial(write_rows, killed_at=21), str(tmp_path), 3))
+    assert [ended(process) for process in running] == [0, 0, -signal.SIGKILL]
     progress = Silent()
     found = opened(tmp_path, progress)
-    expected = {f"shared-{i}": i for i in range(60)}
-    expected |= {f"own-{who}-{i}": 100 * who + i for who in (1, 2) for i in range(60)}
+    expected = {f"shared-{i}": i for i in range(40)}
+    expected |= {f"own-{who}-{i}": 100 * who + i for who in (1, 2) for i in range(40)}
+    expected |= {f"own-3-{i}": 300 + i for i in range(10)}
     assert found.missing(expected) == []
+    assert found.missing(["own-3-10"]) == ["own-3-10"]
     assert found.get(list(expected))["vector"][:, 0].tolist() == list(expected.values())
     assert progress.said == []
-    assert not list(tmp_path.glob(".*.part"))
+    # What was half written may be of a process that still writes, until it is old.
+    (left,) = tmp_path.glob(".*.part")
+    os.utime(left, (0, time() - 25 * 3600))
+    opened(tmp_path)
+    assert not left.exists()
+
+
+def test_a_file_that_goes_away_while_it_is_in_use_is_named(tmp_path: Path) -> None:
+    cache = several(tmp_path / "cache", max_bytes=1)
+    assert cache.missing("abcde") == []
+    shutil.rmtree(tmp_path / "cache")
+    with pytest.raises(UserError, match="went away or was damaged while it was in use") as error:
+        cache.get(list("abcde"))
+    assert error.value.way_out.startswith("give the same command again")
+    cache.put(["f"], tokens(1, 2, 2))
+    assert opened(tmp_path / "cache").missing("ef") == ["e"]
+
+
+def test_a_full_disk_of_the_cache_is_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "8k") as enlarge:
+        cache = opened(tmp_path / "disk")
+        rows = torch.zeros((3, 8_192))
+        with pytest.raises(UserError, match=r"no room is left on the disk of .*/disk") as error:
+            cache.put(KEYS, {"vector": rows})
+        assert is_full(error.value)
+        assert "--cache names another place" in error.value.way_out
+        assert not list((tmp_path / "disk").iterdir())
+        enlarge("1m")
+        cache.put(KEYS, {"vector": rows})
+        assert opened(tmp_path / "disk").missing(KEYS) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

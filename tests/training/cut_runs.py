@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from multiprocessing import get_context
 from pathlib import Path
+
+from tests.contracts.jobs import ended, forked
 
 from .pair_files import lines, negative, picture
 
@@ -18,39 +19,21 @@ from pathlib import Path
 from unbag.training.objective import Objective, Term
 from unbag.training.losses import contrastive
 from unbag.metrics.triples import Triples
-from unbag.runs.checkpoint import LAST
-from unbag.training import trainer
 from unbag.training.recipes import ce_clip_fixed
 from unbag.types import Benchmark
 from unbag.world.benchmarks import triple_items
 
-# What cuts the run off: nothing, or "loss 5 SIGKILL", or "last 2 SIGKILL".
-WHAT, AT, SIGNAL = (Path("cut").read_text() if Path("cut").exists() else "none 0 SIGKILL").split()
-calls = {"loss": 0, "last": 0}
-
-
-def count(what):
-    calls[what] += 1
-    if what == WHAT and calls[what] == int(AT):
-        Path("cut").unlink()
-        os.killpg(0, getattr(signal, SIGNAL))
+# In which step the run gets a signal, as "5 SIGINT".
+AT, SIGNAL = (Path("cut").read_text() if Path("cut").exists() else "0 SIGINT").split()
+calls = []
 
 
 def cutting(embedded):
-    count("loss")
+    calls.append(0)
+    if len(calls) == int(AT):
+        Path("cut").unlink()
+        os.killpg(0, getattr(signal, SIGNAL))
     return contrastive(embedded)
-
-
-real = trainer.save_checkpoint
-
-
-def save(path, *arguments, **options):
-    if path.name == LAST:
-        count("last")
-    real(path, *arguments, **options)
-
-
-trainer.save_checkpoint = save
 
 
 def recipe():
@@ -66,16 +49,6 @@ SMALL = Benchmark(
     "small", "Colours.", lambda root: triple_items(["swap"], n=2), (Triples(),), "original"
 )
 """
-PRELOADED = [
-    "unbag.cli.console",
-    "unbag.evaluation.run",
-    "unbag.training.repair",
-    "unbag.training.recipes",
-    "torch._dynamo",
-    "scipy.stats",
-    "pyarrow.parquet",
-    "jinja2",
-]
 COLOURS = {"red": (200, 20, 20), "blue": (20, 20, 200), "green": (20, 160, 20), "white": (250,) * 3}
 
 
@@ -140,16 +113,4 @@ def start(folder: Path, words: Sequence[str], *, cut: str = "") -> int:
     """The exit code of the command in a fresh process; that of a signal is negative."""
     if cut:
         (folder / "cut").write_text(cut)
-    # Imports once and forks: a fraction of the time of a new interpreter.
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_run, args=(str(folder), list(words)))
-    # The process finds this module by the path that it is given.
-    sys.path.append(str(Path(__file__).parents[2]))
-    try:
-        process.start()
-    finally:
-        sys.path.pop()
-    process.join(timeout=300)
-    assert process.exitcode is not None
-    return process.exitcode
+    return ended(forked(_run, str(folder), list(words)))

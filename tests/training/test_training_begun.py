@@ -8,8 +8,6 @@ import pytest
 
 from unbag.cli import main
 from unbag.errors import UserError
-from unbag.runs import files as run_files
-from unbag.runs.files import RUN_FILE
 from unbag.training.fine_tuning import train
 from unbag.training.repair import repair
 
@@ -37,37 +35,6 @@ def test_a_folder_of_photographs_is_refused(
     assert main([*words, "--model", "tiny:nobody"]) == 1
     assert "is not empty and holds no training run" in capsys.readouterr().err
     assert names(tmp_path) == ["holiday.jpg"]
-
-
-def test_what_a_killed_run_leaves_does_not_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".lock").touch()
-    (tmp_path / f".{RUN_FILE}.0123abcd.part").write_text("{")
-    (tmp_path / ".write-0123abcd").touch()
-
-    write = run_files.write_text
-
-    def killed(path: Path, text: str) -> None:
-        assert names(tmp_path) == [".lock"]
-        write(path, text)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run_files, "write_text", killed)
-    with pytest.raises(KeyboardInterrupt):
-        train(job_of(tmp_path))
-    monkeypatch.undo()
-    assert names(tmp_path) == [".lock", RUN_FILE]
-    assert train(job_of(tmp_path)).is_done
-
-
-def test_a_record_of_something_else_is_refused_before_a_model_is_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / RUN_FILE).write_text('{"kind": "evaluation", "identity": {}}')
-    words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
-    assert main([*words, "--model", "tiny:nobody"]) == 1
-    assert "evaluation" in capsys.readouterr().err
 
 
 def test_a_run_of_an_older_unbag_is_refused_for_what_it_is(tmp_path: Path) -> None:

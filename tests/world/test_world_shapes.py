@@ -93,6 +93,6 @@ def test_regions() -> None:
     assert (disc(0, 0, 0.6) - box(-0.1, -0.1, 0.1, 0.1)).contains(x, y).sum() == 4
     assert (disc(0, 0, 0.6) & box(-1, 0, 1, 1)).contains(x, y).sum() == 4
     assert mirrored(box(0.4, -1, 0.6, 1)).contains(x, y).sum() == 10
-    assert polygon((-0.6, -0.6), (0.6, -0.6), (0.6, 0.6), (-0.6, 0.6)).contains(x, y).sum() == 9
-    line = stroke((-1.0, 0.0), (1.0, 0.0), width=0.2) | stroke((0.0, 0.0), (0.0, 1.0), width=0.2)
+    assert polygon("-0.6,-0.6 0.6,-0.6 0.6,0.6 -0.6,0.6").contains(x, y).sum() == 9
+    line = stroke("-1,0 1,0", width=0.2) | stroke("0,0 0,1", width=0.2)
     assert line.contains(x, y).sum() == 7

@@ -4,7 +4,7 @@ import torch
 
 from unbag.world import rendering as sprites
 from unbag.world.placement import Look, place_apart, place_copies, sample_look, what_sup_set
-from unbag.world.rendering import draw, draw_batch, pack, sprite_index, sprite_table
+from unbag.world.rendering import draw, draw_batch, pack, sprite_rows, sprite_table
 from unbag.world.scenes import Scene, Thing
 from unbag.world.vocabulary import DEFAULT, UNIT, World
 
@@ -70,7 +70,7 @@ def test_the_table_has_a_row_for_every_look() -> None:
     table = sprite_table(DEFAULT)
     assert table.shape == (48 * 2 * 4, 21, 21, 2)
     rows = {
-        sprite_index(DEFAULT, shape, size, texture)
+        sprite_rows("default")[shape, size, texture]
         for shape in DEFAULT.shapes
         for size in ("small", "large")
         for texture in ("plain", "striped", "dotted", "checkered")
@@ -88,6 +88,6 @@ def test_packing_leaves_absent_things_out() -> None:
     thing = scenes[1].things[0]
     assert (packed.x_NT[1, 0], packed.y_NT[1, 0]) == (thing.x, thing.y)
     assert packed.rgb_NT3[1, 0].tolist() == list(thing.rgb)
-    row = sprite_index(UNIT, thing.shape, thing.size, thing.texture)
+    row = sprite_rows("unit")[thing.shape, thing.size, thing.texture]
     assert packed.sprite_NT[1, 0] == row
     assert pack(scenes, most=1).present_NT.shape == (2, 1)

@@ -15,7 +15,7 @@ SCRIPTS = {
         "the experiment `pretraining`: arms trained from scratch",
     ),
     "repair": ("unbag_lab.experiments.repair:repair_script", "the experiment `repair`"),
-    "repair-table": ("unbag_lab.experiments.repair_table:repair_table_script", "its tables"),
+    "repair-table": ("unbag_lab.pages.tables:repair_table_script", "its tables"),
     "readouts": ("unbag_lab.experiments.readers:readouts_script", "readers of the read-outs"),
     "decoders": ("unbag_lab.experiments.decoders:decoders_script", "their decoders"),
     "readout-table": ("unbag_lab.pages.tables:readout_table_script", "tables of both"),
@@ -30,7 +30,7 @@ SCRIPTS = {
         "unbag_lab.experiments.photos_heads:photos_blind_script",
         "a reader that never sees a photograph",
     ),
-    "photos-table": ("unbag_lab.experiments.photos_table:photos_table_script", "tables of all"),
+    "photos-table": ("unbag_lab.experiments.photos_training:photos_table_script", "tables of all"),
     "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),
     "published-checks": (
         "unbag_lab.published_checks:published_checks_script",

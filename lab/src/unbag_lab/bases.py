@@ -38,6 +38,7 @@ from unbag.runs.files import (
     write_atomically,
     write_text,
 )
+from unbag.runs.identity import differences
 from unbag.training.data.loader import load
 from unbag.training.losses import contrastive
 from unbag.training.optim import OptimizerSettings, compile_layers
@@ -158,7 +159,7 @@ def flat(settings: PretrainSettings, config: TinyConfig) -> dict[str, object]:
     """Every setting by its name, as JSON would give it back; the vocabulary by its hash."""
     said = json.loads(json.dumps(asdict(settings)))
     vocabulary = blake2b(" ".join(config.words).encode(), digest_size=6).hexdigest()
-    network = config.as_json() | {"words": vocabulary}
+    network = asdict(config) | {"words": vocabulary}
     return dict(_leaves({**said, "network": network}, ""))
 
 
@@ -174,47 +175,35 @@ def _leaves(said: Mapping[str, object], start: str) -> list[tuple[str, object]]:
 
 def _check(path: Path, *, size: Size) -> None:
     """Refuse a base of other settings, with both, or one that is not what its record says."""
-    made, wanted = _record_of(path), flat(*_wanted(path.stem, size))
-    apart = [
-        f"{key} {made.settings.get(key)}, not {wanted.get(key)}"
-        for key in sorted({*made.settings, *wanted})
-        if made.settings.get(key) != wanted.get(key)
-    ]
-    if apart:
-        raise UserError(
-            f"the base {path} was made with other settings: {'; '.join(apart)}",
-            expected=f"those of this unbag ({__version__}); the base is of {made.version}",
-            way_out="name another folder with --out: a base with new settings needs new results",
-        )
-    if (found := _fingerprint(path)) != made.fingerprint:
-        raise UserError(
-            f"the base {path} has the fingerprint {found}",
-            expected=f"{made.fingerprint}, as {path.with_suffix('.json').name} beside it says",
-            way_out="put the file back that belongs there, or name another folder with --out",
-        )
-
-
-def _fingerprint(path: Path) -> str:
+    record, wanted = path.with_suffix(".json"), flat(*_wanted(path.stem, size))
     try:
-        return read(path, name=path.stem).fingerprint
-    except UserError as error:
-        raise UserError(
-            error.found,
-            expected="the base that `unbag lab run` made there",
-            way_out="move it away to have it made again, or name another folder with --out",
-        ) from error
-
-
-def _record_of(path: Path) -> BaseRecord:
-    record = path.with_suffix(".json")
-    try:
-        return BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
+        made = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"how the base {path} was made is not known: {record} cannot be read ({error})",
             expected="the record that `unbag lab run` writes beside each base",
             way_out="move the base away to have it made again, or name another folder with --out",
         ) from error
+    if apart := differences(made.settings, wanted):
+        raise UserError(
+            f"the base {path} was made with other settings: {'; '.join(apart)}",
+            expected=f"those of this unbag ({__version__}); the base is of {made.version}",
+            way_out="name another folder with --out: a base with new settings needs new results",
+        )
+    try:
+        found = read(path, name=path.stem).fingerprint
+    except UserError as error:
+        raise UserError(
+            error.found,
+            expected="the base that `unbag lab run` made there",
+            way_out="move it away to have it made again, or name another folder with --out",
+        ) from error
+    if found != made.fingerprint:
+        raise UserError(
+            f"the base {path} has the fingerprint {found}",
+            expected=f"{made.fingerprint}, as {record.name} beside it says",
+            way_out="put the file back that belongs there, or name another folder with --out",
+        )
 
 
 def pretrain_script() -> None:

@@ -6,16 +6,15 @@ Effects are in points: hundredths of a share or of a cosine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
 
 from unbag.errors import unknown_name
+from unbag.reports.formatting import count_text
 from unbag.version import __version__
-from unbag_lab.claim import FEWEST_BASES, PHOTOGRAPHS, ArmKey, Claim
-from unbag_lab.claims import NAMES, all_claims
-from unbag_lab.pages.claim_page import Beside, arm_name, numbers_beside
-from unbag_lab.plan import counted
+from unbag_lab.claims import FEWEST_BASES, NAMES, PHOTOGRAPHS, ArmKey, all_claims
+from unbag_lab.pages.claim_page import arm_name, numbers_beside
 from unbag_lab.results import ArmResult, results_in, shipped_results
 from unbag_lab.verdict import (
     FAILED,
@@ -44,14 +43,24 @@ def list_claims(folder: Path | None) -> int:
     verdicts = judge_claims(all_claims(), results)
     papers: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        papers.setdefault(paper_of(verdict.claim), []).append(verdict)
+        claim = verdict.claim
+        papers.setdefault(claim.paper or claim.source.partition(",")[0], []).append(verdict)
     for paper, some in papers.items():
         print(paper)
         for verdict in some:
             print(verdict_line(verdict, results))
             print(block(verdict.claim.statement, indent=6))
         print()
-    print(_summary(verdicts, folder))
+    count = Counter(verdict.said for verdict in verdicts)
+    words = (REPRODUCED, FAILED, UNDECIDED)
+    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
+    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
+    print(f"{len(verdicts)} claims: {counts}")
+    print(f"{_source(folder)}; of single predictions the effect [95 % interval], in points.")
+    print(
+        f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the built-in "
+        "world, or some photographs. More: unbag lab show CLAIM"
+    )
     return 0
 
 
@@ -67,14 +76,27 @@ def show_claim(name: str, folder: Path | None) -> int:
     print(f"{name}: {verdict.said}{why}\n")
     for mind in minds(claim, results):
         print(f"{block(mind.replace('`', ''), indent=0)}\n")
-    for heading, text in _about(claim).items():
+    about = {
+        "statement": claim.statement,
+        "source": claim.source,
+        "arms": _arms(claim.arms),
+        "beside": _arms(claim.arms_beside),
+        "controls": claim.controls,
+        "knobs": claim.knobs,
+        "seen": seen_text(claim),
+    }
+    for heading, text in about.items():
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
-    for one in verdict.tested:
-        print(f"\n{_shown(one, verdict, results, together=together)}")
+    for tested in verdict.tested:
+        print(f"\n{_shown(tested, verdict, results, together=together)}")
     if beside := numbers_beside(claim, results):
-        print(f"\n{_beside(claim, beside)}")
+        print("\nbeside: means in points (bases); what no prediction names decides nothing")
+        for one in beside:
+            each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
+            text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
+            print(block(text, indent=12, first="  "))
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
     given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
@@ -85,37 +107,16 @@ def show_claim(name: str, folder: Path | None) -> int:
 
 def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Name, verdict, and how many predictions hold; of a single one, what was found."""
-    return f"  {verdict.claim.name:<26} {verdict.said:<35} {_in_short(verdict, results)}"
-
-
-def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    if why_none := all_absent(verdict, results):
-        return why_none
-    bases = counted(min(len(one.effects) for one in verdict.tested), "base")
-    if len(verdict.tested) > 1:
-        return f"predictions: {tally(verdict)}, {bases}"
-    return f"{effect_text(verdict.tested[0])}, {bases}"
-
-
-def paper_of(claim: Claim) -> str:
-    """Under which it is listed."""
-    return claim.paper or claim.source.partition(",")[0]
+    found = all_absent(verdict, results)
+    if not found:
+        several = len(verdict.tested) > 1
+        found = f"predictions: {tally(verdict)}" if several else effect_text(verdict.tested[0])
+        found += f", {count_text(min(len(one.effects) for one in verdict.tested), 'base')}"
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {found}"
 
 
 def _results(folder: Path | None) -> list[ArmResult]:
     return shipped_results() if folder is None else results_in(folder)
-
-
-def _about(claim: Claim) -> Mapping[str, str]:
-    return {
-        "statement": claim.statement,
-        "source": claim.source,
-        "arms": _arms(claim.arms),
-        "beside": _arms(claim.arms_beside),
-        "controls": claim.controls,
-        "knobs": claim.knobs,
-        "seen": seen_text(claim),
-    }
 
 
 def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
@@ -145,16 +146,6 @@ def _arms(keys: Sequence[ArmKey]) -> str:
     return "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
 
 
-def _beside(claim: Claim, found: Sequence[Beside]) -> str:
-    """Every number of the claim and of the arms beside it."""
-    lines = ["beside: means in points (bases); what no prediction names decides nothing"]
-    for one in found:
-        each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
-        text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
-        lines.append(block(text, indent=12, first="  "))
-    return "\n".join(lines)
-
-
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Which bases were asked and count for nothing."""
     claim = verdict.claim
@@ -169,21 +160,6 @@ def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         f"left out: {', '.join(left_out) or 'none'}."
     )
     return block(text, indent=0)
-
-
-def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
-    count = Counter(verdict.said for verdict in verdicts)
-    words = (REPRODUCED, FAILED, UNDECIDED)
-    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
-    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
-    return "\n".join(
-        [
-            f"{len(verdicts)} claims: {counts}",
-            f"{_source(folder)}; of single predictions the effect [95 % interval], in points.",
-            f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the "
-            "built-in world, or some photographs. More: unbag lab show CLAIM",
-        ]
-    )
 
 
 def _source(folder: Path | None) -> str:

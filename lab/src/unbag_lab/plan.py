@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from unbag.errors import UserError, unknown_name
-from unbag_lab.claim import ArmKey, Claim
-from unbag_lab.claims import NAMES, all_claims, find_claim
+from unbag.reports.formatting import duration_text
+from unbag_lab.claims import NAMES, ArmKey, Claim, all_claims, find_claim
 from unbag_lab.results import (
     ArmResult,
     Extent,
@@ -27,6 +27,7 @@ from unbag_lab.results import (
     base_path,
     check_same,
     has_result,
+    in_order,
     read_results,
     result_path,
     told_apart,
@@ -165,19 +166,13 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
             arms += [key for one in some for key in one.arms]
             arms += [key for one in some for key in one.arms_beside if beside]
     once = {one.name: one for one in claims}
-    whole = [name for name in names if name in EXPERIMENTS]
-    idle = {key: seen for key, seen in _seen_by_all(once.values()).items() if key[0] not in whole}
-    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
-
-
-def _seen_by_all(claims: Iterable[Claim]) -> dict[ArmKey, frozenset[str]]:
-    """By arm, the bases that every claim which wants it had seen."""
-    found: dict[ArmKey, frozenset[str]] = {}
-    for one in claims:
+    idle: dict[ArmKey, frozenset[str]] = {}
+    for one in once.values():
         seen = frozenset(one.seen)
         for key in (*one.arms, *one.arms_beside):
-            found[key] = found.get(key, seen) & seen
-    return found
+            if key[0] not in names:
+                idle[key] = idle.get(key, seen) & seen
+    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
 
 
 @dataclass(frozen=True)
@@ -222,8 +217,7 @@ class Part:
     @property
     def bases(self) -> tuple[str, ...]:
         """On which some arm is missing."""
-        # tiny-10 comes after tiny-9.
-        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
+        return tuple(in_order(base for base, _ in self.missing))
 
     @property
     def seconds(self) -> float:
@@ -248,7 +242,12 @@ def make_plan(
 
     Raises UserError if a result that is there was not trained or asked as this version does.
     """
-    known, took = _Known(find), _took(measured)
+    known = _Known(find)
+    seconds: dict[ArmKey, list[float]] = {}
+    for one in measured:
+        if one.seconds is not None and one.size == "full":
+            seconds.setdefault((one.experiment, one.arm), []).append(one.seconds)
+    took = {key: median(some) for key, some in seconds.items()}
     _check_extents(out, bases, _with_needs(arms, known, lambda key: False), known, size=size)
     missing: dict[ArmKey, list[str]] = {}
     for base in bases:
@@ -256,14 +255,21 @@ def make_plan(
         for key in _with_needs(wanted, known, partial(_is_there, out, base)):
             missing.setdefault(key, []).append(base)
     ranked = sorted(missing, key=known.place)
-    parts = [
-        _part(name, {key: missing[key] for key in keys}, known, took)
-        for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0]))
-    ]
+    parts = []
+    for (_, name), some in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0])):
+        keys = tuple(some)
+        parts.append(
+            Part(
+                experiment=name,
+                missing=tuple((base, key[1]) for key in keys for base in missing[key]),
+                each={key[1]: took.get(key, known.of(key).seconds(key[1])) for key in keys},
+                needs={key[1]: known.needs(key) for key in keys},
+            )
+        )
     there = sum(_is_there(out, base, key) for key in arms for base in bases)
     reading = [part for part in parts if find(part.experiment).reads_bases]
     used = {base for part in reading for base in part.bases}
-    to_make = {name: seconds for name, seconds in untrained.items() if name in used}
+    to_make = {name: each for name, each in untrained.items() if name in used}
     return Plan(tuple(bases), to_make, tuple(parts), there)
 
 
@@ -310,15 +316,12 @@ class _Known:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._found: dict[str, Experiment] = {}
         self._ranks: dict[ArmKey, tuple[int, int]] = {}
 
     def of(self, key: ArmKey) -> Experiment:
         """The experiment of an arm, which it must have."""
         name, arm = key
-        if name not in self._found:
-            self._found[name] = self._find(name)
-        experiment = self._found[name]
+        experiment = self._find(name)
         if arm not in experiment.arms:
             raise unknown_name(f"arm of the experiment {name!r}", arm, experiment.arms)
         return experiment
@@ -327,17 +330,14 @@ class _Known:
         """Arms whose weights it reads."""
         return self.of(key).needs(key[1])
 
-    def rank(self, key: ArmKey) -> tuple[int, int]:
+    def rank(self, key: ArmKey, above: tuple[ArmKey, ...] = ()) -> tuple[int, int]:
         """How many rounds of other experiments must come before, and how many arms of its own."""
-        return self._rank(key, ())
-
-    def _rank(self, key: ArmKey, above: tuple[ArmKey, ...]) -> tuple[int, int]:
         if key in above:
             raise UserError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
         if key not in self._ranks:
             after = [(0, 0)]
             for need in self.needs(key):
-                rounds, own = self._rank(need, (*above, key))
+                rounds, own = self.rank(need, (*above, key))
                 # An experiment runs its own arms in the order that it is given.
                 after.append((rounds, own + 1) if need[0] == key[0] else (rounds + 1, 0))
             self._ranks[key] = max(after)
@@ -349,29 +349,6 @@ class _Known:
         at = names.index(key[0]) if key[0] in names else len(names)
         rounds, own = self.rank(key)
         return rounds, at, own, self.of(key).arms.index(key[1])
-
-
-def _part(
-    name: str,
-    missing: Mapping[ArmKey, Sequence[str]],
-    known: _Known,
-    took: Mapping[ArmKey, float],
-) -> Part:
-    return Part(
-        experiment=name,
-        missing=tuple((base, key[1]) for key, bases in missing.items() for base in bases),
-        each={key[1]: took.get(key, known.of(key).seconds(key[1])) for key in missing},
-        needs={key[1]: known.needs(key) for key in missing},
-    )
-
-
-def _took(measured: Iterable[ArmResult]) -> dict[ArmKey, float]:
-    """Seconds of one arm on one base, where they were measured at full size."""
-    found: dict[ArmKey, list[float]] = {}
-    for one in measured:
-        if one.seconds is not None and one.size == "full":
-            found.setdefault((one.experiment, one.arm), []).append(one.seconds)
-    return {key: median(some) for key, some in found.items()}
 
 
 def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
@@ -443,7 +420,7 @@ class Clock:
         if done == whole or done - before < _ENOUGH * (whole - before):
             return ""
         pace = (time.monotonic() - since) / (done - before)
-        return f"; about {duration((whole - done) * pace)} left in all"
+        return f"; about {duration_text((whole - done) * pace)} left in all"
 
     def _done(self) -> float:
         """Planned seconds of what stands in the folder; remembers when the first did."""
@@ -451,19 +428,6 @@ class Clock:
         if done and self._first is None:
             self._first = time.monotonic(), done
         return done
-
-
-def duration(seconds: float) -> str:
-    """For people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def counted(count: int, what: str) -> str:
-    """One arm, two arms."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:

@@ -108,25 +108,28 @@ def wrong_averages() -> Iterator[Flag]:
     """
     said: set[tuple[str, str, str, str]] = set()
     for entry in entries():
-        cell = entry.cell
+        cell, is_stated = entry.cell, entry.cell.column.rule is not None
         key = (cell.table.paper, cell.model, cell.column.benchmark, f"{cell.number}")
-        flag = _stated(entry) if cell.column.rule is not None else _unstated(entry)
-        if flag and (cell.column.rule is not None or key not in said):
+        found = _against_rule(entry) if is_stated else _against_any_rule(cell)
+        if found and (is_stated or key not in said):
             said.add(key)
-            yield flag
+            concerned = (entry.published,)
+            yield Flag(
+                cell.table.source, cell.model, found[0], f"{cell.number}", found[1], concerned
+            )
 
 
-def _stated(entry: NumberEntry) -> Flag | None:
+def _against_rule(entry: NumberEntry) -> tuple[str, str] | None:
+    """What is wrong where the rule is stated, and what was expected."""
     cell, rule = entry.cell, entry.published.aggregate
     ends = averages(cell.column.benchmark, row(cell), name=rule).get(rule)
     if ends is None or cell.number.agrees(*ends):
         return None
-    expected = f"its cells give {percent(middle(ends))}"
-    return _flag(entry, f"{cell.column.name} is not the mean of its cells", expected)
+    what = f"{cell.column.name} is not the mean of its cells"
+    return what, f"its cells give {percent(middle(ends))}"
 
 
-def _unstated(entry: NumberEntry) -> Flag | None:
-    cell = entry.cell
+def _against_any_rule(cell: TableCell) -> tuple[str, str] | None:
     found = averages(cell.column.benchmark, row(cell))
     fitting = fitting_rules(cell)
     usual = usual_rule(cell.table.paper, cell.column.benchmark)
@@ -134,47 +137,34 @@ def _unstated(entry: NumberEntry) -> Flag | None:
         return None
     if not fitting:
         gives = ", ".join(f"{name} {percent(middle(ends))}" for name, ends in found.items())
-        return _flag(entry, f"{cell.column.name} fits no rule", f"its cells give {gives}")
+        return f"{cell.column.name} fits no rule", f"its cells give {gives}"
     expected = f"{usual}, as in other rows, would be {percent(middle(found[usual]))}"
-    return _flag(entry, f"{cell.column.name} fits only {either(fitting)}", expected)
-
-
-def _flag(entry: NumberEntry, what: str, expected: str) -> Flag:
-    cell = entry.cell
-    concerned = (entry.published,)
-    return Flag(cell.table.source, cell.model, what, f"{cell.number}", expected, concerned)
+    return f"{cell.column.name} fits only {either(fitting)}", expected
 
 
 def wrong_columns() -> Iterator[Flag]:
     """Printed means and differences of columns of one table that do not follow from the row."""
     for table in tables():
-        for model, cells in _by_row(table).items():
+        rows: dict[str, dict[str, TableCell]] = {}
+        for cell in table.cells():
+            rows.setdefault(cell.model, {})[cell.column.name] = cell
+        for model, cells in rows.items():
             for cell in cells.values():
-                ends = _of_columns(cell, cells)
-                if ends is not None and not cell.number.agrees(*ends):
-                    what = f"{cell.column.name} does not follow from its row"
+                column = cell.column
+                names = column.minus or column.mean_of
+                if not names or not all(name in cells for name in names):
+                    continue
+                numbers = [cells[name].number for name in names]
+                if column.minus:
+                    ends = difference(numbers[0], numbers[1])
+                else:
+                    low = sum((number.low for number in numbers), Fraction(0))
+                    high = sum((number.high for number in numbers), Fraction(0))
+                    ends = low / len(numbers), high / len(numbers)
+                if not cell.number.agrees(*ends):
+                    what = f"{column.name} does not follow from its row"
                     gives = f"the row gives {percent(middle(ends))}"
                     yield Flag(table.source, model, what, f"{cell.number}", gives)
-
-
-def _by_row(table: Table) -> dict[str, dict[str, TableCell]]:
-    found: dict[str, dict[str, TableCell]] = {}
-    for cell in table.cells():
-        found.setdefault(cell.model, {})[cell.column.name] = cell
-    return found
-
-
-def _of_columns(cell: TableCell, cells: dict[str, TableCell]) -> tuple[Fraction, Fraction] | None:
-    column = cell.column
-    names = column.minus or column.mean_of
-    if not names or not all(name in cells for name in names):
-        return None
-    numbers = [cells[name].number for name in names]
-    if column.minus:
-        return difference(numbers[0], numbers[1])
-    low = sum((number.low for number in numbers), Fraction(0))
-    high = sum((number.high for number in numbers), Fraction(0))
-    return low / len(numbers), high / len(numbers)
 
 
 def wrong_claims() -> Iterator[Flag]:
@@ -391,18 +381,13 @@ def impossible_counts() -> Iterator[Flag]:
         total = total_of(entry)
         if total is None or _fits(entry, total.n) or (total.other and _fits(entry, total.other)):
             continue
-        cell = entry.cell
+        cell, number, n = entry.cell, entry.number, total.n
         what = f"{cell.column.name} ({cell.column.benchmark}) fits no count"
-        expected = _nearest(entry, total.n)
+        below = int(number.value * n / 100)
+        nearest = [f"{k} of {n} is {100 * k / n:.{number.digits}f}" for k in (below, below + 1)]
         concerned = (entry.published,)
-        yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
-
-
-def _nearest(entry: NumberEntry, n: int) -> str:
-    below = int(entry.number.value * n / 100)
-    digits = entry.number.digits
-    shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
-    return " and ".join(shown)
+        expected = " and ".join(nearest)
+        yield Flag(cell.table.source, cell.model, what, f"{number}", expected, concerned)
 
 
 def swapped_totals() -> Iterator[Flag]:
@@ -524,7 +509,16 @@ def contradictions() -> Iterator[Flag]:
             others = seen.setdefault(key, [])
             if any(_differ(entry, other) for other in others):
                 if all(_differ(entry, other) for other in others):
-                    yield _contradiction(entry, others[0])
+                    earlier, number = others[0], others[0].published
+                    where = number.aggregate or entry.published.aggregate or "rule not stated"
+                    yield Flag(
+                        number.source,
+                        number.model,
+                        f"{number.metric} ({where}) of {earlier.cell.column.benchmark}{TWO_VALUES}",
+                        f"{earlier.number}",
+                        f"{entry.number} in {entry.published.source}",
+                        (number, entry.published),
+                    )
                     others.append(entry)
                 break
             others.append(entry)
@@ -544,19 +538,6 @@ def _differ(one: NumberEntry, other: NumberEntry) -> bool:
     """No number but one on the border is printed in both ways."""
     first, second = one.number.alone, other.number.alone
     return first.low >= second.high or second.low >= first.high
-
-
-def _contradiction(entry: NumberEntry, earlier: NumberEntry) -> Flag:
-    number = earlier.published
-    where = number.aggregate or entry.published.aggregate or "rule not stated"
-    return Flag(
-        number.source,
-        number.model,
-        f"{number.metric} ({where}) of {earlier.cell.column.benchmark}{TWO_VALUES}",
-        f"{earlier.number}",
-        f"{entry.number} in {entry.published.source}",
-        (number, entry.published),
-    )
 
 
 def vague_recalls() -> Iterator[Flag]:

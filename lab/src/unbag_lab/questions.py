@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from unbag.errors import unknown_name
 from unbag.metrics.aggregate import averages
@@ -103,8 +102,13 @@ class Questions:
     def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
         """By benchmark and metric; fractions, and means of cosines."""
         with torch.no_grad():
-            picture_ND = torch.cat(list(self._embed_pictures(trainable, device))).double()
-            caption_ND = torch.cat(list(self._embed_captions(trainable, device))).double()
+            pictures = [trainable.embed_pictures(p.to(device)).cpu() for p in self.pixels]
+            captions = []
+            for at in range(0, len(self.captions), _AT_ONCE):
+                inputs = trainable.reads.tokenize(self.captions[at : at + _AT_ONCE])
+                inputs = {name: value.to(device) for name, value in inputs.items()}
+                captions.append(trainable.embed_captions(inputs).cpu())
+        picture_ND, caption_ND = torch.cat(pictures).double(), torch.cat(captions).double()
 
         def cosine(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
             found: FloatArray = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
@@ -131,15 +135,6 @@ class Questions:
         """Of the benchmarks that were made."""
         return [one.benchmark.name for one in self._asked]
 
-    def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
-        for pixels in self.pixels:
-            yield trainable.embed_pictures(pixels.to(device)).cpu()
-
-    def _embed_captions(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
-        for at in range(0, len(self.captions), _AT_ONCE):
-            inputs = trainable.reads.tokenize(self.captions[at : at + _AT_ONCE])
-            yield trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}).cpu()
-
 
 def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
     return np.array([row.setdefault(value, len(row)) for value in values], dtype=np.int64)
@@ -152,21 +147,13 @@ def scene_of(picture: object) -> Scene:
 
 
 def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
-    """By metric, of one benchmark."""
-    cases = [
-        Case(item, Scores(item.id, values))
-        for item, values in zip(asked.items, _values(asked, score), strict=True)
-    ]
-    return averages(asked.benchmark, cases, protocol=EvalProtocol())
-
-
-def _values(asked: BenchmarkItems, score: Score) -> Iterator[FloatArray]:
-    """Scores [P, C] of each item; all cells at once, since most items have three."""
+    """By metric, of one benchmark; all cells are scored at once, since most items have three."""
     both = list(zip(asked.pictures, asked.captions, strict=True))
     picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
     caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
     value_M = score(picture_M, caption_M, asked.items)
-    end = 0
-    for p, c in both:
+    cases, end = [], 0
+    for item, (p, c) in zip(asked.items, both, strict=True):
         start, end = end, end + len(p) * len(c)
-        yield value_M[start:end].reshape(len(p), len(c))
+        cases.append(Case(item, Scores(item.id, value_M[start:end].reshape(len(p), len(c)))))
+    return averages(asked.benchmark, cases, protocol=EvalProtocol())

@@ -18,10 +18,10 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.loading import choose_device
+from unbag.reports.formatting import count_text, duration_text
 from unbag.runs.files import write_text
 from unbag_lab.bases import base_names, is_shipped, make_base, missing_bases
-from unbag_lab.claim import FEWEST_BASES, Claim
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import FEWEST_BASES, Claim, all_claims
 from unbag_lab.experiments.photos import NAME as PHOTOS
 from unbag_lab.experiments.photos import (
     captions_file,
@@ -38,8 +38,6 @@ from unbag_lab.plan import (
     Plan,
     Say,
     Wish,
-    counted,
-    duration,
     find_experiment,
     find_wish,
     first_few,
@@ -86,9 +84,18 @@ def run_claims(options: argparse.Namespace) -> int:
     found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
     wish = _possible(found, options)
     check_folder(options.out, size=options.size)
-    forks = options.device != "cpu" or options.processes > 1
-    with one_thread(forks) as threads:
-        machine = _machine(options, threads)
+    device, workers = options.device, options.workers
+    with one_thread(device != "cpu" or options.processes > 1) as threads:
+        # Asking for a GPU in this process would forbid it to fork others that use one. So a device
+        # that is not here, or is none, is told by a process apart too.
+        if device != "cpu":
+            device = apart(partial(choose_device, device), device=device)
+        if device == "cpu" and options.processes == 1:
+            # Found out by asking: nothing will be forked after all.
+            torch.set_num_threads(threads)
+        if workers is None:
+            workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
+        machine = Machine(device, workers, options.processes, threads, options.photos)
         with opened(options.out, size=options.size):
             return _run_wish(wish, machine, options, find=find_experiment)
 
@@ -110,25 +117,19 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
     return rest
 
 
-def _machine(options: argparse.Namespace, threads: int) -> Machine:
-    """Asking for a GPU in this process would forbid it to fork others that use one.
-
-    So a device that is not here, or is none, is told by a process apart too.
-    """
-    device = options.device
-    if device != "cpu":
-        device = apart(partial(choose_device, device), device=device)
-    if device == "cpu" and options.processes == 1:
-        # Found out by asking: nothing will be forked after all.
-        torch.set_num_threads(threads)
-    workers = options.workers
-    if workers is None:
-        workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
-    return Machine(device, workers, options.processes, threads, options.photos)
-
-
 def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
-    plan = _plan(wish, options, find=find)
+    bases = base_names(options.seeds)
+    plan = make_plan(
+        wish.arms,
+        options.out,
+        bases,
+        find=find,
+        size=options.size,
+        untrained=missing_bases(options.out, bases, size=options.size),
+        measured=shipped_results(),
+        # A small run shows that everything runs.
+        idle={} if options.size == "small" else wish.idle,
+    )
     _say_plan(plan, options, device=machine.device, find=find)
     if options.size == "full" and (plan.count or not plan.there):
         _say_seeds(wish.claims, options.seeds)
@@ -144,52 +145,35 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find
         say_now("stopped; the same command goes on from there")
         return 130
     _judge(wish.claims, options, has_failed=bool(failures))
-    _tell_failures(failures)
+    for one in failures:
+        say_now(f"unbag: {one.what} failed: {one.why}")
+    if failures:
+        say_now("the same command tries these again; everything else is kept")
     return 1 if failures else 0
-
-
-def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
-    bases = base_names(options.seeds)
-    return make_plan(
-        wish.arms,
-        options.out,
-        bases,
-        find=find,
-        size=options.size,
-        untrained=missing_bases(options.out, bases, size=options.size),
-        measured=shipped_results(),
-        # A small run shows that everything runs.
-        idle={} if options.size == "small" else wish.idle,
-    )
 
 
 def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> None:
     if not plan.count:
-        print(f"nothing to run: {counted(plan.there, 'result')} in {options.out}")
+        print(f"nothing to run: {count_text(plan.there, 'result')} in {options.out}")
         return
     print(f"to run in {options.out}, on {device}:")
-    for how, bases in _makings(plan, options).items():
+    makings: dict[str, list[str]] = {}
+    for name in plan.untrained:
+        is_copied = is_shipped(name, size=options.size)
+        makings.setdefault("copied from tiny:base" if is_copied else "trained", []).append(name)
+    for how, bases in makings.items():
         seconds = sum(plan.untrained[name] for name in bases)
         print(f"  {', '.join(bases)}: {how}{_time(seconds, options)}")
     for part in plan.parts:
         where = "all bases" if part.bases == plan.bases else ", ".join(part.bases)
-        count = f"{counted(len(part.missing), 'result')} on {where}"
+        count = f"{count_text(len(part.missing), 'result')} on {where}"
         needs = {name for some in part.needs.values() for name, _ in some} - {part.experiment}
         after = f", after {', '.join(sorted(needs))}" if needs else ""
         print(f"  {part.experiment}: {count}{after}{_time(part.seconds, options)}")
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
-        print(f"  {counted(plan.there, 'result')} there already")
+        print(f"  {count_text(plan.there, 'result')} there already")
     print(_price(plan, options, device=device, find=find))
-
-
-def _makings(plan: Plan, options: argparse.Namespace) -> dict[str, list[str]]:
-    """How bases are made, and which."""
-    found: dict[str, list[str]] = {}
-    for name in plan.untrained:
-        is_copied = is_shipped(name, size=options.size)
-        found.setdefault("copied from tiny:base" if is_copied else "trained", []).append(name)
-    return found
 
 
 def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> str:
@@ -201,7 +185,7 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) 
         if find(part.experiment).on_processor:
             short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
     lines = [
-        f"{name}: about {duration(seconds)} of one core of a CPU"
+        f"{name}: about {duration_text(seconds)} of one core of a CPU"
         f"{_FEATURES if name == PHOTOS else ''}"
         for name, seconds in short.items()
     ]
@@ -211,12 +195,12 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) 
 
 
 def _price_of_gpu(seconds: float, device: str) -> str:
-    text = f"about {duration(seconds)} of one H200, in one process"
+    text = f"about {duration_text(seconds)} of one H200, in one process"
     if device.startswith("cuda"):
         return f"{text}; another GPU takes longer"
     if device != "cpu":
         return f"{text}; how long it takes on {device} was not measured"
-    all_of_it = duration(_ONE_CORE * seconds)
+    all_of_it = duration_text(_ONE_CORE * seconds)
     return (
         f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
         f"{_ONE_CORE} times as long, at which all would take {all_of_it}.\n"
@@ -225,7 +209,7 @@ def _price_of_gpu(seconds: float, device: str) -> str:
 
 
 def _time(seconds: float, options: argparse.Namespace) -> str:
-    return "" if options.size == "small" or not seconds else f", about {duration(seconds)}"
+    return "" if options.size == "small" or not seconds else f", about {duration_text(seconds)}"
 
 
 def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
@@ -287,17 +271,10 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
             seeds_for(one.missing, after=options.seeds, seen=one.claim.seen) for one in verdicts
         )
         print(
-            f"{counted(missing, 'more base')} needed for a verdict: the same command with "
+            f"{count_text(missing, 'more base')} needed for a verdict: the same command with "
             f"--seeds {seeds} goes on from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")
-
-
-def _tell_failures(failures: Sequence[Failure]) -> None:
-    for one in failures:
-        say_now(f"unbag: {one.what} failed: {one.why}")
-    if failures:
-        say_now("the same command tries these again; everything else is kept")
 
 
 @dataclass(frozen=True)
@@ -339,7 +316,7 @@ def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
         say(f"base {name}")
         failures += _tried(f"base {name}", partial(done, run.base(name, clock.indented)), run.out)
     for place, part in enumerate(plan.parts, start=1):
-        count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
+        count = f"{count_text(len(part.arms), 'arm')} on {count_text(len(part.bases), 'base')}"
         say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
         failed: list[Failure] = []
         for work in run.of_all(part, part.bases, clock.told):
@@ -352,7 +329,7 @@ def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure
     """Bases and experiments at once, each with its share of processes and workers."""
     tasks, room = _tasks(plan, run, say), run.machine.processes
     if tasks:
-        say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
+        say(f"{count_text(len(tasks), 'task')}, in up to {room} processes at once")
     failures: list[Failure] = []
     for task, begun in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
         failed = _tried(task.name, begun.result, run.out)
@@ -370,8 +347,7 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
     names: dict[tuple[str, str], list[str]] = {}
     for base, seconds in plan.untrained.items():
         name = f"base {base}"
-        begin_base = partial(_begin_base, run, base, partial(_say_of, say, name))
-        tasks.append(Task(name, begin_base, 1, seconds))
+        tasks.append(Task(name, partial(_begin_base, run, base, _named_say(say, name)), 1, seconds))
         names[_BASE, base] = [name]
     for part in plan.parts:
         experiment = run.find(part.experiment)
@@ -388,7 +364,7 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
             while name in after:
                 name += " again"
             seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
-            begin = partial(_begin_arms, run, part, bases, partial(_say_of, say, name))
+            begin = partial(_begin_arms, run, part, bases, _named_say(say, name))
             is_beside = experiment.on_processor and run.machine.device != "cpu"
             tasks.append(Task(name, begin, room, seconds, after, is_beside))
             for base in bases:
@@ -409,16 +385,17 @@ def _begin_arms(
     if not every:
         return None
     say("begins" if processes == 1 else f"begins, in {processes} processes")
-    return partial(_in_turn, every)
+
+    def in_turn() -> None:
+        for work in every:
+            work()
+
+    return in_turn
 
 
-def _in_turn(every: Sequence[Work]) -> None:
-    for work in every:
-        work()
-
-
-def _say_of(say: Say, name: str, line: str) -> None:
-    say(f"  {name}: {line}")
+def _named_say(say: Say, name: str) -> Say:
+    """Lines of a task begin with its name."""
+    return lambda line: say(f"  {name}: {line}")
 
 
 @dataclass(frozen=True)
@@ -432,40 +409,33 @@ class _Run:
 
     def base(self, name: str, say: Say) -> Work:
         """Makes a base."""
-        machine = self.machine
+        device, workers = self.machine.device, self.machine.workers
         return partial(
-            make_base,
-            self.out,
-            name,
-            size=self.size,
-            device=machine.device,
-            workers=machine.workers,
-            say=say,
+            make_base, self.out, name, size=self.size, device=device, workers=workers, say=say
         )
-
-    def arms(self, part: Part, bases: Sequence[str], arms: tuple[str, ...], say: Say) -> Work:
-        """Runs arms of an experiment on some bases."""
-        machine = self.machine
-        order = Order(
-            bases=tuple(base_path(self.out, base) for base in bases),
-            arms=arms,
-            out=self.out,
-            size=self.size,
-            device=machine.device,
-            workers=machine.workers,
-            processes=machine.processes,
-            photos=machine.photos,
-        )
-        return partial(self.find(part.experiment).run, order, say=say)
 
     def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
         """Of an experiment on these bases; without arms whose needs could not be met."""
         found: dict[tuple[str, ...], list[str]] = {}
-        reads_bases = self.find(part.experiment).reads_bases
+        experiment, machine = self.find(part.experiment), self.machine
         for base in bases:
-            if not reads_bases or base_path(self.out, base).exists():
+            if not experiment.reads_bases or base_path(self.out, base).exists():
                 found.setdefault(_ready(part, base, self.out), []).append(base)
-        return [self.arms(part, some, arms, say) for arms, some in found.items() if arms]
+        orders = [
+            Order(
+                bases=tuple(base_path(self.out, base) for base in some),
+                arms=arms,
+                out=self.out,
+                size=self.size,
+                device=machine.device,
+                workers=machine.workers,
+                processes=machine.processes,
+                photos=machine.photos,
+            )
+            for arms, some in found.items()
+            if arms
+        ]
+        return [partial(experiment.run, order, say=say) for order in orders]
 
     def share(self, processes: int) -> _Run:
         """With so many of the processes, and a third of the workers.

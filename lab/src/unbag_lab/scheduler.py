@@ -72,7 +72,8 @@ def at_once(
             for task, taken in _to_begin(left, [task for task, _, _ in live.values()], free):
                 left.remove(task)
                 if (work := task.work(taken)) is not None:
-                    begun = ForkedWork(partial(_behind, work) if task.is_beside else work)
+                    # Cores go first to those that keep a GPU busy.
+                    begun = ForkedWork(work, niceness=10 if task.is_beside else 0)
                     live[begun.ours] = task, taken, begun
             if live:
                 ready = wait([begun.ours for _, _, begun in live.values()], timeout=_LOOK)
@@ -114,12 +115,6 @@ def _to_begin(left: Sequence[Task], live: Sequence[Task], free: int) -> list[tup
         free -= taken
         is_shared = True
     return found
-
-
-def _behind(work: Work) -> None:
-    """Cores go first to those that keep a GPU busy."""
-    os.nice(10)
-    work()
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +189,13 @@ def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
 class ForkedWork(Generic[T]):
     """Work that is being done in a process of its own, where torch has so many threads."""
 
-    def __init__(self, work: Callable[[], T], *, threads: int = 1) -> None:
+    def __init__(self, work: Callable[[], T], *, threads: int = 1, niceness: int = 0) -> None:
         context = get_context("fork")
         self.ours, theirs = context.Pipe(duplex=False)
         """Can be read as soon as the work ended, however it did."""
-        self._process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
+        self._process = context.Process(
+            target=_there, args=(work, theirs, os.getpid(), threads, niceness)
+        )
         with warnings.catch_warnings():
             # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -212,7 +209,12 @@ class ForkedWork(Generic[T]):
             self.join()
         except EOFError:
             self.join()
-            raise DiedError(_ending(self._process.exitcode)) from None
+            code = self._process.exitcode
+            ending = f"its process ended with code {code}"
+            if code is not None and code < 0:
+                ending = f"its process was ended by {signal.Signals(-code).name}"
+                ending += ", as by a lack of memory" * (code == -signal.SIGKILL)
+            raise DiedError(ending) from None
         except KeyboardInterrupt:
             end_all([self])
             raise
@@ -233,7 +235,9 @@ class ForkedWork(Generic[T]):
             os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
 
 
-def _there(work: Callable[[], object], to: Connection, parent: int, threads: int) -> None:
+def _there(
+    work: Callable[[], object], to: Connection, parent: int, threads: int, niceness: int
+) -> None:
     """Does the work in the forked process and sends what it gives, or its error."""
     # Nobody else would end it if the parent were killed, and both would write to one folder.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -242,6 +246,7 @@ def _there(work: Callable[[], object], to: Connection, parent: int, threads: int
     try:
         import torch
 
+        os.nice(niceness)
         torch.set_num_threads(threads)
         # Else each of them would compile with all cores.
         os.environ.setdefault(_COMPILING, "2")
@@ -259,13 +264,6 @@ def _there(work: Callable[[], object], to: Connection, parent: int, threads: int
 
 class DiedError(Exception):
     """The work ended otherwise than by its own word."""
-
-
-def _ending(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        return f"its process was ended by {name}" + (", as by a lack of memory" * (code == -9))
-    return f"its process ended with code {code}"
 
 
 class BrokenError(Exception):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import nan, sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Literal
 
-from unbag_lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Number, Prediction
+from unbag.reports.formatting import number_text, p_text, with_interval
+from unbag_lab.claims import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Number, Prediction
 from unbag_lab.results import ArmResult, in_order, number
 
 Word = Literal["reproduced", "not reproduced", "undecided"]
@@ -115,7 +115,12 @@ class Tested:
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
     """All claims together, since all are read together."""
     bases = by_base(results)
-    tested = [(claim, _weighed(claim, bases)) for claim in claims]
+    tested = []
+    for claim in claims:
+        # On bases that were not seen before, where every reader could learn what it was shown.
+        counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
+        weighed = [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
+        tested.append((claim, weighed))
     every = [one for _, some in tested for one in some]
     words = iter(_words(every))
     small = {(one.experiment, one.arm) for one in results if one.size == "small"}
@@ -127,12 +132,6 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
         )
         for claim, some in tested
     ]
-
-
-def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
-    """On bases that were not seen before, where every reader could learn what it was shown."""
-    counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
-    return [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
 
 
 def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
@@ -157,18 +156,14 @@ def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
 def _words(tested: Sequence[Tested]) -> list[Word]:
     """Holm's correction over the likelier direction of each, doubled since there are two."""
     enough = [place for place, one in enumerate(tested) if not one.missing]
-    order = sorted(enough, key=lambda place: _least(tested[place]))
+    least = {place: min(tested[place].p_right, tested[place].p_wrong) for place in enough}
     words: list[Word] = [UNDECIDED] * len(tested)
-    for rank, place in enumerate(order):
+    for rank, place in enumerate(sorted(enough, key=lambda place: least[place])):
         one = tested[place]
-        if 2 * _least(one) * (len(enough) - rank) >= LEVEL:
+        if 2 * least[place] * (len(enough) - rank) >= LEVEL:
             break
         words[place] = REPRODUCED if one.p_right <= one.p_wrong else FAILED
     return words
-
-
-def _least(one: Tested) -> float:
-    return min(one.p_right, one.p_wrong)
 
 
 def _above(values: Sequence[float], bound: float) -> float:
@@ -252,21 +247,24 @@ def tally(verdict: Verdict) -> str:
 
 def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
     """All that a reader of a verdict must mind, a text each."""
-    return [one for one in (warning(claim, results), coin_warning(claim, results)) if one]
-
-
-def warning(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """To stand beside a verdict; empty where every reader tells something apart."""
-    found = told_nothing(claim, results)
-    if not found:
-        return ""
-    where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in found.items())
-    names = " and ".join(f"`{name}`" for name in QUADS)
-    return (
-        "Mind: some readers learned fixed examples by heart and yet, trained, are within sampling "
-        f"noise of chance on both {names}: {where}. A reader that tells nothing "
-        "apart says little of what it reads, and so does an effect averaged over such bases."
-    )
+    found = []
+    if nothing := told_nothing(claim, results):
+        where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in nothing.items())
+        names = " and ".join(f"`{name}`" for name in QUADS)
+        found.append(
+            "Mind: some readers learned fixed examples by heart and yet, trained, are within "
+            f"sampling noise of chance on both {names}: {where}. A reader that tells nothing "
+            "apart says little of what it reads, and so does an effect averaged over such bases."
+        )
+    if coins := coin_controls(claim, results):
+        where = ", ".join(f"`{one.arm}` on `{one.benchmark}`" for one in coins)
+        found.append(
+            f"Mind: what brittleness is compared with is a coin ({where}, within sampling noise of "
+            "chance on every base), and a coin is as brittle as can be. Whatever teaches the "
+            "benchmark lowers brittleness, so that it rises could hardly come out there. What is "
+            "told apart before the repair stands beside."
+        )
+    return found
 
 
 def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
@@ -279,20 +277,6 @@ def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[s
             if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
                 found.setdefault(name, []).append(base)
     return found
-
-
-def coin_warning(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """To stand beside a verdict; empty where brittleness has room to rise."""
-    found = coin_controls(claim, results)
-    if not found:
-        return ""
-    where = ", ".join(f"`{one.arm}` on `{one.benchmark}`" for one in found)
-    return (
-        f"Mind: what brittleness is compared with is a coin ({where}, within sampling noise of "
-        "chance on every base), and a coin is as brittle as can be. Whatever teaches the benchmark "
-        "lowers brittleness, so that it rises could hardly come out there. What is told apart "
-        "before the repair stands beside."
-    )
 
 
 def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
@@ -343,20 +327,17 @@ def sense(verdict: Verdict) -> str:
             "data, steps and edits differ, and the prediction may ask for more than the source "
             "says."
         )
-    return (
-        f"{_so_far(verdict)} Effects may lean one way; the rule, fixed beforehand, asks for "
-        f"{FEWEST_BASES} bases and a clear answer after correction."
-    )
-
-
-def _so_far(verdict: Verdict) -> str:
-    """How many predictions of an undecided claim came out, and which did not, if one did not."""
     left = [one.prediction.says for one in verdict.tested if one.word != REPRODUCED]
     if len(left) == len(verdict.tested):
         few = all(one.missing for one in verdict.tested)
-        return f"Nothing is decided{f' yet ({verdict.why})' if few else ''}."
-    rest = f"“{left[0]}” is open" if len(left) == 1 else "the rest are open"
-    return f"Undecided as a whole: {verdict.came_out}, {rest}."
+        so_far = f"Nothing is decided{f' yet ({verdict.why})' if few else ''}."
+    else:
+        rest = f"“{left[0]}” is open" if len(left) == 1 else "the rest are open"
+        so_far = f"Undecided as a whole: {verdict.came_out}, {rest}."
+    return (
+        f"{so_far} Effects may lean one way; the rule, fixed beforehand, asks for "
+        f"{FEWEST_BASES} bases and a clear answer after correction."
+    )
 
 
 def _failed(verdict: Verdict) -> str:
@@ -377,7 +358,7 @@ def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
     if one.missing:
         return f"{too_few(one.missing)}."
     p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    shown = f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
     corrected = f"{shown} before correction for {together} predictions"
     if one.word == REPRODUCED:
         return f"The effect lies where it was predicted ({corrected})."
@@ -446,7 +427,7 @@ def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
 
     Of a difference between arms with its sign; where a number is held against a level, the number.
     """
-    return _interval_text(one, why_none, partial(found_text, one.prediction))
+    return _interval_text(one, why_none, lambda value: found_text(one.prediction, value))
 
 
 def difference_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
@@ -459,7 +440,7 @@ def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> 
         return why_none
     if one.low is None or one.high is None:
         return text(one.mean)
-    return f"{text(one.mean)} [{text(one.low)}, {text(one.high)}]"
+    return with_interval(one.mean, one.low, one.high, text)
 
 
 def found_text(prediction: Prediction, effect: float) -> str:
@@ -470,7 +451,7 @@ def found_text(prediction: Prediction, effect: float) -> str:
 
 def points(value: float, *, signed: bool = True) -> str:
     """A fraction in points, with one digit; no sign before a zero."""
-    shown = f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+    shown = number_text(value, signed=signed)
     return "0.0" if shown in ("-0.0", "+0.0") else shown
 
 

@@ -8,9 +8,8 @@ from statistics import mean
 import pytest
 
 from unbag.readouts.data import RELATION, world_rows
-from unbag_lab.claim import LEAST_FIT
-from unbag_lab.experiments.readers import READERS
-from unbag_lab.experiments.readout_base import ReadoutSettings
+from unbag_lab.claims import LEAST_FIT
+from unbag_lab.experiments.readers import READERS, ReadoutSettings
 from unbag_lab.results import RESULTS, ArmResult, read_results
 
 from .readout_page import DOCS, ends, values, words_of

@@ -6,8 +6,7 @@ import pytest
 
 from unbag.models.shipped import WEIGHTS
 from unbag.readouts.reader import read_head
-from unbag_lab.claim import FEWEST_BASES
-from unbag_lab.claims import all_claims
+from unbag_lab.claims import FEWEST_BASES, all_claims
 from unbag_lab.results import ArmResult, shipped_results
 from unbag_lab.verdict import REPRODUCED, UNDECIDED, Verdict, judge_claims
 

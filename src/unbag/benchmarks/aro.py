@@ -24,15 +24,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, bad_record, not_official
+from unbag.benchmarks.sources import described
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import Box
 from unbag.edits.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.intervals import generator
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 from unbag.types.json import wrong
 
@@ -64,31 +63,26 @@ def load_attribution(root: Path | None) -> Sequence[Item]:
 def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -> Sequence[Item]:
     pictures = folder.picture_folder(*PLACES)
     part = folder.benchmark.removeprefix("aro_")
-    items = []
-    for record in folder.records(file):
-        name = record.text("image_path")
-        items.append(
-            Item(
-                id=f"{part}/{record.key}",
-                pictures=(folder.picture(pictures, name, record.where, box=box(record)),),
-                captions=(record.caption("true_caption"), record.caption("false_caption")),
-                truth=FIRST_OF_2,
-                tags={tag: value(record)},
-                kinds=("original", f"swap_{part}"),
-            )
+    return [
+        Item(
+            id=f"{part}/{record.key}",
+            pictures=(
+                folder.picture(pictures, record.text("image_path"), record.where, box=box(record)),
+            ),
+            captions=record.captions("true_caption", "false_caption"),
+            truth=FIRST_OF_2,
+            tags={tag: value(record)},
+            kinds=("original", f"swap_{part}"),
         )
-    return items
+        for record in folder.records(file)
+    ]
 
 
 def attribute_pair(record: Record) -> str:
     """Both attributes in their order, as the official code groups them."""
     attributes = record.read("attributes", tuple[str, ...])
     if len(attributes) != 2:
-        raise UserError(
-            f"{record.where}: {len(attributes)} attributes",
-            expected="two",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where}: {len(attributes)} attributes", "two")
     return "_".join(attributes)
 
 
@@ -96,10 +90,9 @@ def box(record: Record) -> Box:
     """The part of the picture that is scored."""
     x, y, width, height = (_pixels(record, name) for name in BOX)
     if width <= 0 or height <= 0:
-        raise UserError(
+        raise not_official(
             f"{record.where}: a box of {width} x {height} pixels",
-            expected="a width and height of at least 1",
-            way_out="check that it is the official file",
+            "a width and height of at least 1",
         )
     return x, y, width, height
 
@@ -174,10 +167,8 @@ class OrderFile:
             names = (self.benchmark, key)
             options = options_of(caption, names, seed=self.seed, made=made[i], tagged=next(tags))
             if not all(options):
-                raise UserError(
-                    f"{record.where}: caption {i} is empty",
-                    expected="a caption with at least one word",
-                    way_out="mend or remove that record, and say so beside your number",
+                raise bad_record(
+                    f"{record.where}: caption {i} is empty", "a caption with at least one word"
                 )
             yield Item(
                 id=key,
@@ -217,11 +208,7 @@ def _made(record: Record) -> Sequence[Mapping[str, str]]:
     """Shuffles that the record brings, one mapping a caption."""
     captions = record.read("caption", tuple[str, ...])
     if not captions:
-        raise UserError(
-            f"{record.where} has no captions",
-            expected="at least one",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where} has no captions", "at least one")
     if not record.has("shuffles"):
         return [{}] * len(captions)
     made = record.read("shuffles", tuple[dict[str, str], ...])
@@ -241,13 +228,9 @@ load_flickr30k = OrderFile(
     "aro_order_flickr30k", FLICKR_FILE, ("flickr30k-images", "../flickr30k/flickr30k-images")
 )
 """5,000 cases; pictures are Flickr30k."""
-_CITE = "Yuksekgonul et al. 2023, When and why vision-language models behave like bags-of-words"
-_LICENCE = "MIT (annotations); pictures: Visual Genome, CC BY 4.0"
 
 ARO_RELATION = Benchmark(
-    name="aro_relation",
-    folder="aro",
-    about="Which of two things does what to the other: a caption against itself with both swapped.",
+    **described("aro_relation"),
     load=load_relation,
     metrics=(Choice(),),
     headline="accuracy",
@@ -257,66 +240,33 @@ ARO_RELATION = Benchmark(
         MICRO,
     ),
     official_ties="wrong",
-    cite=_CITE,
-    licence=_LICENCE,
     files=(RELATION_FILE,),
-    sources=("Visual Genome",),
-    size=23_937,
-    downloads=downloads("aro_relation", "aro_pictures"),
-    published=published_for("aro_relation"),
 )
 
 ARO_ATTRIBUTION = Benchmark(
-    name="aro_attribution",
-    folder="aro",
-    about="Which of two things has which attribute: a caption against itself with both swapped.",
+    **described("aro_attribution"),
     load=load_attribution,
     metrics=(Choice(),),
     headline="accuracy",
     aggregates=(Aggregate(by=("pair",), least=LEAST_PAIR), Aggregate(by=("pair",)), MICRO),
     official_ties="wrong",
-    cite=_CITE,
-    licence=_LICENCE,
     files=(ATTRIBUTION_FILE,),
-    sources=("Visual Genome",),
-    size=28_748,
-    downloads=downloads("aro_attribution", "aro_pictures"),
-    published=published_for("aro_attribution"),
 )
 
 ARO_ORDER_COCO = Benchmark(
-    name="aro_order_coco",
-    about="A caption of COCO against shuffles of its own words. Without a tagger only the two "
-    "trigram shuffles are asked, which is not the published test of four.",
+    **described("aro_order_coco"),
     load=load_coco,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
-    cite=_CITE,
-    licence="COCO terms (captions and pictures)",
     files=(COCO_FILE,),
-    sources=("COCO val2014",),
-    size=25_010,
-    downloads=downloads("aro_order_coco", "coco_val2014"),
-    published=published_for("aro_order_coco"),
 )
 
 ARO_ORDER_FLICKR30K = Benchmark(
-    name="aro_order_flickr30k",
-    about="A caption of Flickr30k against shuffles of its own words. Without a tagger only the two "
-    "trigram shuffles are asked, which is not the published test of four.",
+    **described("aro_order_flickr30k"),
     load=load_flickr30k,
     metrics=(Choice(),),
     headline="accuracy",
-    aggregates=(MICRO,),
     official_ties="argmax_first",
-    cite=_CITE,
-    licence="Flickr30k terms (captions and pictures)",
     files=(FLICKR_FILE,),
-    sources=("Flickr30k",),
-    size=5_000,
-    downloads=downloads("aro_order_flickr30k"),
-    gated=by_hand("flickr30k"),
-    published=published_for("aro_order_flickr30k"),
 )

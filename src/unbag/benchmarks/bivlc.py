@@ -16,10 +16,9 @@ from unbag.benchmarks.files import (
     parquet_files,
     parquet_rows,
 )
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.published.lookup import published_for
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import wrong
 
 PATTERN = "data/test-*.parquet"
@@ -42,7 +41,7 @@ def _item(record: Record) -> Item:
     return Item(
         id=record.key,
         pictures=tuple(_picture(record, name) for name in _PICTURES),
-        captions=(record.caption("caption"), record.caption("negative_caption")),
+        captions=record.captions("caption", "negative_caption"),
         truth=MATCHING_2,
         tags={"type": kind, "subtype": f"{kind} {part}"},
     )
@@ -56,18 +55,10 @@ def _picture(record: Record, name: str) -> ParquetPicture:
 
 
 BIVLC = Benchmark(
-    name="bivlc",
-    about="A caption and its hard negative, with a picture of each: both directions count. The "
-    "negative's picture is generated, the other a photograph.",
+    **described("bivlc"),
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
-    cite="Miranda et al. 2024, BiVLC",
-    licence="MIT; photographs: COCO terms",
     files=(PATTERN,),
-    downloads=downloads("bivlc"),
-    sources=("COCO val2017", "BiVLC (generated)"),
-    published=published_for("bivlc"),
 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record, named
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import MATCHING_2, Folder, named
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 _CELLS = ("image_1", "caption_1", "image_2", "caption_2")
@@ -25,37 +25,24 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for row in folder.records(FILE):
         record = named(row, _CELLS)
+        # The rows hold addresses, whose last part is the name of the file.
+        names = [PurePosixPath(one).name for one in record.captions("image_1", "image_2")]
         items.append(
             Item(
                 id=f"pair/{record.key}",
-                pictures=tuple(
-                    folder.picture(pictures, _name(record, cell), record.where)
-                    for cell in ("image_1", "image_2")
-                ),
-                captions=(record.caption("caption_1"), record.caption("caption_2")),
+                pictures=folder.pictures(pictures, names, record.where),
+                captions=record.captions("caption_1", "caption_2"),
                 truth=MATCHING_2,
             )
         )
     return items
 
 
-def _name(record: Record, cell: str) -> str:
-    """The rows hold addresses, whose last part is the name of the file."""
-    return PurePosixPath(record.caption(cell)).name
-
-
 COLA = Benchmark(
-    name="cola",
-    about="Which of two things has which attributes: two captions with the attributes exchanged, "
-    "with a photograph of each.",
+    **described("cola"),
     load=load,
     metrics=(Groups(),),
     # The official accuracy is that of the captions, each of which must pick its picture.
     headline="image",
-    aggregates=(MICRO,),
-    cite="Ray et al. 2023, Cola: a benchmark for compositional text-to-image retrieval",
-    licence="MIT (annotations); pictures: Visual Genome, CC BY 4.0",
     files=(FILE,),
-    downloads=downloads("cola", "visual_genome"),
-    sources=("Visual Genome",),
 )

@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder, Record, present
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.files import Folder, Record, not_official, present
+from unbag.benchmarks.sources import described
 from unbag.data.images import Box
-from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.published.lookup import published_for
 from unbag.types import Aggregate, Benchmark, Item
 
 NEGATIVES = ("atom", "swap", "negate")
@@ -106,10 +104,8 @@ def _box(record: Record) -> Box:
     try:
         x, y, width, height = (round(float(record.text(name))) for name in BOX)
     except (ValueError, OverflowError) as error:
-        raise UserError(
-            f"{record.where}: x, y, width, height are no box ({error})",
-            expected="four numbers of pixels",
-            way_out="check that it is the official file",
+        raise not_official(
+            f"{record.where}: x, y, width, height are no box ({error})", "four numbers of pixels"
         ) from error
     return x, y, width, height
 
@@ -126,10 +122,9 @@ def _negatives(record: Record, column: str) -> list[str]:
         or not found
         or not all(isinstance(one, str) and one.strip() for one in found)
     ):
-        raise UserError(
+        raise not_official(
             f"{record.where}: {column} is {text[:60]!r}",
-            expected="a list of captions, such as ['a dog', 'a cat']",
-            way_out="check that it is the official file",
+            "a list of captions, such as ['a dog', 'a cat']",
         )
     return list(found)
 
@@ -137,9 +132,7 @@ def _negatives(record: Record, column: str) -> list[str]:
 _PRODUCTIVITY = ("part", "productivity")
 
 CREPE = Benchmark(
-    name="crepe",
-    about="A caption of growing length against negatives with an atom replaced, parts swapped or "
-    "a negation; and unseen compounds of words seen in training.",
+    **described("crepe"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",
@@ -162,11 +155,5 @@ CREPE = Benchmark(
             for training in TRAINING
         ),
     ),
-    cite="Ma et al. 2023, CREPE",
-    licence="none stated (annotations); pictures: Visual Genome, CC BY 4.0",
     files=FILES,
-    sources=("Visual Genome",),
-    downloads=downloads("visual_genome"),
-    gated=by_hand("crepe"),
-    published=published_for("crepe"),
 )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
 from unbag.metrics.pairs import Groups
-from unbag.types import MICRO, Benchmark, Item, Picture
+from unbag.types import Benchmark, Item, Picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -65,15 +65,16 @@ def load(root: Path | None) -> Sequence[Item]:
     pictures = folder.picture_folder("image_subset")
     items = []
     for record in folder.records(FILE):
+        parts = PurePosixPath(record.caption("image0")).parts
         items.append(
             Item(
                 id=f"pair/{record.key}",
                 pictures=tuple(
                     _picture(folder, pictures, record, name) for name in ("image0", "image1")
                 ),
-                captions=(record.caption("caption0"), record.caption("caption1")),
+                captions=record.captions("caption0", "caption1"),
                 truth=MATCHING_2,
-                tags={"collection": _collection(record.caption("image0"))},
+                tags={"collection": parts[0] if len(parts) > 1 else "not named"},
             )
         )
     return items
@@ -84,24 +85,11 @@ def _picture(folder: Folder, pictures: Path, record: Record, name: str) -> Pictu
     return BgrPicture(found.path) if found.path.suffix == ".npy" else found
 
 
-def _collection(name: str) -> str:
-    parts = PurePosixPath(name).parts
-    return parts[0] if len(parts) > 1 else "not named"
-
-
 EQBEN = Benchmark(
-    name="eqben",
-    about="Two frames of a film or a synthetic scene that differ in little, and a caption of each: "
-    "which belong together?",
+    **described("eqben"),
     load=load,
     metrics=(Groups(),),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
-    cite="Wang et al. 2023, Equivariant similarity for vision-language foundation models",
-    licence="not stated for the data (MIT for the authors' toolkit); pictures: their collections' "
-    "terms",
     files=(FILE,),
-    downloads=downloads("eqben"),
-    sources=("Action Genome", "GEBC", "YouCook2", "Kubric", "Stable Diffusion (generated)"),
 )

@@ -12,7 +12,7 @@ import csv
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO, StringIO
@@ -91,10 +91,9 @@ class Folder:
         elif isinstance(content, dict):
             found = [Record(v, key, f"{name}, record {key!r}") for key, v in content.items()]
         else:
-            raise UserError(
+            raise not_official(
                 f"{name} of {self.benchmark} holds a {type(content).__name__}",
-                expected="a list or an object of records",
-                way_out="check that it is the official file",
+                "a list or an object of records",
             )
         return self._some(name, found)
 
@@ -148,14 +147,17 @@ class Folder:
             return known
         relative = PurePosixPath(name)
         if not name or relative.is_absolute() or ".." in relative.parts or _CONTROL.search(name):
-            raise UserError(
+            raise not_official(
                 f"{where}: {name!r} is no picture name",
-                expected="a path below the picture folder, without control characters",
-                way_out="check that it is the official file",
+                "a path below the picture folder, without control characters",
             )
         if len(name) * 4 > _LONGEST_NAME:
             _check_lengths(relative, where)
         return self._pictures.setdefault((folder, name, box), FilePicture(folder / relative, box))
+
+    def pictures(self, folder: Path, names: Iterable[str], where: str) -> tuple[FilePicture, ...]:
+        """Several pictures of one record by their names."""
+        return tuple(self.picture(folder, name, where) for name in names)
 
     def text(self, name: str) -> str:
         """A whole text file."""
@@ -209,16 +211,27 @@ class Record(NamedTuple):
         """Whether there is such a field."""
         return isinstance(self.value, dict) and name in self.value
 
+    def captions(self, *names: str) -> tuple[str, ...]:
+        """Text fields that are not empty."""
+        return tuple(self.caption(name) for name in names)
+
     def caption(self, name: str) -> str:
         """A text field that is not empty."""
         text = self.text(name)
         if not text.strip():
-            raise UserError(
-                f"{self.where}: {name} is empty",
-                expected="a caption",
-                way_out="mend or remove that record, and say so beside your number",
-            )
+            raise bad_record(f"{self.where}: {name} is empty", "a caption")
         return text
+
+
+def not_official(message: str, expected: str) -> UserError:
+    """The error for a file that is not as its authors publish it."""
+    return UserError(message, expected=expected, way_out="check that it is the official file")
+
+
+def bad_record(message: str, expected: str) -> UserError:
+    """The error for a record that official files have and nobody can use."""
+    way_out = "mend or remove that record, and say so beside your number"
+    return UserError(message, expected=expected, way_out=way_out)
 
 
 def named(record: Record, names: Sequence[str]) -> Record:
@@ -226,11 +239,7 @@ def named(record: Record, names: Sequence[str]) -> Record:
     value = record.value
     if not isinstance(value, list) or len(value) != len(names):
         found = f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
-        raise UserError(
-            f"{record.where} is {found}",
-            expected=f"a list [{', '.join(names)}]",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where} is {found}", f"a list [{', '.join(names)}]")
     return Record(dict(zip(names, value, strict=True)), record.key, record.where)
 
 
@@ -262,10 +271,9 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
 def _check_lengths(relative: PurePosixPath, where: str) -> None:
     long = next((part for part in relative.parts if len(part.encode()) > _LONGEST_NAME), None)
     if long is not None:
-        raise UserError(
+        raise not_official(
             f"{where}: the picture name {long[:40]!r}... has {len(long.encode())} bytes",
-            expected=f"at most {_LONGEST_NAME}, which is what a file system holds",
-            way_out="check that it is the official file",
+            f"at most {_LONGEST_NAME}, which is what a file system holds",
         )
 
 

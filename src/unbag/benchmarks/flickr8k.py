@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import by_hand
+from unbag.benchmarks.files import Folder, not_official
+from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.statements import Correlation
-from unbag.published.lookup import published_for
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item, Loader
 
 TOKENS = "Flickr8k.token.txt"
 EXPERTS = "ExpertAnnotations.txt"
@@ -54,10 +53,9 @@ def load_crowd(root: Path | None) -> Sequence[Item]:
         where = f"{CROWD}, line {number}"
         share, yes, no = (_number(cell, where, least=0, most=1e6) for cell in cells)
         if not yes + no or abs(share - yes / (yes + no)) > 1e-5:
-            raise UserError(
+            raise not_official(
                 f"{where}: a share of {share:g} with {yes:g} yes and {no:g} no",
-                expected="the share of yes, the number of yes, the number of no",
-                way_out="check that it is the official file",
+                "the share of yes, the number of yes, the number of no",
             )
         caption = _caption(captions, name, where)
         items.append(_item(folder, image, caption, share, where, f"crowd/{number}"))
@@ -92,10 +90,8 @@ def _captions(folder: Folder) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for number, (name, caption) in _rows(folder, TOKENS, cells=2):
         if name in found:
-            raise UserError(
-                f"{TOKENS}, line {number}: {name!r} stands twice",
-                expected="every caption once",
-                way_out="check that it is the official file",
+            raise not_official(
+                f"{TOKENS}, line {number}: {name!r} stands twice", "every caption once"
             )
         found[name] = caption
     return found
@@ -122,10 +118,8 @@ def _number(cell: str, where: str, *, least: float, most: float) -> float:
     except ValueError:
         found = float("nan")
     if not least <= found <= most:
-        raise UserError(
-            f"{where}: {cell!r} is no rating",
-            expected=f"a number from {least:g} to {most:g}",
-            way_out="check that it is the official file",
+        raise not_official(
+            f"{where}: {cell!r} is no rating", f"a number from {least:g} to {most:g}"
         )
     return found
 
@@ -141,33 +135,15 @@ def _item(folder: Folder, image: str, caption: str, rating: float, where: str, n
     )
 
 
-def _benchmark(name: str, about: str, file: str, tau: str) -> Benchmark:
+def _benchmark(name: str, load: Loader, file: str, tau: str) -> Benchmark:
     return Benchmark(
-        name=name,
-        about=about,
-        load=load_experts if file == EXPERTS else load_crowd,
+        **described(name),
+        load=load,
         metrics=(Correlation(),),
         headline=tau,
-        aggregates=(MICRO,),
-        cite="Hodosh et al. 2013, Framing image description as a ranking task",
-        licence="Flickr8k terms: research only",
         files=(TOKENS, file),
-        gated=by_hand("flickr8k"),
-        folder="flickr8k",
-        sources=("Flickr8k",),
-        published=published_for(name),
     )
 
 
-FLICKR8K = _benchmark(
-    "flickr8k",
-    "Does a score order captions of a photograph as three experts do, from 1 to 4?",
-    EXPERTS,
-    "tau_c",
-)
-FLICKR8K_CROWD = _benchmark(
-    "flickr8k_crowd",
-    "Does a score order captions of a photograph as the share of people who call them right?",
-    CROWD,
-    "tau_b",
-)
+FLICKR8K = _benchmark("flickr8k", load_experts, EXPERTS, "tau_c")
+FLICKR8K_CROWD = _benchmark("flickr8k_crowd", load_crowd, CROWD, "tau_b")

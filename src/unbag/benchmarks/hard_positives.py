@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.triples import Triples
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Picture
 
 SUBSETS = ("attributes", "relations")
@@ -117,43 +116,21 @@ def _item(subset: str, row: RowPair, picture: Picture, tags: Mapping[str, str]) 
     )
 
 
-_CITE = "Kamath et al. 2024, The Hard Positive Truth about Vision-Language Compositionality"
-_LICENCE = "none stated (annotations); pictures: Visual Genome, CC BY 4.0"
-
 REPLACE = Benchmark(
-    name="hard_positive_replace",
-    folder="hard_positives",
-    about="A word replaced by another against a word replaced by a synonym: only the first may "
-    "cost. 16 triples whose negative repeats a caption are not judged.",
+    **described("hard_positive_replace"),
     load=load_replace,
     metrics=(Triples(),),
     headline="augmented",
     aggregates=(Aggregate(by=("subset",)), MICRO),
     official_ties="wrong",
-    cite=_CITE,
-    licence=_LICENCE,
     files=tuple(f"{place}/vl_checklist_{s}.json" for place in FOLDERS for s in SUBSETS),
-    sources=("Visual Genome",),
-    size=27_443,
-    downloads=downloads("hard_positive_replace", "visual_genome"),
-    published=published_for("hard_positive_replace"),
 )
 
 SWAP = Benchmark(
-    name="hard_positive_swap",
-    folder="hard_positives",
-    about="Attributes swapped between two things against the two things named in the other order: "
-    "only the first may cost. Triples that repeat a caption are not judged.",
+    **described("hard_positive_swap"),
     load=load_swap,
     metrics=(Triples(),),
     headline="augmented",
-    aggregates=(MICRO,),
     official_ties="wrong",
-    cite=_CITE,
-    licence=_LICENCE,
     files=tuple(f"{place}/{SWAP_FILE}" for place in FOLDERS),
-    sources=("Visual Genome",),
-    downloads=downloads("aro_pictures"),
-    gated=by_hand("hard_positive_swap"),
-    published=published_for("hard_positive_swap"),
 )

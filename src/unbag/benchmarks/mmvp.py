@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, SECOND_OF_2, Folder, Record
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, SECOND_OF_2, Folder, Record, not_official
+from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item, Question
 
 ERRATA: Mapping[int, str] = MappingProxyType({99: "b", 100: "a", 279: "b", 280: "a"})
@@ -48,9 +48,8 @@ def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
     return items
 
 
-def load_corrected(root: Path | None) -> Sequence[Item]:
-    """The same with the answers of ERRATA."""
-    return load(root, is_corrected=True)
+load_corrected = partial(load, is_corrected=True)
+"""The same with the answers of ERRATA."""
 
 
 def load_vlm(root: Path | None) -> Sequence[Item]:
@@ -68,11 +67,10 @@ def load_vlm(root: Path | None) -> Sequence[Item]:
             or numbers[1] != numbers[0] + 1
             or pair[1].caption("Type") != pattern
         ):
-            raise UserError(
+            raise not_official(
                 f"{pair[0].where} and the next have ids {numbers[0]} and {numbers[1]}, types "
                 f"{pattern!r} and {pair[1].caption('Type')!r}",
-                expected="an odd id and the next one, of one type",
-                way_out="check that it is the official file",
+                "an odd id and the next one, of one type",
             )
         items.append(
             Item(
@@ -102,42 +100,26 @@ def _options(record: Record) -> tuple[str, str]:
     text = record.caption("Options")
     found = re.fullmatch(r"\s*\(a\)\s*(\S.*?)\s*\(b\)\s*(\S.*?)\s*", text, flags=re.DOTALL)
     if not found:
-        raise UserError(
-            f"{record.where}: Options is {text!r}",
-            expected="'(a) ... (b) ...'",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where}: Options is {text!r}", "'(a) ... (b) ...'")
     return found[1], found[2]
 
 
 def _answer(record: Record) -> str:
     text = record.caption("Correct Answer").strip()
     if text not in ("(a)", "(b)"):
-        raise UserError(
-            f"{record.where}: Correct Answer is {text!r}",
-            expected="(a) or (b)",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where}: Correct Answer is {text!r}", "(a) or (b)")
     return text[1]
 
 
 def _number(record: Record) -> int:
     text = record.text("Question ID")
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise UserError(
-            f"{record.where}: Question ID is {text!r}",
-            expected="a whole number",
-            way_out="check that it is the official file",
-        )
+        raise not_official(f"{record.where}: Question ID is {text!r}", "a whole number")
     return int(text)
 
 
-_CITE = "Tong et al. 2024, Eyes wide shut?"
-
 MMVP = Benchmark(
-    name="mmvp",
-    about="Questions about two pictures that CLIP takes for one, for chat models: the captions are "
-    "answers, which mean nothing without the question.",
+    **described("mmvp"),
     load=load,
     errata=Errata(
         "answers",
@@ -148,31 +130,15 @@ MMVP = Benchmark(
     ),
     metrics=(Choice(), JoinedPairs(), Relaxed()),
     headline="pair",
-    aggregates=(MICRO,),
-    cite=_CITE,
-    licence="none stated in the repository",
     files=("Questions.csv",),
-    sources=("ImageNet", "LAION"),
-    size=300,
-    downloads=downloads("mmvp"),
-    published=published_for("mmvp"),
 )
 MMVP_VLM = Benchmark(
-    name="mmvp_vlm",
-    about="Two pictures that CLIP takes for one and a statement about each, in nine visual "
-    "patterns: which picture does a statement fit?",
+    **described("mmvp_vlm"),
     load=load_vlm,
     metrics=(Groups(), Relaxed()),
     headline="image",
     aggregates=(Aggregate(by=("pattern",)), MICRO),
     # A softmax above .5 is needed for the first picture, so a tie goes to the second.
     official_ties="argmax_last",
-    cite=_CITE,
-    licence="MIT (page of the data set)",
     files=("Questions.csv",),
-    sources=("ImageNet", "LAION"),
-    size=135,
-    downloads=downloads("mmvp_vlm"),
-    gated=by_hand("mmvp_vlm"),
-    published=published_for("mmvp_vlm"),
 )

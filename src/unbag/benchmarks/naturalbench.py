@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named
-from unbag.benchmarks.sources import by_hand
+from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named, not_official
+from unbag.benchmarks.sources import described
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Joined
-from unbag.types import MICRO, Benchmark, Item, Question
+from unbag.types import Benchmark, Item, Question
 
 FILE = "test_set.json"
 ANSWERS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -45,10 +45,9 @@ def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
     kind, answer = record.text("type"), record.text("answer")
     answers = ANSWERS.get(kind)
     if answers is None or answer not in answers:
-        raise UserError(
+        raise not_official(
             f"{record.where}: answer {answer!r} of a question of type {kind!r}",
-            expected="Yes or No for yes_no, A or B for mcq",
-            way_out="check that it is the official file",
+            "Yes or No for yes_no, A or B for mcq",
         )
     return Item(
         id=f"{FILE}/{record.key}",
@@ -75,16 +74,9 @@ def _check_group(group: Sequence[Record]) -> None:
 
 
 NATURALBENCH = Benchmark(
-    name="naturalbench",
-    about="Two questions about two photographs with opposite answers, so that no answer can be "
-    "guessed without looking; for chat models.",
+    **described("naturalbench"),
     load=load,
     metrics=(Joined(), Choice()),
     headline="all_four",
-    aggregates=(MICRO,),
-    cite="Li et al. 2024, NaturalBench",
-    licence="Apache-2.0 (page of the data set); pictures: Flickr30k and DOCCI terms",
     files=(FILE,),
-    sources=("Flickr30k", "DOCCI"),
-    gated=by_hand("naturalbench"),
 )

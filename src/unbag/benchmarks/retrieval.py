@@ -17,16 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.files import Folder, bad_record
+from unbag.benchmarks.sources import described
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.intervals import generator
 from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention
-from unbag.published.lookup import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader, Sparse
+from unbag.types import Aggregate, Benchmark, Item, Loader, Sparse
 
 TEXT = (
     "all_but_nouns_and_adjectives",
@@ -67,10 +66,8 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     for record in folder.records(file):
         found = record.read("caption", tuple[str, ...])
         if not found or not all(caption.strip() for caption in found):
-            raise UserError(
-                f"{record.where}: caption is {list(found)}",
-                expected="one or more captions, none empty",
-                way_out="mend or remove that record, and say so beside your number",
+            raise bad_record(
+                f"{record.where}: caption is {list(found)}", "one or more captions, none empty"
             )
         rows += [len(pictures)] * len(found)
         captions += found
@@ -163,7 +160,12 @@ class OrderFree:
         return [item for gallery in galleries for item in self._shuffled(gallery)]
 
     def _shuffled(self, gallery: Item) -> list[Item]:
-        texts = _texts(gallery)
+        texts = [spaced(caption) for caption in gallery.captions if isinstance(caption, str)]
+        if len(texts) < len(gallery.captions):
+            raise UserError(
+                f"gallery {gallery.id!r} has captions made of several prompts",
+                expected="plain captions: only those have one order of words",
+            )
         needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
         tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
         found = [_variant(gallery, ORIGINAL)]
@@ -173,23 +175,19 @@ class OrderFree:
                 continue
             for seed in self.seeds:
                 if name in GRIDS:
-                    found.append(_with_shuffled_pictures(gallery, name, seed))
+                    pictures = tuple(ShuffledPicture(one, name, seed) for one in gallery.pictures)
+                    found.append(replace(_variant(gallery, name, seed), pictures=pictures))
                 else:
                     item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
                     found.append(item)
                     unchanged[name] = unchanged.get(name, 0) + item.kinds.count(ORIGINAL)
-        _warn_unchanged(unchanged, len(texts) * len(self.seeds))
+        if counts := [f"{name} {count}" for name, count in unchanged.items() if count]:
+            warnings.warn(
+                f"captions that have no other order stay as they are: {', '.join(counts)} "
+                f"of {len(texts) * len(self.seeds)} draws",
+                stacklevel=3,
+            )
         return found
-
-
-def _texts(gallery: Item) -> list[str]:
-    texts = [spaced(caption) for caption in gallery.captions if isinstance(caption, str)]
-    if len(texts) < len(gallery.captions):
-        raise UserError(
-            f"gallery {gallery.id!r} has captions made of several prompts",
-            expected="plain captions: only those have one order of words",
-        )
-    return texts
 
 
 def _variant(gallery: Item, name: str, seed: int | None = None) -> Item:
@@ -199,11 +197,6 @@ def _variant(gallery: Item, name: str, seed: int | None = None) -> Item:
         group=gallery.group or gallery.id,
         tags={**gallery.tags, TAG: name},
     )
-
-
-def _with_shuffled_pictures(gallery: Item, name: str, seed: int) -> Item:
-    pictures = tuple(ShuffledPicture(picture, name, seed) for picture in gallery.pictures)
-    return replace(_variant(gallery, name, seed), pictures=pictures)
 
 
 def _with_shuffled_captions(
@@ -223,45 +216,20 @@ def _with_shuffled_captions(
     )
 
 
-def _warn_unchanged(unchanged: Mapping[str, int], drawn: int) -> None:
-    counts = [f"{name} {count}" for name, count in unchanged.items() if count]
-    if counts:
-        warnings.warn(
-            f"captions that have no other order stay as they are: {', '.join(counts)} "
-            f"of {drawn} draws",
-            stacklevel=4,
-        )
-
-
 COCO_RETRIEVAL = Benchmark(
-    name="coco_retrieval",
-    about="Find the picture of a caption among 5,000 of COCO, and the caption of a picture.",
+    **described("coco_retrieval"),
     load=load_coco,
     metrics=(Recall(),),
     headline="text_to_image@1",
-    aggregates=(MICRO,),
-    cite="Lin et al. 2014, Microsoft COCO; split of Karpathy and Fei-Fei 2015",
-    licence="CC BY 4.0 (captions); pictures: COCO terms",
     files=("coco_karpathy_test.json",),
-    sources=("COCO val2014",),
-    downloads=downloads("coco_retrieval", "coco_val2014"),
-    published=published_for("coco_retrieval"),
 )
 
 FLICKR30K_RETRIEVAL = Benchmark(
-    name="flickr30k_retrieval",
-    about="Find the picture of a caption among 1,000 of Flickr30k, and the caption of a picture.",
+    **described("flickr30k_retrieval"),
     load=load_flickr30k,
     metrics=(Recall(),),
     headline="text_to_image@1",
-    aggregates=(MICRO,),
-    cite="Young et al. 2014, From image descriptions to visual denotations; Karpathy split",
-    licence="Flickr30k terms: research only",
     files=("flickr30k_test.json",),
-    sources=("Flickr30k",),
-    downloads=downloads("flickr30k_retrieval"),
-    gated=by_hand("flickr30k"),
-    published=published_for("flickr30k_retrieval"),
 )
 
 COCO_ORDER_FREE = replace(order_free(COCO_RETRIEVAL), name="coco_order_free")

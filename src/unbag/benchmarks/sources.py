@@ -1,4 +1,4 @@
-"""Where the public files of benchmarks lie and what is fetched by hand, as sources.toml has it."""
+"""What benchmarks are, where their public files lie and what is fetched by hand: sources.toml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from unbag.published.lookup import published_for
 from unbag.types import Download
+
+
+def described(name: str) -> dict[str, Any]:
+    """The fields of a `Benchmark` that sources.toml has, and its published numbers."""
+    block = _sources()["benchmarks"][name]
+    return {
+        **block,
+        "name": name,
+        "sources": tuple(block["sources"]),
+        "downloads": downloads(*block.get("downloads", ())),
+        "gated": by_hand(block["gated"]) if "gated" in block else "",
+        "published": published_for(name),
+    }
 
 
 def downloads(*names: str) -> tuple[Download, ...]:

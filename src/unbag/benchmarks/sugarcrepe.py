@@ -5,14 +5,14 @@ The current release has 7,511 rows. An earlier one had 7,512: see `ERRATA`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.sources import described
+from unbag.data.images import FilePicture
 from unbag.metrics.choice import Choice
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 
 KINDS = (
@@ -32,25 +32,30 @@ with it, those with 61.22 the 245 without. No other row of that file shows this 
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of all seven files; pictures are COCO val2017."""
-    folder = Folder.of(root, "sugarcrepe")
+    """Items of all seven files."""
+    return [
+        Item(
+            id=f"{tags['kind']}/{record.key}",
+            pictures=(picture,),
+            captions=record.captions("caption", "negative_caption"),
+            truth=FIRST_OF_2,
+            tags=tags,
+            kinds=("original", tags["kind"]),
+        )
+        for record, picture, tags in rows(root, "sugarcrepe", KINDS)
+    ]
+
+
+def rows(
+    root: Path | None, benchmark: str, kinds: Sequence[str]
+) -> Iterator[tuple[Record, FilePicture, Mapping[str, str]]]:
+    """Records of a file for each kind, with their tags; pictures are COCO val2017."""
+    folder = Folder.of(root, benchmark)
     pictures = folder.picture_folder("val2017", "../coco/val2017", "images")
-    items = []
-    for kind in KINDS:
-        family = kind.partition("_")[0]
+    for kind in kinds:
+        tags = {"kind": kind, "family": kind.partition("_")[0]}
         for record in folder.records(f"{kind}.json"):
-            name = record.text("filename")
-            items.append(
-                Item(
-                    id=f"{kind}/{record.key}",
-                    pictures=(folder.picture(pictures, name, record.where),),
-                    captions=(record.caption("caption"), record.caption("negative_caption")),
-                    truth=FIRST_OF_2,
-                    tags={"kind": kind, "family": family},
-                    kinds=("original", kind),
-                )
-            )
-    return items
+            yield record, folder.picture(pictures, record.text("filename"), record.where), tags
 
 
 def load_corrected(root: Path | None) -> Sequence[Item]:
@@ -64,9 +69,7 @@ def _is_removed(item: Item) -> bool:
 
 
 SUGARCREPE = Benchmark(
-    name="sugarcrepe",
-    about="A fluent caption against the same with an object, attribute or relation added, "
-    "replaced or swapped.",
+    **described("sugarcrepe"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",
@@ -81,13 +84,7 @@ SUGARCREPE = Benchmark(
         MICRO,
     ),
     official_ties="wrong",
-    cite="Hsieh et al. 2023, SugarCrepe",
-    licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
-    sources=("COCO val2017",),
-    size=7_511,
-    downloads=downloads("sugarcrepe", "coco_val2017"),
-    published=published_for("sugarcrepe"),
     errata=Errata(
         "removed row",
         "The first release had one more row of swap_obj (picture 000000310622, two street signs), "

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import FIRST_AND_THIRD
+from unbag.benchmarks.sources import described
+from unbag.benchmarks.sugarcrepe import rows
 from unbag.metrics.triples import TextOnly, Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 
@@ -19,34 +20,21 @@ KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 
 def load(root: Path | None) -> Sequence[Item]:
     """Items of all five files; pictures are COCO val2017."""
-    folder = Folder.of(root, "sugarcrepe_pp")
-    pictures = folder.picture_folder("val2017", "../coco/val2017", "images")
-    items = []
-    for kind in KINDS:
-        family = kind.partition("_")[0]
-        for record in folder.records(f"{kind}.json"):
-            name = record.text("filename")
-            items.append(
-                Item(
-                    id=f"{kind}/{record.read('id', int)}",
-                    pictures=(folder.picture(pictures, name, record.where),),
-                    captions=(
-                        record.caption("caption"),
-                        record.caption("negative_caption"),
-                        record.caption("caption2"),
-                    ),
-                    truth=FIRST_AND_THIRD,
-                    tags={"kind": kind, "family": family},
-                    kinds=("original", kind, "paraphrase"),
-                )
-            )
-    return items
+    return [
+        Item(
+            id=f"{tags['kind']}/{record.read('id', int)}",
+            pictures=(picture,),
+            captions=record.captions("caption", "negative_caption", "caption2"),
+            truth=FIRST_AND_THIRD,
+            tags=tags,
+            kinds=("original", tags["kind"], "paraphrase"),
+        )
+        for record, picture, tags in rows(root, "sugarcrepe_pp", KINDS)
+    ]
 
 
 SUGARCREPE_PP = Benchmark(
-    name="sugarcrepe_pp",
-    about="Two captions that mean the same must both beat one that reads alike and does not. "
-    "Three of the 4,757 triples repeat a caption and are not judged.",
+    **described("sugarcrepe_pp"),
     load=load,
     metrics=(Triples(), TextOnly()),
     compares_captions=True,
@@ -57,10 +45,5 @@ SUGARCREPE_PP = Benchmark(
         MICRO,
     ),
     official_ties="wrong",
-    cite="Dumpala et al. 2024, SugarCrepe++",
-    licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
-    sources=("COCO val2017",),
-    size=4_757,
-    downloads=downloads("sugarcrepe_pp", "coco_val2017"),
 )

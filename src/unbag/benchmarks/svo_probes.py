@@ -10,11 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.sources import by_hand, downloads
-from unbag.errors import UserError
+from unbag.benchmarks.files import Folder, Record, not_official
+from unbag.benchmarks.sources import described
 from unbag.metrics.choice import PickPicture
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 
 FILE = "svo_probes.csv"
@@ -32,13 +30,11 @@ def load(root: Path | None) -> Sequence[Item]:
     items = []
     for record in folder.table(FILE, columns=columns):
         sentence = record.caption("sentence")
+        names = [f"{one}.jpg" for one in record.captions("pos_image_id", "neg_image_id")]
         items.append(
             Item(
                 id=f"{FILE}/{record.key}",
-                pictures=tuple(
-                    folder.picture(pictures, f"{record.caption(name)}.jpg", record.where)
-                    for name in ("pos_image_id", "neg_image_id")
-                ),
+                pictures=folder.pictures(pictures, names, record.where),
                 captions=(sentence,),
                 truth=FIRST_PICTURE,
                 group=f"sentence/{sentence}",
@@ -52,27 +48,18 @@ def _negative(record: Record) -> str:
     """Which part of the sentence the other picture does not show."""
     flags = [record.text(flag) for flag in FLAGS]
     if sorted(flags) != ["False", "False", "True"]:
-        raise UserError(
+        raise not_official(
             f"{record.where}: {', '.join(FLAGS)} are {', '.join(map(repr, flags))}",
-            expected="True for one of them and False for the others",
-            way_out="check that it is the official file",
+            "True for one of them and False for the others",
         )
     return _PARTS[flags.index("True")]
 
 
 SVO_PROBES = Benchmark(
-    name="svo_probes",
-    about="Which of two pictures fits a sentence, when the other shows another subject, verb or "
-    "object?",
+    **described("svo_probes"),
     load=load,
     metrics=(PickPicture(),),
     headline="picture_accuracy",
     aggregates=(Aggregate(by=("negative",)), MICRO),
-    cite="Hendricks and Nematzadeh 2021, SVO-Probes",
-    licence="CC BY 4.0 (annotations); pictures from the web",
     files=(FILE,),
-    sources=("web images (SVO-Probes)",),
-    downloads=downloads("svo_probes"),
-    gated=by_hand("svo_probes"),
-    published=published_for("svo_probes"),
 )

@@ -36,25 +36,20 @@ def find_tagger(choice: str = "auto") -> Tagger | None:
         return None
     if choice == "auto":
         installed = find_installed()
-        return None if installed is None else _load(installed)
-    if choice in names("tagger") or (":" in choice and not Path(choice).exists()):
-        return _own(choice)
-    return _load(choice)
-
-
-def _load(place: str) -> Tagger:
-    return SpacyTagger(load_pipeline(place, without=_UNUSED, needs=("tagger",), what="tagger"))
-
-
-def _own(choice: str) -> Tagger:
-    found = find("tagger", choice)
-    if not isinstance(found, Tagger):
-        raise UserError(
-            f"the tagger {choice!r} is a {type(found).__name__} without a name, or not callable",
-            expected="a callable from captions to tokens with their tags, with a `name`",
-            way_out="docs/extending.md shows one",
-        )
-    return found
+        if installed is None:
+            return None
+        choice = installed
+    elif choice in names("tagger") or (":" in choice and not Path(choice).exists()):
+        found = find("tagger", choice)
+        if not isinstance(found, Tagger):
+            raise UserError(
+                f"the tagger {choice!r} is a {type(found).__name__} without a name, or not "
+                "callable",
+                expected="a callable from captions to tokens with their tags, with a `name`",
+                way_out="docs/extending.md shows one",
+            )
+        return found
+    return SpacyTagger(load_pipeline(choice, without=_UNUSED, needs=("tagger",), what="tagger"))
 
 
 @dataclass(frozen=True, eq=False)

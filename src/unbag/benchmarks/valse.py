@@ -13,10 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.sources import described
 from unbag.metrics.choice import Choice
 from unbag.published.averaging import VALSE_PHENOMENA
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import read_field
 
@@ -69,14 +68,17 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
         places: dict[str, Path] = {}
         for record in folder.records(f"{instrument}.json"):
             name = record.text("image_file")
-            split = _coco_split(name) if instrument == "coreference-standard" else ""
+            split = ""
+            if instrument == "coreference-standard":
+                # It mixes both halves of COCO 2014; names say which: COCO_train2014_...
+                split = "train2014" if "train2014" in name else "val2014"
             if split not in places:
                 shared = (f"../coco/{split}",) if split else ()
                 places[split] = folder.picture_folder(*PLACES[instrument], *shared)
             item = Item(
                 id=f"{instrument}/{record.key}",
                 pictures=(folder.picture(places[split], name, record.where),),
-                captions=(record.caption("caption"), record.caption("foil")),
+                captions=record.captions("caption", "foil"),
                 truth=FIRST_OF_2,
                 tags={
                     "instrument": instrument,
@@ -89,15 +91,8 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
             yield item, read_field(votes, "caption", int, f"{record.where}.mturk")
 
 
-def _coco_split(name: str) -> str:
-    """Coreference mixes both halves of COCO 2014; names say which: COCO_train2014_..."""
-    return "train2014" if "train2014" in name else "val2014"
-
-
 VALSE = Benchmark(
-    name="valse",
-    about="A caption against a foil that changes existence, number, relation, action or reference. "
-    "Only rows that at least two of three annotators accepted.",
+    **described("valse"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",
@@ -109,16 +104,7 @@ VALSE = Benchmark(
         MICRO,
     ),
     official_ties="wrong",
-    cite="Parcalabescu et al. 2022, VALSE",
-    licence="MIT (annotations); pictures: terms of COCO, SWiG, Visual7W and VisDial",
     files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
-    sources=("COCO val2017", "COCO val2014", "COCO train2014", "Visual7W", "SWiG", "VisDial"),
-    downloads=downloads(
-        *("valse", "coco_val2017", "coco_val2014", "coco_train2014"),
-        *("swig", "visual7w", "visdial_val"),
-    ),
-    published=published_for("valse"),
-    size=7_702,
     errata=Errata(
         "valid rows",
         "1,080 of the 8,782 rows were rejected by the annotators (fewer than two of three chose "

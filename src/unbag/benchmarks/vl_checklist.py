@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, present
-from unbag.benchmarks.sources import by_hand, downloads
-from unbag.errors import UserError
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, bad_record, not_official, present
+from unbag.benchmarks.sources import described
 from unbag.metrics.choice import Choice
-from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 from unbag.types.json import from_json
 
@@ -105,10 +103,8 @@ def _pair(record: Record) -> tuple[str, Record]:
     """Picture name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
     row = record.value
     if not isinstance(row, list) or len(row) != 2:
-        raise UserError(
-            f"{record.where} is no pair",
-            expected='[picture, {"POS": [text], "NEG": [text]}]',
-            way_out="check that it is the official file",
+        raise not_official(
+            f"{record.where} is no pair", '[picture, {"POS": [text], "NEG": [text]}]'
         )
     name = from_json(str, row[0], f"{record.where}, picture")
     return name, Record(row[1], record.key, record.where)
@@ -117,18 +113,12 @@ def _pair(record: Record) -> tuple[str, Record]:
 def _first(phrases: Record, side: str) -> str:
     found = phrases.read(side, tuple[str, ...])
     if not found or not found[0].strip():
-        raise UserError(
-            f"{phrases.where}: {side} is empty",
-            expected="at least one phrase",
-            way_out="mend or remove that record, and say so beside your number",
-        )
+        raise bad_record(f"{phrases.where}: {side} is empty", "at least one phrase")
     return found[0]
 
 
 VL_CHECKLIST = Benchmark(
-    name="vl_checklist",
-    about="A phrase from the picture against the same with one word replaced: an object, an "
-    "attribute or a relation.",
+    **described("vl_checklist"),
     load=load,
     metrics=(Choice(),),
     headline="accuracy",
@@ -146,11 +136,5 @@ VL_CHECKLIST = Benchmark(
         MICRO,
     ),
     official_ties="wrong",
-    cite="Zhao et al. 2022, VL-CheckList",
-    licence="none stated (annotations); pictures: terms of Visual Genome, SWiG and HAKE",
     files=FILES,
-    sources=("Visual Genome", "VAW", "SWiG", "HAKE"),
-    downloads=downloads("vl_checklist", "visual_genome", "swig"),
-    gated=by_hand("vl_checklist"),
-    published=published_for("vl_checklist"),
 )

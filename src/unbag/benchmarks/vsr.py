@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import Folder, Record, not_official
+from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
 from unbag.metrics.statements import Statements
-from unbag.types import MICRO, Benchmark, BoolArray, Item
+from unbag.types import Benchmark, BoolArray, Item
 from unbag.types.json import wrong
 
 SPLITS = ("dev", "test")
@@ -51,26 +50,19 @@ def _picture(folder: Folder, record: Record) -> FilePicture:
     """From the folders the authors name, or from a shared copy of COCO."""
     part = record.text("image_link").split("/")[-2:-1]
     if part not in (["train2017"], ["val2017"]):
-        raise UserError(
+        raise not_official(
             f"{record.where}: image_link is {record.text('image_link')!r}",
-            expected="an address that ends in train2017/<name> or val2017/<name>",
-            way_out="check that it is the official file",
+            "an address that ends in train2017/<name> or val2017/<name>",
         )
     pictures = folder.picture_folder("images", "trainval2017", f"../coco/{part[0]}")
     return folder.picture(pictures, record.text("image"), record.where)
 
 
 VSR = Benchmark(
-    name="vsr",
-    about="Is a statement such as 'the cat is under the table' true of the photograph?",
+    **described("vsr"),
     load=load,
     metrics=(Statements(),),
     headline="threshold_accuracy",
-    aggregates=(MICRO,),
     official_ties="half",
-    cite="Liu et al. 2023, Visual spatial reasoning",
-    licence="Apache-2.0 (annotations); pictures: COCO terms",
     files=tuple(f"zeroshot/{split}.jsonl" for split in SPLITS),
-    sources=("COCO train2017", "COCO val2017"),
-    downloads=downloads("vsr", "coco_val2017", "coco_train2017"),
 )

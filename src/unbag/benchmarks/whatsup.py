@@ -19,8 +19,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named
-from unbag.benchmarks.sources import downloads
+from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named, not_official
+from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -51,8 +51,6 @@ class Subset:
     relations: tuple[str, str, str, str]
     """As file names write them: two opposite pairs."""
     pairs: Mapping[str, tuple[int, int]]
-    sets: int
-    """Of four pictures each."""
 
 
 A = Subset(
@@ -61,7 +59,6 @@ A = Subset(
     "controlled_images",
     ("left_of", "right_of", "on", "under"),
     {"left/right": (0, 1), "on/under": (2, 3)},
-    103,
 )
 
 B = Subset(
@@ -70,7 +67,6 @@ B = Subset(
     "controlled_clevr",
     ("left_of", "right_of", "in-front_of", "behind"),
     {"left/right": (0, 1), "front/behind": (2, 3)},
-    102,
 )
 
 
@@ -87,10 +83,9 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
         shown = ERRATA.get(name, name) if is_corrected else name
         picture = folder.picture(pictures, shown, record.where)
         if relation in sets.setdefault(key, {}):
-            raise UserError(
+            raise not_official(
                 f"{record.where}: a second picture of {key!r} with {relation!r}",
-                expected="each relation once in a set",
-                way_out="check that it is the official file",
+                "each relation once in a set",
             )
         sets[key][relation] = _Member(record, picture, _options(record))
     items = [_item(key, members, subset) for key, members in sets.items()]
@@ -98,19 +93,17 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
     return items
 
 
-def load_corrected(root: Path | None) -> Sequence[Item]:
-    """Subset A with the exchanged pictures of ERRATA put right; B has no known errors."""
-    return load(root, subset=A, is_corrected=True)
+load_corrected = partial(load, subset=A, is_corrected=True)
+"""Subset A with the exchanged pictures of ERRATA put right; B has no known errors."""
 
 
 def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
     """The two things and the relation, from a name such as mug_left_of_plate.jpeg."""
     found = re.fullmatch(rf"([^_]+)_({'|'.join(subset.relations)})_([^_]+)\.jpeg", name)
     if not found:
-        raise UserError(
+        raise not_official(
             f"{record.where}: picture name {name!r}",
-            expected=f"<thing>_<{'|'.join(subset.relations)}>_<thing>.jpeg",
-            way_out="check that it is the official file",
+            f"<thing>_<{'|'.join(subset.relations)}>_<thing>.jpeg",
         )
     return f"{found[1]}_{found[3]}", found[2]
 
@@ -118,10 +111,9 @@ def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
 def _options(record: Record) -> tuple[str, ...]:
     options = record.read("caption_options", tuple[str, ...])
     if len(options) != 4 or not all(option.strip() for option in options):
-        raise UserError(
+        raise not_official(
             f"{record.where}: caption_options is {list(options)}",
-            expected="four captions, the first correct, none empty",
-            way_out="check that it is the official file",
+            "four captions, the first correct, none empty",
         )
     return options
 
@@ -248,7 +240,6 @@ def two_way(benchmark: Benchmark) -> Benchmark:
         load=load,
         metrics=(replace(found, pairs=None),),
         headline="pair",
-        aggregates=(MICRO,),
         folder=benchmark.place if benchmark.files else "",
         published=_published(benchmark),
         size=len(found.pairs) * benchmark.size,
@@ -294,43 +285,30 @@ def _published(benchmark: Benchmark) -> tuple[Published, ...]:
     return tuple(number for number in both if number.metric in TWO_WAY)
 
 
-def _benchmark(
-    subset: Subset,
-    about: str,
-    errata: Errata | None = None,
-) -> Benchmark:
-    return Benchmark(
-        name=subset.name,
-        about=about,
+def _benchmark(subset: Subset, errata: Errata | None = None) -> Benchmark:
+    made = Benchmark(
+        **described(subset.name),
         load=partial(load, subset=subset),
         metrics=(Pairs(pairs=subset.pairs),),
         headline="individual4",
-        aggregates=(MICRO,),
         # The official argmax runs over options of which the first is true, so that a tie is right
         # for every picture; the captions of a set stand in one order for all four.
         official_ties="right",
-        cite='Kamath et al. 2023, What\'s "up" with vision-language models?',
-        licence="MIT",
         files=(subset.file,),
-        sources=("What'sUp",),
-        size=subset.sets,
-        downloads=downloads(subset.name),
-        published=tuple(p for p in published_for(subset.name) if not _names_two(p)),
         errata=errata,
     )
-
-
-def _names_two(number: Published) -> bool:
-    """A free answer to a question about two relations; a set is asked about all four of its own.
-
-    Scores of single captions are the same however many stand beside them. `two_way:` has these.
-    """
-    return number.metric in TWO_WAY and number.scoring.startswith("free answers")
+    # Free answers to a question about two relations are those of `two_way:`, since a set is asked
+    # about all four of its own. Scores of single captions do not depend on what stands beside them.
+    published = [
+        number
+        for number in made.published
+        if number.metric not in TWO_WAY or not number.scoring.startswith("free answers")
+    ]
+    return replace(made, published=tuple(published))
 
 
 WHATSUP_A = _benchmark(
     A,
-    "Is one thing left of, right of, on or under another? The same two things in all four ways.",
     Errata(
         "pillow",
         "pillow_left_of_chair and pillow_right_of_chair show each other "
@@ -339,10 +317,7 @@ WHATSUP_A = _benchmark(
     ),
 )
 
-WHATSUP_B = _benchmark(
-    B,
-    "Is one thing left of, right of, in front of or behind another? The same two in all four ways.",
-)
+WHATSUP_B = _benchmark(B)
 
 _spatial_benchmark = partial(
     Benchmark,
@@ -350,27 +325,16 @@ _spatial_benchmark = partial(
     headline="accuracy",
     aggregates=(Aggregate(by=("objects",)), MICRO),
     official_ties="argmax_first",
-    cite='Kamath et al. 2023, What\'s "up" with vision-language models?',
 )
 
 COCO_SPATIAL = _spatial_benchmark(
-    name="coco_spatial",
-    about="Where is a thing in a COCO photograph, or where are two of them to each other?",
+    **described("coco_spatial"),
     load=load_coco,
-    licence="MIT (annotations); pictures: COCO terms",
     files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
-    sources=("COCO val2017",),
-    downloads=downloads("coco_spatial", "coco_val2017"),
-    published=published_for("coco_spatial"),
 )
 
 GQA_SPATIAL = _spatial_benchmark(
-    name="gqa_spatial",
-    about="Where is a thing in a Visual Genome photograph, or where are two of them to each other?",
+    **described("gqa_spatial"),
     load=load_gqa,
-    licence="MIT (annotations); pictures: Visual Genome terms",
     files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
-    sources=("Visual Genome",),
-    downloads=downloads("gqa_spatial"),
-    published=published_for("gqa_spatial"),
 )

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.sources import described
 from unbag.metrics.pairs import Groups, Relaxed
-from unbag.published.lookup import published_for
-from unbag.types import MICRO, Benchmark, Item
+from unbag.types import Benchmark, Item
 from unbag.types.json import from_json
 
 WHY_FILE = "new_tag_assignments.json"
@@ -33,19 +32,19 @@ def load(root: Path | None) -> Sequence[Item]:
     folder = Folder.of(root, "winoground")
     file = "data/examples.jsonl" if folder.has("data/examples.jsonl") else "examples.jsonl"
     pictures = folder.picture_folder("images", "data/images")
-    why = _why(folder)
+    why: Mapping[str, tuple[str, ...]] | None = None
+    if folder.has(WHY_FILE):
+        why = from_json(dict[str, tuple[str, ...]], folder.json(WHY_FILE), WHY_FILE)
     items = []
     for record in folder.lines(file):
         number = str(record.read("id", int))
+        # Names stand in the file without their ending.
+        names = [f"{one}.png" for one in record.captions("image_0", "image_1")]
         items.append(
             Item(
                 id=f"example/{number}",
-                pictures=tuple(
-                    # Names stand in the file without their ending.
-                    folder.picture(pictures, f"{record.caption(name)}.png", record.where)
-                    for name in ("image_0", "image_1")
-                ),
-                captions=(record.caption("caption_0"), record.caption("caption_1")),
+                pictures=folder.pictures(pictures, names, record.where),
+                captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
                 tags={
                     **{name: record.text(name) for name in ("tag", "collapsed_tag")},
@@ -56,13 +55,6 @@ def load(root: Path | None) -> Sequence[Item]:
     return items
 
 
-def _why(folder: Folder) -> Mapping[str, tuple[str, ...]] | None:
-    """Reasons by the id of an example; None where the file is not there."""
-    if not folder.has(WHY_FILE):
-        return None
-    return from_json(dict[str, tuple[str, ...]], folder.json(WHY_FILE), WHY_FILE)
-
-
 def _reasons(found: Sequence[str]) -> dict[str, str]:
     """An example may have several reasons, so each is a tag of its own beside `why`."""
     each = {f"why {name.lower()}": "yes" if name in found else "no" for name in REASONS}
@@ -70,19 +62,10 @@ def _reasons(found: Sequence[str]) -> dict[str, str]:
 
 
 WINOGROUND = Benchmark(
-    name="winoground",
-    about="The same words in two orders, with a picture for each: only the order tells which.",
+    **described("winoground"),
     load=load,
     metrics=(Groups(), Relaxed()),
     headline="group",
-    aggregates=(MICRO,),
     official_ties="wrong",
-    cite="Thrush et al. 2022, Winoground",
-    licence="META IMAGES research licence (gated on the hub)",
     files=("examples.jsonl",),
-    sources=("Getty Images",),
-    size=400,
-    downloads=downloads("winoground"),
-    gated=by_hand("winoground"),
-    published=published_for("winoground"),
 )

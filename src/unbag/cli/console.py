@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 from unbag.data.archives import readable
+from unbag.reports.formatting import speed_text
 from unbag.runs.progress import Advance
 
 _LONG = 60.0
@@ -40,6 +41,18 @@ def output() -> Console:
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_UNLIMITED)
 
 
+def print_lines(lines: Iterable[str], *, style: str = "", soft_wrap: bool = False) -> None:
+    """Lines beside the tables, as they are: names in them are neither markup nor highlighted."""
+    console = output()
+    for line in lines:
+        console.print(line, style=style, highlight=False, markup=False, soft_wrap=soft_wrap)
+
+
+def shown() -> Shown:
+    """Progress on standard error."""
+    return Shown(Console(stderr=True))
+
+
 class Shown:
     """Progress of a long job: bars that vanish when done, and lines that stay."""
 
@@ -54,7 +67,10 @@ class Shown:
             return
         done = _Done(what, total)
         if self.console.is_terminal:
-            with self._bars() as bars:
+            bars = _bars(
+                self.console, TextColumn("  {task.description}"), MofNCompleteColumn(), _Rate()
+            )
+            with bars:
                 task = bars.add_task(what, total=total)
 
                 def advance(steps: int) -> None:
@@ -76,17 +92,6 @@ class Shown:
         """A line that stays."""
         self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False)
 
-    def _bars(self) -> Progress:
-        return Progress(
-            TextColumn("  {task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            _Rate(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-        )
-
 
 class ShownBytes:
     """The same for downloads: bars that count bytes, and a line at the end."""
@@ -99,7 +104,8 @@ class ShownBytes:
         """A bar that vanishes when done; without end where the size is not known."""
         start = time.monotonic()
         if self.console.is_terminal:
-            with self._bars() as bars:
+            name = TextColumn("  {task.description}", markup=False)
+            with _bars(self.console, name, DownloadColumn(), TransferSpeedColumn()) as bars:
                 task = bars.add_task(what, total=total or None)
                 yield lambda steps: bars.advance(task, steps)
         else:
@@ -110,16 +116,11 @@ class ShownBytes:
             line = f"  {what}: {readable(total) if total else 'done'} in {seconds:.0f} s{speed}"
             self.console.print(line, style="dim", highlight=False, markup=False)
 
-    def _bars(self) -> Progress:
-        return Progress(
-            TextColumn("  {task.description}", markup=False),
-            BarColumn(bar_width=None),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-        )
+
+def _bars(console: Console, name: ProgressColumn, *counts: ProgressColumn) -> Progress:
+    """Bars that vanish when they are done."""
+    bar, left = BarColumn(bar_width=None), TimeRemainingColumn()
+    return Progress(name, bar, *counts, left, console=console, transient=True)
 
 
 class _Done:
@@ -144,19 +145,16 @@ class _Done:
         rate = self.count / self.seconds
         left = (self.total - self.count) / rate / 60 if rate else 0.0
         return (
-            f"{self.what}: {self.count:,} of {self.total:,} ({rate_text(rate)}), "
+            f"{self.what}: {self.count:,} of {self.total:,} ({speed_text(rate)}), "
             f"about {left:.0f} min left"
         )
 
     def at_end(self) -> str:
         # Work that does not count its steps has done them all.
         count = self.count or self.total
-        return f"{self.what}: {count:,} in {self.seconds:.1f} s ({rate_text(count / self.seconds)})"
-
-
-def rate_text(speed: float) -> str:
-    """Steps a second; slow ones the other way round, since `0/s` says nothing."""
-    return f"{speed:,.0f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each"
+        return (
+            f"{self.what}: {count:,} in {self.seconds:.1f} s ({speed_text(count / self.seconds)})"
+        )
 
 
 class _Rate(ProgressColumn):
@@ -164,4 +162,4 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(rate_text(speed) if speed else "", style="dim")
+        return Text(speed_text(speed) if speed else "", style="dim")

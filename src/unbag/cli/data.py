@@ -6,6 +6,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SHOWN_FILES, _SHOWN_PICTURES = 12, 10
 """Lines about files to fetch, and about missing pictures."""
 
+_NO_SIZE = "size not known"
 _CLASS_FOLDERS = ("*/*", "**/*")
 """Patterns of benchmarks that are read from folders of pictures, one a class."""
 
@@ -169,7 +171,8 @@ def _print_found(one: Benchmark, data: Path, found: Found) -> None:
     print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
     print(f"  folder:   {data / one.place}")
     for file in one.files:
-        print(f"  {'missing' if file in found.missing else 'there  '}   {_readable(file)}")
+        shown = "class folders" if file in _CLASS_FOLDERS else file
+        print(f"  {'missing' if file in found.missing else 'there  '}   {shown}")
     if not found.missing:
         print(f"  {found.items:,} items can be read")
     for path in found.absent[:_SHOWN_PICTURES]:
@@ -178,10 +181,6 @@ def _print_found(one: Benchmark, data: Path, found: Found) -> None:
         print(f"  by hand:  {one.gated}")
     if not found.problem:
         print("complete")
-
-
-def _readable(file: str) -> str:
-    return "class folders" if file in _CLASS_FOLDERS else file
 
 
 def get_data(
@@ -218,31 +217,29 @@ def get_data(
 
 
 def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
+    from unbag.data.archives import readable
     from unbag.data.download import is_there
 
-    print(f"{one.name}")
+    print(one.name)
     print(f"  licence:  {one.licence or 'not stated'}")
     later = [d for d in one.downloads if d.has_pictures and not pictures]
     now = [d for d in one.downloads if d not in later]
+
+    def described(download: Download) -> str:
+        return f"{download.to} ({readable(download.size) if download.size else _NO_SIZE})"
+
     for download in now[:_SHOWN_FILES]:
-        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {_described(download)}")
+        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {described(download)}")
     if len(now) > _SHOWN_FILES:
         print(f"            and {len(now) - _SHOWN_FILES} more")
     for download in later[:_SHOWN_FILES]:
-        print(f"  pictures  {_described(download)}: only with --pictures")
+        print(f"  pictures  {described(download)}: only with --pictures")
     if len(later) > _SHOWN_FILES:
         print(f"  pictures  and {len(later) - _SHOWN_FILES} more")
     if one.gated:
         print(f"  by hand:  {one.gated}")
     elif not one.downloads:
         print("  by hand:  no public address is known; see the page of its authors")
-
-
-def _described(download: Download) -> str:
-    from unbag.data.archives import readable
-
-    size = readable(download.size) if download.size else "size not known"
-    return f"{download.to} ({size})"
 
 
 def _print_total(downloads: Sequence[Download], data: Path) -> None:
@@ -253,7 +250,7 @@ def _print_total(downloads: Sequence[Download], data: Path) -> None:
     unknown = sum(not download.size for download in pending)
     known = sum(download.size for download in pending)
     more = f" and {unknown} files whose size is not known" if unknown and known else ""
-    size = readable(known) if known or not unknown else "size not known"
+    size = readable(known) if known or not unknown else _NO_SIZE
     files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
     print(f"{files} to fetch into {data} ({size}{more})", flush=True)
 
@@ -305,20 +302,14 @@ def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ..
 
     lacking = []
     for one in benchmarks:
-        if _has_pictures(one, data):
-            print(f"there     all pictures of {one.name}")
-        else:
-            lacking.append(one)
+        # Warnings are said once, with the summary.
+        with warnings.catch_warnings(), suppress(UserError):
+            warnings.simplefilter("ignore")
+            if not _look(one, data).problem:
+                print(f"there     all pictures of {one.name}")
+                continue
+        lacking.append(one)
     return tuple(download for download in wanted(lacking, pictures=True) if download.has_pictures)
-
-
-def _has_pictures(one: Benchmark, data: Path) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # They are said once, with the summary.
-            return not _look(one, data).problem
-    except UserError:
-        return False
 
 
 def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:

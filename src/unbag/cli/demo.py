@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,10 @@ from unbag.cli.options import add_cache, cache_of
 from unbag.cli.run import carry_out
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unbag.evaluation.loading import Job
     from unbag.evaluation.run import Finished
     from unbag.registry import Commands
-    from unbag.types import Benchmark, Comparison, RunContents
+    from unbag.types import Benchmark, RunContents
 
 _MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
 """Before and after a repair, and two that can know nothing."""
@@ -25,10 +24,6 @@ _READOUT_BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-c
 """Two that gain, one that stays, one that loses."""
 READOUT_FOLDER = "another-readout"
 """Inside the folder of the demo."""
-_READOUT_TITLE = (
-    f"the same frozen {_MODEL}, by cosine and by a small language model that looks at its "
-    "patches (docs/decoder.md):"
-)
 
 
 def add(commands: Commands) -> None:
@@ -60,61 +55,47 @@ def start(options: argparse.Namespace) -> int:
         cache=cache_of(options),
         command=options.typed,
     )
-    return carry_out(job, beside=lambda: _readout_job(options), show=_show_readout)
+
+    def readout_job() -> Job:
+        model = load_model(_MODEL)
+        return replace(
+            job,
+            scorers=[make_scorer(model), make_scorer(model, _READOUT)],
+            benchmarks=find_benchmarks(_READOUT_BENCHMARKS),
+            out=options.out / READOUT_FOLDER,
+        )
+
+    return carry_out(job, beside=readout_job, show=_show_readout)
 
 
-def _readout_job(options: argparse.Namespace) -> Job:
-    """Both read-outs on some benchmarks."""
-    from unbag.api import make_scorer
+def _show_readout(finished: Finished) -> None:
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.evaluation.loading import Job
-    from unbag.models.loading import load_model
-
-    model = load_model(_MODEL)
-    return Job(
-        scorers=[make_scorer(model), make_scorer(model, _READOUT)],
-        benchmarks=find_benchmarks(_READOUT_BENCHMARKS),
-        out=options.out / READOUT_FOLDER,
-        cache=cache_of(options),
-        command=options.typed,
-    )
-
-
-def _show_readout(finished: Finished, console: Console) -> None:
-    from unbag.benchmarks.names import find_benchmarks
+    from unbag.cli.console import output, print_lines
     from unbag.reports.exports import report
     from unbag.reports.terminal import terminal_table
 
     report(finished.contents, finished.folder.report)
-    console.print(f"\n{_READOUT_TITLE}", highlight=False, markup=False)
-    console.print(terminal_table(finished.contents))
-    said = _changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))
-    console.print(said, highlight=False, markup=False)
+    said = f"\nthe same frozen {_MODEL}, by cosine and by a small language model that looks at its"
+    print_lines([f"{said} patches (docs/decoder.md):"])
+    output().print(terminal_table(finished.contents))
+    print_lines([_changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))])
     print(f"report:  {finished.folder.report}")
 
 
 def _changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
     """What the second read-out gains and loses, by headline and by paired intervals."""
+    from unbag.reports.formatting import value_text
+
     said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
     for benchmark in benchmarks:
         for one in contents.comparisons:
-            if (one.benchmark, one.metric) == (benchmark.name, benchmark.headline):
-                said[_verdict(one)].append(f"{benchmark.name} {_from_to(contents, one)}")
+            if (one.benchmark, one.metric) != (benchmark.name, benchmark.headline):
+                continue
+            value = {
+                result.scorer: value_text(result.overall[one.metric])
+                for result in contents.results
+                if result.benchmark == one.benchmark
+            }
+            what = "gained" if one.low > 0 else "lost" if one.high < 0 else "no difference shown"
+            said[what].append(f"{benchmark.name} {value[one.first]} to {value[one.second]}")
     return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
-
-
-def _verdict(one: Comparison) -> str:
-    if one.low > 0:
-        return "gained"
-    return "lost" if one.high < 0 else "no difference shown"
-
-
-def _from_to(contents: RunContents, one: Comparison) -> str:
-    from unbag.reports.formatting import value_text
-
-    value = {
-        result.scorer: value_text(result.overall[one.metric])
-        for result in contents.results
-        if result.benchmark == one.benchmark
-    }
-    return f"{value[one.first]} to {value[one.second]}"

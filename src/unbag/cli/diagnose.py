@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, add_device, add_dtype, cache_of
+from unbag.cli.options import add_cache, add_command, add_device, add_dtype, cache_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry
     from unbag.registry import Commands
-    from unbag.runs.files import RunFolder
     from unbag.runs.progress import Progress
 
 _ABOUT = """\
@@ -34,18 +32,11 @@ examples:
   unbag diagnose --model open_clip:ViT-B-32/openai --data my/pictures --probes agreement stability
 """
 
-_FOLDER = Path("unbag-diagnosis")
-
 
 def add(commands: Commands) -> None:
     """One or two models, what is looked at, and which questions are put."""
-    diagnose = commands.add_parser(
-        "diagnose",
-        help="ask why a model answers as it does",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "ask why a model answers as it does"
+    diagnose = add_command(commands, "diagnose", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "a model by name, or the folder of a training run or export"
     diagnose.add_argument("--model", required=True, metavar="M", help=text)
     text = "a second model, such as the one a repair started from; differences are paired"
@@ -89,21 +80,39 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown, output
     from unbag.probes.diagnosis.diagnose import examine
-    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis
+    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis, write_diagnosis
     from unbag.probes.diagnosis.text import print_diagnosis, to_json
+    from unbag.reports.formatting import count_text
     from unbag.runs.files import check_run_folder
 
     console = Console(stderr=True)
     readout = f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
-    out = options.out or _FOLDER / _plain(options.model + readout)
+    name = re.sub(r"[^\w.+-]+", "-", options.model + readout).strip("-.") or "model"
+    out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
     inquiry = _inquiry(options, Shown(console))
+    answered = 0
     with open_diagnosis(out) as run:
-        kept = _Kept(run, console)
+
+        def keep(found: Diagnosis) -> None:
+            """Write the diagnosis after every question, and print how far it is."""
+            nonlocal answered
+            write_diagnosis(found, run)
+            answered = len(found.answers)
+            if not found.is_whole:
+                answer = found.answers[-1]
+                done = "answered" if answer.verdict is not None else "not asked"
+                line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
+                console.print(line, style="dim", highlight=False, markup=False)
+
         try:
-            found = examine(inquiry, progress=Shown(console), keep=kept)
+            found = examine(inquiry, progress=Shown(console), keep=keep)
         except KeyboardInterrupt:
-            console.print(_stopped(kept), highlight=False, markup=False, soft_wrap=True)
+            said = "stopped before the first question was answered; nothing was written"
+            if answered:
+                count = count_text(answered, "question")
+                said = f"stopped; {count} of the diagnosis can be read in {out / PAGE}"
+            print(f"\n{said}", file=sys.stderr)
             return 130
     if options.json:
         print(to_json(found), end="")
@@ -112,11 +121,6 @@ def start(options: argparse.Namespace) -> int:
         print(f"page:    {out / PAGE}")
         print(f"numbers: {out / JSON}")
     return 0 if found.answered else 1
-
-
-def _plain(name: str) -> str:
-    """A name as that of a folder."""
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
 
 
 def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
@@ -157,32 +161,3 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         cache=cache_of(options),
         command=options.typed,
     )
-
-
-class _Kept:
-    """Writes the diagnosis after every question, prints how far it is, and holds the last one."""
-
-    def __init__(self, run: RunFolder, console: Console) -> None:
-        self.run, self.console = run, console
-        self.found: Diagnosis | None = None
-
-    def __call__(self, found: Diagnosis) -> None:
-        from unbag.probes.diagnosis.page import write_diagnosis
-
-        write_diagnosis(found, self.run)
-        self.found = found
-        if not found.is_whole:
-            answer = found.answers[-1]
-            done = "answered" if answer.verdict is not None else "not asked"
-            line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
-            self.console.print(line, style="dim", highlight=False, markup=False)
-
-
-def _stopped(kept: _Kept) -> str:
-    from unbag.probes.diagnosis.page import PAGE
-    from unbag.reports.formatting import count_text
-
-    if kept.found is None:
-        return "\nstopped before the first question was answered; nothing was written"
-    count = count_text(len(kept.found.answers), "question")
-    return f"\nstopped; {count} of the diagnosis can be read in {kept.run.path / PAGE}"

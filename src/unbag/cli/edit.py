@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import CAPTION_FILES, add_device, positive
+from unbag.cli.options import CAPTION_FILES, add_command, add_device, add_server, positive
 from unbag.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from unbag.data.captions import Source
     from unbag.edits.jobs.run import EditJob, EditSummary
     from unbag.edits.kinds import EditParts, Kind
     from unbag.registry import Commands
-    from unbag.types import Edited
-
+    from unbag.reports.table import Table
 
 _ABOUT = """\
 Make hard negatives and hard positives of the captions of a collection, or of one caption. A job
@@ -60,36 +58,28 @@ _OF_COLLECTIONS = (
 
 def add(commands: Commands) -> None:
     """A collection or one caption, kinds, and what the kinds need."""
-    edit = commands.add_parser(
-        "edit",
-        help="hard negatives and hard positives of captions",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "hard negatives and hard positives of captions"
+    edit = add_command(commands, "edit", text=text, about=_ABOUT, examples=_EXAMPLES)
     edit.add_argument("--try", dest="tried", metavar="CAPTION", help="print edits of one caption")
     _add_files(edit)
     _add_edits(edit)
-    _add_parts(edit)
-    _add_work(edit)
+    text = "processes; the output is the same for any number (default: 1)"
+    edit.add_argument("--workers", type=positive, metavar="N", help=text)
+    text = "a Ray cluster that does the work instead: host:port, auto, or local"
+    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
     """Edit a collection, or try one caption."""
-    from rich.console import Console
-
-    from unbag.cli.console import Shown, output
+    from unbag.cli.console import output, print_lines, shown
     from unbag.edits.jobs.run import run_edit
     from unbag.edits.kinds import find_kinds
 
     if options.tried is not None:
         return _try(options)
-    summary = run_edit(_job(options), progress=Shown(Console(stderr=True)))
-    console = output()
-    kinds = find_kinds(options.kinds)
-    console.print(_table(summary, kinds))
-    for line in _lines(summary):
-        console.print(line, highlight=False, markup=False)
+    summary = run_edit(_job(options), progress=shown())
+    output().print(_table(summary, find_kinds(options.kinds)))
+    print_lines(_lines(summary))
     return 0
 
 
@@ -125,9 +115,6 @@ def _add_edits(edit: argparse.ArgumentParser) -> None:
     edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
     text = "a language model that tries to tell edits from originals, by kind"
     edit.add_argument("--leak", default="", metavar="PATH", help=text)
-
-
-def _add_parts(edit: argparse.ArgumentParser) -> None:
     text = "spaCy pipeline by name or folder (default: auto, the first installed)"
     edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
     text = "folder with WordNet (default: auto, where it is usually installed)"
@@ -139,17 +126,7 @@ def _add_parts(edit: argparse.ArgumentParser) -> None:
     add_device(edit)
     text = "where answers of a server are kept between runs"
     edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
-    text = "requests to a server at a time (default: 8)"
-    edit.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
-    text = "most requests to a server, for each worker (default: no limit)"
-    edit.add_argument("--budget", type=positive, metavar="N", help=text)
-
-
-def _add_work(edit: argparse.ArgumentParser) -> None:
-    text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=positive, metavar="N", help=text)
-    text = "a Ray cluster that does the work instead: host:port, auto, or local"
-    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
+    add_server(edit)
 
 
 def _job(options: argparse.Namespace) -> EditJob:
@@ -212,48 +189,38 @@ def _parts(options: argparse.Namespace) -> EditParts:
 
 def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
     """A row a kind: how many captions have a place for it, and what became of it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
-    for name in ("kind", "places", "captions", "share", "edits", "rejected"):
-        table.add_column(Text(name), justify="left" if name in ("kind", "rejected") else "right")
-    if summary.leaks:
-        table.add_column(Text("original likelier"), justify="right")
-    for kind in kinds:
-        table.add_row(*map(Text, _cells(summary, kind)))
-    return table
-
-
-def _cells(summary: EditSummary, kind: Kind) -> list[str]:
     from unbag.edits.editor import KindTally
+    from unbag.reports.formatting import percent_text
+    from unbag.reports.table import Table
 
-    of = summary.tally.kinds.get(kind.name) or KindTally()
-    rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
-    cells = [
-        f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
-        f"{of.places:,}",
-        f"{of.captions:,}",
-        _share(of.captions, summary.tally.captions),
-        f"{of.edits:,}",
-        rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
-    ]
-    if summary.leaks:
-        leak = summary.leaks.get(kind.name)
-        cells.append(f"{100 * leak.preferred:.0f} %" if leak else "")
-    return cells
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else ""
+    names = ["kind", "places", "captions", "share", "edits", "rejected"]
+    rows = []
+    for kind in kinds:
+        of = summary.tally.kinds.get(kind.name) or KindTally()
+        rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
+        cells = [
+            f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
+            f"{of.places:,}",
+            f"{of.captions:,}",
+            percent_text(of.captions, summary.tally.captions),
+            f"{of.edits:,}",
+            rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
+        ]
+        if leak := summary.leaks.get(kind.name):
+            cells.append(percent_text(leak.preferred, 1, digits=0))
+        rows.append(cells)
+    names += ["original likelier"] if summary.leaks else []
+    return replace(Table.of(names, rows, right=(1, 2, 3, 4, 6)), look="plain")
 
 
 def _lines(summary: EditSummary) -> list[str]:
     """What is said below the table."""
+    from unbag.reports.formatting import percent_text
+
     tally = summary.tally
     lines = [
         f"{tally.captions:,} captions: {tally.edited:,} edited "
-        f"({_share(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
+        f"({percent_text(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
         f"{tally.skipped.total():,} skipped"
     ]
     lines += [f"  skipped: {reason}: {count:,}" for reason, count in tally.skipped.most_common()]
@@ -270,6 +237,7 @@ def _try(options: argparse.Namespace) -> int:
     from unbag.edits.editor import make_editor
     from unbag.edits.filters import make_filters
     from unbag.models.loading import check_device
+    from unbag.reports.table import Column, Table
     from unbag.types import Given
 
     if idle := [name for name in _OF_COLLECTIONS if getattr(options, name) not in (None, "")]:
@@ -292,19 +260,9 @@ def _try(options: argparse.Namespace) -> int:
     if found.skipped:
         print(f"skipped: {found.skipped}")
         return 0
-    output().print(_tried(found))
+    rows = [("+" if e.keeps_meaning else "-", e.kind, e.text) for e in found.edits]
+    output().print(Table((Column(),) * 3, rows, has_head=False, look="plain"))
     made = {edit.kind for edit in found.edits}
     if none := [kind.name for kind in editor.kinds if kind.name not in made]:
         print(f"no edit of: {', '.join(none)}")
     return 0
-
-
-def _tried(found: Edited) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
-    for edit in found.edits:
-        sign = "+" if edit.keeps_meaning else "-"
-        table.add_row(Text(sign), Text(edit.kind), Text(edit.text))
-    return table

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.cli.options import add_command, check_dual_encoder
 from unbag.errors import UserError
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
-    from unbag.reports.cards import Card, Exported
-    from unbag.types import DualEncoder
+    from unbag.reports.cards import Exported
 
 _ABOUT = """\
 Write a dual encoder so that plain open_clip and plain transformers load it, with a model card.
@@ -28,13 +28,8 @@ examples:
 
 def add(commands: Commands) -> None:
     """A model and a new folder."""
-    export = commands.add_parser(
-        "export",
-        help="folders that open_clip and transformers load, with a model card",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "folders that open_clip and transformers load, with a model card"
+    export = add_command(commands, "export", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "a dual encoder: open_clip:, hf:, photo:, joined: or tiny:"
     what = export.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="M", help=text)
@@ -47,6 +42,8 @@ def add(commands: Commands) -> None:
 
 def start(options: argparse.Namespace) -> int:
     """Write the forms and say how each is loaded."""
+    from unbag.models.loading import load_model
+    from unbag.reports.cards import card_of_copy
     from unbag.training.export.export import export
     from unbag.training.repair import read_trained
 
@@ -59,7 +56,9 @@ def start(options: argparse.Namespace) -> int:
                 expected="--weights only with --run: other models have one set of weights",
                 way_out="leave it out, or name the folder of the training run with --run",
             )
-        encoder, card = _untrained(options.model, command=options.typed)
+        message = f"{options.model} gives no vector for a picture and a caption"
+        encoder = check_dual_encoder(load_model(options.model), message)
+        card = card_of_copy(options.model, name=encoder.name, command=options.typed)
     for line in export_lines(export(encoder, options.out, card=card)):
         print(line)
     return 0
@@ -81,19 +80,3 @@ def export_lines(found: Exported) -> list[str]:
     lines += [f"  unbag run --model {one.model_name(found.path)}" for one in found.folders]
     lines.append(f"card: {found.path / 'README.md'}")
     return lines
-
-
-def _untrained(model: str, *, command: str) -> tuple[DualEncoder, Card]:
-    """A model by name, with a card that says that nothing was trained."""
-    from unbag.models.loading import load_model
-    from unbag.reports.cards import card_of_copy
-    from unbag.types import DualEncoder
-
-    encoder = load_model(model)
-    if not isinstance(encoder, DualEncoder):
-        raise UserError(
-            f"{model} gives no vector for a picture and a caption",
-            expected="a dual encoder, such as open_clip:ViT-B-32/openai",
-            way_out="name another with --model",
-        )
-    return encoder, card_of_copy(model, name=encoder.name, command=command)

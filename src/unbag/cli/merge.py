@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, add_device, cache_of, positive
+from unbag.cli.options import (
+    add_batch,
+    add_bench_data,
+    add_cache,
+    add_command,
+    add_device,
+    cache_of,
+    check_dual_encoder,
+)
 from unbag.cli.run import tagged
 from unbag.errors import UserError
 
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from unbag.registry import Commands
     from unbag.training.before_after import Side
     from unbag.training.merge import Curve, Mix
-    from unbag.types import Benchmark, DualEncoder
+    from unbag.types import Benchmark
 
 
 _ABOUT = """\
@@ -34,13 +42,8 @@ examples:
 
 def add(commands: Commands) -> None:
     """Two models, weights, benchmarks, and how one weight is chosen."""
-    merge = commands.add_parser(
-        "merge",
-        help="mix weights before and after fine-tuning",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "mix weights before and after fine-tuning"
+    merge = add_command(commands, "merge", text=text, about=_ABOUT, examples=_EXAMPLES)
     merge.add_argument("--base", required=True, metavar="M", help="the model before fine-tuning")
     merge.add_argument("--tuned", required=True, metavar="M", help="the same after it")
     text = "for the curve, the run folder and the mixed model"
@@ -49,8 +52,7 @@ def add(commands: Commands) -> None:
     merge.add_argument("--weights", default="0,0.25,0.5,0.75,1", metavar="W", help=text)
     text = "benchmarks or families (default: four of the world, which are drawings)"
     merge.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
-    text = "holds one folder for each benchmark"
-    merge.add_argument("--data", type=Path, metavar="DIR", help=text)
+    add_bench_data(merge)
     merge.add_argument("--pick", type=float, metavar="W", help="keep this weight")
     text = "without --pick: points of recognition that may be lost (default: 1)"
     merge.add_argument("--budget", type=float, default=1.0, metavar="P", help=text)
@@ -59,29 +61,32 @@ def add(commands: Commands) -> None:
         merge.add_argument(f"--{side}", nargs="+", default=[], metavar="B", help=text)
     merge.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     add_device(merge)
-    text = "inputs at once (default: 256)"
-    merge.add_argument("--batch", type=positive, default=256, metavar="N", help=text)
+    add_batch(merge)
     add_cache(merge)
 
 
 def start(options: argparse.Namespace) -> int:
     """Mix, measure, write the curve, keep one mix."""
-    from rich.console import Console
-
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import Shown
-    from unbag.models.loading import choose_device
+    from unbag.cli.console import output, print_lines, shown
+    from unbag.models.loading import Placement, choose_device, load_model, model_name
     from unbag.runs.files import make_folder, write_text
     from unbag.training import merge
-    from unbag.training.before_after import DEFAULT
+    from unbag.training.before_after import DEFAULT, DRAWINGS, are_drawings
 
     weights = merge.check_weights(_numbers(options.weights), options.pick)
     asked = [*options.bench, *options.composition, *options.recognition]
     benchmarks = tagged(find_benchmarks(asked), "auto") if asked else list(DEFAULT)
     sides = _sides(benchmarks, options)
     merge.check_sides(sides, options.pick)
-    device = choose_device(options.device)
-    base, tuned = (_encoder(name, device) for name in (options.base, options.tuned))
+    placement = Placement(choose_device(options.device))
+    base, tuned = (
+        check_dual_encoder(
+            load_model(model_name(name), placement=placement),
+            f"{name} has no two towers whose weights could be mixed",
+        )
+        for name in (options.base, options.tuned)
+    )
     mixes = merge.mix(base, tuned, weights)
     out = make_folder(options.out, what="results", way_out="name another folder with --out")
     curve = merge.measure_curve(
@@ -97,12 +102,14 @@ def start(options: argparse.Namespace) -> int:
         seed=options.seed,
         batch=options.batch,
         command=options.typed,
-        progress=Shown(Console(stderr=True)),
+        progress=shown(),
     )
     write_text(out / "curve.json", merge.curve_json(curve))
     write_text(out / "curve.csv", merge.curve_csv(curve))
     write_text(out / "curve.html", merge.curve_page(curve))
-    _say(curve, benchmarks)
+    output().print(merge.curve_table(curve))
+    said = [f"weight {curve.choice.weight:g} is kept: {curve.choice.why}", *curve.notes]
+    print_lines([*said, DRAWINGS] if are_drawings(benchmarks) else said)
     kept = next(one for one in mixes if one.weight == curve.choice.weight)
     print(f"curve:   {out / 'curve.html'}")
     print(f"report:  {curve.folder / 'report.html'}")
@@ -137,59 +144,29 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
     return found | forced
 
 
-def _encoder(name: str, device: str) -> DualEncoder:
-    from unbag.models.loading import Placement, load_model, model_name
-    from unbag.types import DualEncoder
-
-    model = load_model(model_name(name), placement=Placement(device))
-    if isinstance(model, DualEncoder):
-        return model
-    raise UserError(
-        f"{name} has no two towers whose weights could be mixed",
-        expected="a dual encoder, such as open_clip:ViT-B-32-quickgelu/openai",
-    )
-
-
-def _say(curve: Curve, benchmarks: Sequence[Benchmark]) -> None:
-    from unbag.cli.console import output
-    from unbag.training.before_after import DRAWINGS, are_drawings
-    from unbag.training.merge import curve_table
-
-    console = output()
-    console.print(curve_table(curve))
-    said = [f"weight {curve.choice.weight:g} is kept: {curve.choice.why}", *curve.notes]
-    said += [DRAWINGS] if are_drawings(benchmarks) else []
-    for line in said:
-        console.print(line, highlight=False, markup=False)
-
-
 def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
     """Under a name with its weight; one that is there already and the same is left alone."""
+    from unbag.models.loading import RECORD
     from unbag.reports.cards import Card
     from unbag.training.export.export import export
     from unbag.training.merge import curve_markdown
 
     folder = out / f"weight-{kept.weight:g}"
-    if not _is_there(folder, kept.encoder.fingerprint):
-        share = f"{kept.weight:g} of {curve.tuned}"
-        card = Card(
-            title=f"{curve.base} mixed with {share}",
-            base=curve.base,
-            recipe=f"merge with {share}",
-            settings=f"Every weight is {1 - kept.weight:g} of `{curve.base}` and {share}, "
-            "temperature included (WiSE-FT).",
-            table=curve_markdown(curve),
-            command=command,
-        )
-        export(kept.encoder, folder, card=card)
-    return folder
-
-
-def _is_there(folder: Path, fingerprint: str) -> bool:
-    from unbag.models.loading import RECORD
-
     try:
-        said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and said.get("fingerprint") == fingerprint
+        record = None
+    if isinstance(record, dict) and record.get("fingerprint") == kept.encoder.fingerprint:
+        return folder
+    share = f"{kept.weight:g} of {curve.tuned}"
+    card = Card(
+        title=f"{curve.base} mixed with {share}",
+        base=curve.base,
+        recipe=f"merge with {share}",
+        settings=f"Every weight is {1 - kept.weight:g} of `{curve.base}` and {share}, "
+        "temperature included (WiSE-FT).",
+        table=curve_markdown(curve),
+        command=command,
+    )
+    export(kept.encoder, folder, card=card)
+    return folder

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import CAPTION_FILES, add_cache, add_device, cache_of
-from unbag.errors import UserError
+from unbag.cli.options import (
+    CAPTION_FILES,
+    add_batch,
+    add_cache,
+    add_command,
+    add_device,
+    cache_of,
+    check_dual_encoder,
+)
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
@@ -29,13 +36,8 @@ example:
 
 def add(commands: Commands) -> None:
     """A caption file, a folder of pictures, a model."""
-    nearest = commands.add_parser(
-        "nearest",
-        help="the nearest other pictures of each picture",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "the nearest other pictures of each picture"
+    nearest = add_command(commands, "nearest", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "a file that names pictures"
     nearest.add_argument("--captions", required=True, metavar="FILE", help=text)
     # Pictures inside shards have no path.
@@ -50,16 +52,13 @@ def add(commands: Commands) -> None:
     text = "neighbours of each picture (default: 3)"
     nearest.add_argument("--each", type=int, default=3, metavar="N", help=text)
     add_device(nearest)
-    text = "pictures encoded at once (default: 256)"
-    nearest.add_argument("--batch", type=int, default=256, metavar="N", help=text)
+    add_batch(nearest, "pictures encoded")
     add_cache(nearest)
 
 
 def start(options: argparse.Namespace) -> int:
     """Write the neighbours and say where they are."""
-    from rich.console import Console
-
-    from unbag.cli.console import Shown
+    from unbag.cli.console import shown
     from unbag.data.captions import Source
     from unbag.data.neighbours import (
         check_place,
@@ -73,7 +72,6 @@ def start(options: argparse.Namespace) -> int:
     from unbag.evaluation.plan import Plan
     from unbag.models.loading import Placement, choose_device, load_model
     from unbag.runs.files import make_folder
-    from unbag.types import DualEncoder
 
     source = Source(
         options.captions,
@@ -84,14 +82,11 @@ def start(options: argparse.Namespace) -> int:
     pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
     check_search(options.each, len(pictures))
     make_folder(options.out.parent, what="folder", way_out="choose another place with --out")
-    model = load_model(options.model, placement=Placement(choose_device(options.device)))
-    if not isinstance(model, DualEncoder):
-        raise UserError(
-            f"{options.model} gives no vector for a picture",
-            expected="a dual encoder, such as open_clip:ViT-B-32/openai",
-            way_out="name another with --model",
-        )
-    progress = Shown(Console(stderr=True))
+    model = check_dual_encoder(
+        load_model(options.model, placement=Placement(choose_device(options.device))),
+        f"{options.model} gives no vector for a picture",
+    )
+    progress = shown()
 
     def vectors(picture_of: Mapping[str, Picture]) -> tuple[Vectors, Mapping[str, str]]:
         plan = Plan(tuple(picture_of.values()), tuple(picture_of))

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.cli.run import print_run
+
 if TYPE_CHECKING:
     from unbag.registry import Commands
 
@@ -16,17 +18,15 @@ def add(commands: Commands) -> None:
         "report",
         help="one page (or table, CSV, JSON) from one or more run folders",
         description="Join run folders into one report. The ending of --out chooses the form: "
-        ".html, .md, .csv or .json. Without --out the table is printed.",
+        ".html, .md, .tex, .csv or .json. Without --out the table is printed.",
     )
     report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
-    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .csv or .json")
+    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .tex, .csv or .json")
 
 
 def start(options: argparse.Namespace) -> int:
     """Join the runs and write them in the form that the ending of `out` asks for."""
-    from unbag.cli.console import output
     from unbag.reports.exports import check_place, read_runs, report
-    from unbag.reports.terminal import beside_lines, prompt_lines, terminal_table, warning_lines
 
     if options.out is not None:
         check_place(options.out)
@@ -34,10 +34,5 @@ def start(options: argparse.Namespace) -> int:
     if options.out is not None:
         print(f"report: {report(contents, options.out)}")
         return 0
-    console = output()
-    for line in warning_lines(contents):
-        console.print(line, style="yellow", highlight=False, markup=False)
-    console.print(terminal_table(contents))
-    for line in (*prompt_lines(contents), *beside_lines(contents.references)):
-        console.print(line, highlight=False, markup=False)
+    print_run(contents, is_summarised=False)
     return 0

@@ -8,17 +8,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, add_device, add_dtype, cache_of, positive
+from unbag.cli.options import (
+    add_batch,
+    add_bench_data,
+    add_cache,
+    add_command,
+    add_device,
+    add_dtype,
+    add_server,
+    cache_of,
+    check_dual_encoder,
+)
 from unbag.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unbag.evaluation.loading import Job
     from unbag.evaluation.run import Finished
     from unbag.models.loading import Model
     from unbag.registry import Commands
-    from unbag.types import Benchmark, DualEncoder, Item, Loader, Scorer
+    from unbag.types import Benchmark, Item, Loader, RunContents, Scorer
 
 _ABOUT = """\
 Score models on benchmarks and write a run folder: scores of every item, results with
@@ -41,91 +49,52 @@ _LINEAR_PROBE = "linear-probe"
 
 def add(commands: Commands) -> None:
     """Models, benchmarks, and how they are scored and measured."""
-    run = commands.add_parser(
-        "run",
-        help="score models on benchmarks",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "score models on benchmarks"
+    run = add_command(commands, "run", text=text, about=_ABOUT, examples=_EXAMPLES)
     run.add_argument("--model", nargs="+", required=True, metavar="M", help="models to score")
-    run.add_argument(
-        "--bench", nargs="+", required=True, metavar="B", help="benchmarks or families"
-    )
+    text = "benchmarks or families"
+    run.add_argument("--bench", nargs="+", required=True, metavar="B", help=text)
     run.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder")
-    run.add_argument("--data", type=Path, metavar="DIR", help="holds one folder for each benchmark")
-    run.add_argument(
-        "--scorer", metavar="S", help="how a model gives a score (default: the natural one)"
-    )
+    add_bench_data(run)
+    text = "how a model gives a score (default: the natural one)"
+    run.add_argument("--scorer", metavar="S", help=text)
     text = "prompts of a chat model: all (default), published, or one by name"
     run.add_argument("--prompts", default="all", metavar="P", help=text)
-    run.add_argument(
-        "--blind",
-        nargs="+",
-        default=["caption:short"],
-        metavar="M",
-        help="caption-only baselines run beside the models, all, or none (default: caption:short)",
+    text = "caption-only baselines run beside the models, all, or none (default: caption:short)"
+    run.add_argument("--blind", nargs="+", default=["caption:short"], metavar="M", help=text)
+    choices = ("wrong", "half", "right", "argmax_first", "argmax_last", "official")
+    text = (
+        "what an equal top score is worth (default: wrong); official makes each benchmark's own "
+        "rule the headline. Where the two differ, both are reported"
+    )
+    run.add_argument("--ties", default="wrong", choices=choices, help=text)
+    text = (
+        "known errors of the benchmarks to mend: as the published numbers did (default), none, or "
+        "all; part of a result's key"
     )
     run.add_argument(
-        "--ties",
-        default="wrong",
-        choices=["wrong", "half", "right", "argmax_first", "argmax_last", "official"],
-        help="what an equal top score is worth (default: wrong); official makes each benchmark's "
-        "own rule the headline. Where the two differ, both are reported",
+        "--errata", default="published", choices=("published", "none", "all"), help=text
     )
-    run.add_argument(
-        "--errata",
-        default="published",
-        choices=["published", "none", "all"],
-        help="known errors of the benchmarks to mend: as the published numbers did (default), "
-        "none, or all; part of a result's key",
+    text = (
+        "collections the models were trained on, such as 'COCO train2014'; a benchmark made from "
+        "one of them gets a warning"
     )
-    run.add_argument(
-        "--trained-on",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="collections the models were trained on, such as 'COCO train2014'; a benchmark made "
-        "from one of them gets a warning",
+    run.add_argument("--trained-on", nargs="+", default=[], metavar="NAME", help=text)
+    text = (
+        "part-of-speech tagger for shuffled captions: a spaCy pipeline by name or folder, "
+        "package.module:NAME, none, or auto: the first that is installed (default)"
     )
-    run.add_argument(
-        "--tagger",
-        default="auto",
-        metavar="T",
-        help="part-of-speech tagger for shuffled captions: a spaCy pipeline by name or folder, "
-        "package.module:NAME, none, or auto: the first that is installed (default)",
-    )
+    run.add_argument("--tagger", default="auto", metavar="T", help=text)
     run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     add_device(run)
     add_dtype(run)
     run.add_argument("--compile", action="store_true", help="compile models with torch.compile")
-    run.add_argument(
-        "--concurrency",
-        type=positive,
-        default=8,
-        metavar="N",
-        help="requests to a server at a time (default: 8)",
-    )
-    run.add_argument(
-        "--budget",
-        type=positive,
-        metavar="N",
-        help="most requests to a server (default: no limit)",
-    )
-    run.add_argument(
-        "--batch", type=positive, default=256, metavar="N", help="inputs at once (default: 256)"
-    )
-    run.add_argument(
-        "--allow-invalid",
-        action="store_true",
-        help="measure even if more than 1 %% of the scores are not numbers",
-    )
-    run.add_argument(
-        "--missing",
-        default="error",
-        choices=["error", "skip"],
-        help="what to do about pictures that are not on disk (default: error)",
-    )
+    add_server(run)
+    add_batch(run)
+    text = "measure even if more than 1 %% of the scores are not numbers"
+    run.add_argument("--allow-invalid", action="store_true", help=text)
+    text = "what to do about pictures that are not on disk (default: error)"
+    run.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
     add_cache(run)
 
 
@@ -189,39 +158,34 @@ def carry_out(
     job: Job,
     *,
     beside: Callable[[], Job] | None = None,
-    show: Callable[[Finished, Console], None] | None = None,
+    show: Callable[[Finished], None] | None = None,
 ) -> int:
     """Run it, then a second job that is made only then and has a `show` of its own."""
-    from rich.console import Console
-
-    from unbag.cli.console import Shown, output
+    from unbag.cli.console import shown
     from unbag.evaluation.run import run
+    from unbag.reports.exports import report
     from unbag.runs.distributed import join_team, leave_team
-    from unbag.runs.progress import Silent
+    from unbag.runs.progress import Progress, Silent
 
     team = join_team()
-    console = Console(stderr=True)
-    progress = Shown(console) if team.is_leader else Silent()
+    progress: Progress = shown() if team.is_leader else Silent()
     second: Finished | None = None
     try:
         finished = run(job, progress=progress)
         second = run(beside(), progress=progress) if beside else None
     except KeyboardInterrupt:
-        console.print(
-            f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {job.command}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        stopped = f"\nstopped; what was computed is kept in {job.out}"
+        print(f"{stopped}\ncontinue with: {job.command}", file=sys.stderr)
         return 130
     finally:
         leave_team(team)
     if not team.is_leader:
         # Only one of the processes that torchrun started talks to the user.
         return 0
-    _show(finished, output())
+    report(finished.contents, finished.folder.report)
+    print_run(finished.contents)
     if second is not None and show is not None:
-        show(second, output())
+        show(second)
     problems = (*finished.problems, *(second.problems if second else ()))
     for problem in problems:
         print(f"unbag: {problem}", file=sys.stderr)
@@ -230,8 +194,9 @@ def carry_out(
     return 1 if problems else 0
 
 
-def _show(finished: Finished, console: Console) -> None:
-    from unbag.reports.exports import report
+def print_run(contents: RunContents, *, is_summarised: bool = True) -> None:
+    """The table of a run with the lines above and under it."""
+    from unbag.cli.console import output, print_lines
     from unbag.reports.terminal import (
         beside_lines,
         prompt_lines,
@@ -240,14 +205,10 @@ def _show(finished: Finished, console: Console) -> None:
         warning_lines,
     )
 
-    report(finished.contents, finished.folder.report)
-    for line in warning_lines(finished.contents):
-        console.print(line, style="yellow", highlight=False, markup=False)
-    console.print(terminal_table(finished.contents))
-    for paragraph in summary_lines(finished.contents):
-        console.print(paragraph, highlight=False, markup=False)
-    for line in (*prompt_lines(finished.contents), *beside_lines(finished.contents.references)):
-        console.print(line, highlight=False, markup=False)
+    print_lines(warning_lines(contents), style="yellow")
+    output().print(terminal_table(contents))
+    print_lines(summary_lines(contents) if is_summarised else [])
+    print_lines([*prompt_lines(contents), *beside_lines(contents.references)])
 
 
 def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
@@ -294,15 +255,14 @@ def _probes(
     models: Sequence[Model], benchmarks: Sequence[Benchmark], options: argparse.Namespace
 ) -> list[Scorer]:
     """A linear probe for each model, all fitted to the same training split."""
-    from rich.console import Console
-
     from unbag.api import fit_linear_probe
-    from unbag.cli.console import Shown
+    from unbag.cli.console import shown
     from unbag.evaluation.loading import folder_of, without_missing
 
-    progress = Shown(Console(stderr=True))
+    progress = shown()
     benchmark, load = _only(benchmarks)
-    encoders = [_encoder(model) for model in models]
+    message = f"--scorer {_LINEAR_PROBE} needs vectors of pictures, and"
+    encoders = [check_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
     items: Sequence[Item] = tuple(load(folder_of(benchmark, options.data)))
     items = without_missing(benchmark.name, items, missing=options.missing, progress=progress)
     cache, batch = cache_of(options), options.batch
@@ -332,14 +292,3 @@ def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
             way_out="see docs/benchmarks.md for those that have one",
         )
     return benchmarks[0], benchmarks[0].load_training
-
-
-def _encoder(model: Model) -> DualEncoder:
-    from unbag.types import DualEncoder
-
-    if isinstance(model, DualEncoder):
-        return model
-    raise UserError(
-        f"--scorer {_LINEAR_PROBE} needs vectors of pictures, and {model.name!r} has none",
-        expected="a dual encoder",
-    )

@@ -13,15 +13,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_device
+from unbag.cli.options import add_command, add_device, add_dtype
 from unbag.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from unbag.registry import Commands
+    from unbag.reports.table import Table
     from unbag.types import FloatArray, Scorer
 
+
+_ABOUT = """\
+Score captions for each picture and print a table, best first. Arguments that are files are pictures
+and stand first, the others are captions.
+"""
 
 _EXAMPLES = """\
 examples:
@@ -40,29 +44,14 @@ _LONGEST = 80
 def add(commands: Commands) -> None:
     """Pictures, captions, and models by the names that `unbag run` takes."""
     text = "a picture or several, a few captions, any models"
-    score = commands.add_parser(
-        "score",
-        help=text,
-        description="Score captions for each picture and print a table, best first. Arguments that "
-        "are files are pictures and stand first, the others are captions.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    score = add_command(commands, "score", text=text, about=_ABOUT, examples=_EXAMPLES)
     score.add_argument("picture", type=Path, metavar="PICTURE", help="a file; more may follow")
     score.add_argument("captions", nargs="+", metavar="CAPTION", help="in quotes")
     score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to ask")
-    score.add_argument(
-        "--scorer",
-        metavar="S",
-        help="how a model gives a score, or NAME@FOLDER (default: the natural one)",
-    )
+    text = "how a model gives a score, or NAME@FOLDER (default: the natural one)"
+    score.add_argument("--scorer", metavar="S", help=text)
     add_device(score)
-    score.add_argument(
-        "--dtype",
-        default="auto",
-        choices=["auto", "float32", "bfloat16", "float16"],
-        help="precision of the model (default: auto)",
-    )
+    add_dtype(score)
     score.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -96,8 +85,11 @@ def start(options: argparse.Namespace) -> int:
             print(f"{'' if at == 0 else chr(10)}{picture}")
         output().print(_table(captions, own))
         print(_legend(own))
-        for line in [line for column in own for line in _below(column)]:
-            print(line)
+        for column in own:
+            for answer in column.answers:
+                print(f"{column.name} answered: {_short(answer)!r}")
+            for note in column.notes:
+                print(f"note: {note}")
     for note in [note for column in columns[0] for note in column.of_captions]:
         print(f"note: {note}")
     return 0
@@ -207,29 +199,20 @@ class ScoreColumn:
 def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
     """A row a caption, in the order of the first model."""
     import numpy as np
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
-    table.add_column(Text("caption"))
+    from unbag.reports.formatting import score_text
+    from unbag.reports.table import Column, Table
+
+    heads = [Column("caption")]
     for column in columns:
         how = f"{column.scoring}, blind" if column.is_blind else column.scoring
-        table.add_column(Text(f"{column.name}\n{how}"), justify="right")
+        heads.append(Column(f"{column.name}\n{how}", "right"))
+    rows = []
     # NaN sorts last, as infinity does; equal scores keep the order they were typed in.
     for at in np.argsort(-columns[0].score_C, kind="stable"):
-        cells = [f"{column.mark(int(at))} {_number(column.score_C[at])}" for column in columns]
-        # As Text: a caption is data, and "[red]" is no colour.
-        table.add_row(Text(_short(captions[at])), *map(Text, cells))
-    return table
-
-
-def _number(score: float) -> str:
-    """Four decimals, or more where they would all be zeros: probabilities can be tiny."""
-    import numpy as np
-
-    if np.isnan(score):
-        return "not a number"
-    return f"{score:.4f}" if score == 0 or abs(score) >= 0.1 else f"{score:#.4g}"
+        cells = [f"{column.mark(int(at))} {score_text(column.score_C[at])}" for column in columns]
+        rows.append([_short(captions[at]), *cells])
+    return Table(tuple(heads), rows, look="plain")
 
 
 def _short(text: str) -> str:
@@ -244,39 +227,29 @@ def _legend(columns: Sequence[ScoreColumn]) -> str:
     return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
 
 
-def _below(column: ScoreColumn) -> list[str]:
-    """Answers as they were given, then the notes."""
-    said = [f"{column.name} answered: {_short(answer)!r}" for answer in column.answers]
-    return [*said, *(f"note: {note}" for note in column.notes)]
-
-
 def _json(
     pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[ScoreColumn]]
 ) -> str:
-    """An object for a picture, in a list where there are several."""
-    found = [_object(one, captions, own) for one, own in zip(pictures, columns, strict=True)]
-    return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)
-
-
-def _object(
-    picture: Path, captions: Sequence[str], columns: Sequence[ScoreColumn]
-) -> dict[str, object]:
-    """Scores in the order of the captions; null where there is none."""
+    """An object for a picture, in a list where there are several; null where there is no score."""
     import numpy as np
 
-    return {
-        "picture": str(picture),
-        "captions": list(captions),
-        "models": [
-            {
-                "name": column.name,
-                "scoring": column.scoring,
-                "is_blind": column.is_blind,
-                "scores": [None if np.isnan(s) else float(s) for s in column.score_C],
-                "best": [captions[i] for i in column.best],
-                "answers": list(column.answers),
-                "notes": [*column.of_captions, *column.notes],
-            }
-            for column in columns
-        ],
-    }
+    found = [
+        {
+            "picture": str(picture),
+            "captions": list(captions),
+            "models": [
+                {
+                    "name": column.name,
+                    "scoring": column.scoring,
+                    "is_blind": column.is_blind,
+                    "scores": [None if np.isnan(s) else float(s) for s in column.score_C],
+                    "best": [captions[i] for i in column.best],
+                    "answers": list(column.answers),
+                    "notes": [*column.of_captions, *column.notes],
+                }
+                for column in own
+            ],
+        }
+        for picture, own in zip(pictures, columns, strict=True)
+    ]
+    return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.export import export_lines
-from unbag.cli.options import CAPTION_FILES, add_cache, cache_of, not_negative, positive
+from unbag.cli.options import (
+    CAPTION_FILES,
+    add_bench_data,
+    add_cache,
+    add_command,
+    cache_of,
+    check_dual_encoder,
+    not_negative,
+    positive,
+)
 from unbag.errors import UserError, unknown_name
 from unbag.registry import Commands, find, names
 
@@ -50,13 +59,8 @@ _WORKERS = 8
 
 def add(commands: Commands) -> None:
     """Model, recipe, pairs, benchmarks, machine."""
-    train = commands.add_parser(
-        "train",
-        help="repair a dual encoder and say what it cost",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    text = "repair a dual encoder and say what it cost"
+    train = add_command(commands, "train", text=text, about=_ABOUT, examples=_EXAMPLES)
     train.add_argument("--model", required=True, metavar="M", help="a dual encoder by name")
     train.add_argument(
         "--recipe", required=True, metavar="R", help="of `unbag list recipes` or readouts"
@@ -73,17 +77,14 @@ def add(commands: Commands) -> None:
 
 def start(options: argparse.Namespace) -> int:
     """Train, or go on, and show what came of it."""
-    from rich.console import Console
-
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.cli.console import Shown
+    from unbag.cli.console import shown
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.runs.distributed import join_team, leave_team
     from unbag.runs.files import TRAINING, check_run_folder
     from unbag.runs.progress import Progress, Silent
     from unbag.training.recipes import make_recipe
     from unbag.training.repair import repair
-    from unbag.types import DualEncoder
 
     if _is_readout(options.recipe):
         return _train_readout(options)
@@ -93,15 +94,12 @@ def start(options: argparse.Namespace) -> int:
     check_run_folder(options.out, TRAINING)
     device = choose_device(options.device)
     team = join_team(device)
-    progress: Progress = Shown(Console(stderr=True)) if team.is_leader else Silent()
+    progress: Progress = shown() if team.is_leader else Silent()
     try:
-        model = load_model(model_name(options.model), device=device)
-        if not isinstance(model, DualEncoder):
-            raise UserError(
-                f"{options.model} gives no vector for a picture and a caption",
-                expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
-                way_out="name another with --model",
-            )
+        model = check_dual_encoder(
+            load_model(model_name(options.model), device=device),
+            f"{options.model} gives no vector for a picture and a caption",
+        )
         found = repair(
             model,
             _wanted(options),
@@ -145,8 +143,7 @@ def _add_benchmarks(train: argparse.ArgumentParser) -> None:
     bench = train.add_argument_group("what it is measured on")
     text = "benchmarks, before, after and while training; default: the world's, before and after"
     bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
-    text = "folder with one folder for each benchmark that needs files"
-    bench.add_argument("--data", type=Path, metavar="DIR", help=text)
+    add_bench_data(bench)
     text = "steps between two measurements while training; default: an epoch"
     bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
 
@@ -193,6 +190,8 @@ def _wanted(options: argparse.Namespace) -> Wanted:
 
 
 def _where(options: argparse.Namespace, device: str) -> Where:
+    import torch
+
     from unbag.training.repair import Where
 
     is_gpu = device.startswith("cuda")
@@ -202,7 +201,9 @@ def _where(options: argparse.Namespace, device: str) -> Where:
         workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
     precision: Precision = options.precision
     if options.precision == "auto":
-        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
+        # Older GPUs compute in it by other means, slower than in float32.
+        has_bfloat16 = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bfloat16" if has_bfloat16 else "float32"
     return Where(
         device=device,
         precision=precision,
@@ -216,49 +217,40 @@ def _where(options: argparse.Namespace, device: str) -> Where:
     )
 
 
-def _has_bfloat16() -> bool:
-    """Older GPUs compute in it by other means, slower than in float32."""
-    import torch
-
-    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-
 def _show(found: Repaired) -> None:
-    from unbag.cli.console import output
+    from unbag.cli.console import output, print_lines
+    from unbag.reports.formatting import number_text
     from unbag.training.before_after import price_table
     from unbag.training.data.loader import MOST, left_out_lines
 
-    console, trained = output(), found.trained
-    state = trained.state
+    trained, state = found.trained, found.trained.state
     if not trained.is_done:
-        console.print(f"stopped after step {state.step}; the same command resumes from there")
+        print(f"stopped after step {state.step}; the same command resumes from there")
         return
     if found.priced is not None:
-        console.print(price_table(found.priced))
-        for note in found.priced.notes:
-            console.print(f"note: {note}", highlight=False, markup=False)
+        output().print(price_table(found.priced))
+        print_lines(f"note: {note}" for note in found.priced.notes)
     if state.seconds:
         rate = state.step * found.batch / state.seconds
-        waited = 100 * state.waited / state.seconds
-        console.print(
-            f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} pictures a second, "
-            f"{waited:.1f} % of the time waiting for data",
-            highlight=False,
+        waited = number_text(state.waited / state.seconds)
+        print_lines(
+            [
+                f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} pictures a second, "
+                f"{waited} % of the time waiting for data"
+            ]
         )
-    for line in left_out_lines(trained.unread, is_all=len(trained.unread) < MOST):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    print_lines(left_out_lines(trained.unread, is_all=len(trained.unread) < MOST), soft_wrap=True)
+    lines = []
     if state.best is not None:
-        console.print(
-            f"best mean headline while training: {100 * state.best:.1f} after step "
-            f"{state.best_step}, in {trained.folder / 'best.safetensors'}",
-            highlight=False,
+        lines.append(
+            f"best mean headline while training: {number_text(state.best)} after step "
+            f"{state.best_step}, in {trained.folder / 'best.safetensors'}"
         )
     if found.exported is not None:
-        for line in export_lines(found.exported):
-            console.print(line, highlight=False, markup=False)
+        lines += export_lines(found.exported)
     else:
-        console.print(f"exported before: {trained.folder / 'export'}", highlight=False)
-    console.print(f"log: {trained.folder / 'log.jsonl'}", highlight=False)
+        lines.append(f"exported before: {trained.folder / 'export'}")
+    print_lines([*lines, f"log: {trained.folder / 'log.jsonl'}"])
 
 
 def _is_readout(name: str) -> bool:
@@ -275,9 +267,7 @@ def _is_readout(name: str) -> bool:
 
 def _train_readout(options: argparse.Namespace) -> int:
     """A reader, connector or decoder on a model that stays as it is."""
-    from rich.console import Console
-
-    from unbag.cli.console import Shown, output
+    from unbag.cli.console import print_lines, shown
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.readouts.base import train_readout
     from unbag.runs.checkpoint import LAST
@@ -295,18 +285,18 @@ def _train_readout(options: argparse.Namespace) -> int:
             settings=options.set,
             seed=options.seed,
             where=_where(options, device),
-            progress=Shown(Console(stderr=True)),
+            progress=shown(),
         )
     except KeyboardInterrupt:
         # Between steps a run saves and comes back by itself; this one was not there yet.
         if not (options.out / LAST).exists():
-            output().print("stopped before the first step, so nothing is saved; the same command "
-                           "begins anew")  # fmt: skip
+            print(
+                "stopped before the first step, so nothing is saved; the same command begins anew"
+            )
         raise
-    for line in found.lines:
-        output().print(line, highlight=False, markup=False, soft_wrap=True)
+    print_lines(found.lines, soft_wrap=True)
     if not found.is_done:
-        output().print("stopped; the same command goes on from there")
+        print("stopped; the same command goes on from there")
     return 0 if found.is_done else 130
 
 

@@ -7,16 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, add_device, cache_of
+from unbag.cli.options import add_bench_data, add_cache, add_device, cache_of
 from unbag.cli.run import tagged
 from unbag.errors import UserError
 from unbag.registry import Commands, names
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unbag.evaluation.verify import Verified
-    from unbag.types import Benchmark
 
 _OUTSIDE = 3
 """Exit code where a number that can be compared lies outside our interval."""
@@ -34,30 +31,23 @@ def add(commands: Commands) -> None:
     )
     verify.add_argument("--model", required=True, metavar="M", help="the model to score")
     verify.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the runs")
-    verify.add_argument("--data", type=Path, metavar="DIR", help="holds one folder a benchmark")
-    verify.add_argument(
-        "--as", dest="published_as", default="", metavar="NAME", help="what papers call the model"
-    )
-    verify.add_argument(
-        "--bench", nargs="+", default=[], metavar="B", help="only these (default: all there are)"
-    )
+    add_bench_data(verify)
+    text = "what papers call the model"
+    verify.add_argument("--as", dest="published_as", default="", metavar="NAME", help=text)
+    text = "only these (default: all there are)"
+    verify.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     verify.add_argument("--scorer", metavar="S", help="how the model gives a score")
     add_device(verify)
-    verify.add_argument(
-        "--missing",
-        default="error",
-        choices=["error", "skip"],
-        help="a benchmark with pictures missing: skip it whole (error, default), or its items",
-    )
+    text = "a benchmark with pictures missing: skip it whole (error, default), or its items"
+    verify.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
     add_cache(verify)
 
 
 def start(options: argparse.Namespace) -> int:
     """Run every protocol that published numbers of this model need, and compare."""
-    from rich.console import Console
-
     from unbag.api import make_scorer
-    from unbag.cli.console import Shown, output
+    from unbag.benchmarks.names import find_benchmarks
+    from unbag.cli.console import shown
     from unbag.evaluation.loading import Job
     from unbag.evaluation.verify import verify
     from unbag.models.loading import choose_device, load_model, needs_device
@@ -66,9 +56,10 @@ def start(options: argparse.Namespace) -> int:
     device = choose_device(options.device, is_needed=needs_device(options.model))
     scorer = make_scorer(load_model(options.model, device=device), options.scorer)
     name = options.published_as or known_as(options.model)
+    benchmarks = find_benchmarks(options.bench or list(names("benchmark")))
     job = Job(
         scorers=[scorer],
-        benchmarks=tagged(_benchmarks(options.bench), "auto"),
+        benchmarks=tagged([one for one in benchmarks if one.published], "auto"),
         out=options.out,
         data=options.data,
         cache=cache_of(options),
@@ -77,17 +68,11 @@ def start(options: argparse.Namespace) -> int:
         device=device,
         command=options.typed,
     )
-    return _finish(verify(job, progress=Shown(Console(stderr=True))), options.out, output())
+    return _finish(verify(job, progress=shown()), options.out)
 
 
-def _benchmarks(asked: list[str]) -> list[Benchmark]:
-    from unbag.benchmarks.names import benchmark, find_benchmarks
-
-    every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
-    return [one for one in every if one.published]
-
-
-def _finish(found: Verified, out: Path, console: Console) -> int:
+def _finish(found: Verified, out: Path) -> int:
+    from unbag.cli.console import output, print_lines
     from unbag.reports.exports import report
     from unbag.reports.join import merge_runs
     from unbag.reports.terminal import notes, verified_table
@@ -100,17 +85,12 @@ def _finish(found: Verified, out: Path, console: Console) -> int:
             expected="the files of at least one benchmark under --data",
             way_out="get them with the commands above",
         )
-    console.print(verified_table(found.references))
-    for text, number in notes(found.references).items():
-        console.print(f"{number:>3}  {text}", highlight=False, markup=False)
-    print(_verdict(found))
-    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
-    return 0 if found.is_reproduced else _OUTSIDE
-
-
-def _verdict(found: Verified) -> str:
+    output().print(verified_table(found.references))
+    print_lines(f"{number:>3}  {text}" for text, number in notes(found.references).items())
     comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
     inside = sum(bool(r.is_inside) for r in comparable)
     rest = len(found.references) - len(comparable)
     more = f"; {rest} cannot be compared" if rest else ""
-    return f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}"
+    print(f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}")
+    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
+    return 0 if found.is_reproduced else _OUTSIDE

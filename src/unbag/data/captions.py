@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from unbag.errors import UserError
 from unbag.types import Edit, Edited, Given
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+T = TypeVar("T")
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _BUFFER = 1 << 20
 _HEAD = 1 << 16
 """Bytes of a file that are looked at to tell it from another."""
@@ -34,8 +36,15 @@ MOST_TOGETHER = 100
 says the same everywhere would otherwise make one picture of a whole file."""
 EDITS, SKIPPED = "edits", "skipped"
 """Names of the columns and fields that are added."""
+CAPTION_COLUMNS = ("caption", "title", "text")
+PICTURE_COLUMNS = ("filepath", "image", "url")
+"""Usual names in tables."""
 COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
 """Of a table that is written from captions of another form."""
+
+
+Edits = tuple[tuple[Edit, ...], ...]
+"""For each caption."""
 
 
 @dataclass(frozen=True)
@@ -213,13 +222,14 @@ def together(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _merged(entries: list[Entry]) -> Entry:
-    first = entries[0]
     if len(entries) == 1:
-        return first
+        return entries[0]
     captions = tuple(caption for entry in entries for caption in entry.captions)
     rest = tuple(one for entry in entries for one in entry.rest)
-    edits = tuple(one for entry in entries for one in entry.edits or ((),) * len(entry.captions))
-    return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())
+    edits: Edits = ()
+    if any(entry.edits for entry in entries):
+        edits = tuple(one for e in entries for one in e.edits or ((),) * len(e.captions))
+    return Entry(entries[0].picture, captions, rest, edits)
 
 
 class EditedEntry(NamedTuple):
@@ -280,6 +290,15 @@ def json_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def said_captions(found: tuple[str, ...] | str, where: str) -> tuple[str, ...]:
+    """Captions with single spaces, without empty ones; UserError if that leaves none."""
+    texts = (found,) if isinstance(found, str) else found
+    kept = tuple(text for one in texts if (text := " ".join(one.split())))
+    if not kept:
+        raise UserError(f"{where} has an empty caption", expected="a caption that says anything")
+    return kept
+
+
 def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str, ...] | str:
     """The caption of a record, or several; from `column`, else from "caption" or "captions"."""
     name = caption_field(record, column)
@@ -298,6 +317,17 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         shown = "an empty list" if value == [] else f"{value!r:.60}"
         raise UserError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
     return value
+
+
+def read_entries(records: Iterable[T], read: Callable[[T], Entry], bad: Bad) -> Iterator[Entry]:
+    """Entries of records; those that `read` refuses are broken lines."""
+    for one in records:
+        try:
+            entry = read(one)
+        except UserError as error:
+            bad(error)
+        else:
+            yield entry
 
 
 def captions_at(found: tuple[str, ...] | str, id_: str, where: str) -> tuple[CaptionAt, ...]:
@@ -326,24 +356,29 @@ def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> st
     return ""
 
 
-def find_column(wanted: str, usual: tuple[str, ...], columns: list[str], source: Source) -> str:
-    """The column that was named, or the first of the usual ones; empty if there is none."""
-    if wanted and wanted not in columns:
+def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
+    """The columns of captions and of pictures, as named or with a usual name; "" for no picture."""
+
+    def column(wanted: str, usual: tuple[str, ...]) -> str:
+        if wanted and wanted not in columns:
+            raise UserError(
+                f"{source.name} has no column {wanted!r}, only {', '.join(columns)}",
+                expected="the name of a column",
+            )
+        return wanted or next((name for name in usual if name in columns), "")
+
+    caption = column(source.caption_column, CAPTION_COLUMNS)
+    if not caption:
+        there = ", ".join(columns) or "an empty header"
         raise UserError(
-            f"{source.name} has no column {wanted!r}, only {', '.join(columns)}",
-            expected="the name of a column",
+            f"{source.name} has no column of captions, only {there}",
+            expected="a column caption, title or text",
+            way_out="name it with --caption-column; a number is that of a column in a table "
+            "without a header line",
         )
-    return wanted or next((name for name in usual if name in columns), "")
-
-
-def no_captions_column(columns: list[str], source: Source) -> UserError:
-    """The error for a table without a column of captions."""
-    return UserError(
-        f"{source.name} has no column of captions, only {', '.join(columns) or 'an empty header'}",
-        expected="a column caption, title or text",
-        way_out="name it with --caption-column; a number is that of a column in a table without "
-        "a header line",
-    )
+    if EDITS in columns:
+        check_wanted(source, source.name)
+    return caption, column(source.picture_column, PICTURE_COLUMNS)
 
 
 def json_record(raw: bytes, where: str) -> dict[str, object]:
@@ -403,28 +438,23 @@ def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
     return edits_in(cell, captions, where)
 
 
-Edits = tuple[tuple[Edit, ...], ...]
-"""For each caption."""
-
-
 def _edits(value: object, where: str) -> tuple[Edit, ...]:
     if not isinstance(value, list):
         raise UserError(
             f"{where}: edits is {value!r:.60}",
             expected='a list of {"text", "kind", "keeps_meaning"}',
         )
-    return tuple(_edit(one, where) for one in value)
-
-
-def _edit(value: object, where: str) -> Edit:
-    if not isinstance(value, dict):
-        raise UserError(
-            f"{where}: an edit is {value!r:.60}",
-            expected='an object {"text", "kind", "keeps_meaning"}',
-        )
-    where = f"{where}, edits"
-    text, kind = (read_field(value, name, str, where) for name in ("text", "kind"))
-    return Edit(text, kind, read_field(value, "keeps_meaning", bool, where), (0, 0))
+    found = []
+    for one in value:
+        if not isinstance(one, dict):
+            raise UserError(
+                f"{where}: an edit is {one!r:.60}",
+                expected='an object {"text", "kind", "keeps_meaning"}',
+            )
+        text, kind = (read_field(one, name, str, f"{where}, edits") for name in ("text", "kind"))
+        keeps_meaning = read_field(one, "keeps_meaning", bool, f"{where}, edits")
+        found.append(Edit(text, kind, keeps_meaning, (0, 0)))
+    return tuple(found)
 
 
 def check_wanted(source: Source, where: str) -> None:
@@ -450,7 +480,14 @@ def expand(text: str) -> list[Path]:
     if path.is_dir():
         return sorted(path.glob("*.tar"))
     if _RANGE.search(text):
-        return [_there(Path(one), text) for one in _ranges(text)]
+        paths = [Path(one) for one in _ranges(text)]
+        if missing := next((one for one in paths if not one.is_file()), None):
+            raise UserError(
+                f"there is no file {missing}",
+                expected=f"every file of {text}",
+                way_out="get the missing file, or name the ones that are there",
+            )
+        return paths
     pattern = str(path.relative_to(path.anchor))
     return sorted(found for found in Path(path.anchor).glob(pattern) if found.is_file())
 
@@ -464,19 +501,6 @@ def _ranges(text: str) -> list[str]:
     numbers = range(int(first), int(last) + 1)
     head, tail = text[: found.start()], _ranges(text[found.end() :])
     return [f"{head}{n:0{len(first)}}{rest}" for n in numbers for rest in tail]
-
-
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
-
-
-def _there(path: Path, pattern: str) -> Path:
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {path}",
-            expected=f"every file of {pattern}",
-            way_out="get the missing file, or name the ones that are there",
-        )
-    return path
 
 
 class _NamedFile(FileIO):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,13 +35,13 @@ from unbag.data.captions import (
     edited_record,
     edits_in,
     edits_in_cell,
-    find_column,
+    find_columns,
     json_line,
     json_record,
     json_value,
     name_in,
     new_rows,
-    no_captions_column,
+    read_entries,
     together,
 )
 from unbag.errors import UserError
@@ -48,15 +49,21 @@ from unbag.types.json import JsonObject, is_whole_text, read_field
 
 PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
 """Fields that can name the picture."""
-CAPTION_COLUMNS = ("caption", "title", "text")
-PICTURE_COLUMNS = ("filepath", "image", "url")
 _SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
 
 
 def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a picture: lines that follow each other with the same picture are one."""
-    return together(_json_line_entries(source, bad))
+
+    def entry(line: tuple[int, bytes]) -> Entry:
+        number, raw = line
+        where = f"{source.name}, line {number}"
+        return entry_of(json_record(raw, where), number, where, source)
+
+    with source.opened() as file:
+        lines = ((number, raw) for number, raw in enumerate(file, start=1) if raw.strip())
+        yield from together(read_entries(lines, entry, bad))
 
 
 def write_json_lines(pairs: EditedEntries, path: Path) -> None:
@@ -68,21 +75,6 @@ def write_json_lines(pairs: EditedEntries, path: Path) -> None:
                 if isinstance(rest, dict):
                     said |= rest
                 file.write(json_line(said) + "\n")
-
-
-def _json_line_entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    name = source.name
-    with source.opened() as file:
-        for number, raw in enumerate(file, start=1):
-            if not raw.strip():
-                continue
-            where = f"{name}, line {number}"
-            try:
-                entry = entry_of(json_record(raw, where), number, where, source)
-            except UserError as error:
-                bad(error)
-            else:
-                yield entry
 
 
 def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
@@ -103,8 +95,23 @@ def entry_of(said: dict[str, object], number: int, where: str, source: Source) -
 
 def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
     """Captions of one picture are one entry, wherever they stand, unless they are very many."""
+    document = _document(source)
+    names = _names_of_pictures(document, source)
+    noun = "record"
+    if isinstance(document, dict):
+        noun = "annotation" if "annotations" in document else "image"
+
+    def read(record: tuple[int, object]) -> Entry:
+        at, said = record
+        where = f"{source.name}, {noun} {at}"
+        if not isinstance(said, dict):
+            raise UserError(f"{where} is {type(said).__name__}", expected="an object")
+        entry = _coco_entry(said, at, where, source, names)
+        return replace(entry, rest=(at,) * len(entry.captions))
+
     found: dict[object, list[Entry]] = {}
-    for at, entry in enumerate(_coco_entries(_document(source), source, bad)):
+    records = enumerate(_caption_objects(document, source))
+    for at, entry in enumerate(read_entries(records, read, bad)):
         found.setdefault(entry.picture or at, []).append(entry)
     yield from together(entry for entries in found.values() for entry in entries)
 
@@ -127,20 +134,6 @@ def _document(source: Source) -> object:
     except UserError as error:
         lines = "if it holds one record a line, say --captions-format jsonl"
         raise UserError(error.found, expected=error.expected, way_out=lines) from error
-
-
-def _coco_entries(document: object, source: Source, bad: Bad) -> Iterator[Entry]:
-    names = _names_of_pictures(document, source)
-    for at, said in enumerate(_caption_objects(document, source)):
-        where = f"{source.name}, {_record_noun(document)} {at}"
-        try:
-            if not isinstance(said, dict):
-                raise UserError(f"{where} is {type(said).__name__}", expected="an object")
-            entry = _coco_entry(said, at, where, source, names)
-        except UserError as error:
-            bad(error)
-        else:
-            yield replace(entry, rest=(at,) * len(entry.captions))
 
 
 def _coco_entry(
@@ -208,12 +201,6 @@ def _caption_objects(document: object, source: Source | None = None) -> list[obj
     return document
 
 
-def _record_noun(document: object) -> str:
-    if not isinstance(document, dict):
-        return "record"
-    return "annotation" if "annotations" in document else "image"
-
-
 def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
     """Edits beside the captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
@@ -236,7 +223,15 @@ def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
 
 def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a picture: rows that follow each other with the same picture are one."""
-    return together(_table_entries(source, bad))
+    with source.opened() as file:
+        rows = _TableRows(file, source)
+        flow = iter(rows)
+        first = _first_row(flow, source)
+        columns = _table_columns(first, source)
+        # Without a header line the first row is broken or not as any other, but never left out.
+        head = [] if columns.header else [_table_entry(first, columns, rows.where)]
+        others = read_entries(flow, lambda row: _table_entry(row, columns, rows.where), bad)
+        yield from together(chain(head, others))
 
 
 def write_tsv(pairs: EditedEntries, path: Path) -> None:
@@ -247,21 +242,6 @@ def write_tsv(pairs: EditedEntries, path: Path) -> None:
 def write_csv(pairs: EditedEntries, path: Path) -> None:
     """Write a table with commas between the columns."""
     _write_table(pairs, path, "csv")
-
-
-def _table_entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    with source.opened() as file:
-        rows = _TableRows(file, source)
-        flow = iter(rows)
-        first = _first_row(flow, source)
-        columns = _table_columns(first, source)
-        if not columns.header:
-            yield _table_entry(first, columns, rows.where)
-        for found in flow:
-            try:
-                yield _table_entry(found, columns, rows.where)
-            except UserError as error:
-                bad(error)
 
 
 def _table_entry(found: list[str] | UserError, columns: _TableColumns, where: str) -> Entry:
@@ -301,12 +281,7 @@ def _table_columns(first: list[str], source: Source) -> _TableColumns:
     header = list(first)
     if source.caption_column.isdigit() and source.caption_column not in header:
         header = [str(number) for number in range(1, len(first) + 1)]
-    caption = find_column(source.caption_column, CAPTION_COLUMNS, header, source)
-    if not caption:
-        raise no_captions_column(header, source)
-    if EDITS in header:
-        check_wanted(source, source.name)
-    picture = find_column(source.picture_column, PICTURE_COLUMNS, header, source)
+    caption, picture = find_columns(header, source)
     at = {name: position for position, name in enumerate(header)}
     is_headed = header == first
     places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
@@ -326,7 +301,9 @@ def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
         if pairs.source.form in _SEPARATORS:
-            header = _table_header(pairs.source)
+            with pairs.source.opened() as table:
+                rows = iter(_TableRows(table, pairs.source))
+                header = _table_columns(_first_row(rows, pairs.source), pairs.source).header
             if header:
                 writer.writerow((*header, EDITS, SKIPPED))
             for pair in pairs:
@@ -337,11 +314,6 @@ def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
             writer.writerow(COLUMNS)
             for pair in pairs:
                 writer.writerows(new_rows(pair))
-
-
-def _table_header(source: Source) -> Sequence[str]:
-    with source.opened() as file:
-        return _table_columns(_first_row(iter(_TableRows(file, source)), source), source).header
 
 
 class _TableRows:
@@ -392,15 +364,12 @@ class _TsvLines:
         self.width = self.width or len(cells)
         if len(cells) == self.width:
             return [_unquoted(cell) for cell in cells]
-        return self._with_tabs_inside(line) or cells
-
-    def _with_tabs_inside(self, line: str) -> list[str]:
-        """Nothing unless quotes around a cell explain why there are too many tabs."""
+        # Quotes around a cell may explain why there are too many tabs.
         try:
-            [cells] = csv.reader([line], delimiter="\t", strict=True)
+            [quoted] = csv.reader([line], delimiter="\t", strict=True)
         except (csv.Error, ValueError):
-            return []
-        return cells if len(cells) == self.width else []
+            return cells
+        return quoted if len(quoted) == self.width else cells
 
 
 def _unquoted(cell: str) -> str:

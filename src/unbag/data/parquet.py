@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from unbag.data.captions import (
     COLUMNS,
@@ -23,16 +23,15 @@ from unbag.data.captions import (
     Entry,
     Source,
     captions_at,
-    check_wanted,
     edit_cells,
     edits_in_cell,
-    find_column,
+    find_columns,
     new_rows,
-    no_captions_column,
+    read_entries,
     together,
 )
-from unbag.data.formats import CAPTION_COLUMNS, PICTURE_COLUMNS
 from unbag.errors import UserError
+from unbag.types import Edited
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +45,15 @@ _BATCH = 1024
 
 def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a picture: rows that follow each other with the same picture are one."""
-    return together(_entries(source, bad))
+    with _opened(source) as parquet, _read_errors(source):
+        columns = _columns(parquet.schema_arrow, source)
+        batches = parquet.iter_batches(_BATCH, columns=columns.wanted)
+        rows = enumerate(values for batch in batches for values in _rows(batch))
+
+        def entry(row: tuple[int, dict[str, Any] | None]) -> Entry:
+            return _entry(row[1], columns, row[0], f"{source.name}, row {row[0]}")
+
+        yield from together(read_entries(rows, entry, bad))
 
 
 def write_parquet(pairs: EditedEntries, path: Path) -> None:
@@ -55,20 +62,6 @@ def write_parquet(pairs: EditedEntries, path: Path) -> None:
         _write_same(pairs, path)
     else:
         _write_new(pairs, path)
-
-
-def _entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    with _opened(source) as parquet, _read_errors(source):
-        columns = _columns(parquet.schema_arrow, source)
-        number = 0
-        for batch in parquet.iter_batches(_BATCH, columns=columns.wanted):
-            for values in _rows(batch):
-                where = f"{source.name}, row {number}"
-                try:
-                    yield _entry(values, columns, number, where)
-                except UserError as error:
-                    bad(error)
-                number += 1
 
 
 def _entry(
@@ -114,11 +107,7 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
     import pyarrow as pa
 
     names = schema.names
-    caption = find_column(source.caption_column, CAPTION_COLUMNS, names, source)
-    if not caption:
-        raise no_captions_column(names, source)
-    if EDITS in names:
-        check_wanted(source, source.name)
+    caption, picture = find_columns(names, source)
     kind = schema.field(caption).type
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     if not _is_text(inner):
@@ -127,7 +116,6 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
             expected="text, or lists of text",
             way_out="name another with --caption-column",
         )
-    picture = find_column(source.picture_column, PICTURE_COLUMNS, names, source)
     ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
     return _ParquetColumns(caption, _picture(schema, picture), ids, edits)
 
@@ -197,7 +185,12 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
 
     with _opened(pairs.source) as parquet:
         schema = _with_ours(parquet.schema_arrow)
-        flow = _by_row(pairs)
+        # Number, edits and skipped of each row.
+        flow = (
+            (number, *edit_cells([one for _, one in several], is_list=is_list))
+            for pair in pairs
+            for (number, is_list), several in groupby(pair.rows(), key=_place)
+        )
         coming, start = next(flow, None), 0
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(parquet.num_row_groups):
@@ -207,8 +200,8 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
                 for number in range(start, start + table.num_rows):
                     if coming is None and pairs.source.limit is not None:
                         break
-                    if coming is not None and coming.number == number:
-                        ours.append((coming.edits, coming.skipped or None))
+                    if coming is not None and coming[0] == number:
+                        ours.append((coming[1], coming[2] or None))
                         coming = next(flow, None)
                     else:
                         ours.append((None, None))
@@ -219,18 +212,11 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
                     writer.write_table(pa.Table.from_arrays([*kept, *columns], schema=schema))
 
 
-def _by_row(pairs: EditedEntries) -> Iterator[_EditsRow]:
-    for pair in pairs:
-        for rest, several in groupby(pair.rows(), key=lambda one: one[0]):
-            assert isinstance(rest, tuple)
-            number, is_list = rest
-            yield _EditsRow(number, *edit_cells([one for _, one in several], is_list=is_list))
-
-
-class _EditsRow(NamedTuple):
-    number: int
-    edits: str
-    skipped: str
+def _place(row: tuple[object, Edited]) -> tuple[int, bool]:
+    """Number of the row that a caption stands in, and whether that holds a list."""
+    rest = row[0]
+    assert isinstance(rest, tuple)
+    return rest
 
 
 def _with_ours(schema: pa.Schema) -> pa.Schema:

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from unbag.data.captions import (
     Bad,
     EditedEntries,
-    EditedEntry,
     Edits,
     Entry,
     Source,
@@ -36,6 +36,8 @@ from unbag.data.captions import (
     json_line,
     json_record,
     json_value,
+    read_entries,
+    said_captions,
 )
 from unbag.data.images import MemberPicture, read_part
 from unbag.data.pairs import Pair
@@ -44,7 +46,6 @@ from unbag.types import IntArray
 
 EDITS_ENDING = "edits.json"
 PICTURE_ENDINGS = ("jpg", "jpeg", "png", "webp")
-_TEXT, _RECORD = "txt", "json"
 PART = np.dtype([("start", np.int64), ("size", np.uint32)])
 """A member's place in its shard; size 0 where there is none."""
 SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
@@ -53,18 +54,18 @@ SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits"
 def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a sample; a sample without a caption is broken."""
     paths = source.files()
-    _check_names(paths)
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if path.name in seen:
+            raise UserError(
+                f"two shards have the same name: {seen[path.name]} and {path}",
+                expected="shards with names of their own, since they are written to one folder",
+            )
+        seen[path.name] = path
     for path in paths:
         with opened_shard(path) as shard:
-            for sample in samples(shard, path.stem):
-                if not sample.place.key:
-                    continue
-                try:
-                    entry = _entry(shard, sample, source)
-                except UserError as error:
-                    bad(error)
-                else:
-                    yield entry
+            keyed = (one for one in samples(shard, path.stem) if one.place.key)
+            yield from read_entries(keyed, partial(_entry, shard, source), bad)
 
 
 def write_shards(pairs: EditedEntries, folder: Path) -> None:
@@ -80,24 +81,16 @@ def write_shards(pairs: EditedEntries, folder: Path) -> None:
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
                 if pair is not None and pair.entry.rest[0] == sample.place:
-                    _add_edits(new, sample, pair)
+                    content = json_line([edited_record(one) for one in pair.edited]).encode()
+                    info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
+                    info.size, info.mtime = len(content), sample.members[0].mtime
+                    new.addfile(info, BytesIO(content))
                     pair = next(flow, None)
                     if pair is None and pairs.source.limit is not None:
                         break
 
 
-def _check_names(paths: list[Path]) -> None:
-    seen: dict[str, Path] = {}
-    for path in paths:
-        if path.name in seen:
-            raise UserError(
-                f"two shards have the same name: {seen[path.name]} and {path}",
-                expected="shards with names of their own, since they are written to one folder",
-            )
-        seen[path.name] = path
-
-
-def _entry(shard: tarfile.TarFile, sample: ShardSample, source: Source) -> Entry:
+def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry:
     place = sample.place
     where = f"{place.shard}.tar, sample {place.key!r}"
     if sample.ending(EDITS_ENDING):
@@ -122,13 +115,6 @@ def _content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
-def _add_edits(new: tarfile.TarFile, sample: ShardSample, pair: EditedEntry) -> None:
-    content = json_line([edited_record(one) for one in pair.edited]).encode()
-    info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
-    info.size, info.mtime = len(content), sample.members[0].mtime
-    new.addfile(info, BytesIO(content))
-
-
 @contextmanager
 def opened_shard(path: Path) -> Iterator[tarfile.TarFile]:
     """A shard for reading; one that was cut short is an error when its end is met."""
@@ -147,7 +133,8 @@ def samples(shard: tarfile.TarFile, name: str) -> Iterator[ShardSample]:
     """Members in order; folders and links stand with the sample before them."""
     current = ShardSample(SamplePlace(name, "", 0))
     for number, member in enumerate(shard):
-        key = _key(member.name) if member.isreg() else current.place.key
+        folder, slash, last = member.name.rpartition("/")
+        key = folder + slash + last.partition(".")[0] if member.isreg() else current.place.key
         if key != current.place.key:
             if current.members:
                 yield current
@@ -179,11 +166,6 @@ class SamplePlace(NamedTuple):
     """Of its first member in the shard: a key may come twice."""
 
 
-def _key(name: str) -> str:
-    folder, slash, last = name.rpartition("/")
-    return folder + slash + last.partition(".")[0]
-
-
 def open_shards(
     source: Source, *, neighbours: Mapping[str, Sequence[str]] | None = None
 ) -> ShardPairs:
@@ -191,7 +173,14 @@ def open_shards(
     bad = Bad(source.skips_bad)
     index = index_shards(source.files(), bad)
     digest = blake2b(index.sample_N.tobytes(), digest_size=16)
-    near = _places(index, neighbours) if neighbours is not None else None
+    near: dict[int, tuple[int, ...]] | None = None
+    if neighbours is not None:
+        place_of = {index.name(place): place for place in reversed(range(len(index)))}
+        found = (
+            (place, tuple(place_of[one] for one in neighbours.get(name, ()) if one in place_of))
+            for name, place in place_of.items()
+        )
+        near = {place: places for place, places in found if places}
     for part in ([path.name for path in index.shards], sorted((near or {}).items())):
         digest.update(repr(part).encode())
     digest.update(index.names + index.end_S.tobytes() + source.caption_column.encode())
@@ -234,7 +223,7 @@ class ShardPairs:
         sample = self.index.sample_N[place]
         picture = MemberPicture(path, name, *_part_span(sample["picture"]))
         captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
-        near = (self.near or {}).get(place, _NO_NEAREST)
+        near = self.near.get(place, ()) if self.near else ()
         return Pair(f"{path.stem}/{name}", picture, captions, edits, near)
 
     def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
@@ -247,16 +236,8 @@ class ShardPairs:
         else:
             said = json_record(_part_content(path, sample["record"], where), where)
             found = captions_in(said, self.caption_column, where)
-        texts = (found,) if isinstance(found, str) else found
-        kept = tuple(text for one in texts if (text := " ".join(one.split())))
-        if not kept:
-            raise UserError(
-                f"{where} has an empty caption", expected="a caption that says anything"
-            )
-        return kept, ((),) * len(kept)
-
-
-_NO_NEAREST: tuple[int, ...] = ()
+        captions = said_captions(found, where)
+        return captions, ((),) * len(captions)
 
 
 def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
@@ -268,9 +249,7 @@ def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
             f"{where}: edits.json is no list of objects", expected="as `unbag edit` writes it"
         )
     kept = [one for one in records if str(one.get("caption", "")).strip()]
-    texts = tuple(" ".join(str(one["caption"]).split()) for one in kept)
-    if not texts:
-        raise UserError(f"{where} has an empty caption", expected="a caption that says anything")
+    texts = said_captions(tuple(str(one["caption"]) for one in kept), where)
     return texts, tuple(edits_in(one.get("edits", []), None, where)[0] for one in kept)
 
 
@@ -283,17 +262,6 @@ def _part_content(path: Path, part: np.void, where: str) -> bytes:
 
 def _part_span(part: np.void) -> tuple[int, int]:
     return int(part["start"]), int(part["size"])
-
-
-def _places(
-    index: ShardIndex, neighbours: Mapping[str, Sequence[str]]
-) -> dict[int, tuple[int, ...]]:
-    place_of = {index.name(place): place for place in reversed(range(len(index)))}
-    return {
-        place: found
-        for name, place in place_of.items()
-        if (found := tuple(place_of[n] for n in neighbours.get(name, ()) if n in place_of))
-    }
 
 
 def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
@@ -353,20 +321,17 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
             if not sample.place.key:
                 continue
             picture = next((m for end in PICTURE_ENDINGS if (m := sample.ending(end))), None)
-            members = [sample.ending(end) for end in (_TEXT, _RECORD, EDITS_ENDING)]
+            members = [sample.ending(end) for end in ("txt", "json", EDITS_ENDING)]
             if picture is None or not any(members):
-                bad(_lacking(path, sample, "caption" if picture else "picture"))
+                what = "caption" if picture else "picture"
+                there = ", ".join(member.name for member in sample.members[:5])
+                error = UserError(
+                    f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
+                    expected=f"KEY.{' or KEY.'.join(PICTURE_ENDINGS)}, and KEY.txt or KEY.json",
+                )
+                bad(error)
                 continue
-            yield picture.name, tuple(_member_span(member) for member in (picture, *members))
-
-
-def _member_span(member: tarfile.TarInfo | None) -> tuple[int, int]:
-    return (member.offset_data, member.size) if member else (0, 0)
-
-
-def _lacking(path: Path, sample: ShardSample, what: str) -> UserError:
-    there = ", ".join(member.name for member in sample.members[:5])
-    return UserError(
-        f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
-        expected=f"KEY.{' or KEY.'.join(PICTURE_ENDINGS)}, and KEY.txt or KEY.json",
-    )
+            yield (
+                picture.name,
+                tuple((m.offset_data, m.size) if m else (0, 0) for m in (picture, *members)),
+            )

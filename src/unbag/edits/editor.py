@@ -128,7 +128,13 @@ class CaptionEditor:
         wanted = [at for at, reason in enumerate(reasons) if not reason]
         parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
         work = [_CaptionWork(given[at], parsed[at]) for at in wanted]
-        self._edit(work, tally)
+        pending = [
+            one
+            for kind, editor in zip(self.kinds, self.editors, strict=True)
+            for one in self._proposed(kind, editor, work, tally)
+        ]
+        while pending:
+            pending = self._round(pending, tally)
         edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
         found = [
             Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
@@ -141,15 +147,6 @@ class CaptionEditor:
     def _of_kinds(self) -> tuple[Filter, ...]:
         """Filters that belong to some of the kinds, each once."""
         return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
-
-    def _edit(self, work: Sequence[_CaptionWork], tally: EditTally) -> None:
-        pending = [
-            one
-            for kind, editor in zip(self.kinds, self.editors, strict=True)
-            for one in self._proposed(kind, editor, work, tally)
-        ]
-        while pending:
-            pending = self._round(pending, tally)
 
     def _proposed(
         self, kind: Kind, editor: Editor, work: Sequence[_CaptionWork], tally: EditTally
@@ -246,7 +243,9 @@ def why_not(caption: str) -> str:
     words = caption.split()
     if not any(letter.isalpha() for letter in caption):
         return "no letters" if words else "empty"
-    if not _is_latin(caption):
+    # Nearly all letters have no accents; asked before words, which some scripts do not part.
+    letters = [letter for letter in caption if letter.isalpha()]
+    if sum(letter.isascii() for letter in letters) < 0.8 * len(letters):
         return "not English"
     if len(words) == 1:
         return "one word"
@@ -256,25 +255,13 @@ def why_not(caption: str) -> str:
         return "markup or web address"
     if any(len(word) > MOST_LETTERS for word in words):
         return f"a word of more than {MOST_LETTERS} letters"
-    return "" if _seems_english(words) else "not English"
-
-
-def _is_latin(caption: str) -> bool:
-    """Nearly all letters without accents; asked before words, which some scripts do not part."""
-    if caption.isascii():
-        return True
-    letters = [letter for letter in caption if letter.isalpha()]
-    return sum(letter.isascii() for letter in letters) >= 0.8 * len(letters)
-
-
-def _seems_english(words: list[str]) -> bool:
-    """Common words of other languages do not outnumber the English ones; "Las Vegas" is none."""
+    # Common words of other languages must not outnumber the English ones; "Las Vegas" is none.
     plain = [word.strip(_EDGES).lower() for word in words]
     foreign = sum(word in _FOREIGN for word in plain)
     doubtful = sum(word in _FOREIGN_OR_NAMES for word in plain)
-    if foreign + doubtful < 2 and not foreign:
-        return True
-    return foreign + doubtful <= sum(word in _COMMON for word in plain)
+    if not foreign and doubtful < 2:
+        return ""
+    return "not English" if foreign + doubtful > sum(word in _COMMON for word in plain) else ""
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ Dimensions: N proposals, D vector.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -108,11 +108,8 @@ class KeepsLength:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """By words."""
-        return [self._fits(p) for p in proposals]
-
-    def _fits(self, proposal: Proposal) -> bool:
-        before, after = len(proposal.caption.text.split()), len(proposal.edit.text.split())
-        return before <= 2 * after and after <= 2 * before
+        lengths = ((len(p.caption.text.split()), len(p.edit.text.split())) for p in proposals)
+        return [before <= 2 * after and after <= 2 * before for before, after in lengths]
 
 
 @dataclass(frozen=True)
@@ -127,12 +124,12 @@ class NotDenied:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard positives always stay, and so do published rules."""
-        return [not p.kind.promises_false or self._contradicts(p) for p in proposals]
-
-    def _contradicts(self, proposal: Proposal) -> bool:
-        if _DENYING.isdisjoint(proposal.caption.lower):
-            return True
-        return _denials(proposal.edit.text) < _denials(proposal.caption.text)
+        return [
+            not p.kind.promises_false
+            or _DENYING.isdisjoint(p.caption.lower)
+            or _denials(p.edit.text) < _denials(p.caption.text)
+            for p in proposals
+        ]
 
 
 def _denials(text: str) -> int:
@@ -151,36 +148,22 @@ class NotSaidOfPicture:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard positives always stay, and so do published rules."""
-        said = _said_by({p.others for p in proposals})
+        # Texts and words are found once for all proposals: every kind meets the same captions.
+        said: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}
+        for others in {p.others for p in proposals}:
+            texts = {normalised(one) for one in others}
+            said[others] = texts, {word for one in texts for word in one.split()}
         return [
-            not p.kind.promises_false or not p.others or self._is_new(p, said[p.others])
+            not p.kind.promises_false or not p.others or self._is_new(p, *said[p.others])
             for p in proposals
         ]
 
-    def _is_new(self, proposal: Proposal, said: _Said) -> bool:
+    def _is_new(self, proposal: Proposal, texts: set[str], words: set[str]) -> bool:
         text = normalised(proposal.edit.text)
-        if text in said.texts:
+        if text in texts:
             return False
         new = set(text.split()) - set(normalised(proposal.caption.text).split()) - _LITTLE
-        return not new or not new <= said.words
-
-
-class _Said(NamedTuple):
-    """What the other captions of a picture say."""
-
-    texts: frozenset[str]
-    words: frozenset[str]
-
-
-def _said_by(all_others: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], _Said]:
-    """Found once for all proposals: every kind meets the same captions."""
-    sets = set(all_others)
-    plain = {one: normalised(one) for one in set[str]().union(*sets)}
-    texts = {others: frozenset(plain[one] for one in others) for others in sets}
-    return {
-        others: _Said(found, frozenset(word for one in found for word in one.split()))
-        for others, found in texts.items()
-    }
+        return not new or not new <= words
 
 
 ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())
@@ -197,25 +180,28 @@ class LeavesMarkedWords:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """By the characters of the changes."""
-        return [not any(self._touched(p, *span) for span in _marked(p.caption)) for p in proposals]
+        return [
+            not any(
+                change.start < end and change.end > start
+                for start, end in self._marked(p.caption)
+                for change in p.edit.changes
+            )
+            for p in proposals
+        ]
 
-    def _touched(self, proposal: Proposal, start: int, end: int) -> bool:
-        return any(change.start < end and change.end > start for change in proposal.edit.changes)
+    def _marked(self, caption: Parsed) -> list[tuple[int, int]]:
+        found = [match.span() for match in _QUOTED.finditer(caption.text)]
+        if not caption.is_upper:
+            found += [
+                (word.start, word.end)
+                for word in caption.words
+                if len(word.text) > 2 and word.text.isupper() and word.text not in _ABBREVIATIONS
+            ]
+        return found
 
 
 LEAVES_MARKED_WORDS = LeavesMarkedWords()
 """Swaps have it as a filter of their own."""
-
-
-def _marked(caption: Parsed) -> list[tuple[int, int]]:
-    found = [match.span() for match in _QUOTED.finditer(caption.text)]
-    if not caption.is_upper:
-        found += [
-            (word.start, word.end)
-            for word in caption.words
-            if len(word.text) > 2 and word.text.isupper() and word.text not in _ABBREVIATIONS
-        ]
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,29 +14,8 @@ from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import RELATIVES, SUBJECTS, Parsed
 from unbag.types import Change
 
-# English pipelines of spaCy take a final e away with the ending ("rid" for riding).
-_MENDED: Mapping[str, str] = MappingProxyType(
-    {
-        "rid": "ride",
-        "wad": "wade",
-        "shin": "shine",
-        "sle": "sled",
-        "skat": "skate",
-        "div": "dive",
-        "hik": "hike",
-        "rac": "race",
-        "chas": "chase",
-        "pos": "pose",
-    }
-)
-_SINGULAR = {
-    "are": "is",
-    "'re": "'s",
-    "were": "was",
-    "have": "has",
-    "do": "does",
-    "are n't": "is n't",
-}
+_MENDED = word_lists("word_forms").replacements("mended_verbs")
+_SINGULAR = word_lists("word_forms").replacements("singular_verbs")
 _PLURAL = {one: many for many, one in _SINGULAR.items()}
 
 
@@ -102,32 +81,22 @@ def _verbs_of(parsed: Parsed, noun: int) -> Iterator[int]:
     word = parsed.words[noun]
     if word.dep in SUBJECTS:
         yield from _with_joined(parsed, word.head)
-    if word.dep in ("attr", "nsubj") and _has_there(parsed, word.head):
+    # As in "there are".
+    if word.dep in ("attr", "nsubj") and parsed.child(word.head, "expl") is not None:
         yield word.head
     for at in parsed.children[noun]:
-        if parsed.words[at].dep == "relcl" and _asks_back(parsed, at):
+        if parsed.words[at].dep == "relcl" and any(
+            parsed.words[child].dep in SUBJECTS and parsed.lower[child] in RELATIVES
+            for child in parsed.children[at]
+        ):
             yield from _with_joined(parsed, at)
 
 
 def _with_joined(parsed: Parsed, verb: int) -> Iterator[int]:
     yield verb
     for at in parsed.children[verb]:
-        word = parsed.words[at]
-        has_own = any(parsed.words[child].dep in SUBJECTS for child in parsed.children[at])
-        if word.dep == "conj" and not has_own:
+        if parsed.words[at].dep == "conj" and parsed.child(at, *SUBJECTS) is None:
             yield from _with_joined(parsed, at)
-
-
-def _has_there(parsed: Parsed, verb: int) -> bool:
-    return any(parsed.words[at].dep == "expl" for at in parsed.children[verb])
-
-
-def _asks_back(parsed: Parsed, verb: int) -> bool:
-    """Whether the subject of a relative clause is "that" or "who"."""
-    return any(
-        parsed.words[at].dep in SUBJECTS and parsed.lower[at] in RELATIVES
-        for at in parsed.children[verb]
-    )
 
 
 def _finite(parsed: Parsed, verb: int) -> list[int]:

@@ -63,6 +63,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Names for several kinds; besides these: default, negatives, positives and all. A paper's name
 alone means its published rule; `_fixed` are our checked kinds of the same types."""
 
+_BY_DEFAULT = {"default": (True, False), "negatives": (False,), "positives": (True,)}
+"""Groups of the kinds that are on by default, by whether they keep the meaning."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -127,15 +130,15 @@ class Editor(Protocol):
 
 def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
     """What a kind without further parts has as its editor."""
-    return _Ruled(ByRule(rule))
+    editor = ByRule(rule)
+    return lambda parts: editor
 
 
-@dataclass(frozen=True)
-class _Ruled:
-    editor: Editor
-
-    def __call__(self, parts: EditParts) -> Editor:
-        return self.editor
+def rule_kind(
+    rule: Rule, about: str, source: str, *, keeps_meaning: bool = False, is_default: bool = True
+) -> Kind:
+    """The kind of a rule, which has its name."""
+    return Kind(rule.__name__, keeps_meaning, about, source, by_rule(rule), is_default=is_default)
 
 
 @dataclass(frozen=True)
@@ -148,12 +151,12 @@ class ByRule:
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
         """All the rule allows, in a drawn order."""
-        return [self._drawn(caption, draw) for caption, draw in zip(captions, draws, strict=True)]
-
-    def _drawn(self, caption: Parsed, draw: Draw) -> Sequence[Changes]:
-        found = list(self.rule(caption))
-        if len(found) > 1:
-            draw().shuffle(found)
+        found: list[Sequence[Changes]] = []
+        for caption, draw in zip(captions, draws, strict=True):
+            changes = list(self.rule(caption))
+            if len(changes) > 1:
+                draw().shuffle(changes)
+            found.append(changes)
         return found
 
 
@@ -180,19 +183,18 @@ def _kinds_of(name: str) -> list[Kind]:
     registered = list(names("edit"))
     if name in GROUPS:
         return [_kind(one) for one in GROUPS[name]]
-    if name in ("default", "negatives", "positives", "all"):
+    if name in _BY_DEFAULT or name == "all":
         every = [_kind(one) for one in registered]
-        if name == "all":
-            return every
-        every = [kind for kind in every if kind.is_default]
-        wanted = {"default": (True, False), "positives": (True,), "negatives": (False,)}[name]
-        return [kind for kind in every if kind.keeps_meaning in wanted]
+        return [
+            kind
+            for kind in every
+            if name == "all" or (kind.is_default and kind.keeps_meaning in _BY_DEFAULT[name])
+        ]
     if ":" not in name and name not in registered:
-        groups = ("default", "negatives", "positives", "all", *GROUPS)
         raise unknown_name(
             "kind of edit",
             name,
-            [*registered, *groups],
+            [*registered, *_BY_DEFAULT, "all", *GROUPS],
             way_out="`unbag list edits` shows every kind; package.module:NAME works too",
         )
     return [_kind(name)]
@@ -321,15 +323,10 @@ def _with_first_capital(parsed: Parsed, changes: Sequence[Change]) -> list[Chang
         found[0] = Change(start, end + rest + 1, letter.upper())
     if first.pos != "PROPN" and first.text != "I":
         moved = first.text.lower()
-        found[1:] = [_lowered(change, first.text, moved) for change in found[1:]]
+        for at, (start, end, new) in enumerate(found[1:], start=1):
+            if f"{new} ".startswith(tuple(first.text + mark for mark in " '’")):
+                found[at] = Change(start, end, moved + new[len(first.text) :])
     return found
-
-
-def _lowered(change: Change, word: str, moved: str) -> Change:
-    start, end, new = change
-    if new == word or new.startswith((f"{word} ", f"{word}'", f"{word}’")):
-        return Change(start, end, moved + new[len(word) :])
-    return change
 
 
 def _tokens(text: str) -> list[tuple[str, int, int]]:

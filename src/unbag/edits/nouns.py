@@ -9,7 +9,7 @@ thing is people.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -106,7 +106,8 @@ class Facts:
         if is_near(one.lemma, other.lemma):
             return False
         a, b = self.group_of(one.head), self.group_of(other.head)
-        if keep_attributes and self._told_apart(one, other):
+        # Colours, materials and numbers stay where they are while the nouns move.
+        if keep_attributes and self._marks(one.head) != self._marks(other.head):
             return True
         if a == b or self.belong_together(one.head, other.head):
             return False
@@ -126,18 +127,14 @@ class Facts:
         for fact in self.facts:
             if fact.is_even or fact in between:
                 continue
-            if fact.object in (a, b) and not self._shared(fact, a if fact.object == b else b):
-                return True
+            if fact.object in (a, b):
+                # The subject may stand in the same relation to the other noun too.
+                same = fact.subject, fact.link, a if fact.object == b else b
+                if all((f.subject, f.link, f.object) != same for f in self.facts):
+                    return True
             if fact.subject in (a, b) and fact.is_direct:
                 return True
         return False
-
-    def _shared(self, fact: NounFact, noun: int) -> bool:
-        """Whether the subject stands in the same relation to the other noun too."""
-        return any(
-            f.subject == fact.subject and f.link == fact.link and f.object == noun
-            for f in self.facts
-        )
 
     def _acts_change(self, one: ThingNoun, other: ThingNoun) -> bool:
         """Whether a thing would do what only the living do."""
@@ -146,10 +143,6 @@ class Facts:
         alive = one if one.is_alive else other
         verbs = [at for at in self.parsed.verbs if doer(self.parsed, at) == alive.head]
         return any(self.parsed.words[at].lemma not in _LOOSE_VERBS for at in verbs)
-
-    def _told_apart(self, one: ThingNoun, other: ThingNoun) -> bool:
-        """Whether colours, materials or numbers stay where they are while the nouns move."""
-        return self._marks(one.head) != self._marks(other.head)
 
     def _marks(self, noun: int) -> frozenset[str]:
         words, lower = self.parsed.words, self.parsed.lower
@@ -177,13 +170,10 @@ class Facts:
 def facts_of(parsed: Parsed) -> Facts:
     """Everything the caption says of its things; found out once."""
     known = parsed.notes.get("facts")
-    if not isinstance(known, Facts):
-        known = parsed.notes["facts"] = _found(parsed)
-    return known
-
-
-def _found(parsed: Parsed) -> Facts:
-    facts = Facts(parsed, tuple(_things_in(parsed)), ())
+    if isinstance(known, Facts):
+        return known
+    things = (_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun))
+    facts = Facts(parsed, tuple(things), ())
     found: list[NounFact] = []
     for relation in relations_in(parsed):
         subject = facts.group_of(content_of(parsed, relation.subject.head))
@@ -191,41 +181,29 @@ def _found(parsed: Parsed) -> Facts:
         link = "_".join(parsed.lower[relation.link.first : relation.link.last + 1])
         is_even = _is_even(parsed, relation, link)
         found.append(NounFact(subject, link, object_, relation.verb, relation.is_direct, is_even))
-    return Facts(parsed, facts.things, tuple(found))
+    made = parsed.notes["facts"] = replace(facts, facts=tuple(found))
+    return made
 
 
 def _is_even(parsed: Parsed, relation: NounRelation, link: str) -> bool:
     verb = None if relation.verb is None else parsed.words[relation.verb]
     if verb is None:
         return link in _EVEN
-    if verb.lemma in _MUTUAL or (
-        verb.lemma in _MUTUAL_BETWEEN_ALIVE and _both_alive(parsed, relation)
-    ):
+    if verb.lemma in _MUTUAL:
         return True
-    if relation.is_direct:
-        return False
-    if parsed.words[relation.link.last].dep == "agent":
+    if verb.lemma in _MUTUAL_BETWEEN_ALIVE:
+        heads = (content_of(parsed, one.head) for one in (relation.subject, relation.object))
+        if all(parsed.words[at].lemma in ALIVE for at in heads):
+            return True
+    if relation.is_direct or parsed.words[relation.link.last].dep == "agent":
         return False
     return link in _EVEN_AFTER_VERB and not (verb.lemma in _FILLING and verb.tag == "VBN")
 
 
-def _both_alive(parsed: Parsed, relation: NounRelation) -> bool:
-    return all(
-        parsed.words[content_of(parsed, one.head)].lemma in ALIVE
-        for one in (relation.subject, relation.object)
-    )
-
-
-def _things_in(parsed: Parsed) -> list[ThingNoun]:
-    """Every noun that names a thing, in order."""
-    return [_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun)]
-
-
 def _thing(parsed: Parsed, noun: Phrase) -> ThingNoun:
-    word = parsed.words[noun.head]
-    lemma = word.lemma.lower()
-    plural = is_plural(parsed, noun.head)
-    return ThingNoun(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
+    first, last, head = noun
+    plural = is_plural(parsed, head)
+    return ThingNoun(first, last, head, parsed.lemma_at(head), plural, determined(parsed, head))
 
 
 def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
@@ -235,24 +213,17 @@ def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
         return False
     if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
         return False
-    if word.dep == "attr" and word.text.endswith("ing") and not _has_article(parsed, noun.head):
+    has_article = parsed.child(noun.head, "det", "poss") is not None
+    if word.dep == "attr" and word.text.endswith("ing") and not has_article:
         # "A man is rock climbing" says what he does.
         return False
     # A parking lot and a couple on a bench are things, a lot of cars is not.
     is_thing = lemma in PEOPLE or noun.first < noun.head
     if lemma in GROUPINGS and (not is_thing or _object_of_of(parsed, noun.head) is not None):
         return False
-    return not _is_cut(parsed, noun)
-
-
-def _has_article(parsed: Parsed, noun: int) -> bool:
-    return any(parsed.words[at].dep in ("det", "poss") for at in parsed.children[noun])
-
-
-def _is_cut(parsed: Parsed, noun: Phrase) -> bool:
-    before = parsed.lower_at(noun.first - 1)
-    after = parsed.lower_at(noun.last + 1)
-    return before == "-" or after in ("-", "'s", "'") or goes_on(parsed, noun.last)
+    # The parser may have cut it out of a longer word or name.
+    is_whole = parsed.lower_at(noun.last + 1) not in ("-", "'s", "'")
+    return is_whole and parsed.lower_at(noun.first - 1) != "-" and not goes_on(parsed, noun.last)
 
 
 def goes_on(parsed: Parsed, at: int) -> bool:
@@ -303,9 +274,9 @@ def _object_of_of(parsed: Parsed, noun: int) -> int | None:
     """The noun after "of" that belongs to this noun."""
     for at in parsed.children[noun]:
         if parsed.lower[at] == "of" and at > noun:
-            for inner in parsed.children[at]:
-                if parsed.words[inner].dep == "pobj":
-                    return inner
+            inner = parsed.child(at, "pobj")
+            if inner is not None:
+                return inner
     return None
 
 
@@ -314,7 +285,7 @@ def whole_phrase(parsed: Parsed, phrase: Phrase) -> Phrase | None:
     last, noun = phrase.last, phrase.head
     for _ in parsed.words:
         inner = _object_of_of(parsed, noun)
-        if inner is None or parsed.lower[last + 1 : last + 2] != ("of",):
+        if inner is None or parsed.lower_at(last + 1) != "of":
             return Phrase(phrase.first, last, phrase.head)
         chunk = next((c for c in parsed.chunks if c.head == inner), None)
         if chunk is None or chunk.first != last + 2 or is_joined(parsed, inner):
@@ -362,12 +333,10 @@ def is_told_as_person(parsed: Parsed, thing: ThingNoun) -> bool:
 
 def owner_pronoun(parsed: Parsed, noun: int) -> int | None:
     """The word "his" of "his dog"."""
-    for at in parsed.children[noun]:
-        if parsed.words[at].tag in ("PRP$", "WP$"):
-            return at
-    return None
+    tags = ((at, parsed.words[at].tag) for at in parsed.children[noun])
+    return next((at for at, tag in tags if tag in ("PRP$", "WP$")), None)
 
 
 def is_joined(parsed: Parsed, noun: int) -> bool:
     """Whether "and" or "or" joins something to it."""
-    return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])
+    return parsed.child(noun, "conj", "cc") is not None

@@ -225,12 +225,8 @@ class NounRelation(NamedTuple):
 
 def relations_in(parsed: Parsed) -> list[NounRelation]:
     """Every relation between two noun phrases, by the place of its object."""
-    found: list[NounRelation] = []
-    for phrase in parsed.phrases:
-        relation = _relation_to(parsed, phrase)
-        if relation is not None and relation.subject.head != phrase.head:
-            found.append(relation)
-    return found
+    found = (_relation_to(parsed, phrase) for phrase in parsed.phrases)
+    return [one for one in found if one is not None and one.subject.head != one.object.head]
 
 
 class Conjunction(NamedTuple):
@@ -301,23 +297,17 @@ def _relation_to(parsed: Parsed, phrase: Phrase) -> NounRelation | None:
         return NounRelation(subject, WordSpan(word.head, word.head), phrase, word.head, True)
     if word.dep != "pobj":
         return None
-    link = _whole_link(parsed, word.head)
+    # The expression that the preposition ends ("to the left of"), or itself.
+    expressions = (one for one in parsed.expressions if one.first <= word.head <= one.last)
+    link = next(expressions, WordSpan(word.head, word.head))
     holder = _holder(parsed, link)
     if holder is None:
         return None
-    if parsed.words[holder].tag in VERB_TAGS:
-        subject = subject_of(parsed, holder)
-        return None if subject is None else NounRelation(subject, link, phrase, holder, False)
-    subject = parsed.phrase_of(holder)
-    return None if subject is None else NounRelation(subject, link, phrase, None, False)
-
-
-def _whole_link(parsed: Parsed, preposition: int) -> WordSpan:
-    """The expression that the preposition ends ("to the left of"), or itself."""
-    for span in parsed.expressions:
-        if span.first <= preposition <= span.last:
-            return span
-    return WordSpan(preposition, preposition)
+    is_verb = parsed.words[holder].tag in VERB_TAGS
+    subject = subject_of(parsed, holder) if is_verb else parsed.phrase_of(holder)
+    if subject is None:
+        return None
+    return NounRelation(subject, link, phrase, holder if is_verb else None, False)
 
 
 def _holder(parsed: Parsed, link: WordSpan) -> int | None:
@@ -355,20 +345,14 @@ def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
         words: The caption's words in lower case.
     """
     found: list[tuple[int, int]] = []
-    at = 0
+    known, at = _expressions(), 0
     while at < len(words):
-        length = _length(words, at)
+        some = (one for one in known.get(words[at], ()) if tuple(words[at : at + len(one)]) == one)
+        length = len(next(some, ()))
         if length:
             found.append((at, at + length - 1))
         at += length or 1
     return found
-
-
-def _length(words: Sequence[str], at: int) -> int:
-    for expression in _expressions().get(words[at], ()):
-        if tuple(words[at : at + len(expression)]) == expression:
-            return len(expression)
-    return 0
 
 
 @cache

@@ -199,15 +199,11 @@ def quicken(pipeline: Language) -> None:
     rules: Sequence[Mapping[str, Any]] = ruler.patterns
     for number, rule in enumerate(rules):
         for pattern in rule["patterns"]:
-            if not _is_simple(pattern):
+            if len(pattern) == 1 and not pattern[0].keys() <= _DECIDING:
                 return
             # The ruler sorts what was found by these names.
             (words if len(pattern) == 1 else stretches).add(str(number), [pattern])
     ruler.matcher = RememberingMatcher(words, stretches)  # type: ignore[assignment]
-
-
-def _is_simple(pattern: Pattern) -> bool:
-    return len(pattern) > 1 or pattern[0].keys() <= _DECIDING
 
 
 class RememberingMatcher:

@@ -67,10 +67,11 @@ class Precision(NamedTuple):
 
 def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[EditCase]:
     """Cases in an order that mixes kinds; from (caption id, caption, edit)."""
-    cases = [
-        EditCase(_hash(seed, caption_id, edit.kind, edit.text), caption_id, caption, edit)
-        for caption_id, caption, edit in edits
-    ]
+    cases = []
+    for caption_id, caption, edit in edits:
+        text = "\0".join((str(seed), caption_id, edit.kind, edit.text))
+        name = blake2b(text.encode(), digest_size=6).hexdigest()
+        cases.append(EditCase(name, caption_id, caption, edit))
     return sorted(cases, key=lambda case: case.id)
 
 
@@ -120,10 +121,6 @@ def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
     one, other = sum(first) / n, sum(second) / n
     expected = one * other + (1 - one) * (1 - other)
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
-
-
-def _hash(seed: int, *parts: str) -> str:
-    return blake2b("\0".join([str(seed), *parts]).encode(), digest_size=6).hexdigest()
 
 
 class EditPair(NamedTuple):
@@ -181,10 +178,8 @@ def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
         # NaN equals nothing, itself included.
         if one == one and other == other:
             verdicts.setdefault(pair.kind, []).append(0.5 if one == other else float(one > other))
-    return {kind: _leak(found) for kind, found in verdicts.items()}
-
-
-def _leak(verdicts: Sequence[float]) -> Leak:
-    n, preferred = len(verdicts), sum(verdicts)
-    interval = wilson(preferred, n)
-    return Leak(n, preferred / n, interval.low, interval.high)
+    found: dict[str, Leak] = {}
+    for kind, own in verdicts.items():
+        interval = wilson(sum(own), len(own))
+        found[kind] = Leak(len(own), sum(own) / len(own), interval.low, interval.high)
+    return found

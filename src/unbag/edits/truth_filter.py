@@ -26,17 +26,9 @@ NUMBERS: Mapping[str, str] = MappingProxyType(
 """From two on: "one" often stands for "a"."""
 PAIRS = frozenset(("couple", "pair", "both", "twin", "twins", "duo"))
 """May stand for "two", and need not."""
-SIDES: Mapping[str, str] = MappingProxyType(
-    {word: side for side, words in _LISTS.table("sides").items() for word in words}
-)
+SIDES = _LISTS.classes("sides")
 """Words for sides, each with its side."""
-OPPOSITE_SIDE: Mapping[str, str] = MappingProxyType(
-    {
-        one: other
-        for line in _LISTS.lines("turned")
-        for one, other in (line.split(), line.split()[::-1])
-    }
-)
+OPPOSITE_SIDE = _LISTS.replacements("turned")
 
 
 def _poles() -> Mapping[str, tuple[tuple[int, int], ...]]:
@@ -72,8 +64,8 @@ def keeps_truth(caption: Parsed, rewritten: str) -> bool:
         return True
     dropped, added = Counter(before) - Counter(after), Counter(after) - Counter(before)
     return (
-        _same(before, after, _NEGATED)
-        and _same(before, after, COLOUR_NAMES)
+        _counted(before, _NEGATED) == _counted(after, _NEGATED)
+        and _counted(before, COLOUR_NAMES) == _counted(after, COLOUR_NAMES)
         and _same_numbers(before, after)
         and not _is_moved(caption, before, after)
         and _same_sides(caption, before, after, dropped, added)
@@ -100,10 +92,6 @@ def _words(text: str) -> list[str]:
     for pattern, new in _SEVERAL:
         text = pattern.sub(new, text)
     return _WORD.findall(text)
-
-
-def _same(before: Sequence[str], after: Sequence[str], classes: Mapping[str, str]) -> bool:
-    return _counted(before, classes) == _counted(after, classes)
 
 
 def _counted(words: Sequence[str], classes: Mapping[str, str]) -> Counter[str]:
@@ -135,7 +123,7 @@ def _is_moved(caption: Parsed, before: Sequence[str], after: Sequence[str]) -> b
         tags[word.text.lower()] = word.tag if same else ""
     had = set(_owned(before, tags))
     new = set(_owned(after, tags)) - had
-    return bool({said for said, _ in had} & {said for said, _ in new})
+    return not {said for said, _ in had}.isdisjoint(said for said, _ in new)
 
 
 def _owned(words: Sequence[str], tags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -152,10 +140,8 @@ def _owned(words: Sequence[str], tags: Mapping[str, str]) -> Iterator[tuple[str,
                 if last + 1 == len(words) or words[last + 1] in tags:
                     yield said, words[last]
                 break
-            is_between = (
-                after in COLOUR_NAMES or after in _JOINS or tags.get(after) in ADJECTIVE_TAGS
-            )
-            if not is_between:
+            is_joining = after in COLOUR_NAMES or after in _JOINS
+            if not is_joining and tags.get(after) not in ADJECTIVE_TAGS:
                 break
 
 
@@ -175,9 +161,15 @@ def _same_sides(
     # What is on top may be left at "on", so it counts only where it is turned.
     gone += Counter({"above": before.count(_ON_TOP)} if "below" in new else {})
     new += Counter({"above": after.count(_ON_TOP)} if "below" in gone else {})
-    if gone.total() != 1 or new.total() != 1 or OPPOSITE_SIDE[next(iter(gone))] not in new:
+    if gone.total() != 1 or new.total() != 1:
         return False
-    return _is_turned_round(caption, before, after, next(iter(gone)))
+    side, other_side = next(iter(gone)), next(iter(new))
+    if OPPOSITE_SIDE[side] != other_side:
+        return False
+    # The nouns on the two sides of the relation must change places with its turning.
+    nouns = {word.text.lower() for word in caption.words if word.tag in NOUN_TAGS} - {*SIDES}
+    old, turned = _around(before, nouns, side), _around(after, nouns, other_side)
+    return old is not None and turned is not None and old == turned[::-1] and old[0] != old[1]
 
 
 def _is_opposed(dropped: Counter[str], added: Counter[str]) -> bool:
@@ -188,16 +180,6 @@ def _is_opposed(dropped: Counter[str], added: Counter[str]) -> bool:
             for place in POLES.get(word, ()):
                 change[place] += step * times
     return any(by * change[line, 1 - pole] < 0 for (line, pole), by in [*change.items()])
-
-
-def _is_turned_round(
-    caption: Parsed, before: Sequence[str], after: Sequence[str], side: str
-) -> bool:
-    """Whether the nouns on the two sides of the relation changed places with its turning."""
-    nouns = {word.text.lower() for word in caption.words if word.tag in NOUN_TAGS} - {*SIDES}
-    old = _around(before, nouns, side)
-    new = _around(after, nouns, OPPOSITE_SIDE[side])
-    return old is not None and new is not None and old == new[::-1] and old[0] != old[1]
 
 
 def _around(words: Sequence[str], nouns: set[str], side: str) -> tuple[str, str] | None:

@@ -35,7 +35,6 @@ _COMMON_SHARE = 0.15
 """Of a word's uses in tagged text that a sense has at least, if it counts beside the first."""
 _NEAR = ("&", "^", "$")
 _COLOURED = frozenset(("chromatic", "achromatic"))
-"""Colours are no synonyms, although WordNet calls each similar to "chromatic"."""
 _ABOVE = ("@", "@i")
 Pos: TypeAlias = Literal["n", "v", "a", "r"]
 """Noun, verb, adjective, adverb."""
@@ -85,7 +84,18 @@ def described(choice: str = "auto") -> str:
 
 
 def _places() -> Iterator[Path]:
-    for folder in _nltk_folders():
+    # Where NLTK looks for its data; asking NLTK would mean to import all of it.
+    folders = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
+    folders.append(Path("~/nltk_data").expanduser())
+    folders += [Path(sys.prefix) / part for part in ("nltk_data", "share/nltk_data")]
+    folders.append(Path(sys.prefix) / "lib" / "nltk_data")
+    if sys.platform == "win32":
+        folders.append(Path(os.environ.get("APPDATA", "C:\\")) / "nltk_data")
+        folders += [Path(f"{drive}:\\nltk_data") for drive in "CDE"]
+    else:
+        parts = ("share", "local/share", "lib", "local/lib")
+        folders += [Path("/usr") / part / "nltk_data" for part in parts]
+    for folder in folders:
         yield from _below(folder)
     packaged = find_spec(PACKAGED)
     for root in (packaged and packaged.submodule_search_locations) or ():
@@ -98,20 +108,6 @@ def _below(folder: Path) -> Iterator[Path]:
     yield folder
     yield folder / "corpora" / "wordnet"
     yield folder / "corpora" / "wordnet.zip"
-
-
-def _nltk_folders() -> Iterator[Path]:
-    """Where NLTK looks for its data; asking NLTK would mean to import all of it."""
-    yield from (Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part)
-    yield Path("~/nltk_data").expanduser()
-    yield from (Path(sys.prefix) / part for part in ("nltk_data", "share/nltk_data"))
-    yield Path(sys.prefix) / "lib" / "nltk_data"
-    if sys.platform == "win32":
-        yield Path(os.environ.get("APPDATA", "C:\\")) / "nltk_data"
-        yield from (Path(f"{drive}:\\nltk_data") for drive in "CDE")
-        return
-    for part in ("share", "local/share", "lib", "local/lib"):
-        yield Path("/usr") / part / "nltk_data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,34 +141,10 @@ class WordNet:
         """How often the word was met in tagged text, in any sense."""
         return sum(one.uses for one in self.senses(lemma, pos))
 
-    def synonyms(self, lemma: str, pos: Pos) -> frozenset[str]:
-        """Other words for its common senses."""
-        return frozenset().union(*(one.words for one in self.common(lemma, pos))) - {lemma}
-
     def antonyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
         """Direct antonyms in its common senses, the commonest sense first, each once."""
         found = (word for one in self.common(lemma, pos) for word in one.antonyms)
         return tuple(dict.fromkeys(found))
-
-    def co_hyponyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
-        """Words right beside its commonest sense: other kinds of what it is a kind of."""
-        found: dict[str, None] = {}
-        for sense in self.senses(lemma, pos)[:1]:
-            for parent in sense.parents:
-                for place in _ends(self._synset(parent), ("~",)):
-                    if place != sense.place:
-                        found |= dict.fromkeys(self._synset(place).words)
-        return tuple(word for word in found if word != lemma)
-
-    def hypernym_path(self, lemma: str, pos: Pos) -> tuple[str, ...]:
-        """From the commonest sense to the top, the first way up: one word for each step."""
-        found: list[str] = []
-        step = next((one.place for one in self.senses(lemma, pos)), None)
-        while step is not None:
-            synset = self._synset(step)
-            found.append(synset.words[0])
-            step = next(iter(_ends(synset, _ABOVE)), None)
-        return tuple(found)
 
     def are_related(self, one: str, other: str, pos: Pos) -> bool:
         """Whether one may be true where the other is.
@@ -184,9 +156,11 @@ class WordNet:
         firsts, seconds = self.common(one, pos), self.common(other, pos)
         if one == other or any(other in a.words for a in firsts):
             return True
-        if any(one in b.words for b in seconds):
-            return True
-        return any(_are_kin(a, b) for a in firsts for b in seconds)
+        return any(one in b.words for b in seconds) or any(
+            a.place in b.above or b.place in a.above or not a.near.isdisjoint(b.near)
+            for a in firsts
+            for b in seconds
+        )
 
     def _synset(self, place: Place) -> Synset:
         if place not in self._synsets:
@@ -196,13 +170,24 @@ class WordNet:
     def _sense(self, synset: Synset, lemma: str, uses: dict[int, int]) -> Sense:
         place = (synset.pos, synset.offset)
         own = synset.words.index(lemma) + 1 if lemma in synset.words else 0
+        above: set[Place] = set()
+        to_visit = list(_ends(synset, _ABOVE))
+        while to_visit:
+            parent = to_visit.pop()
+            if parent not in above:
+                above.add(parent)
+                to_visit += _ends(self._synset(parent), _ABOVE)
         return Sense(
             place=place,
             words=frozenset(synset.words),
             field=synset.field,
-            parents=_ends(synset, _ABOVE),
-            above=self._above(synset),
-            near=frozenset((place, *self._near(synset))),
+            above=frozenset(above),
+            # Colours are no synonyms, although WordNet calls each similar to "chromatic".
+            near=frozenset(
+                one
+                for one in (place, *_ends(synset, _NEAR))
+                if one == place or _COLOURED.isdisjoint(self._synset(one).words)
+            ),
             antonyms=tuple(
                 self._synset((one.pos, one.offset)).words[one.target - 1]
                 for one in synset.pointers
@@ -210,11 +195,6 @@ class WordNet:
             ),
             uses=uses.get(synset.offset, 0),
         )
-
-    def _near(self, synset: Synset) -> Iterator[Place]:
-        for place in _ends(synset, _NEAR):
-            if _COLOURED.isdisjoint(self._synset(place).words):
-                yield place
 
     def _above(self, synset: Synset) -> frozenset[Place]:
         reached: set[Place] = set()
@@ -235,8 +215,6 @@ class Sense(NamedTuple):
     """All words for it, with spaces."""
     field: str
     """WordNet's lexical file: noun.animal, verb.motion ..."""
-    parents: tuple[Place, ...]
-    """Synsets right above."""
     above: frozenset[Place]
     """All synsets above, whatever the path."""
     near: frozenset[Place]
@@ -249,10 +227,6 @@ class Sense(NamedTuple):
 
 def _ends(synset: Synset, symbols: tuple[str, ...]) -> tuple[Place, ...]:
     return tuple((one.pos, one.offset) for one in synset.pointers if one.symbol in symbols)
-
-
-def _are_kin(a: Sense, b: Sense) -> bool:
-    return a.place in b.above or b.place in a.above or bool(a.near & b.near)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +261,9 @@ class Database:
         end = data.find(b"\n", offset)
         parts = data[offset:end].split(b" | ")[0].decode().split()
         count = int(parts[3], 16)
-        words = tuple(_plain(word) for word in parts[4 : 4 + 2 * count : 2])
+        # Adjectives carry a marker of where they stand: "afloat(p)".
+        plain = (word.partition("(")[0] for word in parts[4 : 4 + 2 * count : 2])
+        words = tuple(word.replace("_", " ").lower() for word in plain)
         rest = parts[5 + 2 * count :]
         pointers = (_pointer(rest[4 * at : 4 * at + 4]) for at in range(int(parts[4 + 2 * count])))
         return Synset(offset, pos, self.fields[int(parts[1])], words, tuple(pointers))
@@ -382,8 +358,3 @@ def _pointer(parts: list[str]) -> Pointer:
 
 def _spelt(lemma: str) -> bytes:
     return lemma.replace(" ", "_").encode()
-
-
-def _plain(word: str) -> str:
-    # Adjectives carry a marker of where they stand: "afloat(p)".
-    return word.partition("(")[0].replace("_", " ").lower()

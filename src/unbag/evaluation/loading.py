@@ -83,14 +83,23 @@ def load_all(job: Job, *, progress: Progress) -> Loaded:
     found = Loaded()
     for benchmark in job.benchmarks:
         items, said = _heard(benchmark, job.data, job.errata)
-        kept = _present(benchmark.name, items, job, progress)
+        kept: Sequence[Item] = items
+        # Scorers that never look need no pictures: a blind score needs only the annotations.
+        if job.missing == "skip" or not all(scorer.is_blind for scorer in job.scorers):
+            kept = without_missing(benchmark.name, items, missing=job.missing, progress=progress)
         check_items(benchmark.name, kept)
         wanting = [str(one) for one in said if isinstance(one, IncompleteWarning)]
-        wanting += _wrong_size(benchmark, len(items), job.errata)
+        # Other errata change the number of items.
+        is_published = errata_name(benchmark, job.errata) == errata_name(benchmark, "published")
+        if benchmark.size and is_published and len(items) != benchmark.size:
+            wanting.append(f"it has {len(items):,} items here, {benchmark.size:,} as published")
         notes = [str(one) for one in said if not isinstance(one, IncompleteWarning)]
         for note in (*notes, *wanting):
             progress.say(f"{benchmark.name}: {note}")
-        left_out = _left_out(items, kept)
+        before = {item.id: len(item.pictures) for item in items}
+        after = {item.id: len(item.pictures) for item in kept}
+        # Whole items, and the missing pictures of galleries.
+        left_out = sum(count - after.get(name, count - 1) for name, count in before.items())
         if left_out:
             found.left_out[benchmark.name] = left_out
             wanting.append(f"{left_out:,} items or pictures are left out: pictures are missing")
@@ -125,28 +134,6 @@ def _heard(
     if equal := equal_captions(items):
         heard.append(UserWarning(equal))
     return items, [one if isinstance(one, Warning) else UserWarning(one) for one in heard]
-
-
-def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
-    # Scorers that never look need no pictures: a blind score can be had from annotations alone.
-    if job.missing != "skip" and all(scorer.is_blind for scorer in job.scorers):
-        return items
-    return without_missing(name, items, missing=job.missing, progress=progress)
-
-
-def _left_out(items: Sequence[Item], kept: Sequence[Item]) -> int:
-    """Items that were left out, and pictures that were taken out of galleries."""
-    before = {item.id: len(item.pictures) for item in items}
-    after = {item.id: len(item.pictures) for item in kept}
-    return sum(1 if name not in after else count - after[name] for name, count in before.items())
-
-
-def _wrong_size(benchmark: Benchmark, found: int, errata: ErrataChoice) -> list[str]:
-    """Only where errata are as published: others change the number of items."""
-    is_published = errata_name(benchmark, errata) == errata_name(benchmark, "published")
-    if not benchmark.size or not is_published or found == benchmark.size:
-        return []
-    return [f"it has {found:,} items here, {benchmark.size:,} as published"]
 
 
 def warnings_of(
@@ -195,11 +182,6 @@ def loader_of(benchmark: Benchmark, choice: ErrataChoice) -> Loader:
     return benchmark.errata.load
 
 
-def protocol_of(benchmark: Benchmark, protocol: EvalProtocol, choice: ErrataChoice) -> EvalProtocol:
-    """The protocol with the name of what is mended in this benchmark."""
-    return replace(protocol, errata=errata_name(benchmark, choice))
-
-
 def without_missing(
     benchmark: str, items: Sequence[Item], *, missing: Missing, progress: Progress
 ) -> Sequence[Item]:
@@ -222,7 +204,7 @@ def without_missing(
     kept = [
         _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item
         for item in items
-        if isinstance(item.truth, Sparse) or not _needs(item, absent)
+        if isinstance(item.truth, Sparse) or not any(_path(p) in absent for p in item.pictures)
     ]
     what = (
         f"{len(items) - len(kept)} of {len(items)} items are left out"
@@ -265,10 +247,6 @@ def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
             column_C[truth.column_T[is_kept_T]],
         ),
     )
-
-
-def _needs(item: Item, absent: set[Path]) -> bool:
-    return any(_path(picture) in absent for picture in item.pictures)
 
 
 def absent_pictures(items: Sequence[Item]) -> set[Path]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.errors import UserError
-from unbag.evaluation.loading import Job, protocol_of, warnings_of
+from unbag.evaluation.loading import Job, errata_name, warnings_of
 from unbag.evaluation.references import model_of, overlap_warnings, references
 from unbag.evaluation.store import Key, ScoreStore
 from unbag.metrics.aggregate import Measured, measure
@@ -70,10 +70,8 @@ class Judgement:
             with pq.ParquetWriter(to, schema, compression="zstd") as writer:
                 for key, found in self.measured.items():
                     for one in found.outcomes.values():
-                        same = [
-                            [name] * len(one.units)
-                            for name in (key.benchmark, key.scorer, one.metric)
-                        ]
+                        own = (key.benchmark, key.scorer, one.metric)
+                        same = [[name] * len(one.units) for name in own]
                         parts = [*same, one.units, one.clusters, one.value_U]
                         columns = dict(zip(schema.names, parts, strict=True))
                         writer.write_table(pa.table(columns, schema=schema))
@@ -127,13 +125,25 @@ def judge(
                             model=model_of(scorer, job.published_as),
                             incomplete=record.incomplete.get(benchmark.name, ()),
                         )
-                    failures += _failures(benchmark, scorer, found, cases)
+                    if not (scorer.is_blind or is_variant(scorer)):
+                        failures += choose_failures(
+                            benchmark.name,
+                            scorer.name,
+                            found.outcomes[benchmark.headline],
+                            {case.item.id: case for case in cases},
+                            only=dict(benchmark.aggregates[0].only),
+                        )
                 advance(1)
-    comparisons = _compare(job, _contests(job, measured), problems)
+    comparisons: list[Comparison] = []
+    for contest in _contests(job, measured):
+        try:
+            comparisons += compare_all([contest], protocol=job.protocol, seed=job.seed)
+        except UserError as error:
+            problems.append(f"{' and '.join(contest.names)} on {contest.benchmark}: {error}")
     contents = RunContents(
         record,
         tuple(results),
-        comparisons,
+        correct(comparisons),
         tuple(failures),
         tuple(problems),
         references=tuple(beside),
@@ -150,36 +160,25 @@ def _measure(
 ) -> list[Measured]:
     """Under our tie rule and, where it is another, under the benchmark's official one."""
     rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties or job.protocol.ties])
-    ordered = reversed(list(rules)) if job.official_first else rules
-    protocol = protocol_of(benchmark, job.protocol, job.errata)
-    prompt = getattr(scorer, "prompt", "")
+    protocol = replace(
+        job.protocol,
+        errata=errata_name(benchmark, job.errata),
+        scoring=scorer.scoring,
+        prompt=getattr(scorer, "prompt", ""),
+    )
+    # Relaxed verdicts in the form of its numbers; flips where the scorer tried several orders.
+    metrics = in_form(benchmark.metrics, getattr(scorer, "relaxed_form", "additive"))
+    suited = replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
     return [
         measure(
-            _suited(benchmark, scorer, cases),
+            suited,
             cases,
-            protocol=replace(protocol, scoring=scorer.scoring, prompt=prompt, ties=rule),
+            protocol=replace(protocol, ties=rule),
             seed=job.seed,
             allow_invalid=job.allow_invalid,
         )
-        for rule in ordered
+        for rule in (reversed(list(rules)) if job.official_first else rules)
     ]
-
-
-def _suited(benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]) -> Benchmark:
-    """Relaxed verdicts in the form of its numbers; flips where the scorer tried several orders."""
-    metrics = in_form(benchmark.metrics, getattr(scorer, "relaxed_form", "additive"))
-    return replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
-
-
-def _failures(
-    benchmark: Benchmark, scorer: Scorer, measured: Measured, cases: Sequence[Case]
-) -> list[Failure]:
-    if scorer.is_blind or is_variant(scorer):
-        return []
-    by_id = {case.item.id: case for case in cases}
-    outcomes = measured.outcomes[benchmark.headline]
-    only = dict(benchmark.aggregates[0].only)
-    return choose_failures(benchmark.name, scorer.name, outcomes, by_id, only=only)
 
 
 def is_variant(scorer: Scorer) -> bool:
@@ -209,17 +208,6 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
                 if metric in first.outcomes and metric in second.outcomes
             ]
     return found
-
-
-def _compare(job: Job, contests: Sequence[Contest], problems: list[str]) -> tuple[Comparison, ...]:
-    """All that can be compared, with Holm's correction; one that cannot be stops no other."""
-    found: list[Comparison] = []
-    for contest in contests:
-        try:
-            found += compare_all([contest], protocol=job.protocol, seed=job.seed)
-        except UserError as error:
-            problems.append(f"{' and '.join(contest.names)} on {contest.benchmark}: {error}")
-    return correct(found)
 
 
 def choose_failures(

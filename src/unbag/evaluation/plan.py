@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -52,7 +52,12 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     prompts: dict[str, None] = {}
     for caption in builder.captions:
         prompts.update(dict.fromkeys(prompts_of(caption)))
-    _check_texts(prompts)
+    if odd := [prompt for prompt in prompts if not is_whole_text(prompt)]:
+        raise UserError(
+            f"the caption {odd[0]!r} holds half a character",
+            expected="whole characters, which UTF-8 can write",
+            way_out="mend the caption; in a benchmark of your own, mend its loader",
+        )
     return Plan(
         pictures=tuple(builder.pictures.values()),
         picture_keys=tuple(builder.pictures),
@@ -87,6 +92,16 @@ def check_items(benchmark: str, items: Sequence[Item]) -> None:
 
 def equal_captions(items: Sequence[Item]) -> str:
     """A note on items in which a true caption equals a false one; empty if there are none."""
+
+    def is_contradictory(item: Item) -> bool:
+        if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
+            return False
+        first: dict[Caption, int] = {}
+        return any(
+            not np.array_equal(item.truth[:, at], item.truth[:, first.setdefault(caption, at)])
+            for at, caption in enumerate(item.captions)
+        )
+
     repeats: dict[int, bool] = {}
     count = 0
     for item in items:
@@ -94,22 +109,12 @@ def equal_captions(items: Sequence[Item]) -> str:
         known = id(item.captions)
         if known not in repeats:
             repeats[known] = len(set(item.captions)) < len(item.captions)
-        count += repeats[known] and _is_contradictory(item)
+        count += repeats[known] and is_contradictory(item)
     if not count:
         return ""
     return (
         f"{count:,} of {len(items):,} items have a true caption that equals a false one; no score "
         "can tell these apart: they are ties, or are not judged"
-    )
-
-
-def _is_contradictory(item: Item) -> bool:
-    if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
-        return False
-    first: dict[Caption, int] = {}
-    return any(
-        not np.array_equal(item.truth[:, at], item.truth[:, first.setdefault(caption, at)])
-        for at, caption in enumerate(item.captions)
     )
 
 
@@ -124,16 +129,6 @@ def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
     with ThreadPoolExecutor(_HASHERS) as pool:
         parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
         return dict(zip(every, chain.from_iterable(parts), strict=True))
-
-
-def _check_texts(prompts: Iterable[str]) -> None:
-    odd = next((prompt for prompt in prompts if not is_whole_text(prompt)), None)
-    if odd is not None:
-        raise UserError(
-            f"the caption {odd!r} holds half a character",
-            expected="whole characters, which UTF-8 can write",
-            way_out="mend the caption; in a benchmark of your own, mend its loader",
-        )
 
 
 class _Builder:
@@ -176,7 +171,10 @@ class _Builder:
             pictures = [keys[i] for i in row.picture_P]
             record = [item.id, pictures, captions, question, item.group, dict(item.tags)]
             digest.update(json.dumps(record).encode())
-            digest.update(_truth_bytes(item))
+            truth = item.truth
+            parts = [truth.row_T, truth.column_T] if isinstance(truth, Sparse) else [truth]
+            for part in parts:
+                digest.update(part.tobytes())
         return digest.hexdigest()
 
 
@@ -186,9 +184,3 @@ class _Captions(NamedTuple):
     captions: tuple[Caption, ...]
     row_C: IntArray
     digest: str
-
-
-def _truth_bytes(item: Item) -> bytes:
-    if isinstance(item.truth, Sparse):
-        return item.truth.row_T.tobytes() + item.truth.column_T.tobytes()
-    return item.truth.tobytes()

@@ -18,25 +18,20 @@ from unbag.types import (
     Scorer,
 )
 
+_COCO = frozenset(("COCO train2014", "COCO val2014", "COCO train2017", "COCO val2017"))
 SHARES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         # COCO 2017 is COCO 2014 cut anew: its training part holds most of val2014, and all of
         # val2017 was val2014 before. Karpathy's training split adds 30,504 pictures of val2014.
-        "COCO": frozenset(("COCO train2014", "COCO val2014", "COCO train2017", "COCO val2017")),
+        "COCO": _COCO,
         "COCO train2017": frozenset(("COCO train2014", "COCO val2014")),
         "COCO val2017": frozenset(("COCO val2014",)),
-        "COCO Karpathy train": frozenset(
-            ("COCO train2014", "COCO val2014", "COCO train2017", "COCO val2017")
-        ),
+        "COCO Karpathy train": _COCO,
         # About half of Visual Genome's pictures are COCO's, from both halves.
-        "Visual Genome": frozenset(
-            ("COCO", "COCO train2014", "COCO val2014", "COCO train2017", "COCO val2017")
-        ),
+        "Visual Genome": _COCO | {"COCO"},
         # Made from pictures of Visual Genome.
         "GQA": frozenset(("Visual Genome",)),
-        "Visual7W": frozenset(
-            ("Visual Genome", "COCO", "COCO train2014", "COCO val2014", "COCO train2017")
-        ),
+        "Visual7W": (_COCO | {"Visual Genome", "COCO"}) - {"COCO val2017"},
         "VAW": frozenset(("Visual Genome",)),
         "Flickr30k": frozenset(("Flickr8k",)),
     }
@@ -79,6 +74,9 @@ def references(
             continue
         result, estimate = ours
         is_ours = is_same(number.model, model)
+        said = [number.note] if number.note else []
+        if not number.aggregate:
+            said.insert(0, f"the source does not say how it averages; ours is {result.aggregate}")
         reference = Reference(
             benchmark=benchmark.name,
             scorer=result.scorer,
@@ -88,7 +86,7 @@ def references(
             is_comparable=bool(number.aggregate)
             and number.scoring == result.protocol.scoring
             and not incomplete,
-            doubts=_rule_doubts(number, result.aggregate) + doubts(number),
+            doubts=tuple(said) + doubts(number),
         )
         if is_ours:
             differing = _protocol_doubts(number, result.protocol, benchmark, incomplete)
@@ -133,23 +131,17 @@ def _ours(
         protocol = result.protocol
         return protocol.ties != official, bool(protocol.errata) != number.has_errata
 
+    tag = rule.removeprefix("micro[").removesuffix("]")
     for result in sorted(results, key=distance):
-        estimate = _estimate(result, rule, number.metric)
+        numbers: Mapping[str, Estimate] = {}
+        if result.aggregate == rule:
+            numbers = result.overall
+        elif rule == f"micro[{tag}]":
+            numbers = result.by_tag.get(tag, {})
+        estimate = numbers.get(number.metric)
         if estimate is not None and estimate.n:
             return result, estimate
     return None
-
-
-def _estimate(result: Result, rule: str, metric: str) -> Estimate | None:
-    if result.aggregate == rule:
-        return result.overall.get(metric)
-    tag = rule.removeprefix("micro[").removesuffix("]")
-    return result.by_tag.get(tag, {}).get(metric) if rule == f"micro[{tag}]" else None
-
-
-def _rule_doubts(number: Published, rule: str) -> tuple[str, ...]:
-    said = () if number.aggregate else (f"the source does not say how it averages; ours is {rule}",)
-    return (*said, number.note) if number.note else said
 
 
 def _protocol_doubts(

@@ -77,8 +77,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it; together with others, if torchrun started several."""
     progress = progress or Silent()
     team = join_team()
-    _check_kinds(job)
-    _check_names(job)
+    _check(job)
     loaded = load_all(job, progress=progress)
     items = loaded.items
     with paused_collector():
@@ -127,15 +126,6 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     return Finished(folder, judged.contents)
 
 
-def _check_kinds(job: Job) -> None:
-    for scorer in job.scorers:
-        if not isinstance(scorer, Scorer):
-            raise no_scorer(scorer)
-    for benchmark in job.benchmarks:
-        if not isinstance(benchmark, Benchmark):
-            raise no_benchmark(benchmark)
-
-
 def no_scorer(given: object) -> UserError:
     """The error for something else, with what may have been meant."""
     if isinstance(given, str):
@@ -156,19 +146,22 @@ def no_scorer(given: object) -> UserError:
     )
 
 
-def no_benchmark(given: object) -> UserError:
-    """The error for something else than a benchmark."""
-    name = given if isinstance(given, str) else "world-binding"
-    return UserError(
-        f"{given!r} is a name"
-        if isinstance(given, str)
-        else f"a {type(given).__name__} was given in place of a benchmark",
-        expected="a value of unbag.types.Benchmark",
-        way_out=f"write ub.benchmark({name!r})",
-    )
-
-
-def _check_names(job: Job) -> None:
+def _check(job: Job) -> None:
+    for scorer in job.scorers:
+        if not isinstance(scorer, Scorer):
+            raise no_scorer(scorer)
+    given: Sequence[object] = job.benchmarks
+    for benchmark in given:
+        if not isinstance(benchmark, Benchmark):
+            is_name = isinstance(benchmark, str)
+            name = benchmark if is_name else "world-binding"
+            raise UserError(
+                f"{benchmark!r} is a name"
+                if is_name
+                else f"a {type(benchmark).__name__} was given in place of a benchmark",
+                expected="a value of unbag.types.Benchmark",
+                way_out=f"write ub.benchmark({name!r})",
+            )
     for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
         found = [thing.name for thing in some]
         if not found:
@@ -273,11 +266,6 @@ class Work:
     record: RunRecord
     team: Team = field(default_factory=Team)
 
-    @property
-    def compares_captions(self) -> frozenset[str]:
-        """Benchmarks that also need the similarity of captions with each other."""
-        return frozenset(b.name for b in self.job.benchmarks if b.compares_captions)
-
     def missing(self, scorer: Scorer) -> list[str]:
         """Benchmarks of which an item is not scored yet."""
         return [
@@ -334,32 +322,29 @@ class Work:
             own = scorer.caption_vectors(self.plan.captions).numpy()
             vectors = replace(vectors, caption_ND=own)
         self._note(scorer, vectors.damaged, vectors.truncated)
-        eps = self.job.protocol.tie_eps
-        for name in missing:
+        for benchmark in self.job.benchmarks:
+            name = benchmark.name
+            if name not in missing:
+                continue
             by_id = {item.id: item for item in self.items[name]}
-            rows = self.plan.rows[name]
             scored = score_by_vectors(
                 scorer,
                 self.items[name],
-                rows,
+                self.plan.rows[name],
                 vectors,
-                tie_eps=eps,
-                compares_captions=name in self.compares_captions,
+                tie_eps=self.job.protocol.tie_eps,
+                compares_captions=benchmark.compares_captions,
             )
             with paused_collector():
                 for chunk in scored:
                     self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
-    def _by_picture(self, name: str) -> list[Item]:
-        """Items of one picture stand together, so that a scorer that is asked can share it."""
-        items, rows = self.items[name], self.plan.rows[name]
-        order = sorted(range(len(items)), key=lambda n: int(rows[n].picture_P[0]))
-        return [items[n] for n in order]
-
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
-        items, key = self._by_picture(name), Key(name, asking.scorer.name)
+        items, rows, key = self.items[name], self.plan.rows[name], Key(name, asking.scorer.name)
+        # Items of one picture stand together, so that a scorer that is asked can share it.
+        order = sorted(range(len(items)), key=lambda n: int(rows[n].picture_P[0]))
         done = self.team.gather(set(self.store.get(key)))[0]
-        chunks = in_chunks(items, asking.scorer)
+        chunks = in_chunks([items[n] for n in order], asking.scorer)
         todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
         mine = self.team.mine(todo)
         with self.progress.task(f"{asking.scorer.name}: {name}", sum(map(len, mine))) as advance:
@@ -371,12 +356,9 @@ class Work:
                 bounded = count_bounded(asking.scorer) - before
                 self.store.add(key, [(by_id[s.item], s) for s in found], bounded=bounded)
                 advance(len(chunk))
-        self._meet(asking)
-
-    def _meet(self, asking: QueryScoring) -> None:
-        """Wait for the others, and take over what they scored."""
         if self.team.size == 1:
             return
+        # Wait for the others, and take over what they scored.
         self.store.save()
         damaged = self.team.gather(asking.damaged)
         if self.team.is_leader:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -20,7 +21,7 @@ from unbag.errors import PictureError, UserError
 from unbag.evaluation.embedding import Embeddings
 from unbag.evaluation.plan import Rows
 from unbag.evaluation.store import Key
-from unbag.metrics.retrieval import rank, rank_blocks
+from unbag.metrics.retrieval import rank_blocks
 from unbag.runs.progress import Progress
 from unbag.types import (
     Caption,
@@ -79,17 +80,22 @@ def score_by_vectors(
         if is_large(first):
             yield [_rank_by_vectors(scorer, *chunk[0], pictures, captions, tie_eps)]
         elif len(first.captions) >= _WIDE:
-            yield _wide(scorer, chunk, pictures, captions)
+            # Items that share many captions, as classes do: one product of matrices.
+            picture_M = np.concatenate([row.picture_P for _, row in chunk])
+            gallery = captions[chunk[0][1].caption_C]
+            score_M = scorer.compare_all(pictures[picture_M], gallery).double().numpy().ravel()
+            yield split(score_M, [item for item, _ in chunk])
         else:
             picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in chunk])
             caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in chunk])
             value_M = scorer.compare(pictures[picture_M], captions[caption_M]).double().numpy()
             found = split(value_M, [item for item, _ in chunk])
             if compares_captions:
-                found = [
-                    replace(scores, caption_CC=_cosines(captions[row.caption_C]))
-                    for scores, (_, row) in zip(found, chunk, strict=True)
-                ]
+                for at, (_, row) in enumerate(chunk):
+                    # Summed pair by pair, so that equal vectors tie exactly.
+                    vector_CD = captions[row.caption_C].double()
+                    cosine_CC = (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
+                    found[at] = replace(found[at], caption_CC=cosine_CC)
             yield found
 
 
@@ -101,35 +107,17 @@ def _by_cells(
     cells = 0
     for item, row in zip(items, rows, strict=True):
         size = len(item.pictures) * len(item.captions)
-        if chunk and (cells + size > most or not _go_together(chunk[-1], (item, row))):
-            yield chunk
-            chunk, cells = [], 0
+        if chunk:
+            last, last_row = chunk[-1]
+            is_wide = max(len(last.captions), len(item.captions)) >= _WIDE
+            is_apart = is_wide and last_row.caption_C is not row.caption_C
+            if cells + size > most or is_large(last) or is_large(item) or is_apart:
+                yield chunk
+                chunk, cells = [], 0
         chunk.append((item, row))
         cells += size
     if chunk:
         yield chunk
-
-
-def _go_together(one: tuple[Item, Rows], other: tuple[Item, Rows]) -> bool:
-    if is_large(one[0]) or is_large(other[0]):
-        return False
-    is_wide = len(one[0].captions) >= _WIDE or len(other[0].captions) >= _WIDE
-    return not is_wide or one[1].caption_C is other[1].caption_C
-
-
-def _wide(
-    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
-) -> list[Scores]:
-    """Items that share many captions, as classes do: one product of matrices."""
-    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
-    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
-    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
-
-
-def _cosines(caption_CD: Tensor) -> FloatArray:
-    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
-    vector_CD = caption_CD.double()
-    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
 
 
 def _rank_by_vectors(
@@ -257,10 +245,8 @@ class QueryScoring:
         try:
             return checked_numbers(self.scorer, self.scorer.score(queries), len(queries))
         except (OSError, ValueError) as error:
-            return self._ask_by_picture(queries, error)
-
-    def _ask_by_picture(self, queries: Sequence[Query], error: Exception) -> FloatArray:
-        """Find the damaged picture among many; a scorer that fails on whole ones is a bug."""
+            failure = error
+        # Find the damaged picture among many; a scorer that fails on whole ones is a bug.
         value_M = np.full(len(queries), np.nan)
         places: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
@@ -278,7 +264,7 @@ class QueryScoring:
             found = True
             self.damaged[picture.name] = reason
         if not found:
-            raise error
+            raise failure
         return value_M
 
     def _remember(self, error: Exception) -> str:
@@ -298,7 +284,9 @@ class QueryScoring:
         scorer = self.scorer
         cells = len(item.pictures) * len(item.captions)
         if isinstance(scorer, MatrixScorer):
-            return self._rank_by_matrix(scorer, item)
+            # Ranking asks for every block twice; the model is asked once while memory allows.
+            block = partial(self._rows, scorer, item)
+            return ranked(item, cache(block) if cells <= _LARGEST_KEPT else block, self.tie_eps)
         if cells > _LARGEST_CROSS:
             raise UserError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
@@ -309,23 +297,7 @@ class QueryScoring:
         score_PC = np.concatenate(
             [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
         ).reshape(len(item.pictures), len(item.captions))
-        text_to_image, image_to_text = rank(score_PC, item.truth, tie_eps=self.tie_eps)
-        return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
-
-    def _rank_by_matrix(self, scorer: MatrixScorer, item: Item) -> Scores:
-        """Ranking asks for every block twice; the model is asked once while memory allows."""
-        known: dict[tuple[int, int], FloatArray] = {}
-        keeps = len(item.pictures) * len(item.captions) <= _LARGEST_KEPT
-
-        def block(start: int, stop: int) -> FloatArray:
-            if (start, stop) in known:
-                return known[start, stop]
-            found = self._rows(scorer, item, start, stop)
-            if keeps:
-                known[start, stop] = found
-            return found
-
-        return ranked(item, block, self.tie_eps)
+        return ranked(item, lambda start, stop: score_PC[start:stop], self.tie_eps)
 
     def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
         pictures = item.pictures[start:stop]
@@ -455,13 +427,26 @@ def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
 
 
 def _as_picture(given: Shown) -> Picture:
+    from PIL import ImageOps
     from PIL.Image import Image
 
     if isinstance(given, str | Path):
         # A photograph of the user's own: as its camera was held, which is how people see it.
         return FilePicture(Path(given), turn_upright=True)
     if isinstance(given, Image):
-        return _of_image(given)
+        if given.mode[0] in "IF":
+            raise UserError(
+                f"the image has pixels of mode {given.mode}",
+                expected="8 bits a channel",
+                way_out="give the path of its file, or convert it to RGB",
+            )
+        try:
+            upright = ImageOps.exif_transpose(given)
+            # By way of alpha Pillow does not warn of a palette with transparency.
+            whole = upright.convert("RGBA") if upright.mode == "P" else upright
+            return PixelPicture(np.asarray(whole.convert("RGB")), "image")
+        except (OSError, ValueError) as error:
+            raise _not_opened("image", error) from error
     if not isinstance(given, Picture):
         raise UserError(
             f"a {type(given).__name__} was given in place of a picture",
@@ -470,25 +455,6 @@ def _as_picture(given: Shown) -> Picture:
             "unbag.data.PixelPicture(array)",
         )
     return given
-
-
-def _of_image(image: Image) -> Picture:
-    """Its pixels, as a file of it would be read."""
-    from PIL import ImageOps
-
-    if image.mode[0] in "IF":
-        raise UserError(
-            f"the image has pixels of mode {image.mode}",
-            expected="8 bits a channel",
-            way_out="give the path of its file, or convert it to RGB",
-        )
-    try:
-        upright = ImageOps.exif_transpose(image)
-        # By way of alpha Pillow does not warn of a palette with transparency.
-        whole = upright.convert("RGBA") if upright.mode == "P" else upright
-        return PixelPicture(np.asarray(whole.convert("RGB")), "image")
-    except (OSError, ValueError) as error:
-        raise _not_opened("image", error) from error
 
 
 def opened(picture: Picture) -> Picture:
@@ -531,11 +497,8 @@ def count_bounded(scorer: Scorer) -> int:
 
 def said_bounded(scorer: str, count: int) -> str:
     """For a user."""
-    some = (
-        "1 probability is an upper bound"
-        if count == 1
-        else f"{count:,} probabilities are upper bounds"
-    )
+    one = "1 probability is an upper bound"
+    some = one if count == 1 else f"{count:,} probabilities are upper bounds"
     return f"{scorer}: {some}, because the server lists the likeliest tokens only"
 
 

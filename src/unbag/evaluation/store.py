@@ -6,7 +6,6 @@ Scores are one Parquet file that is whole at every moment.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +49,15 @@ _BOUNDED = b"bounded"
 """Where the counts of upper bounds stand in the file's metadata."""
 _SORTED = json.JSONEncoder(sort_keys=True)
 """Made once: `json.dumps` makes one a call."""
+_RANKS = {
+    "greater": "greater_Q",
+    "equal": "equal_Q",
+    "true_equal": "true_equal_Q",
+    "true": "true_Q",
+    "top": "top_QK",
+    "top_score": "top_score_QK",
+}
+"""Columns of ranks, and the fields of `Ranks` that they hold."""
 State = Literal["running", "stopped", "failed", "done"]
 """Of a failed run some scores are missing; the same command again tries those."""
 
@@ -116,8 +124,7 @@ class EvaluationFolder:
                 truncated=before.truncated,
             )
         self.run.begin(identity, {"record": to_json(record)})
-        grids = self.path / "batches.json"
-        return (_read_json(grids) if grids.exists() else {}), record
+        return _read_json(self.path / "batches.json", {}), record
 
     def save_batches(self, grids: Mapping[str, Grid]) -> None:
         """Keep the make-up of the batches, so that continuing computes the same bits."""
@@ -130,7 +137,9 @@ class EvaluationFolder:
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons, failures, published numbers, problems and warnings."""
         for name in _CONTENTS:
-            write_text(self.path / f"{name}.json", _dump(to_json(getattr(contents, name))))
+            found = to_json(getattr(contents, name))
+            text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+            write_text(self.path / f"{name}.json", text + "\n")
 
 
 def read_contents(path: Path) -> RunContents:
@@ -187,10 +196,6 @@ def _read_json(path: Path, default: Any = None) -> Any:
         ) from error
 
 
-def _dump(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 @dataclass(frozen=True)
 class Key:
     """Whose scores these are."""
@@ -212,7 +217,8 @@ class ScoreStore:
         self._least_seconds = least_seconds
         self._next_save = time.monotonic() + least_seconds
         if path.exists():
-            self._read(path)
+            self.take_over(path)
+            self._is_saved = True
 
     def get(self, key: Key) -> dict[str, Scores]:
         """Scores of a scorer on a benchmark, by item id."""
@@ -259,10 +265,6 @@ class ScoreStore:
 
     def take_over(self, path: Path) -> None:
         """Add what another process wrote."""
-        self._read(path)
-        self._is_saved = False
-
-    def _read(self, path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -285,41 +287,31 @@ class ScoreStore:
             key = Key(row["benchmark"], row["scorer"])
             self._rows.setdefault(key, {})[row["item"]] = row
             self._scores.setdefault(key, {})[row["item"]] = _scores(row)
+        self._is_saved = False
 
 
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
-    ranks = pa.struct(
-        [
-            ("greater", pa.list_(pa.int64())),
-            ("equal", pa.list_(pa.int64())),
-            ("true_equal", pa.list_(pa.int64())),
-            ("true", pa.list_(pa.int64())),
-            ("gallery", pa.int64()),
-            ("top", pa.list_(pa.list_(pa.int64()))),
-            ("top_score", pa.list_(pa.list_(pa.float64()))),
-        ]
-    )
+    text, number = pa.string(), pa.int64()
+    texts, numbers, values = pa.list_(text), pa.list_(number), pa.list_(pa.float64())
+    counts = [(name, numbers) for name in ("greater", "equal", "true_equal", "true")]
+    top: list[tuple[str, pa.DataType]] = [
+        ("top", pa.list_(numbers)),
+        ("top_score", pa.list_(values)),
+    ]
+    ranks = pa.struct([*counts, ("gallery", number), *top])
     return pa.schema(
-        [
-            ("benchmark", pa.string()),
-            ("scorer", pa.string()),
-            ("item", pa.string()),
-            ("group", pa.string()),
-            ("tags", pa.string()),
-            ("pictures", pa.list_(pa.string())),
-            ("captions", pa.list_(pa.string())),
-            ("shape", pa.list_(pa.int64())),
-            ("true", pa.list_(pa.int64())),
-            ("values", pa.list_(pa.float64())),
-            ("caption_values", pa.list_(pa.float64())),
-            ("text_to_image", ranks),
-            ("image_to_text", ranks),
-            ("answers", pa.list_(pa.string())),
-            ("order_logprobs", pa.list_(pa.list_(pa.float64()))),
-            ("unparsed", pa.int64()),
-        ]
+        {
+            **dict.fromkeys(("benchmark", "scorer", "item", "group", "tags"), text),
+            **dict.fromkeys(("pictures", "captions"), texts),
+            **dict.fromkeys(("shape", "true"), numbers),
+            **dict.fromkeys(("values", "caption_values"), values),
+            **dict.fromkeys(("text_to_image", "image_to_text"), ranks),
+            "answers": texts,
+            "order_logprobs": pa.list_(values),
+            "unparsed": number,
+        }
     )
 
 
@@ -360,23 +352,19 @@ def _true_cells(item: Item) -> list[int] | None:
 def _ranks_row(ranks: Ranks | None) -> dict[str, Any] | None:
     if ranks is None:
         return None
-    return {
-        "greater": ranks.greater_Q.tolist(),
-        "equal": ranks.equal_Q.tolist(),
-        "true_equal": ranks.true_equal_Q.tolist(),
-        "true": ranks.true_Q.tolist(),
-        "gallery": ranks.gallery,
-        "top": ranks.top_QK.tolist(),
-        "top_score": ranks.top_score_QK.tolist(),
-    }
+    columns = {name: getattr(ranks, field).tolist() for name, field in _RANKS.items()}
+    return {**columns, "gallery": ranks.gallery}
 
 
 def _scores(row: dict[str, Any]) -> Scores:
-    values = row["values"]
+    def matrix(values: Sequence[float] | None, shape: Sequence[int]) -> FloatArray | None:
+        return None if values is None else np.array(values, dtype=np.float64).reshape(shape)
+
+    captions = row["shape"][1]
     return Scores(
         item=row["item"],
-        values=None if values is None else np.array(values, dtype=np.float64).reshape(row["shape"]),
-        caption_CC=_square(row["caption_values"]),
+        values=matrix(row["values"], row["shape"]),
+        caption_CC=matrix(row["caption_values"], (captions, captions)),
         text_to_image=_ranks(row["text_to_image"]),
         image_to_text=_ranks(row["image_to_text"]),
         answers=tuple(row["answers"]),
@@ -388,19 +376,8 @@ def _scores(row: dict[str, Any]) -> Scores:
 def _ranks(row: dict[str, Any] | None) -> Ranks | None:
     if row is None:
         return None
-    return Ranks(
-        greater_Q=np.array(row["greater"], dtype=np.int64),
-        equal_Q=np.array(row["equal"], dtype=np.int64),
-        true_equal_Q=np.array(row["true_equal"], dtype=np.int64),
-        true_Q=np.array(row["true"], dtype=np.int64),
-        gallery=row["gallery"],
-        top_QK=np.array(row["top"], dtype=np.int64),
-        top_score_QK=np.array(row["top_score"], dtype=np.float64),
-    )
-
-
-def _square(values: list[float] | None) -> FloatArray | None:
-    if values is None:
-        return None
-    side = math.isqrt(len(values))
-    return np.array(values, dtype=np.float64).reshape(side, side)
+    columns: dict[str, Any] = {
+        field: np.array(row[name], dtype=np.float64 if name == "top_score" else np.int64)
+        for name, field in _RANKS.items()
+    }
+    return Ranks(gallery=row["gallery"], **columns)

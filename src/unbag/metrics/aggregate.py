@@ -14,14 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import (
-    Interval,
-    Stratum,
-    cluster_names,
-    cluster_rows,
-    generator,
-    interval,
-)
+from unbag.metrics.intervals import Interval, Stratum, generator, interval
 from unbag.types import (
     MICRO,
     Aggregate,
@@ -70,7 +63,8 @@ def measure(
                 allow_invalid=allow_invalid,
             )
             for name, found in outcomes.items()
-            if _applies(aggregate, found)
+            # A rule over tags that no unit has leaves the metric out; no unit at all is an error.
+            if not found.units or groups_of(found, aggregate)
         }
     if not any(benchmark.headline in found for found in overall.values()):
         rules = ", ".join(aggregate.name for aggregate in benchmark.aggregates)
@@ -85,11 +79,6 @@ def measure(
         for key, value in by_tag(found, protocol=protocol, seed=seed).items():
             tagged.setdefault(key, {})[name] = value
     return Measured(benchmark, protocol, outcomes, overall, tagged)
-
-
-def _applies(aggregate: Aggregate, outcomes: Outcomes) -> bool:
-    """A rule over tags that no unit has leaves the metric out; no unit at all is an error."""
-    return not outcomes.units or bool(groups_of(outcomes, aggregate))
 
 
 def _check_cases(benchmark: Benchmark, cases: Sequence[Case]) -> None:
@@ -206,11 +195,24 @@ def estimate(
     members = groups_of(outcomes, aggregate)
     index_U = np.array(sorted(i for found in members.values() for i in found), dtype=np.int64)
     if not allow_invalid:
-        _check_valid(outcomes, aggregate, index_U, benchmark)
+        where = f"{benchmark}: {outcomes.metric}" if benchmark else outcomes.metric
+        if not len(index_U):
+            raise UserError(
+                f"{where}: no unit to judge under {aggregate.name}",
+                expected="at least one item this metric applies to",
+                way_out="check the loader and the metrics of this benchmark",
+            )
+        invalid = int((~np.isfinite(outcomes.value_U[index_U])).sum())
+        if invalid > MOST_INVALID * len(index_U):
+            raise UserError(
+                f"{where}: {invalid} of {len(index_U)} units have a score that is not a finite "
+                "number",
+                expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
+                way_out="look for damaged pictures or an overflowing model, or use --allow-invalid",
+            )
     rng = generator(seed, outcomes.metric, aggregate.name)
-    return _estimate(
-        outcomes, share_out(outcomes, members), index_U, bool(aggregate.by), protocol, rng
-    )
+    groups = share_out(outcomes, members)
+    return _estimate(outcomes, groups, index_U, bool(aggregate.by), protocol, rng)
 
 
 def by_tag(outcomes: Outcomes, *, protocol: EvalProtocol, seed: int) -> Mapping[str, Estimate]:
@@ -256,24 +258,21 @@ def groups_of(outcomes: Outcomes, aggregate: Aggregate) -> dict[tuple[str, ...],
         return {}
     members: dict[tuple[str, ...], list[int]] = {}
     for i in chosen:
-        members.setdefault(_key(outcomes, aggregate, i), []).append(i)
+        tags = outcomes.tags[i]
+        for tag in aggregate.by:
+            if tag not in tags:
+                every = ", ".join(aggregate.by)
+                raise UserError(
+                    f"{outcomes.metric}: unit {outcomes.units[i]!r} has no tag {tag!r}",
+                    expected=f"every unit tagged with {every} for {aggregate.name}",
+                    way_out="check the loader of this benchmark",
+                )
+        members.setdefault(tuple(tags[tag] for tag in aggregate.by), []).append(i)
     return {
         key: found
         for key, found in members.items()
         if len(found) >= aggregate.least and not (key and key[-1] in aggregate.without)
     }
-
-
-def _key(outcomes: Outcomes, aggregate: Aggregate, unit: int) -> tuple[str, ...]:
-    tags = outcomes.tags[unit]
-    for tag in aggregate.by:
-        if tag not in tags:
-            raise UserError(
-                f"{outcomes.metric}: unit {outcomes.units[unit]!r} has no tag {tag!r}",
-                expected=f"every unit tagged with {', '.join(aggregate.by)} for {aggregate.name}",
-                way_out="check the loader of this benchmark",
-            )
-    return tuple(tags[tag] for tag in aggregate.by)
 
 
 class UnitGroup(NamedTuple):
@@ -297,12 +296,11 @@ def share_out(
     for key in valid:
         for depth, value in enumerate(key):
             children.setdefault(key[:depth], set()).add(value)
-    return [
-        UnitGroup(
-            index_U, float(np.prod([1 / len(children[key[:depth]]) for depth in range(len(key))]))
-        )
-        for key, index_U in valid.items()
-    ]
+    groups = []
+    for key, index_U in valid.items():
+        shares = [1 / len(children[key[:depth]]) for depth in range(len(key))]
+        groups.append(UnitGroup(index_U, float(np.prod(shares))))
+    return groups
 
 
 def _estimate(
@@ -315,7 +313,12 @@ def _estimate(
 ) -> Estimate:
     is_valid_U = np.isfinite(outcomes.value_U[index_U])
     valid_U = index_U[is_valid_U]
-    strata, is_clustered = _strata(outcomes, groups)
+    row_U2 = np.stack([outcomes.value_U, outcomes.weight_U], axis=1)
+    strata = [
+        Stratum.of(row_U2[at_U], [outcomes.clusters[i] for i in at_U], share)
+        for at_U, share in groups
+    ]
+    is_clustered = sum(len(s.row_GM) for s in strata) < sum(len(g.index_U) for g in groups)
     value = sum(stratum.share * stratum.value for stratum in strata) if strata else float("nan")
     if outcomes.is_rate and math.isclose(value, 1):
         # A mean of means that are all 1 may come out a last bit beside it.
@@ -323,11 +326,13 @@ def _estimate(
     chance = sum(group.share * float(outcomes.chance_U[group.index_U].mean()) for group in groups)
     found = Interval(float("nan"), float("nan"), "none")
     if value == value:
+        is_zero_or_one = np.isin(outcomes.value_U[valid_U], (0.0, 1.0)).all()
+        has_equal_weights = (outcomes.weight_U[valid_U] == 1).all()
         found = interval(
             strata,
             is_macro=is_macro,
             is_clustered=is_clustered,
-            is_count=_is_count(outcomes, valid_U),
+            is_count=outcomes.is_rate and bool(is_zero_or_one and has_equal_weights),
             is_rate=outcomes.is_rate,
             confidence=protocol.confidence,
             resamples=protocol.resamples,
@@ -346,41 +351,3 @@ def _estimate(
         interval=found.name,
         is_rate=outcomes.is_rate,
     )
-
-
-def _strata(outcomes: Outcomes, groups: Sequence[UnitGroup]) -> tuple[list[Stratum], bool]:
-    """Sums over clusters within each group, and whether any cluster holds several units."""
-    strata, is_clustered = [], False
-    row_U2 = np.stack([outcomes.value_U, outcomes.weight_U], axis=1)
-    for group in groups:
-        clusters = [outcomes.clusters[i] for i in group.index_U]
-        row_G2 = cluster_rows(row_U2[group.index_U], clusters)
-        is_clustered |= len(row_G2) < len(clusters)
-        strata.append(Stratum(row_G2, group.share, cluster_names(clusters)))
-    return strata, is_clustered
-
-
-def _is_count(outcomes: Outcomes, valid_U: IntArray) -> bool:
-    """Values of 0 and 1 only, each of weight 1."""
-    value_U, weight_U = outcomes.value_U[valid_U], outcomes.weight_U[valid_U]
-    is_zero_or_one = bool(np.isin(value_U, (0.0, 1.0)).all())
-    return outcomes.is_rate and is_zero_or_one and bool((weight_U == 1).all())
-
-
-def _check_valid(
-    outcomes: Outcomes, aggregate: Aggregate, index_U: IntArray, benchmark: str
-) -> None:
-    where = f"{benchmark}: {outcomes.metric}" if benchmark else outcomes.metric
-    if not len(index_U):
-        raise UserError(
-            f"{where}: no unit to judge under {aggregate.name}",
-            expected="at least one item this metric applies to",
-            way_out="check the loader and the metrics of this benchmark",
-        )
-    invalid = int((~np.isfinite(outcomes.value_U[index_U])).sum())
-    if invalid > MOST_INVALID * len(index_U):
-        raise UserError(
-            f"{where}: {invalid} of {len(index_U)} units have a score that is not a finite number",
-            expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
-            way_out="look for damaged pictures or an overflowing model, or use --allow-invalid",
-        )

@@ -13,15 +13,7 @@ from itertools import chain
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.types import (
-    BoolArray,
-    Case,
-    FloatArray,
-    Item,
-    Outcomes,
-    Sparse,
-    Truth,
-)
+from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, Sparse, Truth
 
 CELLS = 4_000_000
 """Scores stacked at once: 50,000 pictures x 1,000 classes must not lie in memory twice."""
@@ -107,12 +99,13 @@ def per_item(
     tie_U: BoolArray,
     *,
     chance: FloatArray | float,
-    clusters: Sequence[str],
+    clusters: Sequence[str] | None = None,
 ) -> JudgedUnits:
-    """Verdicts where every unit is one item."""
+    """Verdicts where every unit is one item; clusters are those of `cluster_of` by default."""
+    own = [cluster_of(case.item) for case in cases] if clusters is None else clusters
     return JudgedUnits(
         units=[case.item.id for case in cases],
-        clusters=clusters,
+        clusters=own,
         tags=[case.item.tags for case in cases],
         unparsed=[case.scores.unparsed for case in cases],
         value_U=value_U,
@@ -129,20 +122,18 @@ def outcomes(
     is_rate: bool = True,
 ) -> Outcomes:
     """All parts of one metric, joined."""
-    empty = np.zeros(0)
+    empty, join = np.zeros(0), chain.from_iterable
     weights = [np.ones(len(p.value_U)) if p.weight_U is None else p.weight_U for p in parts]
     return Outcomes(
         metric=metric,
-        units=tuple(chain.from_iterable(part.units for part in parts)),
+        units=tuple(join(part.units for part in parts)),
         value_U=np.concatenate([empty, *(part.value_U for part in parts)]),
-        clusters=tuple(chain.from_iterable(part.clusters for part in parts)),
-        tags=tuple(chain.from_iterable(part.tags for part in parts)),
+        clusters=tuple(join(part.clusters for part in parts)),
+        tags=tuple(join(part.tags for part in parts)),
         tie_U=np.concatenate([empty.astype(np.bool_), *(part.tie_U for part in parts)]),
         chance_U=np.concatenate([empty, *(part.chance_U for part in parts)]),
         weight_U=np.concatenate([empty, *weights]),
-        unparsed_U=np.array(
-            [*chain.from_iterable(part.unparsed for part in parts)], dtype=np.int64
-        ),
+        unparsed_U=np.array([n for part in parts for n in part.unparsed], dtype=np.int64),
         chance_independent=chance_independent,
         is_rate=is_rate,
     )

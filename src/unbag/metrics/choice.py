@@ -45,9 +45,7 @@ class Choice:
             stack = every.chosen(has_choice(every.true_NPC[:, 0]))
             true_NC = stack.true_NPC[:, 0]
             credit_N, tie_N = credit(stack.score_NPC[:, 0], true_NC, ties=ties, tie_eps=tie_eps)
-            clusters = [cluster_of(case.item) for case in stack.cases]
-            chance_N = true_NC.mean(axis=1)
-            parts.append(per_item(stack.cases, credit_N, tie_N, chance=chance_N, clusters=clusters))
+            parts.append(per_item(stack.cases, credit_N, tie_N, chance=true_NC.mean(axis=1)))
         return [outcomes("accuracy", parts)]
 
 
@@ -70,17 +68,13 @@ class Classify:
         top5: list[JudgedUnits] = []
         for stack in stacks(cases, [(1, None)]):
             score_NC, true_NC = stack.score_NPC[:, 0], stack.true_NPC[:, 0]
-            clusters = [cluster_of(case.item) for case in stack.cases]
             value_N, tie_N = credit(score_NC, true_NC, ties=ties, tie_eps=tie_eps)
-            chance_N = true_NC.mean(axis=1)
-            top1.append(per_item(stack.cases, value_N, tie_N, chance=chance_N, clusters=clusters))
+            top1.append(per_item(stack.cases, value_N, tie_N, chance=true_NC.mean(axis=1)))
             if true_NC.shape[1] > 5:
                 ranks = rank_rows(score_NC, true_NC, tie_eps=tie_eps)
                 value_N, tie_N = hits(ranks, 5, ties=ties)
                 chance_N = hit_chance(ranks.gallery, ranks.true_Q, 5)
-                top5.append(
-                    per_item(stack.cases, value_N, tie_N, chance=chance_N, clusters=clusters)
-                )
+                top5.append(per_item(stack.cases, value_N, tie_N, chance=chance_N))
         found = [outcomes("accuracy", top1)]
         return [*found, outcomes("top5", top5)] if top5 else found
 
@@ -134,19 +128,17 @@ class PickPicture:
             pictures, captions = case.item.truth.shape
             if captions == 1 and pictures > 1:
                 sizes.setdefault(pictures, []).append(case)
-        parts = [_picked(members, ties=ties, tie_eps=tie_eps) for members in sizes.values()]
+        parts = []
+        for members in sizes.values():
+            true_NP = np.stack([true_cells(c.item.truth, c.item.id)[:, 0] for c in members])
+            score_NP = np.stack([score_cells(case)[:, 0] for case in members])
+            keep_N = has_choice(true_NP)
+            kept = [case for case, keep in zip(members, keep_N, strict=True) if keep]
+            credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
+            clusters = [case.item.group or case.item.id for case in kept]
+            chance_N = true_NP[keep_N].mean(axis=1)
+            parts.append(per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters))
         return [outcomes("picture_accuracy", parts)]
-
-
-def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> JudgedUnits:
-    true_NP = np.stack([true_cells(case.item.truth, case.item.id)[:, 0] for case in cases])
-    score_NP = np.stack([score_cells(case)[:, 0] for case in cases])
-    keep_N = has_choice(true_NP)
-    kept = [case for case, keep in zip(cases, keep_N, strict=True) if keep]
-    credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
-    clusters = [case.item.group or case.item.id for case in kept]
-    chance_N = true_NP[keep_N].mean(axis=1)
-    return per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters)
 
 
 @dataclass(frozen=True)
@@ -172,7 +164,7 @@ class Flips:
                 is_tied = bool((top_OC.sum(axis=1) > 1).any())
                 is_same = not is_tied and len(set(log_OC.argmax(axis=1).tolist())) == 1
                 units.append(f"{case.item.id}/picture {p}")
-                clusters.append(case.item.group or case.item.pictures[0].key)
+                clusters.append(cluster_of(case.item))
                 tags.append(case.item.tags)
                 finite = bool(np.isfinite(log_OC).all())
                 values.append(float(not is_same) if finite else np.nan)

@@ -15,7 +15,6 @@ from unbag.metrics.aggregate import UnitGroup, groups_of, share_out
 from unbag.metrics.intervals import (
     CELLS,
     Stratum,
-    cluster_names,
     cluster_rows,
     draws,
     generator,
@@ -87,14 +86,12 @@ def compare(
     """
     aggregate = aggregate if groups_of(first, aggregate) else MICRO
     groups, row_U4 = _paired(first, second, aggregate, names=names, benchmark=benchmark)
-    strata = [_stratum(first, group, row_U4) for group in groups]
+    strata = [
+        Stratum.of(row_U4[at_U], [first.clusters[i] for i in at_U], share) for at_U, share in groups
+    ]
     source = (benchmark, first.metric, *names)
-    draw_R = draws(
-        strata,
-        resamples=protocol.resamples,
-        rng=generator(seed, *source),
-        statistic=_difference,
-    )
+    rng = generator(seed, *source)
+    draw_R = draws(strata, resamples=protocol.resamples, rng=rng, statistic=_difference)
     low, high, _ = percentile(draw_R, protocol.confidence, "paired bootstrap")
     p, test = _test(first, groups, row_U4, generator(seed, *source, SIGN_FLIP))
     return Comparison(
@@ -175,59 +172,6 @@ def _paired(
     """
     members = groups_of(first, aggregate)
     counted = {i for found in members.values() for i in found}
-    index_first, index_second = _shared(first, second, counted, names=names, benchmark=benchmark)
-    row_U4 = np.full((len(first.units), 4), np.nan)
-    row_U4[index_first, 0] = first.value_U[index_first]
-    row_U4[index_first, 1] = first.weight_U[index_first]
-    row_U4[index_first, 2] = second.value_U[index_second]
-    row_U4[index_first, 3] = second.weight_U[index_second]
-    kept = set(index_first)
-    shared = {key: [i for i in found if i in kept] for key, found in members.items()}
-    return share_out(first, shared), row_U4
-
-
-def _stratum(first: Outcomes, group: UnitGroup, row_U4: FloatArray) -> Stratum:
-    clusters = [first.clusters[i] for i in group.index_U]
-    rows = cluster_rows(row_U4[group.index_U], clusters)
-    return Stratum(rows, group.share, cluster_names(clusters))
-
-
-def _test(
-    first: Outcomes, groups: Sequence[UnitGroup], row_U4: FloatArray, rng: np.random.Generator
-) -> tuple[float | None, str]:
-    """McNemar's test takes units as independent and alike: else clusters are flipped as a whole.
-
-    In a macro average a unit's difference counts with its part in the average.
-    """
-    index_U: IntArray = np.concatenate([group.index_U for group in groups])
-    row_U4 = row_U4[index_U]
-    if not _is_testable(first, row_U4):
-        return None, ""
-    clusters = [first.clusters[i] for i in index_U]
-    if len(groups) == 1 and len(set(clusters)) == len(clusters):
-        return mcnemar(row_U4[:, 0], row_U4[:, 2]), MCNEMAR
-    part_U = np.ones(len(index_U))
-    if len(groups) > 1:
-        part_U = np.concatenate([np.full(len(g.index_U), g.share / len(g.index_U)) for g in groups])
-    difference_U1 = (part_U * (row_U4[:, 2] - row_U4[:, 0]))[:, None]
-    return sign_flip(cluster_rows(difference_U1, clusters)[:, 0], rng=rng), SIGN_FLIP
-
-
-def _is_testable(first: Outcomes, row_U4: FloatArray) -> bool:
-    """The tests are for right and wrong, not for means, ratios or half credits."""
-    is_right_or_wrong = bool(np.isin(row_U4[:, 0::2], (0.0, 1.0)).all())
-    return first.is_rate and is_right_or_wrong and bool((row_U4[:, 1::2] == 1).all())
-
-
-def _shared(
-    first: Outcomes,
-    second: Outcomes,
-    counted: set[int],
-    *,
-    names: tuple[str, str],
-    benchmark: str,
-) -> tuple[list[int], list[int]]:
-    """Positions of the counted units that are valid in both, in the order of the first."""
     if first.metric != second.metric:
         raise UserError(
             f"{benchmark}: {first.metric!r} of {names[0]} against {second.metric!r} of {names[1]}",
@@ -245,4 +189,35 @@ def _shared(
             expected="two scorers judged on the same items",
             way_out="score both on the same benchmark and the same part of it",
         )
-    return [i for i, _ in pairs], [j for _, j in pairs]
+    index_first, index_second = map(list, zip(*pairs, strict=True))
+    row_U4 = np.full((len(first.units), 4), np.nan)
+    row_U4[index_first, 0] = first.value_U[index_first]
+    row_U4[index_first, 1] = first.weight_U[index_first]
+    row_U4[index_first, 2] = second.value_U[index_second]
+    row_U4[index_first, 3] = second.weight_U[index_second]
+    kept = set(index_first)
+    shared = {key: [i for i in found if i in kept] for key, found in members.items()}
+    return share_out(first, shared), row_U4
+
+
+def _test(
+    first: Outcomes, groups: Sequence[UnitGroup], row_U4: FloatArray, rng: np.random.Generator
+) -> tuple[float | None, str]:
+    """McNemar's test takes units as independent and alike: else clusters are flipped as a whole.
+
+    In a macro average a unit's difference counts with its part in the average.
+    """
+    index_U: IntArray = np.concatenate([group.index_U for group in groups])
+    row_U4 = row_U4[index_U]
+    # The tests are for right and wrong, not for means, ratios or half credits.
+    is_right_or_wrong = np.isin(row_U4[:, 0::2], (0.0, 1.0)).all()
+    if not (first.is_rate and is_right_or_wrong and (row_U4[:, 1::2] == 1).all()):
+        return None, ""
+    clusters = [first.clusters[i] for i in index_U]
+    if len(groups) == 1 and len(set(clusters)) == len(clusters):
+        return mcnemar(row_U4[:, 0], row_U4[:, 2]), MCNEMAR
+    part_U = np.ones(len(index_U))
+    if len(groups) > 1:
+        part_U = np.concatenate([np.full(len(g.index_U), g.share / len(g.index_U)) for g in groups])
+    difference_U1 = (part_U * (row_U4[:, 2] - row_U4[:, 0]))[:, None]
+    return sign_flip(cluster_rows(difference_U1, clusters)[:, 0], rng=rng), SIGN_FLIP

@@ -61,6 +61,11 @@ class Stratum:
     clusters: tuple[str, ...] = ()
     """Names of the rows; without them no other stratum has these clusters."""
 
+    @classmethod
+    def of(cls, row_NM: FloatArray, clusters: Sequence[str], share: float) -> Stratum:
+        """Of rows of units, summed over the units of each cluster."""
+        return cls(cluster_rows(row_NM, clusters), share, cluster_names(clusters))
+
     @property
     def value(self) -> float:
         """Sum of values over sum of weights; NaN when the weights sum to 0."""

@@ -53,10 +53,9 @@ class Groups:
             clusters = [case.item.group or case.item.id for case in stack.cases]
             found = judge_groups(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
             for name, (credit_N, tie_N) in found.items():
-                value_N = np.where(valid_N, credit_N, np.nan)
-                judged = per_item(
-                    stack.cases, value_N, tie_N & valid_N, chance=CHANCE[name], clusters=clusters
-                )
+                value_N, tie_N = np.where(valid_N, credit_N, np.nan), tie_N & valid_N
+                chance = CHANCE[name]
+                judged = per_item(stack.cases, value_N, tie_N, chance=chance, clusters=clusters)
                 parts[name].append(judged)
         return [outcomes(name, judged) for name, judged in parts.items()]
 
@@ -168,15 +167,12 @@ def judge_pair(
     same_N = first.won_N * second.lost_N + first.lost_N * second.won_N
     row_N22 = np.arange(len(score_NPC))[:, None, None]
     score_N22 = score_NPC[row_N22, np.array([[i], [j]]), own_NP[:, None, [i, j]]]
-    margin_N = relaxed_margin(score_N22, form)
-    rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
-    straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
     return {
         "first": Credit(first.won_N, first.tie_N),
         "second": Credit(second.won_N, second.tie_N),
         "pair": Credit(first.won_N * second.won_N, tie_N),
         "same_answer": Credit(same_N, tie_N),
-        "relaxed": credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps),
+        "relaxed": _solved(relaxed_margin(score_N22, form), ties=ties, tie_eps=tie_eps),
     }
 
 
@@ -229,9 +225,7 @@ class Relaxed:
         valid_N: BoolArray = np.all(np.isfinite(score_N22), axis=(1, 2))
         margin_N = relaxed_margin(np.where(valid_N[:, None, None], score_N22, 0.0), self.form)
         margin_N = np.where(valid_N, margin_N, np.nan)
-        rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
-        straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
-        credit_N, tie_N = credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
+        credit_N, tie_N = _solved(margin_N, ties=ties, tie_eps=tie_eps)
         judged = JudgedUnits(
             units=[pair.unit for pair in pairs],
             clusters=[pair.cluster for pair in pairs],
@@ -298,6 +292,13 @@ def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
     return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
 
 
+def _solved(margin_N: FloatArray, *, ties: TieRule, tie_eps: float) -> Credit:
+    """Whether the margin is above 0, which is the crossed assignment's."""
+    rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
+    straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
+    return credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
+
+
 def additive_margin(score_N22: FloatArray) -> FloatArray:
     """s11 + s22 - s12 - s21: for cosines and log-probabilities.
 
@@ -342,10 +343,16 @@ class Joined:
     ) -> Sequence[Outcomes]:
         """Join the one-picture items of every group."""
         answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+
+        def question(item: Item) -> str:
+            return f"{item.group}/{item.question.text if item.question else ''}"
+
         return [
-            _joined("question_pair", answers, by=_question_of, members=2),
-            _joined("image_pair", answers, by=_picture_of, members=2),
-            _joined("all_four", answers, by=_group_of, members=4),
+            _joined("question_pair", answers, by=question, members=2),
+            _joined(
+                "image_pair", answers, by=lambda i: f"{i.group}/{i.pictures[0].name}", members=2
+            ),
+            _joined("all_four", answers, by=lambda item: item.group, members=4),
         ]
 
 
@@ -358,7 +365,7 @@ class JoinedPairs:
     ) -> Sequence[Outcomes]:
         """Join the one-picture items of every group."""
         answers = _answers(cases, ties=ties, tie_eps=tie_eps)
-        return [_joined("pair", answers, by=_group_of, members=2)]
+        return [_joined("pair", answers, by=lambda item: item.group, members=2)]
 
 
 @dataclass(frozen=True)
@@ -404,18 +411,6 @@ def _joined(
         chance_U=np.full(len(joined), CHANCE[metric]),
     )
     return outcomes(metric, [judged])
-
-
-def _group_of(item: Item) -> str:
-    return item.group
-
-
-def _question_of(item: Item) -> str:
-    return f"{item.group}/{item.question.text if item.question else ''}"
-
-
-def _picture_of(item: Item) -> str:
-    return f"{item.group}/{item.pictures[0].name}"
 
 
 def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:

@@ -55,10 +55,21 @@ class Recall:
         """Judge every query of every item, in both directions."""
         parts: dict[str, list[JudgedUnits]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
         for case in cases:
-            for direction, ranks in _directions(case, tie_eps):
-                asked = _Queries.of(case, direction)
+            for direction, ranks in _directions(case, tie_eps).items():
+                query_Q = _queries(case.item, direction)
+                units = [f"{case.item.id}/{direction} {q}" for q in query_Q]
+                clusters = _clusters(case.item, direction, query_Q)
                 for k in self.ks:
-                    found = _recall(case, asked, ranks, k, ties=ties)
+                    value_Q, tie_Q = hits(ranks, k, ties=ties)
+                    found = JudgedUnits(
+                        units=units,
+                        clusters=clusters,
+                        tags=[case.item.tags] * len(query_Q),
+                        unparsed=_unparsed(case, len(query_Q)),
+                        value_U=value_Q[query_Q],
+                        tie_U=tie_Q[query_Q],
+                        chance_U=hit_chance(ranks.gallery, ranks.true_Q, k)[query_Q],
+                    )
                     parts[f"{direction}@{k}"].append(found)
         return [outcomes(name, judged) for name, judged in parts.items()]
 
@@ -105,21 +116,6 @@ class Retention:
         return [outcomes(_RETENTION[direction], found) for direction, found in parts.items()]
 
 
-def _recall(case: Case, asked: _Queries, ranks: Ranks, k: int, *, ties: TieRule) -> JudgedUnits:
-    value_Q, tie_Q = hits(ranks, k, ties=ties)
-    query_Q = asked.query_Q
-    chance_Q = hit_chance(ranks.gallery, ranks.true_Q, k)
-    return JudgedUnits(
-        units=asked.units,
-        clusters=asked.clusters,
-        tags=[case.item.tags] * len(query_Q),
-        unparsed=_unparsed(case, len(query_Q)),
-        value_U=value_Q[query_Q],
-        tie_U=tie_Q[query_Q],
-        chance_U=chance_Q[query_Q],
-    )
-
-
 def _retained(
     kept: Case,
     shuffled: Case,
@@ -129,7 +125,7 @@ def _retained(
     ties: TieRule,
     tie_eps: float,
 ) -> JudgedUnits:
-    ranks = [dict(_directions(case, tie_eps)).get(direction) for case in (kept, shuffled)]
+    ranks = [_directions(case, tie_eps).get(direction) for case in (kept, shuffled)]
     if ranks[0] is None or ranks[1] is None or len(ranks[0].true_Q) != len(ranks[1].true_Q):
         raise UserError(
             f"items {kept.item.id!r} and {shuffled.item.id!r} cannot be compared",
@@ -151,35 +147,12 @@ def _retained(
     )
 
 
-def _directions(case: Case, tie_eps: float) -> list[tuple[Direction, Ranks]]:
+def _directions(case: Case, tie_eps: float) -> dict[Direction, Ranks]:
     """The ranks a case comes with, or those of its score matrix."""
-    scores = case.scores
-    known = [
-        (direction, ranks)
-        for direction, ranks in zip(
-            DIRECTIONS, (scores.text_to_image, scores.image_to_text), strict=True
-        )
-        if ranks is not None
-    ]
-    if known:
-        return known
-    made = rank(score_cells(case), case.item.truth, tie_eps=tie_eps)
-    return list(zip(DIRECTIONS, made, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class _Queries:
-    """The queries of one direction of an item: their numbers and what they are called."""
-
-    query_Q: IntArray
-    units: list[str]
-    clusters: list[str]
-
-    @classmethod
-    def of(cls, case: Case, direction: Direction) -> _Queries:
-        query_Q = _queries(case.item, direction)
-        units = [f"{case.item.id}/{direction} {q}" for q in query_Q]
-        return cls(query_Q, units, _clusters(case.item, direction, query_Q))
+    given = (case.scores.text_to_image, case.scores.image_to_text)
+    if given == (None, None):
+        given = rank(score_cells(case), case.item.truth, tie_eps=tie_eps)
+    return {name: ranks for name, ranks in zip(DIRECTIONS, given, strict=True) if ranks is not None}
 
 
 def _queries(item: Item, direction: Direction) -> IntArray:

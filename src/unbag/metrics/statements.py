@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.cases import cluster_of, outcomes, per_item, score_cells, true_cells
+from unbag.metrics.cases import outcomes, per_item, score_cells, true_cells
 from unbag.metrics.ties import CHANCE, Credit
 from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse, TieRule
 
@@ -46,16 +46,21 @@ class Statements:
         if not test:
             return [outcomes("auc", []), outcomes("threshold_accuracy", [])]
         score_N, true_N = _columns(test)
-        clusters = [cluster_of(case.item) for case in test]
         value_N, tie_N = area_values(score_N, true_N, ties=ties, tie_eps=tie_eps)
-        area = per_item(test, value_N, tie_N, chance=CHANCE["auc"], clusters=clusters)
-        right_N = (score_N > self._threshold(cases)) == true_N
+        area = per_item(test, value_N, tie_N, chance=CHANCE["auc"])
+        dev = self._of(cases, self.dev)
+        if not dev:
+            raise UserError(
+                f"no statement with {self.tag}={self.dev}",
+                expected="the development split, on which the threshold is chosen",
+                way_out="score the development items too",
+            )
+        right_N = (score_N > best_threshold(*_columns(dev))) == true_N
         decided = per_item(
             test,
             np.where(np.isfinite(score_N), right_N, np.nan),
             np.zeros(len(test), dtype=np.bool_),
             chance=CHANCE["threshold_accuracy"],
-            clusters=clusters,
         )
         untagged = replace(area, tags=[{} for _ in test])
         return [outcomes("auc", [untagged]), outcomes("threshold_accuracy", [decided])]
@@ -66,16 +71,6 @@ class Statements:
             for case in cases
             if tuple(case.item.truth.shape) == (1, 1) and case.item.tags.get(self.tag) == split
         ]
-
-    def _threshold(self, cases: Sequence[Case]) -> float:
-        dev = self._of(cases, self.dev)
-        if not dev:
-            raise UserError(
-                f"no statement with {self.tag}={self.dev}",
-                expected="the development split, on which the threshold is chosen",
-                way_out="score the development items too",
-            )
-        return best_threshold(*_columns(dev))
 
 
 def area_values(
@@ -142,30 +137,20 @@ class Correlation:
         if not rated:
             return [outcomes(name, [], is_rate=False) for name in NAMES]
         score_N = np.array([score_cells(case)[0, 0] for case in rated], dtype=np.float64)
-        rating_N = np.array([_rating(case) for case in rated], dtype=np.float64)
+        for case in rated:
+            if isinstance(case.item.truth, Sparse) or case.item.truth.dtype == np.bool_:
+                raise UserError(
+                    f"item {case.item.id!r} has no rating",
+                    expected="a truth matrix of numbers",
+                    way_out="judge what is true or false with `Statements`",
+                )
+        rating_N = np.array([case.item.truth for case in rated], dtype=np.float64).ravel()
         found = []
         for name, value_N in zip(NAMES, kendall(score_N, rating_N, tie_eps=tie_eps), strict=True):
-            judged = per_item(
-                rated,
-                value_N,
-                np.zeros(len(rated), dtype=np.bool_),
-                chance=0.0,
-                clusters=[cluster_of(case.item) for case in rated],
-            )
+            judged = per_item(rated, value_N, np.zeros(len(rated), dtype=np.bool_), chance=0.0)
             untagged = replace(judged, tags=[{} for _ in rated])
             found.append(outcomes(name, [untagged], is_rate=False))
         return found
-
-
-def _rating(case: Case) -> float:
-    truth = case.item.truth
-    if isinstance(truth, Sparse) or truth.dtype == np.bool_:
-        raise UserError(
-            f"item {case.item.id!r} has no rating",
-            expected="a truth matrix of numbers",
-            way_out="judge what is true or false with `Statements`",
-        )
-    return float(truth[0, 0])
 
 
 def kendall(

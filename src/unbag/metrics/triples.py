@@ -11,17 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unbag.metrics.cases import (
-    JudgedUnits,
-    Stack,
-    cluster_of,
-    outcomes,
-    per_item,
-    stacks,
-    true_cells,
-)
+from unbag.metrics.cases import JudgedUnits, outcomes, per_item, stacks, true_cells
 from unbag.metrics.ties import CHANCE, CHANCE_INDEPENDENT, credit, duel, finite_rows
-from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, TieRule
+from unbag.types import BoolArray, Case, FloatArray, Outcomes, TieRule
 
 MEANS = ("mean_original", "mean_negative", "mean_positive")
 
@@ -53,16 +45,15 @@ class Triples:
         """Judge every 1 x 3 item with two true captions."""
         parts: dict[str, list[JudgedUnits]] = {name: [] for name in NAMES}
         for every in stacks(cases, [(1, 3)]):
-            stack = every.chosen(_is_triple(every))
+            captions = [case.item.captions for case in every.cases]
+            differ_N = np.array([len(set(found)) == len(found) for found in captions])
+            stack = every.chosen((every.true_NPC[:, 0].sum(axis=1) == 2) & differ_N)
             found = judge_triples(
                 stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
             )
-            clusters = [cluster_of(case.item) for case in stack.cases]
             for name, (value_N, tie_N) in found.items():
                 chance = CHANCE.get(name, np.nan)
-                parts[name].append(
-                    per_item(stack.cases, value_N, tie_N, chance=chance, clusters=clusters)
-                )
+                parts[name].append(per_item(stack.cases, value_N, tie_N, chance=chance))
         return [
             outcomes(
                 name,
@@ -72,14 +63,6 @@ class Triples:
             )
             for name, judged in parts.items()
         ]
-
-
-def _is_triple(stack: Stack) -> BoolArray:
-    """Two true captions, one false, and three different strings."""
-    captions = [case.item.captions for case in stack.cases]
-    different = [len(set(found)) == len(found) for found in captions]
-    fits_N: BoolArray = (stack.true_NPC[:, 0].sum(axis=1) == 2) & np.array(different)
-    return fits_N
 
 
 @dataclass(frozen=True)
@@ -94,15 +77,20 @@ class TextOnly:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every item with two true captions and a false one, all different."""
-        asked = [c for c in cases if c.scores.caption_CC is not None and _has_text_triple(c.item)]
+        asked = [
+            case
+            for case in cases
+            if case.scores.caption_CC is not None
+            and tuple(case.item.truth.shape) == (1, 3)
+            and len(set(case.item.captions)) == 3
+            and int(true_cells(case.item.truth, case.item.id).sum()) == 2
+        ]
         if not asked:
             return []
         score_N3 = np.array([_similarities(case) for case in asked])
         true_N3: BoolArray = np.broadcast_to(np.array([True, False, False]), score_N3.shape)
         credit_N, tie_N = credit(score_N3, true_N3, ties=ties, tie_eps=tie_eps)
-        clusters = [cluster_of(case.item) for case in asked]
-        chance = CHANCE["text_only"]
-        judged = per_item(asked, credit_N, tie_N, chance=chance, clusters=clusters)
+        judged = per_item(asked, credit_N, tie_N, chance=CHANCE["text_only"])
         return [outcomes("text_only", [judged])]
 
 
@@ -114,12 +102,6 @@ def _similarities(case: Case) -> FloatArray:
     c, p = np.flatnonzero(true_C)
     n = int(np.flatnonzero(~true_C)[0])
     return np.array([caption_CC[c, p], caption_CC[c, n], caption_CC[p, n]])
-
-
-def _has_text_triple(item: Item) -> bool:
-    if tuple(item.truth.shape) != (1, 3) or len(set(item.captions)) < 3:
-        return False
-    return int(true_cells(item.truth, item.id).sum()) == 2
 
 
 def judge_triples(

@@ -75,21 +75,17 @@ def load(name: str, *, device: str = "cpu") -> Blind:
     if kind == "sentence":
         return load_sentence(rest, device=device)
     if kind == "random":
-        return Coin(f"caption:{name}", _seed(rest)) if rest else Coin("caption:random")
+        if rest and not (rest.isascii() and rest.isdigit()):
+            raise UserError(
+                f"caption:{name}: {rest!r} is no seed",
+                expected="a whole number, as in caption:random:7",
+            )
+        return Coin(f"caption:{name}", int(rest)) if rest else Coin("caption:random")
     if name not in _RULES:
         models = ("likelihood", "mean-likelihood", "sentence")
         known = [*ALL, *(f"caption:{model}:PATH" for model in models)]
         raise unknown_name("model", f"caption:{name}", known)
     return CaptionOnly(f"caption:{name}", _RULES[name])
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UserError(
-            f"caption:random:{text}: {text!r} is no seed",
-            expected="a whole number, as in caption:random:7",
-        )
-    return int(text)
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class Coin:
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
         """Numbers in [0, 1)."""
-        picture_Q = _hashes([_file_name(query.picture) for query in queries])
+        picture_Q = _hashes([PurePath(query.picture.name).name for query in queries])
         caption_Q = _hashes([_question_and_caption(query) for query in queries])
         return self._uniform(picture_Q, caption_Q)
 
@@ -153,7 +149,7 @@ class Coin:
         """[P, C]: the same numbers as pair by pair."""
         import torch
 
-        picture_P = _hashes([_file_name(picture) for picture in pictures])
+        picture_P = _hashes([PurePath(picture.name).name for picture in pictures])
         caption_C = _hashes(
             [_question_and_caption(Query(pictures[0], caption)) for caption in captions]
         )
@@ -163,10 +159,6 @@ class Coin:
         seed = _hashes([str(self.seed)])
         mixed = _mix(_mix(one + seed) ^ other)
         return (mixed >> np.uint64(11)).astype(np.float64) / 2**53
-
-
-def _file_name(picture: Picture) -> str:
-    return PurePath(picture.name).name
 
 
 def _question_and_caption(query: Query) -> str:

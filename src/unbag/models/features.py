@@ -408,32 +408,23 @@ def placed_words(encoder: DualEncoder, captions: Sequence[str]) -> list[tuple[Pl
     tokenizer only the number of pieces of a text is asked, so that this works for all.
     """
     ways = [(_WORD_OR_SIGN.findall(caption), caption.split()) for caption in captions]
-    known = _counted(encoder, ways)
-    found = []
-    for count, way in zip(encoder.count_tokens(captions), ways, strict=True):
-        tried = (_placed(words, count, known) for words in way)
-        found.append(next((one for one in tried if one is not None), None))
-    return found
+    # A word is asked for once, however many captions have it.
+    every = list(dict.fromkeys(word for way in ways for words in way for word in words))
+    once = dict(zip(every, encoder.count_tokens(every), strict=True))
+    said_twice = [f"{word} {word}" for word in every]
+    twice = dict(zip(every, encoder.count_tokens(said_twice), strict=True))
 
+    def placed(words: Sequence[str], count: int) -> tuple[Placed, ...] | None:
+        found = ends(count, [once[word] for word in words], [twice[word] for word in words])
+        if found is None:
+            return None
+        return tuple(Placed(word, *both) for word, both in zip(words, found, strict=True))
 
-def _counted(
-    encoder: DualEncoder, ways: Sequence[tuple[list[str], list[str]]]
-) -> Mapping[str, tuple[int, int]]:
-    """Pieces of every word, said once and twice; a word is asked for once."""
-    words = list(dict.fromkeys(word for way in ways for said in way for word in said))
-    once = encoder.count_tokens(words)
-    twice = encoder.count_tokens([f"{word} {word}" for word in words])
-    return dict(zip(words, zip(once, twice, strict=True), strict=True))
-
-
-def _placed(
-    words: Sequence[str], count: int, known: Mapping[str, tuple[int, int]]
-) -> tuple[Placed, ...] | None:
-    counts = [known[word] for word in words]
-    found = ends(count, [once for once, _ in counts], [twice for _, twice in counts])
-    if found is None:
-        return None
-    return tuple(Placed(word, *both) for word, both in zip(words, found, strict=True))
+    counts = encoder.count_tokens(captions)
+    return [
+        next((found for words in way if (found := placed(words, count)) is not None), None)
+        for count, way in zip(counts, ways, strict=True)
+    ]
 
 
 def ends(count: int, once: Sequence[int], twice: Sequence[int]) -> list[tuple[int, int]] | None:

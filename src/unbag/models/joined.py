@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -25,7 +25,7 @@ from unbag.models.huggingface.loading import torch_dtype
 from unbag.models.layers import unit_vectors
 from unbag.models.loading import folder_name
 from unbag.models.text_encoders import TextPart, is_known, load_part
-from unbag.models.weights import check_finite, fingerprint, seeded
+from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.registry import find, names
 from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, TokenFeatures
 
@@ -63,7 +63,10 @@ def join(
         part.width, _joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
     )
     origin = PartOrigin(picture, eyes.fingerprint, text, part.fingerprint)
-    return JoinedEncoder(eyes, part, connector, name=_short_name(eyes.name, text), origin=origin)
+    # For tables: of a path its last part.
+    settings, colon, place = text.rpartition(":")
+    name = f"{eyes.name}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
+    return JoinedEncoder(eyes, part, connector, name=name, origin=origin)
 
 
 def split(name: str) -> tuple[str, str]:
@@ -110,12 +113,6 @@ def _joint_width(encoder: DualEncoder) -> int:
 
     pixels = encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
     return int(encoder.encode_pictures(pixels[None]).shape[1])
-
-
-def _short_name(picture: str, text: str) -> str:
-    """For tables: of a path its last part."""
-    settings, colon, place = text.rpartition(":")
-    return f"{picture}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
 
 
 class JoinedEncoder:
@@ -318,11 +315,15 @@ def read_joined(
     if (text.width, _joint_width(picture)) != connector.sizes[:2]:
         raise _damaged(folder, f"its connector is {connector.sizes[:2]}, its parts are not")
     _fill(connector, _below(state, "connector."), folder, is_whole=True)
+    if not name:
+        # Of an export that stands in `joined` below it, or in a run, what tells it from others.
+        parts = [part for part in folder.absolute().parts if part not in ("joined", "export")]
+        name = f"joined:{parts[-1] if parts else folder_name(folder)}"
     return JoinedEncoder(
         picture,
         text.holding(text.module.to(dtype=torch_dtype(dtype))),
         connector,
-        name=name or f"joined:{_named(folder)}",
+        name=name,
         origin=origin,
         changed=changed,
         temperature=(record["scale"], record["bias"]),
@@ -359,8 +360,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "scale": float(said["scale"]),
             "bias": float(said["bias"]),
         }
-        with safe_open(folder / WEIGHTS, framework="pt") as file:
-            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        _, state = read_safetensors(folder / WEIGHTS)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, said_by(error)) from error
     check_finite(state, source=str(folder / WEIGHTS))
@@ -380,12 +380,6 @@ def _fill(
 
 def _below(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
-
-
-def _named(folder: Path) -> str:
-    """Of an export that stands in `joined` below it, or in a run, what tells it from others."""
-    parts = [part for part in folder.absolute().parts if part not in ("joined", "export")]
-    return parts[-1] if parts else folder_name(folder)
 
 
 def _damaged(folder: Path, why: str) -> UserError:

@@ -49,26 +49,24 @@ def model_name(name: str) -> str:
     if not folder.is_dir():
         return name
     for place in (folder, folder / "export"):
-        if (place / RECORD).is_file():
-            return _first_form(place)
+        record = place / RECORD
+        if not record.is_file():
+            continue
+        try:
+            folders = json.loads(record.read_text(encoding="utf-8"))["folders"]
+            below, said = next(iter(folders.items()))
+            return name_of_form(said["library"], f"{place}/{below}")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise UserError(
+                f"{record} cannot be read: {error!r}",
+                expected="the record that `unbag export` writes",
+            ) from error
     raise UserError(
         f"the folder {folder} holds no {RECORD}",
         expected="a finished training run or an export",
         way_out="finish it with the command it was begun with; a folder of another library has a "
         f"prefix, such as hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
     )
-
-
-def _first_form(place: Path) -> str:
-    try:
-        folders = json.loads((place / RECORD).read_text(encoding="utf-8"))["folders"]
-        below, said = next(iter(folders.items()))
-        return name_of_form(said["library"], f"{place}/{below}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise UserError(
-            f"{place / RECORD} cannot be read: {error!r}",
-            expected="the record that `unbag export` writes",
-        ) from error
 
 
 def name_of_form(library: str, place: str) -> str:
@@ -89,8 +87,7 @@ def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
     """The best device at hand, or the one asked for if it is there; cpu if nothing computes."""
     import torch
 
-    if not _is_device(asked):
-        raise _refused(asked, "no such kind is known here", expected=_devices_here())
+    check_device(asked, expected=_devices_here)
     if not is_needed:
         return "cpu"
     if asked in ("auto", "cuda") and torch.cuda.is_available():
@@ -104,14 +101,10 @@ def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
     return asked
 
 
-def check_device(asked: str) -> None:
+def check_device(asked: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
     """Whether a device is written as one; nothing is loaded to say so, and no GPU is asked for."""
-    if not _is_device(asked):
-        raise _refused(asked, "no such kind is known here", expected=_DEVICES)
-
-
-def _is_device(asked: str) -> bool:
-    return re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked) is not None
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
+        raise _refused(asked, "no such kind is known here", expected=expected())
 
 
 def _why_missing(asked: str) -> str:

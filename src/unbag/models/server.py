@@ -69,7 +69,15 @@ def load(
 ) -> ServerModel:
     """`MODEL@URL`, such as Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1."""
     model, _, url = rest.rpartition("@")
-    if not model or not _is_address(url):
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        _ = parts.port
+        is_address = parts.scheme in ("http", "https") and bool(host)
+    except ValueError:
+        is_address = False
+    if not model or not is_address:
         raise UserError(
             f"the model 'server:{rest}' names no server",
             expected="server:MODEL@URL, such as server:llava@http://localhost:8000/v1",
@@ -81,36 +89,16 @@ def load(
             "a server is asked with the package httpx, which is not installed",
             way_out="pip install 'unbag[server]'",
         ) from error
-    kept = ReplyCache(cache / "replies.sqlite" if cache else None)
-    client = ServerClient(
-        url.rstrip("/"),
-        _api_key(),
-        Manners(concurrency=concurrency),
-        budget,
-        kept,
-    )
-    return ServerModel(model.rpartition("/")[2], model, client)
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        host.encode("idna")
-        _ = parts.port
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(host)
-
-
-def _api_key() -> str:
     key = os.environ.get(KEY, "")
     if not key.isascii() or not key.isprintable():
         raise UserError(
             f"the environment variable {KEY} holds a character that no key has",
             expected="plain letters and signs on one line",
         )
-    return key
+    kept = ReplyCache(cache / "replies.sqlite" if cache else None)
+    manners = Manners(concurrency=concurrency)
+    client = ServerClient(url.rstrip("/"), key, manners, budget, kept)
+    return ServerModel(model.rpartition("/")[2], model, client)
 
 
 @dataclass
@@ -165,7 +153,11 @@ class ServerModel:
     def _request(self, ask: Ask, *, tokens: int) -> Request:
         content: list[dict[str, Any]] = []
         if ask.picture is not None:
-            content.append({"type": "image_url", "image_url": {"url": _data_url(ask.picture)}})
+            buffer = BytesIO()
+            # Without loss.
+            ask.picture.open().save(buffer, format="PNG")
+            url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
         content.append({"type": "text", "text": ask.prompt})
         return {
             "model": self.model,
@@ -227,13 +219,6 @@ class ServerModel:
             expected="answers of one token: it tells the probabilities of the next token only",
             way_out=way_out,
         )
-
-
-def _data_url(picture: Picture) -> str:
-    """The picture as a data: address, without loss."""
-    buffer = BytesIO()
-    picture.open().save(buffer, format="PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _word(token: str) -> str:
@@ -390,7 +375,11 @@ class ServerClient:
             raise _LaterError(f"{type(error).__name__}: {error}", is_down=is_down) from error
         status, said = _failure(answer)
         if status in _WORTH_RETRYING:
-            raise _LaterError(said, wait=_wait(answer), is_down=status in _SERVER_DOWN)
+            try:
+                wait = max(0.0, float(answer.headers.get("retry-after", "0")))
+            except ValueError:
+                wait = 0.0
+            raise _LaterError(said, wait=wait, is_down=status in _SERVER_DOWN)
         if said:
             raise self._refused(status, said)
         try:
@@ -464,14 +453,6 @@ def _failure(answer: httpx.Response) -> tuple[int, str]:
     return int(code) if code.isdecimal() else status, words
 
 
-def _wait(answer: httpx.Response) -> float:
-    """Seconds the server asks for; 0 if it names none that can be read."""
-    try:
-        return max(0.0, float(answer.headers.get("retry-after", "0")))
-    except ValueError:
-        return 0.0
-
-
 def _without_logprobs(url: str, said: str) -> UserError:
     """The error for a server that does not tell probabilities; asking again is no use."""
     return UserError(
@@ -499,6 +480,7 @@ class _LaterError(Exception):
 
     def __init__(self, reason: str, *, wait: float = 0.0, is_down: bool = False) -> None:
         super().__init__(reason)
+        # Seconds that the server asks for; 0 if it names none that can be read.
         self.wait = wait
         self.is_down = is_down
 

@@ -16,10 +16,10 @@ from functools import cached_property
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -41,7 +41,7 @@ from unbag.models.huggingface.loading import (
 )
 from unbag.models.layers import POOLS, Pool, blocks_of, laid_out, pool_words, recorded
 from unbag.models.photo import package_folder
-from unbag.models.weights import check_finite, fingerprint
+from unbag.models.weights import check_finite, fingerprint, read_safetensors
 from unbag.types import Layers
 
 if TYPE_CHECKING:
@@ -77,8 +77,18 @@ def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPar
     need_transformers(f"the text part {text!r}")
     place = _installed(asked.place) if asked.place in _NAMED else asked.place
     part = _read_transformer(place, asked, name=text)
-    part = replace(part, width=_width_of(part))
-    return part.holding(part.module.to(device=device, dtype=torch_dtype(dtype)))
+    # One caption is read, to see that hidden states come out and how wide they are.
+    with torch.inference_mode():
+        found = part.module(**part.arguments(part.reads(["a"])))
+    hidden = getattr(found, "last_hidden_state", None)
+    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
+        raise UserError(
+            f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
+            expected="last_hidden_state [captions, tokens, width]",
+            way_out="name an encoder or a decoder of text after the +",
+        )
+    module = part.module.to(device=device, dtype=torch_dtype(dtype))
+    return replace(part, width=int(hidden.shape[-1]), module=module)
 
 
 def parse_part(text: str) -> PartName:
@@ -142,11 +152,20 @@ def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerT
         pool: Pool = asked.pool or "last"
         is_causal = True
     else:
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
         config = _config(source)
         model, tokenizer = _weights(source, config).float(), read_tokenizer(source)
-        is_causal = _is_decoder(config)
+        # For going on with a text, and not for filling gaps.
+        kind = type(config)
+        is_causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
         longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
-        pool = asked.pool or _usual_pool(source, is_causal=is_causal)
+        if asked.pool:
+            pool = asked.pool
+        elif is_causal and not checkpoint_file(source, "modules.json"):
+            pool = "last"
+        else:
+            pool = POOL_OF[sentence_pooling(source)]
     if asked.is_bidirectional and not is_causal:
         raise UserError(
             f"{name!r}: the tokens of a {config.model_type!r} see each other already",
@@ -206,21 +225,6 @@ def _weights(source: HfSource, config: Any) -> Any:
     return read_weights(source, kind, unused=_UNUSED)
 
 
-def _is_decoder(config: Any) -> bool:
-    """Whether transformers knows this kind for going on with a text, and not for filling gaps."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
-
-    kind = type(config)
-    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
-
-
-def _usual_pool(source: HfSource, *, is_causal: bool) -> Pool:
-    """As sentence-transformers wrote it; else the last token of a decoder, the mean of others."""
-    if is_causal and not checkpoint_file(source, "modules.json"):
-        return "last"
-    return POOL_OF[sentence_pooling(source)]
-
-
 def _give_padding(tokenizer: Any, name: str) -> None:
     """Decoders often have no padding token; what pads is masked, so any token will do."""
     if tokenizer.pad_token_id is not None:
@@ -235,83 +239,21 @@ def _give_padding(tokenizer: Any, name: str) -> None:
     tokenizer.pad_token = other
 
 
-def _width_of(part: TransformerText) -> int:
-    """One caption is read, to see that hidden states come out and how wide they are."""
-    with torch.inference_mode():
-        found = part.module(**part.arguments(part.reads(["a"])))
-    hidden = getattr(found, "last_hidden_state", None)
-    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
-        raise UserError(
-            f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
-            expected="last_hidden_state [captions, tokens, width]",
-            way_out="name an encoder or a decoder of text after the +",
-        )
-    return int(hidden.shape[-1])
-
-
-class TextPart(Protocol):
-    """A source of text vectors; its weights are in `module`, if it has any."""
-
-    @property
-    def name(self) -> str:
-        """As it is written after the +."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of weights as they were read, tokenizer and pooling."""
-
-    @property
-    def width(self) -> int:
-        """E."""
-
-    @property
-    def module(self) -> nn.Module:
-        """All weights."""
-
-    @property
-    def reads(self) -> CaptionReads:
-        """How captions become inputs."""
-
-    def pooled(self, inputs: TextInputs) -> Tensor:
-        """[N, E] in float32 on the device of the module, with gradient where it is open."""
-
-    def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
-        """[N, L, E] and the mask [N, L]; an error where there are only whole captions."""
-
-    def layers(self, inputs: TextInputs) -> Layers:
-        """What stands after each layer."""
-
-    def holding(self, module: nn.Module) -> Self:
-        """The same part with other weights."""
-
-
-class CaptionReads(Protocol):
-    """Captions to tensors, without weights; it can be sent to another process."""
-
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have."""
-
-    def count(self, captions: Sequence[str]) -> list[int]:
-        """Tokens before cutting, special ones included."""
-
-    def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
-        """What `pooled` is given."""
-
-    def fresh(self) -> CaptionReads:
-        """The same without what it remembers."""
-
-
 @dataclass(frozen=True, eq=False)
 class TransformerText:
     """An encoder or a decoder of transformers."""
 
     name: str
+    """As it is written after the +."""
     module: Any
+    """All weights."""
     reads: Captions
+    """How captions become inputs."""
     pool: Pool
     fingerprint: str
+    """Of weights as they were read, tokenizer and pooling."""
     width: int
+    """E."""
     is_causal: bool = False
     """Tokens see what stands before them only, as in a decoder."""
     is_bidirectional: bool = False
@@ -322,7 +264,7 @@ class TransformerText:
         return self.is_causal and "position_ids" in signature(self.module.forward).parameters
 
     def pooled(self, inputs: TextInputs) -> Tensor:
-        """Token ids and mask, padded on either side, to [N, E]."""
+        """Token ids and mask, padded on either side, to [N, E] in float32."""
         hidden_NLE, mask_NL = self.words(inputs)
         return pool_words(hidden_NLE, mask_NL, self.pool)
 
@@ -368,7 +310,7 @@ class TransformerText:
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """Text vectors by caption."""
+    """Text vectors by caption; whole captions only."""
 
     name: str
     module: _Table
@@ -447,12 +389,17 @@ class TableReads:
             ) from error
 
 
+TextPart: TypeAlias = TransformerText | TextTable
+"""A source of text vectors."""
+CaptionReads: TypeAlias = "Captions | TableReads"
+"""Captions to tensors, without weights; it can be sent to another process."""
+
+
 def read_table(path: Path, *, name: str) -> TextTable:
     """What `write_table` wrote, or any such file: `vectors` [T, E], captions in the header."""
     try:
-        with safe_open(path, framework="pt") as file:
-            captions = json.loads((file.metadata() or {}).get(_CAPTIONS, "null"))
-            vector_TE = file.get_tensor(_VECTORS)
+        header, tensors = read_safetensors(path)
+        captions, vector_TE = json.loads(header.get(_CAPTIONS, "null")), tensors[_VECTORS]
         if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
             raise ValueError("its header has no captions, or they are no list of texts")
         if vector_TE.ndim != 2 or len(vector_TE) != len(captions):

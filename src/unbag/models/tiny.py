@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -24,7 +24,7 @@ from torch.nn import functional
 from unbag.errors import UserError, unknown_name
 from unbag.models.layers import laid_out
 from unbag.models.shipped import find_shipped
-from unbag.models.weights import check_finite, seeded
+from unbag.models.weights import check_finite, read_safetensors, seeded
 from unbag.types import IntArray, Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -54,10 +54,6 @@ class TinyConfig:
     def vocabulary(self) -> int:
         """Words and the three special tokens: padding, end, unknown."""
         return len(self.words) + 3
-
-    def as_json(self) -> dict[str, object]:
-        """For the header of a checkpoint."""
-        return asdict(self)
 
 
 class Block(nn.Module):
@@ -166,20 +162,6 @@ class TinyTowers(nn.Module):
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
 
 
-def picture_layers(tower: PictureTower, pixels: Tensor) -> Layers:
-    """Patches, and CLS as the vector that is read out."""
-    hidden = _through(tower, tower.enter(pixels))
-    return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
-
-
-def caption_layers(tower: CaptionTower, token_NL: Tensor, end_N: Tensor) -> Layers:
-    """Words with the end token, which is the vector that is read out."""
-    hidden = _through(tower, tower.enter(token_NL))
-    rows = torch.arange(len(token_NL), device=token_NL.device)
-    mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
-    return laid_out(hidden, [one[rows, end_N] for one in hidden], mask_NL)
-
-
 def _through(tower: PictureTower | CaptionTower, hidden_NLW: Tensor) -> list[Tensor]:
     found = [hidden_NLW]
     for block in tower.blocks:
@@ -201,28 +183,24 @@ class WordTokenizer:
 
     def split(self, caption: str) -> list[int]:
         """Ids of a caption before cutting, the end token included."""
-        return [self._ids.get(word, UNKNOWN) for word in _words(caption)] + [END]
+        return [self._ids.get(word, UNKNOWN) for word in _WORD.findall(caption.lower())] + [END]
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
         """Words that share the one token of all unknown ones: each once, in their order."""
-        found = dict.fromkeys(word for caption in captions for word in _words(caption))
+        found = dict.fromkeys(word for text in captions for word in _WORD.findall(text.lower()))
         return [word for word in found if word not in self._ids]
 
     def __call__(self, captions: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Ids [N, L] padded to the longest caption at hand, and the place of each end token."""
-        rows = [self._cut(self.split(caption)) for caption in captions]
+        rows = [self.split(caption) for caption in captions]
+        rows = [
+            row if len(row) <= self.context else [*row[: self.context - 1], END] for row in rows
+        ]
         end_N = np.array([len(row) - 1 for row in rows], dtype=np.int64)
         token_NL = np.full((len(rows), int(end_N.max(initial=0)) + 1), PAD, dtype=np.int64)
         for i, row in enumerate(rows):
             token_NL[i, : len(row)] = row
         return token_NL, end_N
-
-    def _cut(self, row: list[int]) -> list[int]:
-        return row if len(row) <= self.context else [*row[: self.context - 1], END]
-
-
-def _words(caption: str) -> list[str]:
-    return _WORD.findall(caption.lower())
 
 
 SHIPPED = ("base", "hard_negative")
@@ -246,6 +224,10 @@ class Tiny:
         self.scale = float(towers.log_scale.detach().exp())
         self.tokenize = WordTokenizer(self.config.words, context=self.context)
         self.fingerprint = _fingerprint(towers)
+
+    def random_twin(self, *, name: str, seed: int) -> Tiny:
+        """The same sizes before training."""
+        return Tiny(untrained(self.config, seed=seed), name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, H, W] in [-1, 1]; never flipped or cropped, since captions speak of sides."""
@@ -307,14 +289,20 @@ class Tiny:
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:
-        """Patches and CLS after each of the depth + 2 layers."""
-        return picture_layers(self.towers.picture, pixels.to(self.device))
+        """Patches and CLS, which is read out, after each of the depth + 2 layers."""
+        tower = self.towers.picture
+        hidden = _through(tower, tower.enter(pixels.to(self.device)))
+        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
 
     @torch.no_grad()
     def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """Words and the end token after each of the depth + 2 layers."""
+        """Words and the end token, which is read out, after each of the depth + 2 layers."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
-        return caption_layers(self.towers.caption, token_NL, end_N)
+        tower = self.towers.caption
+        hidden = _through(tower, tower.enter(token_NL))
+        rows = torch.arange(len(token_NL), device=token_NL.device)
+        mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
+        return laid_out(hidden, [one[rows, end_N] for one in hidden], mask_NL)
 
 
 def load(name: str, *, device: str = "cpu") -> Tiny:
@@ -345,9 +333,9 @@ def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
 def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
     """A checkpoint written by `write`; the file is data only, nothing in it is executed."""
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("config", "null"))
-            state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+        said, tensors = read_safetensors(path)
+        header = json.loads(said.get("config", "null"))
+        state = {name: value.float() for name, value in tensors.items()}
         header["words"] = tuple(header["words"])
         towers = TinyTowers(TinyConfig(**header))
         towers.load_state_dict(state)
@@ -367,11 +355,11 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
 def write(towers: TinyTowers, path: Path, *, dtype: torch.dtype = torch.float16) -> None:
     """Safetensors with the config in the header; half precision, as they are shipped."""
     state = {key: value.detach().to(dtype).cpu() for key, value in towers.state_dict().items()}
-    save_file(state, path, metadata={"config": json.dumps(towers.config.as_json())})
+    save_file(state, path, metadata={"config": json.dumps(asdict(towers.config))})
 
 
 def _fingerprint(towers: TinyTowers) -> str:
-    digest = blake2b(json.dumps(towers.config.as_json(), sort_keys=True).encode(), digest_size=12)
+    digest = blake2b(json.dumps(asdict(towers.config), sort_keys=True).encode(), digest_size=12)
     for key, value in sorted(towers.state_dict().items()):
         digest.update(key.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -135,14 +136,28 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
     same = len(given) - len(pairs)
     if not pairs:
-        return Finding(NAME, skipped=_no_pairs(material, same))
+        only = f" but {same} of a picture with itself" if same else ""
+        needs = (
+            "the world's benchmarks would serve, one whose items have two pictures, such as "
+            "whatsup_a or winoground, or a folder of two or more pictures"
+        )
+        return Finding(NAME, skipped=f"{material.about} has no pairs of pictures{only}; {needs}")
     found = _measured(subject.space, pairs, material)
     place_K = drawn(pairs, PIXEL_PAIRS)
     pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
     quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
     if pairs[0].relation == NEAREST:
         # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
-        quantities = tuple(_without_interval(one) for one in quantities)
+        nan, how = float("nan"), "no interval: chosen, not sampled"
+        quantities = tuple(
+            replace(
+                one,
+                estimate=replace(one.estimate, low=nan, high=nan, interval=how),
+                outcomes=None,
+                draw_R=None,
+            )
+            for one in quantities
+        )
     return Finding(
         NAME,
         quantities,
@@ -194,15 +209,6 @@ AGREEMENT = Probe(
     say=say,
     thresholds=tuple(AgreementThresholds),
 )
-
-
-def _no_pairs(material: Material, same: int) -> str:
-    only = f" but {same} of a picture with itself" if same else ""
-    return (
-        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, "
-        "one whose items have two pictures, such as whatsup_a or winoground, or a folder of two or "
-        "more pictures"
-    )
 
 
 def _measured(space: Space, pairs: tuple[PicturePair, ...], material: Material) -> _Measured:
@@ -263,18 +269,19 @@ def agree(first_ND: FloatArray, second_ND: FloatArray, *, above: float = ABOVE) 
 def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
     for group, is_in_N in _groups(found).items():
         pairs = [found.pairs[i] for i in np.flatnonzero(is_in_N)]
-        units = [pair.id for pair in pairs]
-        clusters = [pair.cluster or pair.id for pair in pairs]
+        over_pairs = partial(
+            mean,
+            options=options,
+            units=[pair.id for pair in pairs],
+            clusters=[pair.cluster or pair.id for pair in pairs],
+            better="lower",
+        )
         bag = None if found.bag_N is None else float(found.bag_N[is_in_N].mean())
-        yield mean(
+        yield over_pairs(
             merged(group),
             found.merged_N[is_in_N],
             about=f"pairs of different pictures with a cosine above {ABOVE}",
-            options=options,
-            units=units,
-            clusters=clusters,
             known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
-            better="lower",
             is_rate=True,
             tags=[{"relation": pair.relation} for pair in pairs],
         )
@@ -284,16 +291,7 @@ def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
             ("centred cosine", "the same around the mean of all pictures", found.centred_N),
             ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
         ):
-            yield mean(
-                f"{name}, {group}",
-                value_N[is_in_N],
-                about=about,
-                options=options,
-                units=units,
-                clusters=clusters,
-                known=alike,
-                better="lower",
-            )
+            yield over_pairs(f"{name}, {group}", value_N[is_in_N], about=about, known=alike)
 
 
 def _groups(found: _Measured) -> dict[str, BoolArray]:
@@ -360,12 +358,6 @@ def drawn(pairs: Sequence[PicturePair], most: int) -> IntArray:
     return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
 
 
-def _without_interval(one: Quantity) -> Quantity:
-    nan = float("nan")
-    told = replace(one.estimate, low=nan, high=nan, interval="no interval: chosen, not sampled")
-    return replace(one, estimate=told, outcomes=None, draw_R=None)
-
-
 def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
     pixel_of: Mapping[int, float] = dict(zip(place_K.tolist(), pixel_K.tolist(), strict=True))
     points = []
@@ -428,7 +420,14 @@ def _further(finding: Finding) -> str:
     rates = [one for one in _relations(finding) if one.estimate.n]
     # The sentence is about relations that a bag of words cannot tell, or about all.
     about = [one for one in rates if finding.headline == merged(ALL) or one.known.bag == 1.0]
-    return _ends(about) + _besides([one for one in rates if one not in about])
+    besides = [
+        f"{_words(one)} ({shown(one.estimate)})"
+        for one in rates
+        # What even a bag of words could tell.
+        if one not in about and one.known.bag == 0.0 and one.estimate.low > MOSTLY
+    ]
+    also = fill(PHRASES["besides"], relations=" and ".join(besides)) if besides else ""
+    return _ends(about) + also
 
 
 def _ends(rates: list[Quantity]) -> str:
@@ -446,13 +445,6 @@ def _ends(rates: list[Quantity]) -> str:
         least=_words(least),
         least_rate=least.estimate,
     )
-
-
-def _besides(rates: list[Quantity]) -> str:
-    """What even a bag of words could tell."""
-    found = [one for one in rates if one.known.bag == 0.0 and one.estimate.low > MOSTLY]
-    told = " and ".join(f"{_words(one)} ({shown(one.estimate)})" for one in found)
-    return fill(PHRASES["besides"], relations=told) if found else ""
 
 
 def _relations(finding: Finding) -> list[Quantity]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -234,47 +235,25 @@ def _choice_quantities(
 ) -> Iterator[Quantity]:
     """Of pairs and of captions with hard negatives; `others` are choices without the picture."""
     choices = choices_of(cases)
+    share = partial(_share, choices, options)
     pair_N = np.array([is_pair(item) for item, _ in cases for _ in item.pictures])
     # Only pairs say what a model that reads pictures would do.
     asked_N = pair_N if pair_N.any() else ~pair_N
-    right_N = right_choice(choices.log_NOC, choices.true_NC)
+    known = Known(perfect=0.5 if pair_N.any() else None)
     for name, blind_NOC in others:
         same_N = same_choice(choices.log_NOC, blind_NOC)
         about = f"share of choices that are the same {name}"
-        known = Known(perfect=0.5 if pair_N.any() else None)
-        yield _share(
-            choices,
-            f"same {name}",
-            same_N,
-            about,
-            options,
-            of_N=asked_N,
-            known=known,
-            better="lower",
-        )
+        yield share(f"same {name}", same_N, about, of_N=asked_N, known=known, better="lower")
+    right_N = right_choice(choices.log_NOC, choices.true_NC)
     known = Known(perfect=1.0, chance=0.5)
     for name, of_N in (("pairs", pair_N), ("hard negatives", ~pair_N)):
         about = f"share of right choices, {name}"
         if of_N.any():
-            yield _share(
-                choices,
-                f"right, {name}",
-                right_N,
-                about,
-                options,
-                of_N=of_N,
-                known=known,
-                better="higher",
-            )
+            yield share(f"right, {name}", right_N, about, of_N=of_N, known=known, better="higher")
     for name, blind_NOC in others if (~pair_N).any() else ():
         guessed_N = right_choice(blind_NOC, choices.true_NC)
         about = f"share of right choices {name}, hard negatives: what the captions give away"
-        guess = Known(chance=0.5)
-        yield _share(choices, f"right {name}", guessed_N, about, options, of_N=~pair_N, known=guess)
-    yield from _orders(cases, choices, options)
-
-
-def _orders(cases: Sequence[Case], choices: Choices, options: Options) -> Iterator[Quantity]:
+        yield share(f"right {name}", guessed_N, about, of_N=~pair_N, known=Known(chance=0.5))
     (flips,) = Flips()(cases, ties="wrong", tie_eps=0.0)
     yield mean(
         FLIPS,
@@ -288,8 +267,8 @@ def _orders(cases: Sequence[Case], choices: Choices, options: Options) -> Iterat
         is_rate=True,
     )
     about = "share of choices of the option shown first"
-    first_N, known = first_letter(choices.log_NOC), Known(perfect=0.5, chance=0.5)
-    yield _share(choices, "letter A", first_N, about, options, known=known)
+    first_N = first_letter(choices.log_NOC)
+    yield share("letter A", first_N, about, known=Known(perfect=0.5, chance=0.5))
 
 
 def grey() -> Picture:
@@ -331,59 +310,33 @@ def yes_bias(
 
 
 def _answer_quantities(of: StatementScores, options: Options) -> Iterator[Quantity]:
+    share = partial(_share, of, options)
     said_N, true_N = of.said, of.true_N
     about = "share of false captions that are called true"
-    yield _share(
-        of,
-        FALSE,
-        said_N,
-        about,
-        options,
-        of_N=~true_N,
-        known=Known(perfect=0, chance=0.5),
-        better="lower",
-    )
+    known = Known(perfect=0, chance=0.5)
+    yield share(FALSE, said_N, about, of_N=~true_N, known=known, better="lower")
     about = "share of true captions that are called true"
-    yield _share(
-        of,
-        TRUE,
-        said_N,
-        about,
-        options,
-        of_N=true_N,
-        known=Known(perfect=1, chance=0.5),
-        better="higher",
-    )
+    known = Known(perfect=1, chance=0.5)
+    yield share(TRUE, said_N, about, of_N=true_N, known=known, better="higher")
     about = "mean of said yes (1 or 0) minus true (1 or 0); 0.5 where it always says yes"
-    yield _share(
-        of,
-        "yes bias",
-        said_N - true_N,
-        about,
-        options,
-        known=Known(perfect=0, chance=0),
-        is_rate=False,
-    )
+    none = Known(perfect=0, chance=0)
+    yield share("yes bias", said_N - true_N, about, known=none, is_rate=False)
     right_N = np.where(np.isnan(said_N), np.nan, said_N == true_N)
     about = "share of captions rightly called true or false"
-    yield _share(
-        of, "right", right_N, about, options, known=Known(perfect=1, chance=0.5), better="higher"
-    )
+    yield share("right", right_N, about, known=known, better="higher")
 
 
 def _probability_quantities(of: StatementScores, options: Options) -> Iterator[Quantity]:
+    share = partial(_share, of, options)
+    about = "mean probability of yes, {} captions"
     for name, of_N, best in (("false", ~of.true_N, 0.0), ("true", of.true_N, 1.0)):
-        about = f"mean probability of yes, {name} captions"
-        better: Better = "higher" if best else "lower"
-        yield _share(
-            of,
+        yield share(
             f"P(yes), {name} captions",
             of.yes_N,
-            about,
-            options,
+            about.format(name),
             of_N=of_N,
             known=Known(perfect=best),
-            better=better,
+            better="higher" if best else "lower",
         )
 
     def threshold(places: IntArray) -> float:
@@ -399,14 +352,9 @@ def _probability_quantities(of: StatementScores, options: Options) -> Iterator[Q
         is_rate=True,
     )
     about = "share rightly called true or false, at the threshold of the other half"
-    yield _share(
-        of,
-        "right at its threshold",
-        right_at_threshold(of),
-        about,
-        options,
-        known=Known(perfect=1, chance=0.5),
-        better="higher",
+    known = Known(perfect=1, chance=0.5)
+    yield share(
+        "right at its threshold", right_at_threshold(of), about, known=known, better="higher"
     )
 
 
@@ -446,10 +394,10 @@ def _pair_quantities(cases: Sequence[Case], options: Options) -> Iterator[Quanti
 
 def _share(
     of: Choices | StatementScores,
+    options: Options,
     name: str,
     value_N: FloatArray,
     about: str,
-    options: Options,
     *,
     of_N: BoolArray | None = None,
     known: Known,
@@ -684,25 +632,22 @@ def _replies(
     damaged = sorted(scoring.damaged.items())
     notes = [f"picture {name} cannot be used: {why}" for name, why in damaged]
     found = Replies(tuple(cases), model)
-    if found.is_spoken and (unread := _unread(cases, scoring.damaged)):
-        notes.append(f"{unread:,} of {_questions(items):,} answers could not be read ({what})")
+    if found.is_spoken:
+        unread = 0
+        for item, scores in cases:
+            if scores.values is None or any(p.name in scoring.damaged for p in item.pictures):
+                continue
+            # One answer a caption, or one an order in which the captions were shown.
+            orders = np.array(scores.order_logprobs)
+            unread += int(np.isnan(orders[:, 0] if len(orders) else scores.values).sum())
+        if unread:
+            notes.append(f"{unread:,} of {_questions(items):,} answers could not be read ({what})")
     return replace(found, notes=tuple(notes))
 
 
 def _questions(items: Sequence[Item]) -> int:
     """A question a caption, or as many orders as there are captions."""
     return sum(len(item.pictures) * len(item.captions) for item in items)
-
-
-def _unread(cases: Sequence[Case], damaged: Mapping[str, str]) -> int:
-    """Answers: one a caption, or one an order in which the captions were shown."""
-    count = 0
-    for item, scores in cases:
-        if scores.values is None or any(picture.name in damaged for picture in item.pictures):
-            continue
-        orders = np.array(scores.order_logprobs)
-        count += int(np.isnan(orders[:, 0] if len(orders) else scores.values).sum())
-    return count
 
 
 @dataclass(frozen=True, eq=False)

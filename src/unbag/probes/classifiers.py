@@ -14,10 +14,10 @@ trained at once, B units of a batch, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -28,10 +28,6 @@ from unbag.runs.cache import Vectors
 from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.types import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
 Feature: TypeAlias = FloatArray | Vectors
 """In either precision."""
 Reader = Literal["linear", "mlp", "attentive"]
@@ -41,12 +37,6 @@ SMALL = 1 << 25
 """Numbers of features up to which one thread is enough; patches of a large tower have more."""
 TOLERANCE = 1e-3
 """Of the gradient of the mean loss; answers hardly change below."""
-HIDDEN = 256
-MLP_RATE = 3e-3
-ATTENTIVE_RATE = 3e-2
-DECAY = 1e-2
-BETAS = (0.9, 0.999)
-BATCH = 96
 
 
 @dataclass(frozen=True)
@@ -155,7 +145,7 @@ def read(
     is_all = len(kept_T) == len(feature)
     part = feature if is_all else feature[kept_T]
     mask = mask_NL if is_all or mask_NL is None else mask_NL[kept_T]
-    rows = tasks_of(
+    rows = reader_fits(
         class_T, names, effort, inner=effort.folds if reader == "linear" else STOP_FOLDS, seed=seed
     )
     _check_training(rows)
@@ -229,7 +219,7 @@ def _check_classes(
     return classes
 
 
-def _check_training(rows: Sequence[Sequence[Task]]) -> None:
+def _check_training(rows: Sequence[Sequence[ReaderFit]]) -> None:
     for fold, row in enumerate(rows):
         if len(set(row[0].told_T.tolist())) < 2:
             raise UserError(
@@ -258,7 +248,7 @@ def _few_threads(feature: Feature) -> Iterator[None]:
 def _answer(
     feature: Feature,
     mask_NL: BoolArray | None,
-    rows: Sequence[Sequence[Task]],
+    rows: Sequence[Sequence[ReaderFit]],
     reader: Reader,
     classes: int,
     effort: Effort,
@@ -272,13 +262,15 @@ def _answer(
         ]
         said = [None if pair is None else pair[0] for pair in pairs]
         return said, tuple(pair[1] for pair in pairs if pair is not None)
-    tasks = [task for row, v in zip(rows, varies, strict=True) if v for task in row]
-    if not tasks:
+    fits = [fit for row, v in zip(rows, varies, strict=True) if v for fit in row]
+    if not fits:
         return [None] * len(rows), ()
+    from unbag.probes.networks import answer_attentive, answer_mlp
+
     if mask_NL is None:
-        flat = answer_mlp(feature, tasks, classes=classes, effort=effort)
+        flat = answer_mlp(feature, fits, classes=classes, effort=effort)
     else:
-        flat = answer_attentive(feature, mask_NL, tasks, classes=classes, effort=effort)
+        flat = answer_attentive(feature, mask_NL, fits, classes=classes, effort=effort)
     each = iter(flat)
     return [
         [next(each) for _ in row] if v else None for row, v in zip(rows, varies, strict=True)
@@ -295,7 +287,7 @@ def _varies(feature: Feature, mask_NL: BoolArray | None, train_T: IntArray) -> b
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ReaderFit:
     """One reader to fit: indices of units, and the classes it is told."""
 
     train_T: IntArray
@@ -309,9 +301,9 @@ class Task:
     """Of its first weights."""
 
 
-def tasks_of(
+def reader_fits(
     class_N: IntArray, groups: Sequence[str], effort: Effort, *, inner: int, seed: int
-) -> list[list[Task]]:
+) -> list[list[ReaderFit]]:
     """For each fold the reader of the true classes, then those of shuffled ones."""
     fold_N = group_folds(groups, effort.folds, seed=seed)
     found = []
@@ -325,7 +317,7 @@ def tasks_of(
             told_T = class_N[train_T]
             # Over the whole part: within a group nothing would change where a group is one class.
             told_T = rng.permutation(told_T) if shuffle else told_T
-            row.append(Task(train_T, told_T, inner_T, test_T, int(rng.integers(2**31))))
+            row.append(ReaderFit(train_T, told_T, inner_T, test_T, int(rng.integers(2**31))))
         found.append(row)
     return found
 
@@ -368,224 +360,50 @@ def scale(mean_F: FloatArray, deviation_F: FloatArray) -> FeatureScale:
 
 
 def answer_linear(
-    vector_NF: Feature, tasks: Sequence[Task], *, classes: int, effort: Effort
+    vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
 ) -> tuple[list[IntArray], float]:
-    """The class of each test unit for each task of one fold, and the inverse strength chosen.
+    """The class of each test unit for each fit of one fold, and the inverse strength chosen.
 
-    The strength is chosen for the first task, by the held-out log-loss over inner folds of its
+    The strength is chosen for the first fit, by the held-out log-loss over inner folds of its
     training groups; controls are the same reader, so they have it too.
     """
-    train_NF, test_TF = vector_NF[tasks[0].train_T], vector_NF[tasks[0].test_T]
-    chosen = _chosen(train_NF, tasks[0], classes, effort)
+    train_NF, test_TF = vector_NF[fits[0].train_T], vector_NF[fits[0].test_T]
+    chosen = _chosen(train_NF, fits[0], classes, effort)
     scale = scale_of(train_NF)
-    fits = [
+    found = [
         fit_logistic(
             scale.of(train_NF),
-            task.told_T,
+            fit.told_T,
             classes=classes,
             strength=1 / (chosen * len(train_NF)),
             tolerance=TOLERANCE,
         )
-        for task in tasks
+        for fit in fits
     ]
-    return [fit.scores(scale.of(test_TF)).argmax(axis=1) for fit in fits], chosen
+    return [one.scores(scale.of(test_TF)).argmax(axis=1) for one in found], chosen
 
 
-def _chosen(train_NF: Feature, task: Task, classes: int, effort: Effort) -> float:
+def _chosen(train_NF: Feature, fit: ReaderFit, classes: int, effort: Effort) -> float:
+    """From the strongest penalty on, each fit starts where the last one ended."""
+    from scipy.special import logsumexp
+
     loss_C = np.zeros(len(effort.inverse_strengths))
-    for fold in range(task.inner_T.max() + 1):
-        is_held_T = task.inner_T == fold
-        fits = _path(train_NF[~is_held_T], task.told_T[~is_held_T], classes, effort)
-        held_TF = scale_of(train_NF[~is_held_T]).of(train_NF[is_held_T])
-        loss_C += [_log_loss(fit.scores(held_TF), task.told_T[is_held_T]) for fit in fits]
-    return effort.inverse_strengths[int(loss_C.argmin())]
-
-
-def _path(train_TF: Feature, told_T: IntArray, classes: int, effort: Effort) -> list[Logistic]:
-    """From the strongest penalty on, each started where the last one ended."""
-    scaled_TF = scale_of(train_TF).of(train_TF)
-    fits: list[Logistic] = []
-    for inverse in effort.inverse_strengths:
-        fits.append(
-            fit_logistic(
-                scaled_TF,
+    for fold in range(fit.inner_T.max() + 1):
+        is_held_T = fit.inner_T == fold
+        scale = scale_of(train_NF[~is_held_T])
+        fitted_TF, held_TF = scale.of(train_NF[~is_held_T]), scale.of(train_NF[is_held_T])
+        told_T, true_T = fit.told_T[~is_held_T], fit.told_T[is_held_T]
+        found: Logistic | None = None
+        for at, inverse in enumerate(effort.inverse_strengths):
+            found = fit_logistic(
+                fitted_TF,
                 told_T,
                 classes=classes,
                 strength=1 / (inverse * len(told_T)),
-                start=fits[-1] if fits else None,
+                start=found,
                 tolerance=TOLERANCE,
             )
-        )
-    return fits
-
-
-def _log_loss(score_TK: FloatArray, told_T: IntArray) -> float:
-    """Summed over units."""
-    top_T1 = score_TK.max(axis=1, keepdims=True)
-    total_T = top_T1[:, 0] + np.log(np.exp(score_TK - top_T1).sum(axis=1))
-    return float((total_T - score_TK[np.arange(len(told_T)), told_T]).sum())
-
-
-def answer_mlp(
-    vector_NF: Feature, tasks: Sequence[Task], *, classes: int, effort: Effort
-) -> list[IntArray]:
-    """One hidden layer of 256: relu(x A + a) B + b."""
-    import torch
-
-    scaled = [scale_of(vector_NF[task.train_T]).of(vector_NF) for task in tasks]
-    x_RNF = torch.from_numpy(np.stack(scaled).astype(np.float32))
-    wide = vector_NF.shape[1]
-    a_RFH, a_RH = _first(tasks, (wide, HIDDEN), (2 / wide) ** 0.5), _first(tasks, (1, HIDDEN), 0.0)
-    b_RHK, b_RK = _first(tasks, (HIDDEN, classes), HIDDEN**-0.5), _first(tasks, (1, classes), 0.0)
-
-    def forward(at_B: Tensor) -> Tensor:
-        hidden_RBH = torch.baddbmm(a_RH, x_RNF[:, at_B], a_RFH).relu()
-        return torch.baddbmm(b_RK, hidden_RBH, b_RHK)
-
-    return _trained(forward, [a_RFH, a_RH, b_RHK, b_RK], tasks, len(vector_NF), effort, MLP_RATE)
-
-
-def answer_attentive(
-    vector_NLW: Feature,
-    mask_NL: BoolArray,
-    tasks: Sequence[Task],
-    *,
-    classes: int,
-    effort: Effort,
-) -> list[IntArray]:
-    """sum_l softmax_l(q . x_l) x_l, then a linear layer; x is standardised over all places."""
-    import torch
-
-    n, _, wide = vector_NLW.shape
-    scales = _place_scales(vector_NLW, mask_NL, tasks)
-    mean_1RW = torch.from_numpy(np.stack([s.mean_F for s in scales])).float()[None]
-    deviation_RW = torch.from_numpy(np.stack([s.deviation_F for s in scales])).float()
-    x_NLW = torch.from_numpy(np.where(mask_NL[..., None], vector_NLW, 0).astype(np.float32))
-    hidden_NL1 = ~torch.from_numpy(np.ascontiguousarray(mask_NL))[..., None]
-    query_RW = _first(tasks, (wide,), wide**-0.5)
-    out_RWK, out_RK = _first(tasks, (wide, classes), wide**-0.5), _first(tasks, (1, classes), 0.0)
-
-    def forward(at_B: Tensor) -> Tensor:
-        x_BLW = x_NLW[at_B]
-        # The mean would add one number to all places, which a softmax does not see.
-        score_BLR = x_BLW @ (query_RW / deviation_RW).T
-        weight_BLR = score_BLR.masked_fill(hidden_NL1[at_B], -torch.inf).softmax(dim=1)
-        seen_BRW = weight_BLR.transpose(1, 2) @ x_BLW
-        scaled_RBW = ((seen_BRW - mean_1RW) / deviation_RW).transpose(0, 1)
-        return torch.baddbmm(out_RK, scaled_RBW, out_RWK)
-
-    return _trained(forward, [query_RW, out_RWK, out_RK], tasks, n, effort, ATTENTIVE_RATE)
-
-
-def _place_scales(
-    vector_NLW: Feature, mask_NL: BoolArray, tasks: Sequence[Task]
-) -> list[FeatureScale]:
-    """Mean and deviation over all places of the training units; each unit is summed up once."""
-    shape = (len(vector_NLW), vector_NLW.shape[2])
-    sum_NW, square_NW = np.zeros(shape), np.zeros(shape)
-    for at, (vector_LW, mask_L) in enumerate(zip(vector_NLW, mask_NL, strict=True)):
-        seen_LW = vector_LW[mask_L].astype(np.float64)
-        sum_NW[at], square_NW[at] = seen_LW.sum(axis=0), (seen_LW**2).sum(axis=0)
-    scales = []
-    for task in tasks:
-        count = mask_NL[task.train_T].sum()
-        mean_W = sum_NW[task.train_T].sum(axis=0) / count
-        variance_W = square_NW[task.train_T].sum(axis=0) / count - mean_W**2
-        scales.append(scale(mean_W, np.sqrt(np.maximum(variance_W, 0))))
-    return scales
-
-
-def _first(tasks: Sequence[Task], shape: tuple[int, ...], deviation: float) -> Tensor:
-    """First weights [R, ...], each task's by its own seed."""
-    import torch
-
-    rows = [
-        generator(task.seed, "weights", str(shape)).normal(0.0, 1.0, shape) * deviation
-        for task in tasks
-    ]
-    return torch.from_numpy(np.stack(rows).astype(np.float32)).requires_grad_()
-
-
-def _trained(
-    forward: Callable[[Tensor], Tensor],
-    weights: list[Tensor],
-    tasks: Sequence[Task],
-    count: int,
-    effort: Effort,
-    rate: float,
-) -> list[IntArray]:
-    """AdamW; answers are those at the least loss on the part that says when to stop.
-
-    Readers of all tasks are trained at once, each with weights of its own: nothing passes between
-    them, and features are read from memory once for all.
-
-    Batches are the same for all readers: a unit that is not one's own has no weight there.
-    """
-    import torch
-
-    truth_RN, fit_RN, stop_RN = _shares(tasks, count)
-    descent = _Adam(weights, rate)
-    least_R = torch.full((len(tasks),), torch.inf)
-    answer_RN = torch.zeros((len(tasks), count), dtype=torch.long)
-    last_better = 0
-    for epoch in range(effort.epochs):
-        order = torch.from_numpy(generator(tasks[0].seed, "order", str(epoch)).permutation(count))
-        for at_B in torch.split(order, BATCH):
-            loss_RB = _losses(forward(at_B), truth_RN[:, at_B])
-            # Weights sum to 1 over all batches of an epoch, not over this one.
-            loss = (loss_RB * fit_RN[:, at_B]).sum() * (count / len(at_B))
-            descent.step(torch.autograd.grad(loss, weights))
-        with torch.no_grad():
-            every = [forward(at_B) for at_B in torch.split(torch.arange(count), BATCH)]
-            logit_RNK = torch.cat(every, dim=1)
-            held_R = (_losses(logit_RNK, truth_RN) * stop_RN).sum(dim=1)
-        better_R = held_R < least_R
-        least_R = torch.where(better_R, held_R, least_R)
-        answer_RN[better_R] = logit_RNK[better_R].argmax(dim=2)
-        last_better = epoch if bool(better_R.any()) else last_better
-        if epoch - last_better >= effort.patience:
-            break
-    return [answer_RN[r].numpy()[task.test_T] for r, task in enumerate(tasks)]
-
-
-def _shares(tasks: Sequence[Task], count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Classes told, weights of units that are fitted to, and of those that say when to stop."""
-    import torch
-
-    truth_RN = np.zeros((len(tasks), count), dtype=np.int64)
-    fit_RN, stop_RN = np.zeros((2, len(tasks), count), dtype=np.float32)
-    for r, task in enumerate(tasks):
-        truth_RN[r, task.train_T] = task.told_T
-        is_stop_T = task.inner_T == 0
-        fit_RN[r, task.train_T[~is_stop_T]] = 1 / (~is_stop_T).sum()
-        stop_RN[r, task.train_T[is_stop_T]] = 1 / is_stop_T.sum()
-    return torch.from_numpy(truth_RN), torch.from_numpy(fit_RN), torch.from_numpy(stop_RN)
-
-
-def _losses(logit_RNK: Tensor, truth_RN: Tensor) -> Tensor:
-    from torch.nn import functional
-
-    return functional.cross_entropy(logit_RNK.transpose(1, 2), truth_RN, reduction="none")
-
-
-class _Adam:
-    """AdamW as in its paper; that of torch imports a compiler first, which takes seconds."""
-
-    def __init__(self, weights: list[Tensor], rate: float) -> None:
-        self._weights, self._rate, self._steps = weights, rate, 0
-        self._mean = [weight.detach() * 0 for weight in weights]
-        self._square = [weight.detach() * 0 for weight in weights]
-
-    def step(self, slopes: Sequence[Tensor]) -> None:
-        import torch
-
-        self._steps += 1
-        fair_mean, fair_square = (1 - beta**self._steps for beta in BETAS)
-        with torch.no_grad():
-            for weight, slope, mean, square in zip(
-                self._weights, slopes, self._mean, self._square, strict=True
-            ):
-                mean.lerp_(slope, 1 - BETAS[0])
-                square.lerp_(slope * slope, 1 - BETAS[1])
-                weight *= 1 - self._rate * DECAY
-                weight -= self._rate * (mean / fair_mean) / ((square / fair_square).sqrt() + 1e-8)
+            score_TK = found.scores(held_TF)
+            own_T = score_TK[np.arange(len(true_T)), true_T]
+            loss_C[at] += float((logsumexp(score_TK, axis=1) - own_T).sum())
+    return effort.inverse_strengths[int(loss_C.argmin())]

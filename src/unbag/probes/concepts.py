@@ -16,10 +16,10 @@ places, R renderings of a cell, D space.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil
 
-import numpy as np
 from numpy.random import Generator
 
 from unbag.errors import UserError
@@ -68,12 +68,12 @@ def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
     pair_BSKGRD = _pictures(space, rings, Ring.pairs)
     return Concepts(
         tuple(rings),
-        thing_BSD=_mean(thing_BSKGRD, over=(2, 3, 4)),
-        coloured_BSKD=_mean(thing_BSKGRD, over=(3, 4)),
-        placed_BSGD=_mean(thing_BSKGRD, over=(2, 4)),
-        pair_BSD=_mean(pair_BSKGRD, over=(2, 3, 4)),
-        bound_BSKD=_mean(pair_BSKGRD, over=(3, 4)),
-        related_BSGD=_mean(pair_BSKGRD, over=(2, 4)),
+        thing_BSD=unit(thing_BSKGRD.mean(axis=(2, 3, 4))),
+        coloured_BSKD=unit(thing_BSKGRD.mean(axis=(3, 4))),
+        placed_BSGD=unit(thing_BSKGRD.mean(axis=(2, 4))),
+        pair_BSD=unit(pair_BSKGRD.mean(axis=(2, 3, 4))),
+        bound_BSKD=unit(pair_BSKGRD.mean(axis=(3, 4))),
+        related_BSGD=unit(pair_BSKGRD.mean(axis=(2, 4))),
         name_BSD=_captions(space, rings, lambda ring: map(Obj, ring.shapes)),
         denial_BSD=_captions(space, rings, lambda ring: (Not(Obj(s)) for s in ring.shapes)),
         colour_BKD=_captions(space, rings, lambda ring: (Obj(None, c) for c in ring.colours)),
@@ -120,10 +120,6 @@ def _captions(
     return vector_ND.reshape(len(rings), -1, vector_ND.shape[-1])
 
 
-def _mean(vector_BSKGRD: FloatArray, *, over: tuple[int, ...]) -> FloatArray:
-    return unit(np.mean(vector_BSKGRD, axis=over))
-
-
 def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
     """`n` rings of scenes that no model was trained on; ring i is the same whatever n is.
 
@@ -139,20 +135,18 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
     shapes: list[str] = rng.permutation(world.shapes).tolist()
     rounds = ceil(2 * most / len(world.colours))
     colours = [c for _ in range(rounds) for c in rng.permutation(world.colours).tolist()]
-    return tuple(
-        _ring(
-            Ring(
-                f"ring {i}",
-                tuple(shapes[THINGS * i : THINGS * (i + 1)]),
-                (colours[2 * i], colours[2 * i + 1]),
-                _AXES[i % 2],
-                (),
-                world,
-            ),
-            generator(seed, "concepts", world.name, str(i)),
+    found = []
+    for i in range(n):
+        ring = Ring(
+            f"ring {i}",
+            tuple(shapes[THINGS * i : THINGS * (i + 1)]),
+            (colours[2 * i], colours[2 * i + 1]),
+            _AXES[i % 2],
+            (),
+            world,
         )
-        for i in range(n)
-    )
+        found.append(_rendered(ring, generator(seed, "concepts", world.name, str(i))))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -200,11 +194,7 @@ class Ring:
         return Scene(tuple(things), rendering.noise_seed, self.world.name)
 
     def _cells(self) -> Iterator[tuple[int, int, int, int]]:
-        for s in range(THINGS):
-            for k in WAYS:
-                for g in WAYS:
-                    for r in range(len(self.renderings)):
-                        yield s, k, g, r
+        yield from product(range(THINGS), WAYS, WAYS, range(len(self.renderings)))
 
     def _cell(self, k: int, g: int, r: int) -> str:
         return f"{self.colours[k]}, place {g}, rendering {r}"
@@ -225,14 +215,15 @@ class Rendering:
     noise_seed: int
 
 
-def _ring(empty: Ring, rng: Generator) -> Ring:
+def _rendered(empty: Ring, rng: Generator) -> Ring:
+    """With renderings in which no two things are in each other's way."""
     found: list[Rendering] = []
     while len(found) < RENDERINGS:
         drawn = _rendering(empty, rng)
         pairs = (empty.pair_scene(s, 0, g, drawn) for s in range(THINGS) for g in WAYS)
         if all(map(is_clear, pairs)):
             found.append(drawn)
-    return Ring(empty.name, empty.shapes, empty.colours, empty.relation, tuple(found), empty.world)
+    return replace(empty, renderings=tuple(found))
 
 
 def _rendering(ring: Ring, rng: Generator) -> Rendering:

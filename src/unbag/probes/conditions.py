@@ -15,7 +15,8 @@ Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations, product
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -24,7 +25,6 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.probes.base import (
-    Bar,
     Bars,
     Finding,
     Known,
@@ -36,6 +36,7 @@ from unbag.probes.base import (
     Thresholds,
     Tone,
     Verdict,
+    bar,
     fill,
     mean,
 )
@@ -239,13 +240,9 @@ def state(rate: Quantity) -> State:
 
 def _told(which: State, of: Mapping[State, Sequence[Quantity]]) -> str:
     """The conditions in this state, with their rates."""
+    row = PHRASES["condition"]
     each = [
-        fill(
-            PHRASES["condition"],
-            name=one.name,
-            plain=CONDITIONS[one.name].plain,
-            rate=one.estimate,
-        )
+        fill(row, name=one.name, plain=CONDITIONS[one.name].plain, rate=one.estimate)
         for one in of.get(which, ())
     ]
     return fill(PHRASES[which], conditions="; ".join(each)) if each else ""
@@ -258,7 +255,15 @@ def conditions(concepts: Concepts, options: Options) -> Finding:
     quantities = [_beyond_a_bag(samples, options), *rates]
     for name, found in samples.items():
         quantities += _beside(name, found, options)
-    return Finding(NAME, tuple(quantities), HEADLINE, (_bars(rates),))
+    bars = Bars(
+        "Conditions of an ideal space",
+        tuple(replace(bar(one, one.name), note=CONDITIONS[one.name].plain) for one in rates),
+        about=(
+            "Share of cases in which each condition holds. A bag of words has "
+            f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."
+        ),
+    )
+    return Finding(NAME, tuple(quantities), HEADLINE, (bars,))
 
 
 def _rate(name: str, found: Samples, options: Options) -> Quantity:
@@ -304,94 +309,50 @@ def _beyond_a_bag(samples: Mapping[str, Samples], options: Options) -> Quantity:
     )
 
 
-def _beside(name: str, found: Samples, options: Options) -> list[Quantity]:
+def _beside(name: str, found: Samples, options: Options) -> Iterator[Quantity]:
     """What else is reported of a condition: its margin, its cosine, and x against all y."""
     condition = CONDITIONS[name]
     is_below_one = condition.chance == 1.0
-    quantities = []
+    over_cases = partial(mean, options=options, units=found.units, clusters=found.clusters)
     if is_below_one:
-        quantities.append(
-            mean(
-                f"{name} cosine",
-                found.first_N,
-                about=f"mean of {condition.requirement.removesuffix(' < 1')}",
-                options=options,
-                units=found.units,
-                clusters=found.clusters,
-                known=Known(bag=1.0 if name in BEYOND else None),
-            )
-        )
+        about = f"mean of {condition.requirement.removesuffix(' < 1')}"
+        known = Known(bag=1.0 if name in BEYOND else None)
+        yield over_cases(f"{name} cosine", found.first_N, about=about, known=known)
     side = f"{1 - DELTA:g} minus the cosine" if is_below_one else "the larger minus the smaller"
-    quantities.append(
-        mean(
-            f"{name} margin",
-            found.held.margin_N,
-            about=f"mean of {side}",
-            options=options,
-            units=found.units,
-            clusters=found.clusters,
-            better="higher",
-        )
-    )
+    margin_N = found.held.margin_N
+    yield over_cases(f"{name} margin", margin_N, about=f"mean of {side}", better="higher")
     if condition.asks_all:
-        quantities.append(_all(name, found, options))
-    return quantities
-
-
-def _all(name: str, found: Samples, options: Options) -> Quantity:
-    cluster_of = dict(zip(found.things, found.clusters, strict=True))
-    others = len(found.things) // len(cluster_of)
-    return mean(
-        f"{name} for all",
-        for_all(found.held, found.things),
-        about=f"share of things x for which {name} holds against every one of {others} y",
-        options=options,
-        units=tuple(cluster_of),
-        clusters=tuple(cluster_of.values()),
-        # In a random space the cosine with "no x" is the lowest of others + 1 equally often.
-        known=Known(bag=0.0, chance=1 / (others + 1)),
-        better="higher",
-        is_rate=True,
-    )
-
-
-def _bars(rates: Sequence[Quantity]) -> Bars:
-    return Bars(
-        "Conditions of an ideal space",
-        tuple(
-            Bar(
-                one.name,
-                one.estimate.value,
-                one.estimate.low,
-                one.estimate.high,
-                chance=one.known.chance,
-                note=CONDITIONS[one.name].plain,
-            )
-            for one in rates
-        ),
-        about=(
-            "Share of cases in which each condition holds. A bag of words has "
-            f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."
-        ),
-    )
+        cluster_of = dict(zip(found.things, found.clusters, strict=True))
+        others = len(found.things) // len(cluster_of)
+        yield mean(
+            f"{name} for all",
+            for_all(found.held, found.things),
+            about=f"share of things x for which {name} holds against every one of {others} y",
+            options=options,
+            units=tuple(cluster_of),
+            clusters=tuple(cluster_of.values()),
+            # In a random space the cosine with "no x" is the lowest of others + 1 equally often.
+            known=Known(bag=0.0, chance=1 / (others + 1)),
+            better="higher",
+            is_rate=True,
+        )
 
 
 def condition_samples(concepts: Concepts) -> Mapping[str, Samples]:
     """All conditions, by name."""
-    return {name: _samples(concepts, put(concepts)) for name, put in _ASKED.items()}
-
-
-def _samples(concepts: Concepts, samples: Iterator[ConditionSample]) -> Samples:
-    found = tuple(samples)
-    first_N = np.array([one.first for one in found])
-    seconds = [one.second for one in found if one.second is not None]
-    return Samples(
-        larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
-        first_N,
-        tuple(one.thing for one in found),
-        tuple(f"{one.thing}/{one.against}" for one in found),
-        tuple(concepts.rings[one.ring].name for one in found),
-    )
+    samples = {}
+    for name, ask_of in _ASKED.items():
+        found = tuple(ask_of(concepts))
+        first_N = np.array([one.first for one in found])
+        seconds = [one.second for one in found if one.second is not None]
+        samples[name] = Samples(
+            larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
+            first_N,
+            tuple(one.thing for one in found),
+            tuple(f"{one.thing}/{one.against}" for one in found),
+            tuple(concepts.rings[one.ring].name for one in found),
+        )
+    return samples
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -45,6 +46,7 @@ DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
 """Tags that say what the pictures of an item differ in: ours, MMVP-VLM's, Winoground's."""
 NEAREST = "nearest pictures"
 BLOCK = 512
+Clustered = TypeVar("Clustered", Row, PicturePair)
 CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
 
@@ -80,7 +82,10 @@ def find_material(
     if data is None or data == WORLD:
         return world_material()
     is_there = bool(data) and (Path(data).exists() or bool(expand(data)))
-    if data in names("benchmark") or (not is_there and _is_benchmark(data)):
+    # A family, one made of another (two_way:NAME), or package.module:NAME.
+    is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
+    is_made = bool(data) and (is_family or ":" in data)
+    if data in names("benchmark") or (not is_there and is_made):
         rows = MOST_ROWS if most is None else most
         return benchmark_material([data], root, most=rows, seed=seed, progress=progress)
     if not is_there:
@@ -91,12 +96,6 @@ def find_material(
         return folder_material(folder, most=wanted, seed=seed)
     found = _open(data, pictures)
     return pairs_material(found, kinds=kinds, parts=parts, most=wanted, seed=seed)
-
-
-def _is_benchmark(data: str) -> bool:
-    """A family, one made of another (two_way:NAME), or package.module:NAME."""
-    is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
-    return bool(data) and (is_family or ":" in data)
 
 
 def _unknown(data: str) -> UserError:
@@ -114,22 +113,18 @@ def _open(data: str, pictures: Path | None) -> Pairs:
     try:
         return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
     except UserError as nothing_left:
-        error = _first_fault(data, pictures) or nothing_left
+        error = nothing_left
+        try:
+            # What is wrong with the first broken line: if all are, their number does not tell.
+            open_pairs(data, pictures=pictures, skips_missing=True)
+        except UserError as first_fault:
+            error = first_fault
         expected = error.expected.replace(_OTHER_FIELD, "")
         way_out = error.way_out.replace("say which it is with --form", "rename it")
         way_out = way_out.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
         if "-column" in way_out:
             way_out = "rename it: captions are looked for in caption, pictures in image"
         raise UserError(error.found, expected=expected, way_out=way_out) from error
-
-
-def _first_fault(data: str, pictures: Path | None) -> UserError | None:
-    """What is wrong with the first broken line: if all are, their number does not tell."""
-    try:
-        open_pairs(data, pictures=pictures, skips_missing=True)
-    except UserError as error:
-        return error
-    return None
 
 
 def _without_captions(path: Path) -> Path | None:
@@ -239,14 +234,12 @@ def items_material(
     rows = [row for b in benchmarks for item in items[b.name] for row in _rows_of_item(b, item)]
     pairs = [pair for b in benchmarks for item in items[b.name] for pair in _pairs_of_item(b, item)]
     pairs += [pair for b in benchmarks for pair in _pairs_of_groups(b, items[b.name])]
-    kept_rows = [rows[at] for at in _choose_clusters([row.cluster for row in rows], most, seed)]
-    kept_pairs = [
-        pairs[at] for at in _choose_clusters([pair.cluster for pair in pairs], most, seed)
-    ]
+    kept_rows = tuple(_choose_clusters(rows, most, seed))
+    kept_pairs = tuple(_choose_clusters(pairs, most, seed))
     return Material(
         about,
-        tuple(kept_rows),
-        tuple(kept_pairs),
+        kept_rows,
+        kept_pairs,
         _gallery(benchmarks, items),
         is_world=is_world,
         notes=(
@@ -361,17 +354,16 @@ def _is_small(item: Item) -> bool:
     return is_plain and len(item.captions) <= MOST_CAPTIONS
 
 
-def _choose_clusters(clusters: Sequence[str], most: int | None, seed: int) -> list[int]:
-    """Places of the members of whole clusters, in their order, until there are enough."""
-    if most is None or len(clusters) <= most:
-        return list(range(len(clusters)))
-    order = sorted(range(len(clusters)), key=lambda at: hashed(f"{seed}\0{clusters[at]}"))
-    last = clusters[order[most - 1]]
-    wanted = {clusters[at] for at in order[:most]}
+def _choose_clusters(every: Sequence[Clustered], most: int | None, seed: int) -> list[Clustered]:
+    """Members of whole clusters, in their order, until there are enough."""
+    if most is None or len(every) <= most:
+        return list(every)
+    clusters = sorted((one.cluster for one in every), key=lambda name: hashed(f"{seed}\0{name}"))
+    wanted = set(clusters[:most])
     # The last cluster may be cut; the first is kept whatever its size.
-    if len(wanted) > 1 and order[most:] and clusters[order[most]] == last:
-        wanted.discard(last)
-    return [at for at, name in enumerate(clusters) if name in wanted]
+    if len(wanted) > 1 and clusters[most] == clusters[most - 1]:
+        wanted.discard(clusters[most])
+    return [one for one in every if one.cluster in wanted]
 
 
 def _used(chosen: int, every: int, what: str) -> list[str]:

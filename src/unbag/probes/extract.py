@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isqrt
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -206,9 +207,13 @@ def ask_pictures(
     return Finding(NAME, found[0], f"{LABELS[0]}, projected, linear", *found[1:])
 
 
-def say_pictures(finding: Finding) -> Verdict:
-    """Where left/right and binding can be read, and whether the score uses it."""
-    return say_of(finding, LABELS, PICTURE_SIDE)
+def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
+    """One sentence on the labels, the first first; fails or holds where all of them do."""
+    told = [_label_verdict(finding, label, side) for label in labels]
+    tones = {one.tone for one in told}
+    each = "; ".join(one.sentence for one in told)
+    tone: Tone = told[0].tone if len(tones) == 1 else "mixed"
+    return Verdict(tone, "{labels}.", {"labels": f"{each[0].upper()}{each[1:]}"})
 
 
 EXTRACT = Probe(
@@ -216,7 +221,7 @@ EXTRACT = Probe(
     "Is the answer in the picture features though the score ignores it?",
     ABOUT,
     ask_pictures,
-    say_pictures,
+    partial(say_of, labels=LABELS, side=PICTURE_SIDE),
     tuple(ExtractThresholds),
 )
 
@@ -243,17 +248,12 @@ def ask_captions(
     return Finding(TEXT_NAME, found[0], f"{TEXT_LABELS[0]}, projected, linear", *found[1:])
 
 
-def say_captions(finding: Finding) -> Verdict:
-    """Where order, binding and negation can be read."""
-    return say_of(finding, TEXT_LABELS, CAPTION_SIDE)
-
-
 EXTRACT_TEXT = Probe(
     TEXT_NAME,
     "Are order, binding and negation in the text vector?",
     TEXT_ABOUT,
     ask_captions,
-    say_captions,
+    partial(say_of, labels=TEXT_LABELS, side=CAPTION_SIDE),
     tuple(ExtractThresholds),
 )
 
@@ -357,21 +357,12 @@ def credits(score_NK: FloatArray, label: Label) -> FloatArray:
     return credit_N
 
 
-def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
-    """One sentence on the labels, the first first; fails or holds where all of them do."""
-    told = [_label_verdict(finding, label, side) for label in labels]
-    tones = {one.tone for one in told}
-    each = "; ".join(one.sentence for one in told)
-    tone: Tone = told[0].tone if len(tones) == 1 else "mixed"
-    return Verdict(tone, "{labels}.", {"labels": f"{each[0].upper()}{each[1:]}"})
-
-
 def _label_verdict(finding: Finding, label: str, side: Side) -> Verdict:
     """Where one label can be read, and where it is lost."""
     values: dict[str, Value] = {"what": WORDS.get(label, label), "many": side.many}
     compared, before = (best(finding, label, place) for place in ("projected", "unprojected"))
     parts = [best(finding, label, place) for place in (side.whole, QUARTERS, side.mean)]
-    inner = max((one for one in parts if one), key=_rank, default=None)
+    inner = max((one for one in parts if one), key=BestReading.rank, default=None)
     if compared is None:
         return Verdict(*VERDICTS["unknown"], values)
     values |= {"rate": compared.estimate, "can": CAN[compared.is_clear]}
@@ -437,16 +428,16 @@ class BestReading(NamedTuple):
     is_read: bool
     is_clear: bool
 
+    def rank(self) -> tuple[bool, float]:
+        """The best is the largest."""
+        return self.is_read, self.estimate.value
+
 
 def best(finding: Finding, label: str, place: str) -> BestReading | None:
     """None where this place was not read from."""
     named = [finding.get(f"{label}, {place}, {reader}") for reader in READERS]
     rows = [_judged(finding, one) for one in named if one is not None and one.estimate.n]
-    return max(rows, key=_rank, default=None)
-
-
-def _rank(found: BestReading) -> tuple[bool, float]:
-    return found.is_read, found.estimate.value
+    return max(rows, key=BestReading.rank, default=None)
 
 
 def _judged(finding: Finding, quantity: Quantity) -> BestReading:
@@ -515,19 +506,16 @@ def readings(
     """Each reader at each place."""
     for spot in spots:
         for reader in spot.readers:
-            yield (
-                spot.name,
-                reader,
-                read(
-                    spot.feature,
-                    label.class_N,
-                    groups,
-                    reader=reader,
-                    mask_NL=spot.mask_NL,
-                    effort=effort,
-                    seed=options.seed,
-                ),
+            found = read(
+                spot.feature,
+                label.class_N,
+                groups,
+                reader=reader,
+                mask_NL=spot.mask_NL,
+                effort=effort,
+                seed=options.seed,
             )
+            yield spot.name, reader, found
 
 
 def quantities(
@@ -541,26 +529,15 @@ def quantities(
         name = f"{label.name}, {place}, {reader}"
         bag = label.bag if place == "projected" else None
         where = _WHERE.get(place, place)
-        yield mean(
-            name,
-            reading.correct_N,
-            about=f"{label.name} read from {where} by {_BY[reader]}, unseen pairs",
-            options=options,
-            clusters=groups,
-            known=Known(bag=bag, perfect=1.0, chance=reading.chance),
-            better="higher",
-            is_rate=True,
-        )
+        about = f"{label.name} read from {where} by {_BY[reader]}, unseen pairs"
+        known = Known(bag=bag, perfect=1.0, chance=reading.chance)
+        over_units = partial(mean, options=options, clusters=groups, better="higher")
+        yield over_units(name, reading.correct_N, about=about, known=known, is_rate=True)
         if np.isfinite(reading.control_N).any():
-            yield mean(
-                f"{name}, {SELECTIVITY}",
-                reading.correct_N - reading.control_N,
-                about="the same minus a reader that was fitted to shuffled labels",
-                options=options,
-                clusters=groups,
-                known=Known(bag=None if bag is None else bag - reading.chance, chance=0.0),
-                better="higher",
-            )
+            about = "the same minus a reader that was fitted to shuffled labels"
+            known = Known(bag=None if bag is None else bag - reading.chance, chance=0.0)
+            beyond_N = reading.correct_N - reading.control_N
+            yield over_units(f"{name}, {SELECTIVITY}", beyond_N, about=about, known=known)
 
 
 _BY: dict[Reader, str] = {
@@ -669,14 +646,21 @@ def _places(
     """Pictures have a curve by default, captions only in full: it is quick to do without."""
     try:
         layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
-        parts = list(_parts(given, ask, layers, quartered or (lambda _: None)))
+        summaries_of: list[list[LayerSummary]] = []
+        wholes: list[InnerFeatures] = []
+        for at in range(0, len(given), LAYERS_CHUNK):
+            found = ask(given[at : at + LAYERS_CHUNK], layers)
+            quarter = quartered or (lambda _: None)
+            summaries_of.append(
+                [LayerSummary(mean_place(one), one.pooled_NW, quarter(one)) for one in found]
+            )
+            wholes.append(found[-1])
     except UserError as error:
         return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
     summaries = {
-        layer: _joined([summaries[at] for summaries, _ in parts]) for at, layer in enumerate(layers)
+        layer: _joined([some[at] for some in summaries_of]) for at, layer in enumerate(layers)
     }
-    whole = _padded([features for _, features in parts])
-    return Places(projected_ND, whole, summaries, note)
+    return Places(projected_ND, _padded(wholes), summaries, note)
 
 
 def curve_layers(
@@ -689,20 +673,6 @@ def curve_layers(
     usual = range(depth) if options.is_full else few
     notes = [f"{NO_SUCH_LAYER} {layer}: there are {depth}, from 0 on" for layer in beyond]
     return sorted({*usual, *asked}), tuple(notes)
-
-
-def _parts(
-    given: Sequence[Given],
-    ask: Ask[Given],
-    layers: Sequence[int],
-    quartered: Callable[[InnerFeatures], Vectors | None],
-) -> Iterator[tuple[list[LayerSummary], InnerFeatures]]:
-    for at in range(0, len(given), LAYERS_CHUNK):
-        found = ask(given[at : at + LAYERS_CHUNK], layers)
-        yield (
-            [LayerSummary(mean_place(one), one.pooled_NW, quartered(one)) for one in found],
-            found[-1],
-        )
 
 
 def mean_place(features: InnerFeatures) -> Vectors:

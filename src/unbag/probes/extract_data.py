@@ -95,12 +95,7 @@ def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[Pictu
         tuple(deal.group for deal in dealt for _ in range(4)),
         (
             Label(sides, classes((0, 1, 0, 1), sets), 0.5, tuple(placed)),
-            Label(
-                "binding",
-                classes((0, 0, 1, 1), sets),
-                0.5,
-                tuple(bound),
-            ),
+            Label("binding", classes((0, 0, 1, 1), sets), 0.5, tuple(bound)),
         ),
     )
 
@@ -186,22 +181,16 @@ def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[ProbeShe
         ("negation", _negation, (0, 1)),
     ]
     forms += [("relation", _relation, (0, 0, 1, 1))] if is_full else []
-    return tuple(_sheet(name, said, row, captions, seed) for name, said, row in forms)
-
-
-def _sheet(
-    name: str,
-    said: Callable[[Deal], tuple[Ast, ...]],
-    row: tuple[int, ...],
-    captions: int,
-    seed: int,
-) -> ProbeSheet[str]:
-    dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
-    return ProbeSheet(
-        tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
-        tuple(deal.group for deal in dealt for _ in row),
-        (Label(name, classes(row, len(dealt)), 0.5),),
-    )
+    sheets = []
+    for name, said, row in forms:
+        dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
+        sheet = ProbeSheet(
+            tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
+            tuple(deal.group for deal in dealt for _ in row),
+            (Label(name, classes(row, len(dealt)), 0.5),),
+        )
+        sheets.append(sheet)
+    return tuple(sheets)
 
 
 def _order(deal: Deal) -> tuple[Ast, ...]:

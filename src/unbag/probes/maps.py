@@ -25,9 +25,9 @@ from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.evaluation.measuring import thumbnail
 from unbag.models.features import ends
-from unbag.models.huggingface.chat import Ask, ChatModel, HiddenGenerator, logprobs_of
+from unbag.models.huggingface.chat import Ask, ChatModel, logprobs_of
 from unbag.models.server import ServerModel
-from unbag.probes.base import Maps, Material, PicturePair, Subject, WordMap
+from unbag.probes.base import Maps, Material, Subject, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.occlusion import PROMPT, WORD, PatchEffects, met, said, spans
@@ -149,26 +149,15 @@ def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
 def examples(material: Material) -> tuple[tuple[Picture, str], ...]:
     """Both pictures of a left/right pair and one of exchanged colours, or what there is."""
     found: dict[str, tuple[Picture, str]] = {}
-    for picture, caption in _candidates(material):
-        found.setdefault(picture.key, (picture, caption))
-    return tuple(found.values())[:SHOWN]
-
-
-def _candidates(material: Material) -> Iterator[tuple[Picture, str]]:
-    pairs = [pair for pair in material.pairs if pair.captions is not None]
-    sides = [pair for pair in pairs if pair.relation == "left/right"][:1]
-    swaps = [pair for pair in pairs if pair.relation == "swap_attributes"][:1]
-    for pair in sides or pairs[:1]:
-        yield from _both(pair)
-    for pair in swaps or pairs[1:2]:
-        yield from _both(pair)
+    pairs = [(pair, pair.captions) for pair in material.pairs if pair.captions is not None]
+    sides = [one for one in pairs if one[0].relation == "left/right"][:1] or pairs[:1]
+    swaps = [one for one in pairs if one[0].relation == "swap_attributes"][:1] or pairs[1:2]
+    for pair, captions in (*sides, *swaps):
+        for picture, caption in zip((pair.first, pair.second), captions, strict=True):
+            found.setdefault(picture.key, (picture, caption))
     for row in material.rows[:SHOWN]:
-        yield row.picture, row.caption
-
-
-def _both(pair: PicturePair) -> Iterator[tuple[Picture, str]]:
-    assert pair.captions is not None
-    yield from zip((pair.first, pair.second), pair.captions, strict=True)
+        found.setdefault(row.picture.key, (row.picture, row.caption))
+    return tuple(found.values())[:SHOWN]
 
 
 def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
@@ -181,19 +170,14 @@ def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
     view = space.tokens
     if view is None:
         raise UserError(f"{space.name} shows no vectors of patches and words")
-    patch_LD = _patches(view, picture, space.name)
-    found = _words(view, caption)
-    shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in found)
-    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
-
-
-def _patches(view: TokenView, picture: Picture, name: str) -> Vectors:
     found = view.pictures([picture])
     patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
     if not len(patch_LD) or not np.isfinite(patch_LD).all():
-        raise UserError(f"{name} has no vectors for the patches of {picture.name}")
-    check_square(len(patch_LD), name=name, picture=picture)
-    return patch_LD
+        raise UserError(f"{space.name} has no vectors for the patches of {picture.name}")
+    check_square(len(patch_LD), name=space.name, picture=picture)
+    words = _words(view, caption)
+    shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in words)
+    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
 
 
 def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
@@ -208,18 +192,13 @@ def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
     if columns is None:
         named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]
         return named[:MOST_WORDS]
-    named = [
-        (word, _unit_mean(piece_LD[start:stop]))
-        for word, (start, stop) in zip(words, columns, strict=True)
-        if stop > start
-    ]
+    named = []
+    for word, (start, stop) in zip(words, columns, strict=True):
+        if stop > start:
+            mean_D: FloatArray = piece_LD[start:stop].mean(axis=0)
+            size = float(np.linalg.norm(mean_D))
+            named.append((word, (mean_D / size if size else mean_D).astype(np.float32)))
     return named[:MOST_WORDS]
-
-
-def _unit_mean(piece_LD: Vectors) -> Vectors:
-    mean_D: FloatArray = piece_LD.mean(axis=0)
-    size = float(np.linalg.norm(mean_D))
-    return (mean_D / size if size else mean_D).astype(np.float32)
 
 
 def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
@@ -288,9 +267,17 @@ def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
         found, about = list(of_caption(caption, taken)), OCCLUSION_COSINES
     else:
         text = PROMPT if decoder.settings.asks else ""
-        found, about = list(_said_by_patch(decoder, picture, caption)), OCCLUSION_LOGS
+        found, about = [], OCCLUSION_LOGS
+        taken = said(decoder, picture, caption)
+        for span in spans(decoder, caption)[:MOST_WORDS]:
+            # Logarithms of the pieces of a word add up to that of the word.
+            pieces = slice(span.start, span.stop)
+            log, fall_L = float(taken.whole_N[pieces].sum()), taken.fall_NL[pieces].sum(dim=0)
+            found.append(of_word(span.word, log, fall_L))
+    for _, map_L, _ in found:
+        check_square(len(map_L), name=scorer.name, picture=picture)
     shown = tuple(
-        WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
+        WordMap(word, squared(map_L.float().numpy()), whole) for word, map_L, whole in found
     )
     return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
 
@@ -306,20 +293,6 @@ def model_of(scorer: Scorer) -> object:
     if isinstance(scorer, Cosine) and isinstance(scorer.encoder, Vlm2Vec):
         return scorer.encoder.model
     return getattr(scorer, "model", None)
-
-
-def _grid(map_L: Tensor, scorer: Scorer, picture: Picture) -> tuple[tuple[float, ...], ...]:
-    check_square(len(map_L), name=scorer.name, picture=picture)
-    return squared(map_L.float().numpy())
-
-
-def _said_by_patch(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[WordFall]:
-    """Logarithms of the pieces of a word add up to that of the word."""
-    found = said(decoder, picture, caption)
-    for span in spans(decoder, caption)[:MOST_WORDS]:
-        pieces = slice(span.start, span.stop)
-        fall_L = found.fall_NL[pieces].sum(dim=0)
-        yield of_word(span.word, float(found.whole_N[pieces].sum()), fall_L)
 
 
 def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
@@ -340,7 +313,13 @@ def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     pictures = covered(picture)
     if isinstance(scorer, AskedCosine | Cosine):
         text, about = asked_of(scorer, caption), COVERED_COSINES
-        found = list(_cosines_by_cell(hidden_generator(model), pictures, text, caption))
+        hidden = hidden_generator(model)
+        shown_BW = torch.cat(
+            [hidden.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
+        )
+        caption_NW = hidden.last_hidden([(None, one) for one in with_less(caption)])
+        cosine_BN = unit(shown_BW).double() @ unit(caption_NW).double().T
+        found = list(of_caption(caption, _taken(cosine_BN)))
     else:
         text, about = PROMPT, COVERED_LOGS
         found = list(_said_by_cell(model, pictures, caption))
@@ -379,16 +358,6 @@ def cells(pixels: int, count: int) -> list[slice]:
     """Which pixels of a side each of so many cells takes."""
     edges = [round(at * pixels / count) for at in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
-def _cosines_by_cell(
-    model: HiddenGenerator, pictures: Iterable[Picture], text: str, caption: str
-) -> Iterator[WordFall]:
-    """Cosines of the caption, and of it without each word."""
-    hidden = [model.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
-    caption_NW = unit(model.last_hidden([(None, one) for one in with_less(caption)])).double()
-    cosine_BN = unit(torch.cat(hidden)).double() @ caption_NW.T
-    yield from of_caption(caption, _taken(cosine_BN))
 
 
 def _said_by_cell(
@@ -453,7 +422,8 @@ def of_word(word: str, log: float, fall_L: Tensor) -> WordFall:
 def with_less(caption: str) -> list[str]:
     """The whole caption, then without each word that is shown."""
     words = caption.split()
-    return [caption, *(_without(words, at) for at in range(len(_shown(words))))]
+    less = (" ".join([*words[:at], *words[at + 1 :]]) for at in range(len(_shown(words))))
+    return [caption, *less]
 
 
 def of_caption(caption: str, found: PatchEffects) -> Iterator[WordFall]:
@@ -466,10 +436,6 @@ def of_caption(caption: str, found: PatchEffects) -> Iterator[WordFall]:
 
 def _shown(words: Sequence[str]) -> Sequence[str]:
     return words[:MOST_WORDS] if len(words) > 1 else []
-
-
-def _without(words: Sequence[str], at: int) -> str:
-    return " ".join([*words[:at], *words[at + 1 :]])
 
 
 def check_square(patches: int, *, name: str, picture: Picture) -> None:

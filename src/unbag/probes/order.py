@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -105,6 +106,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "in part": ("mixed", f"In part: {_TOLD}"),
     "yes": ("holds", f"Yes: {_TOLD}"),
 }
+_KIND = f"{PRECISION}{SWAPS}: "
 PHRASES = {
     "unrelated": ", those of unrelated captions {cosine:value}",
     "alike": ", those of unrelated captions {cosine:value} (all captions are alike)",
@@ -130,7 +132,9 @@ else; retention says little where R@1 is low to begin with."""
 def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     if subject.space is None:
         return Finding(NAME, skipped=f"{subject.name} has no vectors of captions")
-    return order(subject.space, material, options, tagger=tagger_for(material))
+    # The words of the world are known; for others the spaCy pipeline that is installed, if any.
+    tagger = WorldTagger() if material.is_world else find_tagger("auto")
+    return order(subject.space, material, options, tagger=tagger)
 
 
 def say(finding: Finding) -> Verdict:
@@ -140,8 +144,13 @@ def say(finding: Finding) -> Verdict:
     """
     label = finding.headline.removeprefix(PRECISION)
     found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
-    kinds = _by_kind(finding) if label == SWAPS else []
-    worst = min(kinds, key=lambda one: one.estimate.low, default=None)
+    kinds = [
+        one
+        for one in finding.quantities
+        if one.name.startswith(_KIND) and one.estimate.n >= OrderThresholds.LEAST
+    ]
+    is_swaps = label == SWAPS
+    worst = min(kinds, key=lambda one: one.estimate.low, default=None) if is_swaps else None
     if found.n == 0:
         case = "unknown"
     elif similar.value >= 1 - TIE:
@@ -176,7 +185,13 @@ def order(
     gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
     asked = of_rows(material.rows, _most(MOST_PICTURES, options))
     if gallery is not None:
-        asked = of_gallery(gallery)
+        # Every caption with its first picture; one without a picture only distracts.
+        first = first_pictures(gallery).tolist()
+        asked = [
+            AskedCaption(gallery.pictures[place], caption, at, f"picture {place}")
+            for at, (caption, place) in enumerate(zip(gallery.captions, first, strict=True))
+            if place >= 0
+        ]
     if not asked:
         return Finding(NAME, skipped=f"{material.about}: no captions with their pictures")
     seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
@@ -192,13 +207,21 @@ def order(
         )
     quantities += other_captions(space, asked, options)
     if gallery is not None and _can_search(gallery):
-        quantities += _text_search(space, gallery, drawn, options)
-        quantities += _picture_search(space, gallery, seeds, options)
+        picture_PD = space.pictures(gallery.pictures)
+        original = search(picture_PD, space.captions(gallery.captions), gallery)
+        quantities += recalls(original, gallery, options)
+        for found in search_captions(space, picture_PD, gallery, drawn):
+            quantities += recalls(found, gallery, options)
+            quantities += retentions(found, original, gallery, options)
+        few = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
+        quantities += _picture_search(space, few, seeds, options)
     # Whatever caption has another order has one when all of its words move.
     headline = PRECISION + (SWAPS if swaps else "all_words")
-    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps)) + _looked_at(
-        gallery, material, swaps
-    )
+    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
+    notes += told_part(len(swaps), sum(map(is_swap, material.rows)), "captions with swaps")
+    if gallery is not None and material.gallery is not None:
+        whole = len(material.gallery.pictures)
+        notes += told_part(len(gallery.pictures), whole, "pictures of the gallery")
     return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 
@@ -251,32 +274,12 @@ def _notes(
     return tuple(notes)
 
 
-def _looked_at(
-    gallery: Gallery | None, material: Material, swaps: Sequence[Row]
-) -> tuple[str, ...]:
-    """What was left out to be quick."""
-    every = sum(map(is_swap, material.rows))
-    notes = told_part(len(swaps), every, "captions with swaps")
-    if gallery is None or material.gallery is None:
-        return notes
-    whole = len(material.gallery.pictures)
-    return notes + told_part(len(gallery.pictures), whole, "pictures of the gallery")
-
-
 def _most(most: int, options: Options) -> int | None:
     return None if options.is_full else most
 
 
 def _can_search(gallery: Gallery) -> bool:
     return len(gallery.pictures) > 1 and len(gallery.captions) > 1
-
-
-_KIND = f"{PRECISION}{SWAPS}: "
-
-
-def _by_kind(finding: Finding) -> list[Quantity]:
-    every = [one for one in finding.quantities if one.name.startswith(_KIND)]
-    return [one for one in every if one.estimate.n >= OrderThresholds.LEAST]
 
 
 def _unrelated(finding: Finding) -> str:
@@ -316,16 +319,6 @@ class CaptionPair:
     id: str
     cluster: str
     kind: str
-
-
-def of_gallery(gallery: Gallery) -> list[AskedCaption]:
-    """Every caption with its first picture; one without a picture only distracts."""
-    first = first_pictures(gallery).tolist()
-    return [
-        AskedCaption(gallery.pictures[place], caption, at, f"picture {place}")
-        for at, (caption, place) in enumerate(zip(gallery.captions, first, strict=True))
-        if place >= 0
-    ]
 
 
 def of_rows(rows: Sequence[Row], most: int | None) -> list[AskedCaption]:
@@ -372,7 +365,8 @@ def shuffled_captions(
     for one in drawn:
         for place, ask in enumerate(asked):
             other = one.captions[ask.at]
-            if other is None or (is_world and is_still_true(ask.picture, other)):
+            # A shuffle can say the same: "a red star and a blue cup" the other way round.
+            if other is None or (is_world and semantic().judge(ask.picture, other) == 1):
                 continue
             id = f"{ask.at}/{one.seed - options.seed}"
             places.append(place)
@@ -410,30 +404,27 @@ def _precision_and_similarity(
 ) -> list[Quantity]:
     caption_ND = space.captions([pair.caption for pair in pairs])
     other_ND = space.captions([pair.other for pair in pairs])
-    units, clusters = [pair.id for pair in pairs], [pair.cluster for pair in pairs]
-    tags = [{"kind": pair.kind} for pair in pairs]
-    precision = mean(
+    over_pairs = partial(
+        mean,
+        options=options,
+        units=[pair.id for pair in pairs],
+        clusters=[pair.cluster for pair in pairs],
+        tags=[{"kind": pair.kind} for pair in pairs],
+    )
+    precision = over_pairs(
         f"{PRECISION}{label}",
         preferred(picture_ND, caption_ND, other_ND),
         about=f"Share of captions that their picture prefers to {what}; a tie is no preference",
-        options=options,
-        units=units,
-        clusters=clusters,
         known=Known(bag=0.0, perfect=1.0, chance=0.5),
         better="higher",
         is_rate=True,
-        tags=tags,
     )
-    similarity = mean(
+    similarity = over_pairs(
         f"{SIMILARITY}{label}",
         cosines(caption_ND, other_ND),
         about=f"Mean cosine of a caption and {what}, in the text tower alone; 1 is blind",
-        options=options,
-        units=units,
-        clusters=clusters,
         known=Known(bag=1.0),
         better="lower",
-        tags=tags,
     )
     return [precision, similarity]
 
@@ -448,10 +439,9 @@ def shuffled_pictures(
     picture_PD: FloatArray, shuffled_SPD: Mapping[str, FloatArray], options: Options
 ) -> list[Quantity]:
     """How near a picture is to itself with its parts in another order, in the picture tower."""
-    found = []
     names = [f"picture {at}" for at in range(len(picture_PD))]
-    for kind, every_SPD in shuffled_SPD.items():
-        quantity = mean(
+    return [
+        mean(
             f"{SIMILARITY}{kind}",
             cosines(picture_PD, every_SPD).ravel(),
             about=f"Mean cosine of a picture and itself with {kind} shuffled",
@@ -460,8 +450,8 @@ def shuffled_pictures(
             clusters=names * len(every_SPD),
             better="lower",
         )
-        found.append(quantity)
-    return found
+        for kind, every_SPD in shuffled_SPD.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -474,11 +464,6 @@ class Shuffled:
     """None where there is no other order."""
 
 
-def tagger_for(material: Material) -> Tagger | None:
-    """That of the world for its captions, else the spaCy pipeline that is installed, if any."""
-    return WorldTagger() if material.is_world else find_tagger("auto")
-
-
 @dataclass(frozen=True)
 class WorldTagger:
     """Parts of speech in captions of the world: its words are known, so no parser is needed."""
@@ -488,16 +473,15 @@ class WorldTagger:
     def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
         """Nouns and adjectives by name; all else is another part of speech."""
         for caption in captions:
-            yield [(word, _tag(word)) for word in caption.split()]
+            yield [(word, self._tag(word)) for word in caption.split()]
 
-
-def _tag(word: str) -> str:
-    known = CONTENT_WORDS.get(word)
-    if known is None:
-        return "XX"
-    if known.attribute != "shape":
-        return "JJ"
-    return "NNS" if known.plural else "NN"
+    def _tag(self, word: str) -> str:
+        known = CONTENT_WORDS.get(word)
+        if known is None:
+            return "XX"
+        if known.attribute != "shape":
+            return "JJ"
+        return "NNS" if known.plural else "NN"
 
 
 def shuffle_captions(
@@ -506,40 +490,17 @@ def shuffle_captions(
     """Every shuffle at every seed; those by part of speech only with a tagger."""
     texts = [spaced(caption) for caption in captions]
     tagged = tags_of(tagger, texts) if tagger is not None else None
-    return [
-        Shuffled(name, seed, _draw(texts, name, seed, tagged if name in BY_TAG else None))
-        for name in TEXT
-        if tagged is not None or name not in BY_TAG
-        for seed in seeds
-    ]
-
-
-def _draw(
-    texts: Sequence[str], name: str, seed: int, tagged: Sequence[Tagged] | None
-) -> tuple[str | None, ...]:
-    tags = tagged if tagged is not None else [None] * len(texts)
-    return tuple(
-        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
-        for text, tag in zip(texts, tags, strict=True)
-    )
-
-
-def is_still_true(picture: Picture, caption: str) -> bool:
-    """A shuffle can say the same: "a red star and a blue cup" the other way round.
-
-    Known of scenes of the world only.
-    """
-    return semantic().judge(picture, caption) == 1
-
-
-def _text_search(
-    space: Space, gallery: Gallery, drawn: Sequence[Shuffled], options: Options
-) -> list[Quantity]:
-    picture_PD = space.pictures(gallery.pictures)
-    original = search(picture_PD, space.captions(gallery.captions), gallery)
-    found = recalls(original, gallery, options)
-    for one in search_captions(space, picture_PD, gallery, drawn):
-        found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
+    found = []
+    for name in TEXT:
+        if name in BY_TAG and tagged is None:
+            continue
+        tags = tagged if name in BY_TAG and tagged is not None else [None] * len(texts)
+        for seed in seeds:
+            captions = tuple(
+                shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
+                for text, tag in zip(texts, tags, strict=True)
+            )
+            found.append(Shuffled(name, seed, captions))
     return found
 
 
@@ -547,7 +508,6 @@ def _picture_search(
     space: Space, gallery: Gallery, seeds: Sequence[int], options: Options
 ) -> list[Quantity]:
     """The original again, since the gallery may be a smaller one."""
-    gallery = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
     picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
     shuffled_SPD = encode_shuffled(space, gallery.pictures, seeds)
     original = search(picture_PD, caption_CD, gallery)

@@ -38,7 +38,7 @@ from unbag.probes.base import (
 )
 from unbag.probes.space import TIE, Space
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, Estimate, FloatArray, Item
+from unbag.types import Estimate, FloatArray, Item
 from unbag.world.benchmarks import combination
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import Look, exchange_colours, jittered, place_exchanged, sample_look
@@ -259,16 +259,13 @@ def _by_vectors(space: Space, items: Sequence[Item]) -> tuple[FloatArray, ...]:
     place = {caption: at for at, caption in enumerate(captions)}
     caption_MD = space.captions(captions)
     rows = [[place[str(caption)] for caption in item.captions] for item in items]
-    return tuple(
-        _tied((caption_MD[row] * picture_D).sum(axis=-1))
-        for row, picture_D in zip(rows, picture_ND, strict=True)
-    )
-
-
-def _tied(cosine_C: FloatArray) -> FloatArray:
-    """What differs from the highest by rounding only is as high."""
-    highest = cosine_C.max()
-    return np.where(cosine_C >= highest - TIE, highest, cosine_C)
+    found = []
+    for row, picture_D in zip(rows, picture_ND, strict=True):
+        cosine_C = (caption_MD[row] * picture_D).sum(axis=-1)
+        highest = cosine_C.max()
+        # What differs from the highest by rounding only is as high.
+        found.append(np.where(cosine_C >= highest - TIE, highest, cosine_C))
+    return tuple(found)
 
 
 def two_way(
@@ -280,7 +277,8 @@ def two_way(
 ) -> Iterator[Quantity]:
     """The share of questions whose true caption, the first, beats its opposite; then by tag."""
     found = [(i, s) for i, s in zip(items, scores, strict=True) if i.tags["question"] == question]
-    credit_N = np.array([_wins(score_C) for _, score_C in found])
+    # A tie is no win; NaN if either score is missing.
+    credit_N = np.array([float(s[0] > s[1]) if np.isfinite(s).all() else np.nan for _, s in found])
     asked = [item for item, _ in found]
     about = "true captions that beat their opposite"
     yield _mean(name, credit_N, asked, about, TWO_WAY, options)
@@ -291,11 +289,6 @@ def two_way(
             some = [asked[i] for i in at]
             part = f"{tag} {value}" if name == ON_RELATIONS else f"{name}, {tag} {value}"
             yield _mean(part, credit_N[at], some, f"{about}: {tag} {value}", TWO_WAY, options)
-
-
-def _wins(score_C: FloatArray) -> float:
-    """1 if the first is above the second, 0 if not or at a tie, NaN if either is missing."""
-    return float(score_C[0] > score_C[1]) if np.isfinite(score_C).all() else float("nan")
 
 
 def _rank(value: str) -> tuple[int, str]:
@@ -407,26 +400,14 @@ def questions(case: SceneCase, name: str) -> Iterator[Item]:
         both = (Rel(x, relation, y), Rel(y, relation, x))
         # The first scene makes the caption with x true of the case's own relation only.
         own, other = both if relation == case.relation else both[::-1]
-        yield _two_way(case, name, "relation", pictures[0], (own, other), relation)
-        yield _two_way(case, name, "relation", pictures[1], (other, own), relation)
+        yield _item(case, name, "relation", pictures[0], (own, other), relation)
+        yield _item(case, name, "relation", pictures[1], (other, own), relation)
     bound, exchanged = bindings(case)
     axis = "/".join(sorted((case.relation, inverse), key=ORDER.index))
-    yield _two_way(case, name, "binding", pictures[0], (bound, exchanged), axis)
-    yield _two_way(case, name, "binding", pictures[2], (exchanged, bound), axis)
+    yield _item(case, name, "binding", pictures[0], (bound, exchanged), axis)
+    yield _item(case, name, "binding", pictures[2], (exchanged, bound), axis)
     for picture, relation in ((pictures[0], case.relation), (pictures[1], inverse)):
-        truth_PC = np.array([[r == relation for r in ORDER]])
-        yield _item(case, name, "choice", picture, _eight(case), truth_PC, relation)
-
-
-def _two_way(
-    case: SceneCase,
-    name: str,
-    kind: Kind,
-    picture: ScenePicture,
-    said: Sequence[Ast],
-    relation: str,
-) -> Item:
-    return _item(case, name, kind, picture, said, np.array([[True, False]]), relation)
+        yield _item(case, name, "choice", picture, _eight(case), relation)
 
 
 def _item(
@@ -435,9 +416,10 @@ def _item(
     kind: Kind,
     picture: ScenePicture,
     said: Sequence[Ast],
-    truth_PC: BoolArray,
     relation: str,
 ) -> Item:
+    # Of two captions the first is true.
+    true = ORDER.index(relation) if kind == "choice" else 0
     scenes = [replace(s, things=s.things[:2]) for s in case.scenes]
     shown = (scenes[0], scenes[2]) if kind == "binding" else scenes[:1]
     tags = {
@@ -452,7 +434,7 @@ def _item(
         id=f"{picture.name}/{kind}/{relation}",
         pictures=(picture,),
         captions=tuple(map(realise, said)),
-        truth=truth_PC,
+        truth=np.arange(len(said))[None] == true,
         group=name,
         tags=tags,
     )
@@ -490,29 +472,25 @@ def _case(
         if a.shape == b.shape or a.colour == b.colour:
             continue
         kept, exchanged = place_exchanged(DEFAULT, a, b, relation, rng)
-        if relation in FLAT and _is_far(kept) != is_far:
+        x, y = kept.things
+        lies_far = (x.x - y.x) ** 2 + (x.y - y.y) ** 2 >= FAR**2
+        if relation in FLAT and lies_far != is_far:
             continue
         around = _around(others, (a, b), (kept, exchanged), rng)
         scenes = [
             replace(scene, things=(*scene.things, *around))
             for scene in (kept, exchanged, exchange_colours(kept))
         ]
+        distance: Literal["near", "far", ""] = "far" if is_far else "near"
         case = SceneCase(
-            a, b, relation, (scenes[0], scenes[1], scenes[2]), _distance(relation, is_far)
+            a,
+            b,
+            relation,
+            (scenes[0], scenes[1], scenes[2]),
+            distance if relation in FLAT else "",
         )
         if len(around) == others and _is_right(case):
             return case
-
-
-def _is_far(scene: Scene) -> bool:
-    a, b = scene.things
-    return (a.x - b.x) ** 2 + (a.y - b.y) ** 2 >= FAR**2
-
-
-def _distance(relation: Relation, is_far: bool) -> Literal["near", "far", ""]:
-    if relation not in FLAT:
-        return ""
-    return "far" if is_far else "near"
 
 
 def _around(

@@ -145,29 +145,30 @@ def bag_of_words_space() -> ConstructedSpace:
     numbers, negation and "thing" count for nothing, and so does where things lie: pictures of the
     same things in other places are one vector, shuffled pictures and shuffled words too.
     """
-    return ConstructedSpace("bag of words", "constructed:bag/1", _bag_of_picture, _bag_of_caption)
 
+    def bag(values: Iterable[tuple[str, str]], otherwise: str) -> FloatArray:
+        # Summed in one order, so that equal bags are equal to the last bit.
+        rows = [signs(f"{name} {value}", WIDTH) for name, value in sorted(values)]
+        found: FloatArray = np.sum(rows or [signs(f"no words in {otherwise}", WIDTH)], axis=0)
+        return found
 
-def _bag_of_picture(picture: Picture) -> FloatArray:
-    scene = scene_behind(picture, through_shuffles=True)
-    if scene is None:
-        raise UserError(
-            f"picture {picture.name!r} has no scene",
-            expected="a picture of the built-in world: constructed spaces read what is in it",
-            way_out="put this space to the world's material only",
+    def of_picture(picture: Picture) -> FloatArray:
+        scene = scene_behind(picture, through_shuffles=True)
+        if scene is None:
+            raise UserError(
+                f"picture {picture.name!r} has no scene",
+                expected="a picture of the built-in world: constructed spaces read what is in it",
+                way_out="put this space to the world's material only",
+            )
+        return bag(
+            {(name, getattr(t, name)) for t in scene.things for name in ATTRIBUTES}, "nothing"
         )
-    return _bag({(name, getattr(t, name)) for t in scene.things for name in ATTRIBUTES}, "nothing")
 
+    def of_caption(text: str) -> FloatArray:
+        said = {(w.attribute, w.value) for w in content_words(text) if w.value is not None}
+        return bag(said, text)
 
-def _bag_of_caption(text: str) -> FloatArray:
-    return _bag({(w.attribute, w.value) for w in content_words(text) if w.value is not None}, text)
-
-
-def _bag(values: Iterable[tuple[str, str]], otherwise: str) -> FloatArray:
-    # Summed in one order, so that equal bags are equal to the last bit.
-    rows = [signs(f"{name} {value}", WIDTH) for name, value in sorted(values)]
-    found: FloatArray = np.sum(rows or [signs(f"no words in {otherwise}", WIDTH)], axis=0)
-    return found
+    return ConstructedSpace("bag of words", "constructed:bag/1", of_picture, of_caption)
 
 
 def collapsed_space(*, noise: float = 0.05) -> ConstructedSpace:
@@ -195,7 +196,10 @@ def detector_space(rows: Sequence[Row]) -> ConstructedSpace:
     is an original here and an edit there keeps its first role. `unmixed` gives the rows in which
     no text plays two.
     """
-    role = _roles(rows)
+    role: dict[str, str] = {}
+    for row in rows:
+        for text, as_ in _told(row):
+            role.setdefault(text, as_)
     pictures_of: dict[str, list[str]] = {}
     for row in rows:
         if role[row.caption] == "original":
@@ -231,14 +235,6 @@ def unmixed(rows: Sequence[Row]) -> tuple[Row, ...]:
             role.update(told)
             kept.append(row)
     return tuple(kept)
-
-
-def _roles(rows: Sequence[Row]) -> dict[str, str]:
-    role: dict[str, str] = {}
-    for row in rows:
-        for text, as_ in _told(row):
-            role.setdefault(text, as_)
-    return role
 
 
 def _told(row: Row) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -140,10 +140,12 @@ def say(finding: Finding) -> Verdict:
         case = "some words"
     elif "unsure" in states_found:
         case = "unsure"
+    more = fill(PHRASES["more"], count=len(kinds) - SHOWN) if len(kinds) > SHOWN else ""
+    named = fill(PHRASES["unnoticed"], kinds=", ".join(kinds[:SHOWN]), more=more)
     values: dict[str, Value] = {
         "few": FEW,
         "edits": "; ".join(_clause(finding, suffix, found) for suffix, found in known.items()),
-        "unnoticed": _unnoticed(kinds),
+        "unnoticed": named if kinds else "",
     }
     return Verdict(*VERDICTS[case], values)
 
@@ -203,12 +205,6 @@ def _clause(finding: Finding, suffix: str, found: State) -> str:
     known = {"gap": gap, "auc": auc}
     values |= {name: one.estimate for name, one in known.items() if one is not None}
     return fill(EDITS[found], **values)
-
-
-def _unnoticed(kinds: Sequence[str]) -> str:
-    more = fill(PHRASES["more"], count=len(kinds) - SHOWN) if len(kinds) > SHOWN else ""
-    named = ", ".join(kinds[:SHOWN])
-    return fill(PHRASES["unnoticed"], kinds=named, more=more) if kinds else ""
 
 
 def _blind_kinds(finding: Finding) -> list[str]:
@@ -273,17 +269,17 @@ def edit_type(row: Row) -> str:
 def _same_distance(asked: EditedRows, options: Options) -> list[Quantity]:
     """How many words both edits change, and the test where these are as many."""
     negative_N, positive_N = _distances(asked)
+    over_rows = asked.mean(options)
     quantities = [
-        asked.mean(f"words changed, {what}", value_N, f"Words that a {what} changes", options)
+        over_rows(f"words changed, {what}", value_N, about=f"Words that a {what} changes")
         for what, value_N in (("negative", negative_N), ("positive", positive_N))
         if not np.isnan(value_N).all()
     ]
     alike = asked.at(np.flatnonzero(negative_N == positive_N))
-    if not alike.rows:
-        return quantities
-    return quantities + costs(
-        alike, f", {SAME_DISTANCE}", options, only=("gap", "gap_hp", "auc"), is_swap=False
-    )
+    if alike.rows:
+        only = ("gap", "gap_hp", "auc")
+        quantities += costs(alike, f", {SAME_DISTANCE}", options, only=only, is_swap=False)
+    return quantities
 
 
 def _distances(asked: EditedRows) -> tuple[FloatArray, FloatArray]:
@@ -312,20 +308,19 @@ def words_changed(first: str, second: str) -> int:
 
 def _scores(asked: EditedRows, options: Options, base: Space | None) -> list[Quantity]:
     """Mean cosines of the picture with c, n and p, and what they were in the base model."""
-    means = _mean_scores(asked)
+    means, over_rows = _mean_scores(asked), asked.mean(options)
     quantities = [
-        asked.mean(f"score {name}", value_N, f"Mean cosine of picture and {what}", options)
+        over_rows(f"score {name}", value_N, about=f"Mean cosine of picture and {what}")
         for name, what, value_N in means
     ]
     if base is None:
         return quantities
     before = {name: value_N for name, _, value_N in _mean_scores(ask_rows(base, asked.rows))}
     return quantities + [
-        asked.mean(
+        over_rows(
             f"score {name} minus base",
             value_N - before[name],
-            f"Mean cosine of picture and {what}, less that of {base.name}",
-            options,
+            about=f"Mean cosine of picture and {what}, less that of {base.name}",
         )
         for name, what, value_N in means
     ]
@@ -390,54 +385,44 @@ def costs(
     """
     found, quantities = asked.found, []
     bag = _BAG if is_swap else {}
+    cost = "What a negative costs: cosine of picture and caption less that of picture and negative"
+    nearer = "How much nearer a positive is than a negative, in the text tower alone"
+    hn, hp = "Mean cosine of caption and negative", "Mean cosine of caption and positive"
     means: list[tuple[str, FloatArray, str, Known, Better]] = [
-        (
-            "intra_hn",
-            found.intra_negative_N,
-            "Mean cosine of caption and negative",
-            Known(),
-            "lower",
-        ),
-        (
-            "intra_hp",
-            found.intra_positive_N,
-            "Mean cosine of caption and positive",
-            Known(),
-            "higher",
-        ),
-        (
-            "gap",
-            found.gap_negative_N,
-            "What a negative costs: cosine of picture and caption less "
-            "that of picture and negative",
-            Known(chance=0.0),
-            "higher",
-        ),
+        ("intra_hn", found.intra_negative_N, hn, Known(), "lower"),
+        ("intra_hp", found.intra_positive_N, hp, Known(), "higher"),
+        ("gap", found.gap_negative_N, cost, Known(chance=0.0), "higher"),
         ("gap_hp", found.gap_positive_N, "What a positive costs", Known(perfect=0.0), "neither"),
-        (
-            "selectivity",
-            found.selectivity,
-            "How much nearer a positive is than a negative, in the text tower alone",
-            Known(chance=0.0),
-            "higher",
-        ),
+        ("selectivity", found.selectivity, nearer, Known(chance=0.0), "higher"),
     ]
     for name, value_N, about, known, better in means:
         if name in only and not np.isnan(value_N).all():
             known = Known(bag.get(name), known.perfect, known.chance)
-            made = asked.mean(name + suffix, value_N, about, options, known=known, better=better)
+            over_rows = asked.mean(options)
+            made = over_rows(name + suffix, value_N, about=about, known=known, better=better)
             quantities.append(made)
     both = asked.at(np.flatnonzero(np.isfinite(found.gap_negative_N + found.gap_positive_N)))
     if both.rows and "auc" in only:
         quantities.append(_auc(both, suffix, options, bag.get("auc")))
     if both.rows and "rho" in only and both.found.gap_negative_N.mean() > TIE:
-        quantities.append(_rho(both, suffix, options))
+        rho = both.mean(options)(
+            f"rho{suffix}",
+            both.found.gap_positive_N,
+            about="What a positive costs over what a negative costs; 1 for a mere detector of "
+            "edits",
+            weight_N=both.found.gap_negative_N,
+            known=Known(perfect=0.0),
+            better="lower",
+        )
+        quantities.append(rho)
     return quantities
 
 
 def _auc(asked: EditedRows, suffix: str, options: Options, bag: float | None) -> Quantity:
+    # Gaps that differ by rounding only are ties.
     negative_N, positive_N = (
-        _stepped(one) for one in (asked.found.gap_negative_N, asked.found.gap_positive_N)
+        np.round(gap_N / TIE) * TIE
+        for gap_N in (asked.found.gap_negative_N, asked.found.gap_positive_N)
     )
     return statistic(
         f"auc{suffix}",
@@ -448,23 +433,6 @@ def _auc(asked: EditedRows, suffix: str, options: Options, bag: float | None) ->
         clusters=asked.clusters,
         known=Known(bag, perfect=1.0, chance=0.5),
         better="higher",
-    )
-
-
-def _stepped(gap_N: FloatArray) -> FloatArray:
-    """Gaps that differ by rounding only are ties."""
-    return np.round(gap_N / TIE) * TIE
-
-
-def _rho(asked: EditedRows, suffix: str, options: Options) -> Quantity:
-    return asked.mean(
-        f"rho{suffix}",
-        asked.found.gap_positive_N,
-        "What a positive costs over what a negative costs; 1 for a mere detector of edits",
-        options,
-        weight_N=asked.found.gap_negative_N,
-        known=Known(perfect=0.0),
-        better="lower",
     )
 
 
@@ -485,44 +453,27 @@ class EditedRows:
     def at(self, place_M: IntArray) -> EditedRows:
         """Some of the rows."""
         found = self.found
-        return EditedRows(
-            tuple(self.rows[at] for at in place_M),
-            Sensitivity(
-                found.intra_negative_N[place_M],
-                found.intra_positive_N[place_M],
-                found.gap_negative_N[place_M],
-                found.gap_positive_N[place_M],
-            ),
-            self.score_N[place_M],
+        every = (
+            found.intra_negative_N,
+            found.intra_positive_N,
+            found.gap_negative_N,
+            found.gap_positive_N,
         )
+        some = Sensitivity(*(value_N[place_M] for value_N in every))
+        return EditedRows(tuple(self.rows[at] for at in place_M), some, self.score_N[place_M])
 
     @property
     def clusters(self) -> list[str]:
         """What is resampled together."""
         return [cluster_of(row) for row in self.rows]
 
-    def mean(
-        self,
-        name: str,
-        value_N: FloatArray,
-        about: str,
-        options: Options,
-        *,
-        known: Known | None = None,
-        better: Better = "neither",
-        weight_N: FloatArray | None = None,
-    ) -> Quantity:
-        """Over the rows."""
-        return mean(
-            name,
-            value_N,
-            about=about,
+    def mean(self, options: Options) -> partial[Quantity]:
+        """`unbag.probes.base.mean` over the rows."""
+        return partial(
+            mean,
             options=options,
             units=[row.id for row in self.rows],
             clusters=self.clusters,
-            weight_N=weight_N,
-            known=known,
-            better=better,
             tags=[{"kind": row.kind} for row in self.rows],
         )
 

@@ -9,18 +9,17 @@ words, W width of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.plan import Plan
-from unbag.models.features import ReadBatch, Turn, reading
+from unbag.models.features import batches_of, extract_images, extract_texts
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress, Silent
 from unbag.types import (
@@ -149,6 +148,8 @@ def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
     return cosines(first, second)
 
 
+Encoder = TypeVar("Encoder", bound=DualEncoder)
+Features = TypeVar("Features")
 BATCH = 256
 """Inputs that are encoded at once."""
 LAYERS_BATCH = 32
@@ -172,12 +173,11 @@ class EncoderSpace:
         self.fingerprint = encoder.fingerprint
         self.damaged: dict[str, str] = {}
         progress = progress or Silent()
-        has_layers, has_tokens = (
-            isinstance(encoder, LayerEncoder),
-            isinstance(encoder, TokenEncoder),
-        )
-        self.layers = EncoderLayers(encoder, progress, self.damaged) if has_layers else None
-        self.tokens = EncoderTokens(encoder, progress, self.damaged) if has_tokens else None
+        self.layers = self.tokens = None
+        if isinstance(encoder, LayerEncoder):
+            self.layers = EncoderLayers(encoder, progress, self.damaged)
+        if isinstance(encoder, TokenEncoder):
+            self.tokens = EncoderTokens(encoder, progress, self.damaged)
         self._cache = cache
         self._batch = batch
         self._progress = progress
@@ -222,15 +222,54 @@ def _width(known: Mapping[str, FloatArray]) -> int:
     return max((len(row) for row in known.values()), default=1)
 
 
-class EncoderLayers:
-    """Layers of both towers of a model."""
+class _InnerView(Generic[Encoder]):
+    """Extracts what an encoder shows of its towers; each different input once a call."""
 
-    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """The encoder must be a LayerEncoder; pictures that cannot be opened go to `damaged`."""
-        assert isinstance(encoder, LayerEncoder)
-        self._encoder: LayerEncoder = encoder
+    def __init__(self, encoder: Encoder, progress: Progress, damaged: dict[str, str]) -> None:
+        """Pictures that cannot be opened go to `damaged`."""
+        self._encoder = encoder
         self._progress = progress
         self._damaged = damaged
+
+    def _extract_pictures(
+        self,
+        pictures: Sequence[Picture],
+        encode: Callable[[Tensor], Features],
+        put: Callable[[Sequence[str], Features], None],
+    ) -> None:
+        picture_of = {picture.key: picture for picture in pictures}
+        damaged = extract_images(
+            self._encoder,
+            picture_of,
+            batches_of(list(picture_of), LAYERS_BATCH),
+            encode,
+            put,
+            label=f"{self._encoder.name}: patches",
+            progress=self._progress,
+        )
+        self._damaged.update({picture_of[key].name: why for key, why in damaged.items()})
+
+    def _extract_captions(
+        self,
+        captions: Sequence[str],
+        encode: Callable[[list[str]], Features],
+        put: Callable[[Sequence[str], Features], None],
+    ) -> None:
+        # Those of like length together.
+        unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
+        extract_texts(
+            self._encoder,
+            {caption: caption for caption in unique},
+            batches_of(unique, LAYERS_BATCH),
+            encode,
+            put,
+            label=f"{self._encoder.name}: words",
+            progress=self._progress,
+        )
+
+
+class EncoderLayers(_InnerView[LayerEncoder]):
+    """Layers of both towers of a model."""
 
     @cached_property
     def picture_depth(self) -> int:
@@ -250,45 +289,32 @@ class EncoderLayers:
     ) -> tuple[InnerFeatures, ...]:
         """The layers asked for, in one pass over the different pictures."""
         kept = [_LayerVectors() for _ in layers]
-        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
-            for batch in batches:
-                if batch.pixels is not None:
-                    _keep(kept, layers, batch.keys, self._encoder.picture_layers(batch.pixels))
+        put = partial(_keep, kept, layers)
+        self._extract_pictures(pictures, self._encoder.picture_layers, put)
         keys = [picture.key for picture in pictures]
         return tuple(one.features(keys) for one in kept)
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         """Likewise; captions are padded to the longest."""
         kept = [_LayerVectors() for _ in layers]
-        for some in _batches(captions, self._encoder.name, self._progress):
-            _keep(kept, layers, some, self._encoder.caption_layers(some))
+        put = partial(_keep, kept, layers)
+        self._extract_captions(captions, self._encoder.caption_layers, put)
         return tuple(one.features(captions) for one in kept)
 
 
-class EncoderTokens:
+class EncoderTokens(_InnerView[TokenEncoder]):
     """Patches and words of a model in the joint space."""
-
-    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """The encoder must be a TokenEncoder; pictures that cannot be opened go to `damaged`."""
-        assert isinstance(encoder, TokenEncoder)
-        self._encoder: TokenEncoder = encoder
-        self._progress = progress
-        self._damaged = damaged
 
     def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         """Patches, row by row from the top left."""
         kept = _LayerVectors()
-        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
-            for batch in batches:
-                if batch.pixels is not None:
-                    _keep_tokens(kept, batch.keys, self._encoder.encode_patches(batch.pixels))
+        self._extract_pictures(pictures, self._encoder.encode_patches, kept.add_tokens)
         return kept.features([picture.key for picture in pictures])
 
     def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
         kept = _LayerVectors()
-        for some in _batches(captions, self._encoder.name, self._progress):
-            _keep_tokens(kept, some, self._encoder.encode_tokens(some))
+        self._extract_captions(captions, self._encoder.encode_tokens, kept.add_tokens)
         return kept.features(captions)
 
 
@@ -300,13 +326,17 @@ class _LayerVectors:
         self.mask_L: dict[str, BoolArray] = {}
         self.pooled_W: dict[str, Vectors] = {}
 
-    def add(
-        self, keys: Sequence[str], vector_NLW: Tensor, mask_NL: Tensor, pooled: Tensor | None
-    ) -> None:
-        self.vector_LW.update(zip(keys, vector_NLW.float().cpu().numpy(), strict=True))
-        self.mask_L.update(zip(keys, mask_NL.cpu().numpy(), strict=True))
-        if pooled is not None:
-            self.pooled_W.update(zip(keys, pooled.float().cpu().numpy(), strict=True))
+    def add(self, keys: Sequence[str], found: TokenFeatures) -> None:
+        self.add_tokens(keys, found)
+        if found.pooled_NW is not None:
+            pooled_NW = found.pooled_NW.float().cpu().numpy()
+            self.pooled_W.update(zip(keys, pooled_NW, strict=True))
+
+    def add_tokens(self, keys: Sequence[str], found: TokenFeatures) -> None:
+        """Without the pooled vector."""
+        vector_NLW = found.vector_NLW.float().cpu().numpy()
+        self.vector_LW.update(zip(keys, vector_NLW, strict=True))
+        self.mask_L.update(zip(keys, found.mask_NL.cpu().numpy(), strict=True))
 
     def features(self, keys: Sequence[str]) -> InnerFeatures:
         """In the order of the keys; NaN for those that are not there."""
@@ -331,47 +361,4 @@ def _keep(
     kept: Sequence[_LayerVectors], layers: Sequence[int], keys: Sequence[str], found: Layers
 ) -> None:
     for one, layer in zip(kept, layers, strict=True):
-        one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
-
-
-def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: TokenFeatures) -> None:
-    kept.add(keys, found.vector_NLW, found.mask_NL, None)
-
-
-@contextmanager
-def _opened(
-    encoder: DualEncoder,
-    pictures: Sequence[Picture],
-    progress: Progress,
-    damaged: dict[str, str],
-) -> Iterator[Iterator[ReadBatch]]:
-    """The different pictures, prepared, with a bar."""
-    picture_of = {picture.key: picture for picture in pictures}
-    keys = list(picture_of)
-    todo = [keys[at : at + LAYERS_BATCH] for at in range(0, len(keys), LAYERS_BATCH)]
-    with (
-        progress.task(f"{encoder.name}: patches", len(keys)) as advance,
-        reading(encoder, picture_of, todo, turn=Turn(encoder.device)) as batches,
-    ):
-        yield _told(batches, picture_of, advance, damaged)
-
-
-def _told(
-    batches: Iterator[ReadBatch],
-    picture_of: Mapping[str, Picture],
-    advance: Callable[[int], None],
-    damaged: dict[str, str],
-) -> Iterator[ReadBatch]:
-    for batch in batches:
-        damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
-        yield batch
-        advance(len(batch.keys) + len(batch.damaged))
-
-
-def _batches(captions: Sequence[str], name: str, progress: Progress) -> Iterator[list[str]]:
-    """The different captions, those of like length together."""
-    unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
-    with progress.task(f"{name}: words", len(unique)) as advance:
-        for at in range(0, len(unique), LAYERS_BATCH):
-            yield unique[at : at + LAYERS_BATCH]
-            advance(len(unique[at : at + LAYERS_BATCH]))
+        one.add(keys, found[layer])

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from unbag.probes.base import (
-    Better,
     Finding,
     Known,
     Material,
@@ -133,12 +133,18 @@ def say(finding: Finding) -> Verdict:
     else:
         case = "firm" if flipped.high < at.FIRM else "some"
     is_known = angle.n and angle.value == angle.value
+    against = finding.get(f"angle against cosine{PICTURES if suffix == PICTURES else ''}")
+    said = ""
+    # Where the interval leaves 0 out.
+    if against is not None and (against.estimate.low > 0 or against.estimate.high < 0):
+        phrase = PHRASES["less" if against.estimate.high < 0 else "more"]
+        said = fill(phrase, correlation=against.estimate)
     values: dict[str, Value] = {
         "right": right,
         "between": BETWEEN[suffix],
         "angle": angle,
         "flipped": flipped,
-        "against": _against(finding, suffix),
+        "against": said,
         "ties": "ties" if angle.value == 0 else "ties or wrong",
         "at": fill(PHRASES["at"], angle=angle) if is_known else "",
     }
@@ -148,15 +154,6 @@ def say(finding: Finding) -> Verdict:
 STABILITY = Probe(
     NAME, "How little turns its preferences?", ABOUT, _ask, say, tuple(StabilityThresholds)
 )
-
-
-def _against(finding: Finding, suffix: str) -> str:
-    """What the cosine of the two has to do with it, where the interval leaves 0 out."""
-    side = PICTURES if suffix == PICTURES else ""
-    found = finding.get(f"angle against cosine{side}")
-    if found is None or not (found.estimate.low > 0 or found.estimate.high < 0):
-        return ""
-    return fill(PHRASES["less" if found.estimate.high < 0 else "more"], correlation=found.estimate)
 
 
 def stability(space: Space, material: Material, options: Options) -> Finding:
@@ -176,7 +173,21 @@ def stability(space: Space, material: Material, options: Options) -> Finding:
     plots: list[Scatter] = []
     if kept:
         asked = of_rows(space, kept)
-        quantities += _of_captions(asked, kept, options)
+        swap_M = np.flatnonzero([is_swap(row) for row in kept])
+        if len(swap_M):
+            # First, since the verdict is about captions that differ in order alone, if any do.
+            quantities += firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
+        quantities += firmness(asked, "", options) + by_cosine(asked, "", options)
+        quantities += [
+            asked.mean(options)(
+                f"changed by {to}",
+                asked.changed[to],
+                about=f"Share of preferences that differ, or are lost, with vectors in {to}",
+                better="lower",
+                is_rate=True,
+            )
+            for to in ROUNDINGS
+        ]
         plots.append(_scatter(asked, "captions", options))
     if kept_pairs:
         between = of_pairs(space, kept_pairs)
@@ -184,16 +195,6 @@ def stability(space: Space, material: Material, options: Options) -> Finding:
         plots.append(_scatter(between, "pictures", options))
     headline = next(one.name for one in quantities if one.name.startswith("angle"))
     return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
-
-
-def _of_captions(asked: Compared, rows: Sequence[Row], options: Options) -> list[Quantity]:
-    """Where only the order differs first, if it does anywhere: the verdict is about that."""
-    found = []
-    swap_M = np.flatnonzero([is_swap(row) for row in rows])
-    if len(swap_M):
-        found = firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
-    found += firmness(asked, "", options) + by_cosine(asked, "", options)
-    return found + by_rounding(asked, options)
 
 
 def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
@@ -231,18 +232,23 @@ def firmness(
     right_N, held_N = asked.found.right, np.nan_to_num(asked.found.held)
     angle_N = np.nan_to_num(asked.found.angle_N)
     tie = 0.0 if is_swap else None
-    right = asked.mean(
+    over_all = asked.mean(options)
+    right = over_all(
         f"right{suffix}",
         right_N,
-        "Share of preferences that are right; a tie is not",
-        options,
+        about="Share of preferences that are right; a tie is not",
         known=Known(bag=tie, perfect=1.0, chance=0.5),
         better="higher",
         is_rate=True,
     )
+
+    def median(place_M: IntArray) -> float:
+        kept_M = angle_N[place_M][held_N[place_M] > 0]
+        return float(np.median(kept_M)) if len(kept_M) else float("nan")
+
     middle = statistic(
         f"angle{suffix}",
-        lambda place_M: _median(angle_N[place_M], held_N[place_M]),
+        median,
         len(angle_N),
         about="Median rotation, in degrees, that takes a right preference away; a tie is at 0",
         options=options,
@@ -250,22 +256,20 @@ def firmness(
         known=Known(bag=tie),
         better="higher",
     )
-    average = asked.mean(
+    average = over_all(
         f"mean angle{suffix}",
         angle_N * held_N,
-        "The same, as a mean",
-        options,
+        about="The same, as a mean",
         weight_N=held_N,
         known=Known(bag=tie),
         better="higher",
     )
     is_right_N = np.nan_to_num(right_N)
     flips = [
-        asked.mean(
+        over_all(
             f"flipped at {size:.0%}{suffix}".replace("%", " %"),
             flip_chance(angle_N, width=asked.width, size=size) * is_right_N,
-            "Share of right preferences that noise of this relative size on the vector turns",
-            options,
+            about="Share of right preferences that noise of this relative size on the vector turns",
             weight_N=is_right_N,
             better="lower",
             is_rate=True,
@@ -273,11 +277,6 @@ def firmness(
         for size in SIZES
     ]
     return [right, middle, average, *flips]
-
-
-def _median(angle_M: FloatArray, held_M: FloatArray) -> float:
-    kept_M = angle_M[held_M > 0]
-    return float(np.median(kept_M)) if len(kept_M) else float("nan")
 
 
 def by_cosine(asked: Compared, suffix: str, options: Options) -> list[Quantity]:
@@ -293,21 +292,6 @@ def by_cosine(asked: Compared, suffix: str, options: Options) -> list[Quantity]:
             options=options,
             clusters=asked.clusters,
         )
-    ]
-
-
-def by_rounding(asked: Compared, options: Options) -> list[Quantity]:
-    """Preferences that differ when vectors are kept in half precision."""
-    return [
-        asked.mean(
-            f"changed by {to}",
-            asked.changed[to],
-            f"Share of preferences that differ, or are lost, with vectors in {to}",
-            options,
-            better="lower",
-            is_rate=True,
-        )
-        for to in ROUNDINGS
     ]
 
 
@@ -327,41 +311,15 @@ class Compared:
         units, clusters, kinds = (
             tuple(one[at] for at in place_M) for one in (self.units, self.clusters, self.kinds)
         )
-        found = Decisions(
-            *(
-                one[place_M]
-                for one in (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
-            )
-        )
+        every = (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
+        found = Decisions(*(one[place_M] for one in every))
         changed = {name: value_N[place_M] for name, value_N in self.changed.items()}
         return Compared(units, clusters, kinds, found, changed, self.width)
 
-    def mean(
-        self,
-        name: str,
-        value_N: FloatArray,
-        about: str,
-        options: Options,
-        *,
-        weight_N: FloatArray | None = None,
-        known: Known | None = None,
-        better: Better = "neither",
-        is_rate: bool = False,
-    ) -> Quantity:
-        """Over all, or over those with a weight."""
-        return mean(
-            name,
-            value_N,
-            about=about,
-            options=options,
-            units=self.units,
-            clusters=self.clusters,
-            weight_N=weight_N,
-            known=known,
-            better=better,
-            is_rate=is_rate,
-            tags=[{"kind": kind} for kind in self.kinds],
-        )
+    def mean(self, options: Options) -> partial[Quantity]:
+        """`unbag.probes.base.mean` over all, or over those with a weight."""
+        tags = [{"kind": kind} for kind in self.kinds]
+        return partial(mean, options=options, units=self.units, clusters=self.clusters, tags=tags)
 
 
 def of_rows(space: Space, rows: Sequence[Row]) -> Compared:

@@ -12,15 +12,15 @@ D space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from unbag.errors import UserError
 from unbag.metrics.intervals import generator
 from unbag.probes.base import (
-    Bar,
     Bars,
     Finding,
     Known,
@@ -33,6 +33,7 @@ from unbag.probes.base import (
     Tone,
     Value,
     Verdict,
+    bar,
     mean,
     statistic,
 )
@@ -94,13 +95,13 @@ too, i(x_a,y_b) is i(x_b,y_a): their cosine is reported, and the fit of i(x_a,y_
 (which a cone makes large by itself). Each i(.) is the mean over 8 or 16 pictures. Limits: single
 things must not be strange to the model; a sum of vectors is a sum of whatever is drawn, colours
 included, hence the baseline in the same colours."""
-_PARTS = {
-    "sum": "cosine of i(x,y) with the normalised sum of i(x) and i(y)",
-    "optimum": "cosine of i(x,y) with the exact optimum for a gallery of all single things",
-    "first part": "cosine of i(x,y) with i(x)",
-    "second part": "cosine of i(x,y) with i(y)",
-    "other pair": "cosine of i(x,y) with the sum of two other things, same colours and places",
-}
+_PARTS = (
+    ("sum", "cosine of i(x,y) with the normalised sum of i(x) and i(y)"),
+    ("optimum", "cosine of i(x,y) with the exact optimum for a gallery of all single things"),
+    ("first part", "cosine of i(x,y) with i(x)"),
+    ("second part", "cosine of i(x,y) with i(y)"),
+    ("other pair", "cosine of i(x,y) with the sum of two other things, same colours and places"),
+)
 
 
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
@@ -144,8 +145,7 @@ def superposed_pairs(concepts: Concepts, options: Options) -> Finding:
     quantities = [
         *_sums(concepts, options, is_centred=True),
         *_sums(concepts, options, is_centred=False),
-        *_exchanged(concepts, options),
-        *_cone(concepts, options),
+        *_exchanged_and_cone(concepts, options),
         *_fit(concepts, options),
     ]
     return Finding(NAME, tuple(quantities), HEADLINE, (bars(quantities),))
@@ -157,10 +157,7 @@ def bars(quantities: Sequence[Quantity]) -> Bars:
     chosen = [known[name] for name in _SHOWN if name in known]
     return Bars(
         "A picture of two things and sums of single things",
-        tuple(
-            Bar(one.name, one.estimate.value, one.estimate.low, one.estimate.high, note=one.about)
-            for one in chosen
-        ),
+        tuple(replace(bar(one, one.name), note=one.about) for one in chosen),
         is_rate=False,
         about="Cosines, around the mean of all single things (centred) and as they are.",
     )
@@ -172,27 +169,19 @@ def _sums(concepts: Concepts, options: Options, *, is_centred: bool) -> list[Qua
     ring_N, pair_N = np.divmod(place_N, THINGS)
     opposite_N = ring_N * THINGS + (pair_N + THINGS // 2) % THINGS
     found = _compared(concepts, opposite_N, is_centred)
-    value = dict(
-        zip(
-            _PARTS,
-            (found.sum_N, found.optimum_N, found.first_N, found.second_N, found.other_N),
-            strict=True,
-        )
-    )
-    about = dict(_PARTS)
-    value["sum above other pair"] = found.sum_N - found.other_N
-    about["sum above other pair"] = "the first of these cosines minus that with the other pair"
+    values = [found.sum_N, found.optimum_N, found.first_N, found.second_N, found.other_N]
+    rows = [(name, about, value_N) for (name, about), value_N in zip(_PARTS, values, strict=True)]
+    about = "the first of these cosines minus that with the other pair"
+    rows.append(("sum above other pair", about, found.sum_N - found.other_N))
     if len(concepts.rings) > 1:
         rng = generator(options.seed, NAME, str(count))
         step_N = rng.integers(1, len(concepts.rings), size=count)
         elsewhere_N = (place_N + THINGS * step_N) % count
-        value["pair elsewhere"] = _compared(concepts, elsewhere_N, is_centred).other_N
-        about["pair elsewhere"] = "cosine of i(x,y) with the sum of a pair of another ring"
+        about = "cosine of i(x,y) with the sum of a pair of another ring"
+        rows.append(("pair elsewhere", about, _compared(concepts, elsewhere_N, is_centred).other_N))
     tail = ", centred" if is_centred else ""
-    return [
-        _mean(f"{name}{tail}", value_N, about[name], concepts, options)
-        for name, value_N in value.items()
-    ]
+    over_pairs = _over_pairs(concepts, options)
+    return [over_pairs(f"{name}{tail}", value_N, about=about) for name, about, value_N in rows]
 
 
 def _compared(concepts: Concepts, other_N: IntArray, is_centred: bool) -> Superposition:
@@ -207,33 +196,25 @@ def _compared(concepts: Concepts, other_N: IntArray, is_centred: bool) -> Superp
     )
 
 
-def _exchanged(concepts: Concepts, options: Options) -> list[Quantity]:
-    """Pictures whose things have exchanged their colours: one vector, if all were sums."""
+def _exchanged_and_cone(concepts: Concepts, options: Options) -> Iterator[Quantity]:
+    """Things that have exchanged their colours (one vector, if all were sums), and the cone."""
+    over_pairs, gallery_MD = _over_pairs(concepts, options), _gallery(concepts)
     first_ND, second_ND = (_flat(concepts.bound_BSKD[:, :, k]) for k in (0, 1))
-    about = "cosine of i(x_a,y_b) with i(x_b,y_a)"
-    known = Known(bag=1.0)
-    raw = _mean("colours exchanged", cosines(first_ND, second_ND), about, concepts, options, known)
-    gallery_MD = _gallery(concepts)
     around_N = cosines(centred(first_ND, gallery_MD), centred(second_ND, gallery_MD))
-    around = _mean("colours exchanged, centred", around_N, about, concepts, options, known)
-    return [raw, around]
-
-
-def _cone(concepts: Concepts, options: Options) -> list[Quantity]:
-    """The length of a mean is the mean of its parts along the axis: so it has an interval."""
+    about, known = "cosine of i(x_a,y_b) with i(x_b,y_a)", Known(bag=1.0)
+    yield over_pairs("colours exchanged", cosines(first_ND, second_ND), about=about, known=known)
+    yield over_pairs("colours exchanged, centred", around_N, about=about, known=known)
+    # The length of a mean is the mean of its parts along the axis: so it has an interval.
     thing_BSD = concepts.thing_BSD
-    gallery_MD = _gallery(concepts)
     along_N = cosines(_flat(thing_BSD), gallery_MD.mean(axis=0))
     if cone(gallery_MD) < 1e-12:
         along_N = np.zeros(len(along_N))
     length_N = np.linalg.norm(_flat(thing_BSD + np.roll(thing_BSD, -1, axis=1)), axis=-1)
     size = int(np.isfinite(along_N).sum())
+    yield over_pairs("cone", along_N, about="length of the mean vector of single things")
     about = f"the same times the number M = {size}; the claim needs it far below the next"
-    return [
-        _mean("cone", along_N, "length of the mean vector of single things", concepts, options),
-        _mean("cone times M", size * along_N, about, concepts, options),
-        _mean("length of the sum", length_N, "mean length of i(x) + i(y)", concepts, options),
-    ]
+    yield over_pairs("cone times M", size * along_N, about=about)
+    yield over_pairs("length of the sum", length_N, about="mean length of i(x) + i(y)")
 
 
 def _fit(concepts: Concepts, options: Options) -> list[Quantity]:
@@ -290,24 +271,14 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
     return vector_BSD.reshape(-1, vector_BSD.shape[-1])
 
 
-def _mean(
-    name: str,
-    value_N: FloatArray,
-    about: str,
-    concepts: Concepts,
-    options: Options,
-    known: Known | None = None,
-) -> Quantity:
-    return mean(
-        name,
-        value_N,
-        about=about,
+def _over_pairs(concepts: Concepts, options: Options) -> partial[Quantity]:
+    """`unbag.probes.base.mean` over all pairs of neighbours."""
+    rings = concepts.rings
+    return partial(
+        mean,
         options=options,
-        units=[
-            "+".join(ring.neighbours(pair)) for ring in concepts.rings for pair in range(THINGS)
-        ],
-        clusters=[ring.name for ring in concepts.rings for _ in range(THINGS)],
-        known=known,
+        units=["+".join(ring.neighbours(pair)) for ring in rings for pair in range(THINGS)],
+        clusters=[ring.name for ring in rings for _ in range(THINGS)],
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -147,7 +148,10 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     used = tuple({row.id: row for some in scopes.values() for row in some}.values())
     right = credits(donors.choices, encode_variants(donors, spaces, used, progress))
     place = {row.id: at for at, row in enumerate(used)}
-    found = {scope: _part(right, [place[row.id] for row in some]) for scope, some in scopes.items()}
+    found = {}
+    for scope, some in scopes.items():
+        at = [place[row.id] for row in some]
+        found[scope] = {choice: value_N[at] for choice, value_N in right.items()}
     names = (subject.other.name, subject.name)
     return Finding(
         NAME,
@@ -261,12 +265,6 @@ def _chosen(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
     return tuple(unite(order[:most]))
 
 
-def _part(
-    right: Mapping[Combination, FloatArray], at: Sequence[int]
-) -> dict[Combination, FloatArray]:
-    return {choice: value_N[at] for choice, value_N in right.items()}
-
-
 def encode_variants(
     donors: Donors, spaces: tuple[Space, Space], rows: Sequence[Row], progress: Progress
 ) -> dict[Variant, Encoded]:
@@ -327,28 +325,21 @@ def _quantities(
     clusters = [cluster_of(row) for row in rows]
     base, *_, other = right
 
-    def one(name: str, value_N: FloatArray, about: str, known: Known, is_rate: bool) -> Quantity:
-        return mean(
-            f"{scope}: {name}",
-            value_N,
-            about=about,
-            options=options,
-            units=units,
-            clusters=clusters,
-            known=known,
-            is_rate=is_rate,
-        )
-
+    over_rows = partial(mean, options=options, units=units, clusters=clusters)
+    known = Known(perfect=1.0, chance=0.5)
     for choice, value_N in right.items():
-        about = f"captions above their negatives; from the model under examination: {label(choice)}"
-        yield one(label(choice), value_N, about, Known(perfect=1.0, chance=0.5), True)
-    change_N = right[other] - right[base]
-    yield one(DIFFERENCE, change_N, "share of this model minus that of the other", Known(), False)
+        name = label(choice)
+        about = f"captions above their negatives; from the model under examination: {name}"
+        yield over_rows(f"{scope}: {name}", value_N, about=about, known=known, is_rate=True)
+    about = "share of this model minus that of the other"
+    yield over_rows(f"{scope}: {DIFFERENCE}", right[other] - right[base], about=about)
     for part in PARTS if base.read_out else PARTS[:2]:
         added_N = right[with_part(base, part, "other")] - right[base]
+        about = f"gained by the {part.name} of this model"
+        yield over_rows(f"{scope}: {alone(part)}", added_N, about=about)
         lost_N = right[other] - right[with_part(other, part, "base")]
-        yield one(alone(part), added_N, f"gained by the {part.name} of this model", Known(), False)
-        yield one(lost(part), lost_N, f"lost with the {part.name} of the other", Known(), False)
+        about = f"lost with the {part.name} of the other"
+        yield over_rows(f"{scope}: {lost(part)}", lost_N, about=about)
 
 
 def _grid(scope: str, right: Mapping[Combination, FloatArray], names: tuple[str, str]) -> Grid:
@@ -386,11 +377,7 @@ def lost(part: ModelPart) -> str:
 
 def with_part(choice: Combination, part: ModelPart, source: Source) -> Combination:
     """The same but for one part."""
-    return Combination(
-        source if part.field == "picture" else choice.picture,
-        source if part.field == "text" else choice.text,
-        source if part.field == "read_out" else choice.read_out,
-    )
+    return choice._replace(**{part.field: source})
 
 
 def transplant(base: DualEncoder, other: DualEncoder) -> tuple[Transplant, ...]:

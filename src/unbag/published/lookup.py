@@ -58,10 +58,13 @@ def entries() -> tuple[NumberEntry, ...]:
 
 
 def _published(cell: TableCell) -> Published:
-    benchmark = cell.column.benchmark
+    benchmark, metric = cell.column.benchmark, cell.column.metric
+    if metric.endswith(NO_CUTOFF):
+        known = likely_cutoffs(benchmark, metric)
+        metric = known[0] if len(known) == 1 else metric
     return Published(
         model=cell.model,
-        metric=_metric(cell),
+        metric=metric,
         value=round(float(cell.number.value / 100), 6),
         source=cell.table.source,
         aggregate=_rule(cell),
@@ -79,14 +82,6 @@ def _rule(cell: TableCell) -> str:
     fitting = fitting_rules(cell)
     usual = usual_rule(cell.table.paper, cell.column.benchmark)
     return usual if usual in fitting else fitting[0] if fitting else ""
-
-
-def _metric(cell: TableCell) -> str:
-    metric = cell.column.metric
-    if not metric.endswith(NO_CUTOFF):
-        return metric
-    found = likely_cutoffs(cell.column.benchmark, metric)
-    return found[0] if len(found) == 1 else metric
 
 
 def fitting_rules(cell: TableCell) -> tuple[str, ...]:

@@ -184,18 +184,12 @@ def element(
     """An element with what is inside of it, which is SVG; `said` shows under a pointer."""
     inside = (f"<title>{escape(said)}</title>" if said else "") + inside
     given = {"class": kind or None} | attributes
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_written(value)}"'
-        for key, value in given.items()
-        if value is not None
-    )
-    return f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>"
-
-
-def _written(value: Length) -> str:
-    if isinstance(value, str):
-        return escape(value)
-    return f"{value:.1f}" if isinstance(value, float) else f"{value}"
+    start = f"<{name}"
+    for key, value in given.items():
+        if value is not None:
+            written = f"{value:.1f}" if isinstance(value, float) else escape(str(value))
+            start += f' {key.rstrip("_").replace("_", "-")}="{written}"'
+    return f"{start}>{inside}</{name}>" if inside else f"{start}/>"
 
 
 def line(x1: Length, x2: Length, y1: Length, y2: Length, kind: str) -> str:
@@ -230,15 +224,9 @@ def text(
 ) -> str:
     """A line of text that begins, ends or has its middle at a place."""
     style = f"fill:{colour}" if colour else None
+    name = kind or None
     return element(
-        "text",
-        escape(said),
-        x=x,
-        y=y,
-        dx=shift,
-        text_anchor=anchor,
-        class_=kind or None,
-        style=style,
+        "text", escape(said), x=x, y=y, dx=shift, text_anchor=anchor, class_=name, style=style
     )
 
 

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from unbag.errors import UserError
 from unbag.evaluation.store import read_contents
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.formatting import DASH, chance_text, estimate_text, trouble_text
-from unbag.reports.join import RunPart, merge_runs, notes_of, parts_of
+from unbag.reports.join import merge_runs, notes_of, parts_of
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, compared, lay_out
 from unbag.reports.page import render_page
 from unbag.reports.references import same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.reports.table import Cell, Marked, Table, csv_text, in_markdown, latex, markdown
 from unbag.runs.files import write_text
-from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents, RunRecord
+from unbag.types import Comparison, Estimate, Reference, Result, RunContents, RunRecord
 from unbag.types.json import JsonObject
 from unbag.types.json import to_json as as_objects
 
@@ -38,10 +39,6 @@ _BEGINNINGS = {
     ".csv": ",".join(CSV_HEAD[:5]) + ",",
 }
 """What is near the beginning of each form; of CSV the columns that reports of all versions have."""
-_JSON_KEYS = {"results", "references", "warnings", "problems"}
-"""Keys that the JSON form has."""
-_HEAD_CHARACTERS = 2048
-"""Characters of a file among which its beginning is looked for."""
 Reportable = Result | Sequence[Result] | RunContents | str | Path | Sequence[str | Path]
 """What a report can be written of."""
 
@@ -73,7 +70,10 @@ def _contents(results: Reportable) -> RunContents:
     found = [one for one in every if isinstance(one, Result)]
     folders = [Path(one) for one in every if isinstance(one, str | Path)]
     if every and len(found) == len(every):
-        return _as_run(found)
+        record = next((result.run for result in found if result.run is not None), None)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        empty = RunRecord("", now, 0, "", versions={}, fingerprints={})
+        return RunContents(record or empty, tuple(found))
     if every and len(folders) == len(every):
         return read_runs(folders)
     kinds = ", ".join(sorted({type(one).__name__ for one in every}))
@@ -83,13 +83,6 @@ def _contents(results: Reportable) -> RunContents:
         way_out="give ub.report([result], path), ub.report(ub.run(job).contents, path) or "
         'ub.report("runs/first", path)',
     )
-
-
-def _as_run(results: Sequence[Result]) -> RunContents:
-    record = next((result.run for result in results if result.run is not None), None)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    empty = RunRecord("", now, 0, "", versions={}, fingerprints={})
-    return RunContents(record or empty, tuple(results))
 
 
 def read_runs(folders: Sequence[Path]) -> RunContents:
@@ -117,8 +110,9 @@ def _is_report(path: Path) -> bool:
         with path.open(encoding="utf-8") as file:
             if path.suffix == ".json":
                 found = json.load(file)
-                return isinstance(found, dict) and set(found) >= _JSON_KEYS
-            head = file.read(_HEAD_CHARACTERS)
+                keys = {"results", "references", "warnings", "problems"}
+                return isinstance(found, dict) and set(found) >= keys
+            head = file.read(2048)
     except (OSError, ValueError, RecursionError):
         return False
     begins = _BEGINNINGS[path.suffix]
@@ -145,13 +139,13 @@ def to_markdown(run: RunContents) -> str:
     """The summary, an overview table, and a table of every metric for each benchmark."""
     layout = lay_out(run)
     parts = ["# unbag report"]
+    folders = [part.folder for part in parts_of(run) if part.folder]
+    parts += [f"Joined runs: {in_markdown(', '.join(folders))}."] if folders else []
+    parts += [f"**Warning:** {in_markdown(warning)}" for warning in run.warnings]
     parts += [
         f"**{in_markdown(paragraph.subject)}** {in_markdown(paragraph.text)}"
         for paragraph in summarise(layout, run.comparisons)
     ]
-    parts[1:1] = [f"**Warning:** {in_markdown(warning)}" for warning in run.warnings]
-    folders = [part.folder for part in parts_of(run) if part.folder]
-    parts[1:1] = [f"Joined runs: {in_markdown(', '.join(folders))}."] if folders else []
     parts += [f"**Not measured:** {in_markdown(problem)}" for problem in run.problems]
     parts += ["## Overview", markdown(_overview(layout)), _legend(layout)]
     parts += [f"{in_markdown(note)}." for note in notes_of(run)]
@@ -182,8 +176,7 @@ def _overview(layout: Layout) -> Table:
         for sheet in layout.overview
         for metric in sheet.main_metrics
     ]
-    heads = ["benchmark", *_heads(layout.columns)]
-    return Table.of(heads, rows)
+    return Table.of(["benchmark", *_heads(layout.columns)], rows)
 
 
 def _legend(layout: Layout) -> str:
@@ -256,80 +249,54 @@ def to_csv(run: RunContents) -> str:
     last column is the folder of the run.
     """
     parts = parts_of(run)
-    is_joined = len(parts) > 1
     rows = [
-        [*_csv_row(result, tag, value, metric, estimate), *([part.folder] if is_joined else [])]
+        {"run": part.folder, **row}
         for part in parts
         for result in part.run.results
-        for tag, value, metric, estimate in _estimates(result)
+        for row in _result_rows(result)
     ]
-    rows += [
-        [*_published_row(benchmark, published, is_rate=is_rate), *([""] if is_joined else [])]
-        for (benchmark, published), is_rate in _published(parts).items()
-    ]
-    return csv_text([*CSV_HEAD, *(["run"] if is_joined else [])], rows)
+    references = [reference for part in parts for reference in part.run.references]
+    # Each number once, although every scorer has it beside its own.
+    published = {(r.benchmark, r.published): r.ours.is_rate for r in references}
+    for (benchmark, one), is_rate in published.items():
+        rule, _, chosen = one.aggregate.removesuffix("]").partition("micro[")
+        tag, _, value = chosen.partition("=")
+        rows.append(
+            {
+                "benchmark": benchmark,
+                "scorer": one.model,
+                "protocol": one.scoring,
+                "aggregate": "micro" if chosen else rule,
+                "tag": tag,
+                "tag_value": value,
+                "metric": one.metric,
+                "value": one.value,
+                "is_rate": is_rate,
+                "source": one.source,
+            }
+        )
+    head = [*CSV_HEAD, *(["run"] if len(parts) > 1 else [])]
+    return csv_text(head, [[row.get(name, "") for name in head] for row in rows])
 
 
-def _csv_row(
-    result: Result, tag: str, value: str, metric: str, estimate: Estimate
-) -> Sequence[object]:
-    return [
-        result.benchmark,
-        result.scorer,
-        result.protocol.key,
-        "micro" if tag else result.aggregate,
-        result.is_blind,
-        metric == result.headline,
-        tag,
-        value,
-        metric,
-        estimate.value,
-        estimate.low,
-        estimate.high,
-        estimate.n,
-        estimate.ties,
-        estimate.invalid,
-        estimate.unparsed,
-        estimate.chance,
-        estimate.chance_independent,
-        estimate.interval,
-        estimate.is_rate,
-        "",
-    ]
-
-
-def _estimates(result: Result) -> Iterator[tuple[str, str, str, Estimate]]:
-    for metric, estimate in result.overall.items():
-        yield "", "", metric, estimate
-    for key, estimates in result.by_tag.items():
+def _result_rows(result: Result) -> Iterator[dict[str, object]]:
+    """A row, by column, for each overall estimate and each estimate of a tag."""
+    for key, estimates in [("", result.overall), *result.by_tag.items()]:
         tag, _, value = key.partition("=")
         for metric, estimate in estimates.items():
-            # A tag's entries are micro averages whatever the rule of the overall numbers is.
-            yield tag, value, metric, estimate
-
-
-def _published(parts: Sequence[RunPart]) -> dict[tuple[str, Published], bool]:
-    """Each number once, although every scorer has it beside its own; and whether it is a rate."""
-    references = (reference for part in parts for reference in part.run.references)
-    return {(r.benchmark, r.published): r.ours.is_rate for r in references}
-
-
-def _published_row(benchmark: str, published: Published, *, is_rate: bool) -> Sequence[object]:
-    rule, _, chosen = published.aggregate.removesuffix("]").partition("micro[")
-    tag, _, value = chosen.partition("=")
-    row = {
-        "benchmark": benchmark,
-        "scorer": published.model,
-        "protocol": published.scoring,
-        "aggregate": "micro" if chosen else rule,
-        "tag": tag,
-        "tag_value": value,
-        "metric": published.metric,
-        "value": published.value,
-        "is_rate": is_rate,
-        "source": published.source,
-    }
-    return [row.get(name, "") for name in CSV_HEAD]
+            yield {
+                "benchmark": result.benchmark,
+                "scorer": result.scorer,
+                "protocol": result.protocol.key,
+                # A tag's entries are micro averages whatever the rule of the overall numbers is.
+                "aggregate": "micro" if tag else result.aggregate,
+                "is_blind": result.is_blind,
+                "is_headline": metric == result.headline,
+                "tag": tag,
+                "tag_value": value,
+                "metric": metric,
+                **vars(estimate),
+            }
 
 
 def to_json(run: RunContents) -> str:
@@ -338,22 +305,24 @@ def to_json(run: RunContents) -> str:
     Where several runs were joined, each has the folder of its run.
     """
     parts = parts_of(run)
-    notes = {"notes": list(notes_of(run))} if notes_of(run) else {}
+
+    def entries(kind: Literal["results", "comparisons", "references"]) -> list[JsonObject]:
+        return [
+            {**({"run": part.folder} if part.folder else {}), **as_objects(one)}
+            for part in parts
+            for one in getattr(part.run, kind)
+        ]
+
     content = {
-        "results": [_entry(part, as_objects(r)) for part in parts for r in part.run.results],
-        "comparisons": [
-            _entry(part, as_objects(made)) for part in parts for made in part.run.comparisons
-        ],
-        "references": [_entry(part, as_objects(r)) for part in parts for r in part.run.references],
+        "results": entries("results"),
+        "comparisons": entries("comparisons"),
+        "references": entries("references"),
         "warnings": list(run.warnings),
         "problems": list(run.problems),
-        **notes,
     }
+    if notes := notes_of(run):
+        content["notes"] = list(notes)
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _entry(part: RunPart, found: JsonObject) -> JsonObject:
-    return {"run": part.folder, **found} if part.folder else found
 
 
 FORMS: dict[str, Callable[[RunContents], str]] = {

@@ -163,16 +163,6 @@ def and_list(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def size_text(size: int) -> str:
-    """A number of bytes as people read it: 815.6 MB, in powers of 1,000 as disks are sold."""
-    amount = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 999.95:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"
-
-
 def duration_text(seconds: float, *, to_seconds: bool = False) -> str:
     """As `45 s`, `12 min` or `2 h 5 min`; with `to_seconds` as `0 min 45 s` below an hour."""
     if to_seconds:

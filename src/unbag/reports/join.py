@@ -6,7 +6,7 @@ with their run. What two runs have in common stands once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -54,7 +54,14 @@ def merge_runs(runs: Sequence[RunContents], *, folders: Sequence[str | Path] = (
         references=tuple(reference for run in shown for reference in run.references),
         warnings=_texts_once([part.run.warnings for part in given], said),
         parts=parts,
-        notes=(*_given_twice(named), *_shared_lines(given, alike)),
+        notes=(
+            *(
+                f"{folder} was given more than once and is shown once"
+                for folder in dict.fromkeys(named)
+                if named.count(folder) > 1
+            ),
+            *_shared_lines(given, alike),
+        ),
     )
 
 
@@ -98,19 +105,13 @@ def _parts(runs: Sequence[RunContents], folders: Sequence[str]) -> tuple[RunPart
     is_short = all(last) and len(set(last)) == len(last)
     labels = last if is_short else list(once)
     return tuple(
-        RunPart(folder, label, _with_record(run))
+        RunPart(
+            folder,
+            label,
+            replace(run, results=tuple(replace(r, run=r.run or run.record) for r in run.results)),
+        )
         for (folder, run), label in zip(once.items(), labels, strict=True)
     )
-
-
-def _with_record(run: RunContents) -> RunContents:
-    results = (r if r.run else replace(r, run=run.record) for r in run.results)
-    return replace(run, results=tuple(results))
-
-
-def _given_twice(folders: Sequence[str]) -> list[str]:
-    twice = [folder for folder in dict.fromkeys(folders) if folders.count(folder) > 1]
-    return [f"{folder} was given more than once and is shown once" for folder in twice]
 
 
 def _corrected(parts: Sequence[RunPart]) -> tuple[RunPart, ...]:
@@ -130,7 +131,10 @@ def _find_alike(parts: Sequence[RunPart]) -> dict[str, list[SameModel]]:
         for result in part.run.results:
             models.setdefault(model_name(result), []).append(result)
         for name, results in models.items():
-            facts = _facts(results)
+            facts: dict[object, object] = {}
+            for result in results:
+                facts[result.scorer] = _fingerprint(result, "model", result.scorer)
+                facts[_place(result)] = _without_drawn(to_json(replace(result, about="")))
             known = found.setdefault(name, [])
             fitting = [one for one in known if one.fits(facts)]
             if len(fitting) != 1:
@@ -171,14 +175,6 @@ class SameModel:
         self.parts.append(at)
 
 
-def _facts(results: Iterable[Result]) -> dict[object, object]:
-    facts: dict[object, object] = {}
-    for result in results:
-        facts[result.scorer] = _fingerprint(result, "model", result.scorer)
-        facts[_place(result)] = _without_drawn(to_json(replace(result, about="")))
-    return facts
-
-
 def _without_drawn(said: object) -> object:
     """What scores and items alone decide, of JSON: there NaN is equal to itself."""
     if isinstance(said, dict):
@@ -204,31 +200,26 @@ def _each_once(parts: Sequence[RunPart], alike: Mapping[str, Sequence[SameModel]
     made: list[object] = []
     kept = []
     for at, part in enumerate(parts):
+        run = part.run
         again = [r for some in alike.values() for one in some for r in one.again.get(at, ())]
-        run = _without_results(part.run, again, made)
+        ids = {id(result) for result in again}
+        results = tuple(result for result in run.results if id(result) not in ids)
+        gone = {(r.benchmark, r.scorer) for r in again} - {(r.benchmark, r.scorer) for r in results}
+        run = replace(
+            run,
+            results=results,
+            comparisons=tuple(
+                one
+                for one in run.comparisons
+                if not {(one.benchmark, one.first), (one.benchmark, one.second)} <= gone
+                or _without_drawn(to_json(one)) not in made
+            ),
+            failures=tuple(f for f in run.failures if (f.benchmark, f.scorer) not in gone),
+            references=tuple(r for r in run.references if (r.benchmark, r.scorer) not in gone),
+        )
         made += [_without_drawn(to_json(one)) for one in run.comparisons]
         kept.append(replace(part, run=run))
     return kept
-
-
-def _without_results(
-    run: RunContents, again: Sequence[Result], made: Sequence[object]
-) -> RunContents:
-    ids = {id(result) for result in again}
-    results = tuple(result for result in run.results if id(result) not in ids)
-    gone = {(r.benchmark, r.scorer) for r in again} - {(r.benchmark, r.scorer) for r in results}
-    return replace(
-        run,
-        results=results,
-        comparisons=tuple(
-            one
-            for one in run.comparisons
-            if not {(one.benchmark, one.first), (one.benchmark, one.second)} <= gone
-            or _without_drawn(to_json(one)) not in made
-        ),
-        failures=tuple(f for f in run.failures if (f.benchmark, f.scorer) not in gone),
-        references=tuple(r for r in run.references if (r.benchmark, r.scorer) not in gone),
-    )
 
 
 def _shared_lines(parts: Sequence[RunPart], alike: Mapping[str, Sequence[SameModel]]) -> list[str]:

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from unbag.reports.formatting import comparison_sentence, difference_text, p_text, value_text
+from unbag.reports.formatting import (
+    comparison_sentence,
+    difference_interval,
+    difference_text,
+    p_text,
+    value_text,
+)
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 FAMILIES: tuple[tuple[str, ...], ...] = (
@@ -46,8 +52,6 @@ def lay_out(run: RunContents) -> Layout:
 
 
 class _Place(NamedTuple):
-    """What makes a sheet."""
-
     benchmark: str
     aggregate: str
     ties: str
@@ -65,6 +69,7 @@ def _sheet(
     results: tuple[Result | None, ...],
     first: Sheet | None,
 ) -> Sheet:
+    """The sheet of one place; `first` is that of the same benchmark and averaging rule."""
     here = [other for other in places if other.benchmark == place.benchmark]
     several = len({other.aggregate for other in here}) > 1
     title = [place.benchmark, *([place.aggregate] if several else [])]
@@ -76,7 +81,14 @@ def _sheet(
         results=results,
         variant=", ".join(_variant(place, here)),
     )
-    return replace(made, is_overview=first is None or _differs(made, first))
+    if first is None:
+        return made
+    differs = any(
+        one is not None and (other is None or one.show(one.value) != other.show(other.value))
+        for metric in made.main_metrics
+        for one, other in zip(made.row(metric).estimates, first.row(metric).estimates, strict=True)
+    )
+    return replace(made, is_overview=differs)
 
 
 def _variant(place: _Place, others: Sequence[_Place]) -> list[str]:
@@ -85,15 +97,6 @@ def _variant(place: _Place, others: Sequence[_Place]) -> list[str]:
     if any(other.errata != place.errata for other in others):
         parts.append(f"errata={place.errata}" if place.errata else "no errata")
     return parts
-
-
-def _differs(sheet: Sheet, first: Sheet) -> bool:
-    """Some main number of this sheet is not that of the first."""
-    return any(
-        one is not None and (other is None or one.show(one.value) != other.show(other.value))
-        for metric in sheet.main_metrics
-        for one, other in zip(sheet.row(metric).estimates, first.row(metric).estimates, strict=True)
-    )
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
@@ -237,21 +240,24 @@ def compared(
     comparisons: Sequence[Comparison], sheets: Sequence[Sheet], *, benchmark: str
 ) -> tuple[ComparedPair, ...]:
     """Those made on one benchmark; its sheets say which metrics are rates."""
-    return tuple(_pair(made, sheets) for made in comparisons if made.benchmark == benchmark)
-
-
-def _pair(made: Comparison, sheets: Sequence[Sheet]) -> ComparedPair:
-    is_rate = any(sheet.row(made.metric).is_rate for sheet in sheets)
-    low, high = (difference_text(end, is_rate=is_rate) for end in (made.low, made.high))
-    return ComparedPair(
-        words=comparison_sentence(made, is_rate=is_rate),
-        metric=made.metric if made.aggregate == "micro" else f"{made.metric}, {made.aggregate}",
-        difference=difference_text(made.difference, is_rate=is_rate),
-        interval=f"[{low}, {high}]",
-        n=made.n,
-        p=p_text(made.p_value),
-        p_holm=p_text(made.p_holm),
-    )
+    pairs = []
+    for made in comparisons:
+        if made.benchmark != benchmark:
+            continue
+        is_rate = any(sheet.row(made.metric).is_rate for sheet in sheets)
+        rule = "" if made.aggregate == "micro" else f", {made.aggregate}"
+        pairs.append(
+            ComparedPair(
+                words=comparison_sentence(made, is_rate=is_rate),
+                metric=made.metric + rule,
+                difference=difference_text(made.difference, is_rate=is_rate),
+                interval=difference_interval(made, is_rate=is_rate),
+                n=made.n,
+                p=p_text(made.p_value),
+                p_holm=p_text(made.p_holm),
+            )
+        )
+    return tuple(pairs)
 
 
 @dataclass(frozen=True)

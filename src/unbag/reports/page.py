@@ -34,7 +34,7 @@ from unbag.reports.layout import (
 )
 from unbag.reports.references import Beside, Scale, same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
-from unbag.types import Failure, Result, RunContents, RunRecord
+from unbag.types import Failure, RunContents
 from unbag.version import __version__
 
 if TYPE_CHECKING:
@@ -60,27 +60,31 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     run = published_only(run)
     layout = lay_out(run)
     metrics = dict.fromkeys(metric for sheet in layout.sheets for metric in sheet.metrics)
-    return (
-        _page_environment()
-        .get_template("page.html")
-        .render(
-            version=__version__,
-            columns=layout.columns,
-            scorers=layout.scorers,
-            sheets=layout.overview,
-            summary=summarise(layout, run.comparisons),
-            problems=run.problems,
-            warnings=run.warnings,
-            overview=_overview(layout),
-            over_prompts=prompts,
-            sections=_sections(run, layout),
-            definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),
-            protocols=_protocols(run.results),
-            confidence=max((r.protocol.confidence for r in run.results), default=0.95),
-            records=_records(run),
-            chance_legend=chance_legend(layout),
-            notes=notes_of(run),
-        )
+    page = _page_environment().get_template("page.html")
+
+    def defined(name: str) -> Definition | None:
+        """By name, or by a pattern such as share_*."""
+        patterns = (one for key, one in definitions.items() if fnmatchcase(name, key))
+        return definitions.get(name) or next(patterns, None)
+
+    return page.render(
+        version=__version__,
+        columns=layout.columns,
+        scorers=layout.scorers,
+        sheets=layout.overview,
+        summary=summarise(layout, run.comparisons),
+        problems=run.problems,
+        warnings=run.warnings,
+        overview=_overview(layout),
+        over_prompts=prompts,
+        sections=_sections(run, layout),
+        definitions=tuple(Defined(name, defined(name)) for name in metrics),
+        protocols=tuple(dict.fromkeys((r.scorer, r.protocol.key) for r in run.results)),
+        confidence=max((r.protocol.confidence for r in run.results), default=0.95),
+        # Each with the folder of its run, where several were joined.
+        records=[(part.folder, one) for part in parts_of(run) for one in records(part.run)],
+        chance_legend=chance_legend(layout),
+        notes=notes_of(run),
     )
 
 
@@ -148,9 +152,7 @@ def _sections(run: RunContents, layout: Layout) -> tuple[Section, ...]:
             comparisons=compared(run.comparisons, sheets, benchmark=name),
             beside=same_model(r for r in run.references if r.benchmark == name),
             scales=scales([r for r in run.references if r.benchmark == name]),
-            cards=tuple(
-                failure_card(failure) for failure in run.failures if failure.benchmark == name
-            ),
+            cards=tuple(failure_card(f) for f in run.failures if f.benchmark == name),
         )
         for at, (name, sheets) in enumerate(found.items(), start=1)
     )
@@ -180,33 +182,11 @@ def _chart(
     from markupsafe import Markup
 
     scale = charts.scale_for([row for _, _, row in rows])
-    drawn = tuple(
-        ChartRow(
-            name,
-            note,
-            Markup(  # noqa: S704 - built by charts, which escapes
-                charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
-            ),
-        )
-        for name, note, row in rows
-    )
-    return Chart(title, drawn, Markup(charts.axis(scale)), is_folded)  # noqa: S704
-
-
-def _records(run: RunContents) -> tuple[tuple[str, RunRecord], ...]:
-    """Each with the folder of its run, where several were joined."""
-    return tuple((part.folder, record) for part in parts_of(run) for record in records(part.run))
-
-
-def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition | None:
-    """By name, or by a pattern such as share_*."""
-    if name in definitions:
-        return definitions[name]
-    return next((found for key, found in definitions.items() if fnmatchcase(name, key)), None)
-
-
-def _protocols(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys((result.scorer, result.protocol.key) for result in results))
+    drawn = []
+    for name, note, row in rows:
+        strip = charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
+        drawn.append(ChartRow(name, note, Markup(strip)))  # noqa: S704 - charts escapes
+    return Chart(title, tuple(drawn), Markup(charts.axis(scale)), is_folded)  # noqa: S704
 
 
 def environment() -> Environment:
@@ -252,15 +232,16 @@ def _breakable(name: str) -> Markup:
 
 def failure_card(failure: Failure) -> FailureCard:
     """One failure as it is shown."""
-    by_caption = _compares_pictures(failure)
-    finite = [score for row in failure.scores for score in row if math.isfinite(score)]
+    # Whether pictures compete for a caption; otherwise captions compete for a picture.
+    searches = failure.metric.startswith(("text_to_image", "image_pair"))
+    by_caption = len(failure.captions) == 1 or searches or failure.metric == "image"
     lines = tuple(
         FailureLine(
-            letter=_letter(at),
+            letter=chr(ord("A") + at) if at < 26 else str(at + 1),
             caption=caption,
             kind=failure.kinds[at].replace("_", " ") if failure.kinds else "",
             cells=tuple(
-                _failure_cell(failure, picture, at, finite, by_caption=by_caption)
+                _failure_cell(failure, picture, at, by_caption=by_caption)
                 for picture in range(len(failure.pictures))
             ),
         )
@@ -318,20 +299,9 @@ class FailureCell:
     fault: Fault
 
 
-def _letter(at: int) -> str:
-    return chr(ord("A") + at) if at < 26 else str(at + 1)
-
-
-def _compares_pictures(failure: Failure) -> bool:
-    """Whether pictures compete for a caption; otherwise captions compete for a picture."""
-    searches = failure.metric.startswith(("text_to_image", "image_pair"))
-    return len(failure.captions) == 1 or searches or failure.metric == "image"
-
-
-def _failure_cell(
-    failure: Failure, picture: int, caption: int, finite: Sequence[float], *, by_caption: bool
-) -> FailureCell:
+def _failure_cell(failure: Failure, picture: int, caption: int, *, by_caption: bool) -> FailureCell:
     score = failure.scores[picture][caption]
+    finite = [score for row in failure.scores for score in row if math.isfinite(score)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     share = (score - low) / (high - low) if math.isfinite(score) and high > low else 0.0
     return FailureCell(

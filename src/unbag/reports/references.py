@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from unbag.reports.formatting import difference_text, interval_text, value_text
+from unbag.reports.formatting import difference_text, interval_text, number_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.types import Published, Reference
 
@@ -71,7 +71,8 @@ def scales(references: Sequence[Reference]) -> tuple[Scale, ...]:
     found: dict[tuple[str, str], list[Reference]] = {}
     for reference in references:
         if not reference.is_same_model:
-            found.setdefault(_scale_key(reference), []).append(reference)
+            published = reference.published
+            found.setdefault((published.metric, published.aggregate), []).append(reference)
     merged: dict[tuple[str, str], list[Reference]] = {}
     for (metric, rule), some in found.items():
         stated = next((r for m, r in found if m == metric and r), rule)
@@ -79,26 +80,18 @@ def scales(references: Sequence[Reference]) -> tuple[Scale, ...]:
     return tuple(_scale(metric, rule, some) for (metric, rule), some in merged.items())
 
 
-def _scale_key(reference: Reference) -> tuple[str, str]:
-    return reference.published.metric, reference.published.aggregate
-
-
 def _scale(metric: str, rule: str, references: Sequence[Reference]) -> Scale:
-    marks = [_published_mark(r) for r in {r.published: r for r in references}.values()]
-    for scorer, reference in {r.scorer: r for r in references}.items():
-        ours = reference.ours
+    marks = []
+    for published, reference in {r.published: r for r in references}.items():
+        shown = published_text(published, is_rate=reference.ours.is_rate)
+        how = "" if published.scoring == "cosine" else f"; {published.scoring}"
+        source = f"{published.source}{how}"
+        marks.append(Mark(published.model, published.value, shown, "", source, reference.doubts))
+    for scorer, ours in {r.scorer: r.ours for r in references}.items():
         shown, interval = value_text(ours), interval_text(ours)
         marks.append(Mark(scorer, ours.value, shown, interval, "", (), is_ours=True))
     sign = 1 if metric in LOWER_IS_BETTER else -1
     return Scale(metric, rule, tuple(sorted(marks, key=lambda mark: sign * mark.value)))
-
-
-def _published_mark(reference: Reference) -> Mark:
-    published = reference.published
-    shown = published_text(published, is_rate=reference.ours.is_rate)
-    how = "" if published.scoring == "cosine" else f"; {published.scoring}"
-    source = f"{published.source}{how}"
-    return Mark(published.model, published.value, shown, "", source, reference.doubts)
 
 
 @dataclass(frozen=True)
@@ -131,6 +124,5 @@ class Mark:
 
 def published_text(published: Published, *, is_rate: bool) -> str:
     """A published number with the digits it was printed with."""
-    if is_rate:
-        return f"{100 * published.value:.{published.digits}f}"
-    return f"{published.value:.{published.digits + 2}f}"
+    digits = published.digits if is_rate else published.digits + 2
+    return number_text(published.value, is_rate=is_rate, digits=digits)

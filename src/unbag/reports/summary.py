@@ -74,21 +74,15 @@ def _share(count: int, total: int) -> str:
 
 def _names(judged: Sequence[HeadlineVerdict], *, chance: bool = False) -> str:
     """In brackets; with `chance`, those that share a chance level share its mention."""
-    if not judged:
-        return ""
     named: dict[str, list[str]] = {}
     for verdict in judged[:_NAMED]:
-        level = f" against {_chance(verdict.estimate)}" if chance else ""
+        # Two levels are a range: a number between them is at chance.
+        levels = map(verdict.estimate.show, sorted(chance_levels(verdict.estimate)))
+        level = f" against {' to '.join(levels)}" if chance else ""
         named.setdefault(level, []).append(f"{verdict.title} {_value(verdict.estimate)}")
     parts = [", ".join(names) + level for level, names in named.items()]
     parts += [f"{len(judged) - _NAMED} more"] if len(judged) > _NAMED else []
     return f" ({'; '.join(parts)})"
-
-
-def _chance(estimate: Estimate) -> str:
-    """Two levels are a range: a number between them is at chance."""
-    levels = sorted(chance_levels(estimate))
-    return " to ".join(estimate.show(level) for level in levels)
 
 
 def _value(estimate: Estimate) -> str:
@@ -170,14 +164,8 @@ def _comparison(
         if (made.first, made.second) == (first, second):
             return made
         if (made.first, made.second) == (second, first):
-            return replace(
-                made,
-                first=first,
-                second=second,
-                difference=-made.difference,
-                low=-made.high,
-                high=-made.low,
-            )
+            turned = replace(made, first=first, second=second, difference=-made.difference)
+            return replace(turned, low=-made.high, high=-made.low)
     return None
 
 

@@ -1,4 +1,4 @@
-"""One table builder: a `Table` is written for a terminal, as Markdown, LaTeX, HTML or CSV."""
+"""One table builder: a `Table` is written for a terminal, as Markdown or as LaTeX; and CSV."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -161,22 +160,6 @@ def latex(table: Table) -> str:
     )
 
 
-def html(table: Table, *, name: str = "") -> str:
-    """A `table` with escaped texts; the first cell of a row is its head, styles become classes."""
-    body = "".join(
-        f"<tr>{''.join(_in_html(cell, of, is_head=at == 0) for at, (cell, of) in enumerate(both))}"
-        "</tr>"
-        for both in (zip(row, table.columns, strict=True) for row in table.full_rows)
-    )
-    names = "".join(
-        _in_html(column.name, column, is_head=True, scope="col") for column in table.columns
-    )
-    head = f"<thead><tr>{names}</tr></thead>" if table.has_head else ""
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
-    kind = f' class="{escape(name)}"' if name else ""
-    return f"<table{kind}>{caption}{head}<tbody>{body}</tbody></table>"
-
-
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Comma separated values as RFC 4180 has them; no number is rounded.
 
@@ -191,15 +174,10 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return file.getvalue()
 
 
-def plain(cell: Cell) -> str:
-    """The text of a cell alone."""
-    return "".join(span.text for span in spans(cell))
-
-
-def spans(cell: Cell) -> tuple[Span, ...]:
+def _spans(cell: Cell) -> tuple[Span, ...]:
     """The pieces of a cell."""
     if isinstance(cell, tuple):
-        return tuple(span for piece in cell for span in spans(piece))
+        return tuple(span for piece in cell for span in _spans(piece))
     if isinstance(cell, Span):
         return (cell,)
     if not isinstance(cell, Marked):
@@ -217,7 +195,7 @@ def _text(cell: Cell) -> Text:
     from rich.text import Text
 
     made = Text()
-    for span in spans(cell):
+    for span in _spans(cell):
         made.append(span.text, style="" if span.style == CODE else span.style)
     return made
 
@@ -231,7 +209,7 @@ def _in_markdown(cell: Cell) -> str:
     if isinstance(cell, Marked):
         return cell.replace("|", _BAR)
     found = []
-    for span in spans(cell):
+    for span in _spans(cell):
         if span.style == CODE:
             # Nothing but the end of the cell has a meaning inside of code.
             found.append(f"`{span.text.replace('|', _BAR)}`")
@@ -244,23 +222,11 @@ def _in_markdown(cell: Cell) -> str:
 def _in_latex(cell: Cell) -> str:
     commands = {CODE: "texttt", STRONG: "textbf"}
     found = []
-    for span in spans(cell):
+    for span in _spans(cell):
         text = "".join(_LATEX.get(sign, sign) for sign in span.text)
         command = commands.get(span.style)
         found.append(rf"\{command}{{{text}}}" if command else text)
     return "".join(found)
-
-
-def _in_html(cell: Cell, column: Column, *, is_head: bool, scope: str = "row") -> str:
-    tags = {CODE: "code", STRONG: "strong"}
-    found = []
-    for span in spans(cell):
-        text, tag = escape(span.text), tags.get(span.style)
-        kind = f'<span class="{escape(span.style)}">{text}</span>' if span.style else text
-        found.append(f"<{tag}>{text}</{tag}>" if tag else kind)
-    kind = ' class="n"' if column.align == "right" else ""
-    start, end = (f'<th scope="{scope}"{kind}>', "</th>") if is_head else (f"<td{kind}>", "</td>")
-    return f"{start}{''.join(found)}{end}"
 
 
 def guarded(text: str) -> str:

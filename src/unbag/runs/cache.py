@@ -2,7 +2,8 @@
 
 A folder holds small immutable files, each one batch of rows, named by the hash of what it holds. No
 locks are needed: two processes that compute the same batch write the same file, and a file appears
-whole or not at all. It works on network disks and can be deleted at any time.
+whole or not at all. It works on network disks and can be deleted at any time; a run that needs a
+deleted file once more ends and says so.
 
 Dimensions: N rows; a tensor of a row may have any.
 """
@@ -27,8 +28,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
-from unbag.runs.files import make_folder, write_atomically
+from unbag.errors import UserError, said_by
+from unbag.runs.files import (
+    explain_full_disk,
+    make_folder,
+    remove_leftovers,
+    write_atomically,
+)
 from unbag.runs.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,6 +49,9 @@ _VERSION = "rows-1"
 _ENDING = f".{_VERSION}.safetensors"
 _READERS = 8
 """Files that are read and checked at once."""
+_ABANDONED_HOURS = 24
+"""A half-written file that is older belongs to a process that was killed."""
+_RESUMES = "what is in the cache is not computed again; --cache names another place"
 
 
 class TensorCache:
@@ -61,7 +70,7 @@ class TensorCache:
         Args:
             folder: Where files are; None keeps rows in memory, and those that leave it in a
                 temporary folder.
-            progress: Told of files that cannot be used.
+            progress: Shows which files cannot be used.
             max_bytes: Of rows in memory. The batches that were not used for longest leave first.
             padded: Tensors whose rows differ in length: batches are padded with zeros to the
                 longest when they are put together.
@@ -76,6 +85,7 @@ class TensorCache:
             make_folder(
                 folder, what="cache folder", way_out="choose another with --cache, or --no-cache"
             )
+            remove_leftovers(folder, hours=_ABANDONED_HOURS)
             for path in sorted(folder.glob(f"*{_ENDING}")):
                 try:
                     batch = _Batch(_keys_in(path), path)
@@ -122,7 +132,10 @@ class TensorCache:
                 )
         batch = _Batch(keys)
         if self._folder is not None:
-            batch.write(whole, self._folder)
+            with explain_full_disk(self._folder, resumes=_RESUMES):
+                # Somebody may have deleted it.
+                self._folder.mkdir(parents=True, exist_ok=True)
+                batch.write(whole, self._folder)
         self._place_of.update((key, (batch, at)) for at, key in enumerate(keys))
         self._remember(batch, whole)
 
@@ -181,7 +194,17 @@ class TensorCache:
 
     def _load(self, batch: _Batch) -> dict[str, Tensor]:
         if batch.tensors is None:
-            self._remember(batch, batch.read(checks=not batch.is_checked))
+            try:
+                tensors = batch.read(checks=not batch.is_checked)
+            except Exception as error:
+                assert batch.path is not None
+                raise UserError(
+                    f"the cache file {batch.path} went away or was damaged while it was in use: "
+                    f"{said_by(error)}",
+                    expected="a cache that is left alone while something runs",
+                    way_out="give the same command again: what is missing is computed again",
+                ) from error
+            self._remember(batch, tensors)
         else:
             self._in_memory.move_to_end(batch)
         assert batch.tensors is not None
@@ -202,16 +225,13 @@ class TensorCache:
         if batch.tensors is None:
             return
         if batch.path is None:
-            batch.write(batch.tensors, self._temporary())
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="unbag-features-"))
+                weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+            batch.write(batch.tensors, self._folder)
         del self._in_memory[batch]
         self._bytes -= batch.nbytes
         batch.tensors = None
-
-    def _temporary(self) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="unbag-features-"))
-            weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
-        return self._folder
 
     def _report(self, path: Path, error: Exception) -> None:
         """A file that cannot be used is computed again; a damaged one is deleted."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Part = TypeVar("Part")
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 _LONGEST = timedelta(days=7)
 """A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
 _BUCKET = 1 << 24
@@ -56,14 +56,14 @@ class Team:
 
             distributed.barrier()
 
-    def gather(self, said: Said) -> list[Said]:
+    def gather(self, value: Value) -> list[Value]:
         """The objects of all processes in order of rank, on every process."""
         if self.size == 1:
-            return [said]
+            return [value]
         from torch import distributed
 
-        found: list[Said] = [said] * self.size
-        distributed.all_gather_object(found, said)
+        found: list[Value] = [value] * self.size
+        distributed.all_gather_object(found, value)
         return found
 
 
@@ -75,21 +75,28 @@ def join_team(device: str = "cpu") -> Team:
 
     `device` is where tensors are that processes exchange, if they exchange any.
     """
-    size = _whole("WORLD_SIZE", 1)
+    text = os.environ.get("WORLD_SIZE", "1")
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(
+            f"the environment variable WORLD_SIZE is {text!r}",
+            expected="a whole number above 0, as torchrun sets it",
+            way_out="unset WORLD_SIZE, or start with torchrun",
+        )
+    size = int(text)
     if size == 1:
         return Team()
     from torch import distributed
 
     if not distributed.is_initialized():
-        # Measuring exchanges short messages only, and the plain CPU road serves every device.
-        roads = "gloo"
+        # Evaluation exchanges short messages only, for which gloo serves every device.
+        backend = "gloo"
         if device.startswith("cuda"):
             import torch
 
             # Else every process also takes memory of the first GPU.
             torch.cuda.set_device(device)
-            roads = "cpu:gloo,cuda:nccl"
-        distributed.init_process_group(roads, timeout=_LONGEST)
+            backend = "cpu:gloo,cuda:nccl"
+        distributed.init_process_group(backend, timeout=_LONGEST)
     return Team(distributed.get_rank(), size)
 
 
@@ -100,17 +107,6 @@ def leave_team(team: Team) -> None:
 
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-def _whole(name: str, default: int) -> int:
-    text = os.environ.get(name, str(default))
-    if not text.isdigit() or int(text) < 1:
-        raise UserError(
-            f"the environment variable {name} is {text!r}",
-            expected="a whole number above 0, as torchrun sets it",
-            way_out=f"unset {name}, or start with torchrun",
-        )
-    return int(text)
 
 
 def gathered(own: Tensor, team: Team) -> Tensor:

@@ -7,10 +7,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
+from time import time
 from typing import IO, Any
 from uuid import uuid4
 from weakref import ref
@@ -251,13 +252,22 @@ def _keep_from_children(file: IO[Any]) -> None:
     os.register_at_fork(after_in_child=close)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete what a killed process left half written; only while nobody else writes there."""
+def remove_leftovers(folder: Path, *, hours: float = 0) -> None:
+    """Delete what a killed process left half written.
+
+    Args:
+        folder: One in which nobody else writes now; or anybody may, with `hours`.
+        hours: Only files that nobody wrote to for so long, and that nobody will finish.
+    """
+    newest = time() - 3600 * hours
     for path in (*folder.glob(".*.part"), *folder.glob(".write-*")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            if hours and path.stat().st_mtime > newest:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 @contextmanager
@@ -279,6 +289,8 @@ def is_full(error: BaseException) -> bool:
     """Whether an error says that the disk is full."""
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         return True
+    if isinstance(error, UserError) and error.__cause__ is not None:
+        return is_full(error.__cause__)
     return any(said in str(error) for said in _SAID)
 
 

@@ -79,12 +79,9 @@ def stops_gently(team: Team) -> Iterator[Stopping]:
             raise KeyboardInterrupt
         found.is_asked = True
 
-    before = {number: signal.signal(number, keep) for number in _SIGNALS}
+    before = {n: signal.signal(n, keep) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield found
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -84,12 +84,8 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Yes:
-    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
-
-    A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
-    is, and the score of such a caption is its probability as the answer.
-    """
+class _AskingScorer:
+    """What all scorers that ask have."""
 
     model: Generator
     prompt_set: Prompt
@@ -97,16 +93,31 @@ class Yes:
     fingerprint: str
     is_variant: bool = False
     """Another prompt than the published one; not compared with other models."""
-    is_normalised: bool = False
-    """Divided by the sum over Yes and No, or over all answers of a closed question."""
-    is_contrast: bool = False
-    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
     is_blind: bool = False
 
     @property
     def prompt(self) -> str:
         """The prompt's name, for the protocol."""
         return self.prompt_set.name
+
+    @property
+    def relaxed_form(self) -> str:
+        """Log-probabilities are compared by difference."""
+        return "additive"
+
+
+@dataclass(frozen=True)
+class Yes(_AskingScorer):
+    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
+
+    A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
+    is, and the score of such a caption is its probability as the answer.
+    """
+
+    is_normalised: bool = False
+    """Divided by the sum over Yes and No, or over all answers of a closed question."""
+    is_contrast: bool = False
+    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
 
     @property
     def scoring(self) -> str:
@@ -155,26 +166,13 @@ class Yes:
 
 
 @dataclass(frozen=True)
-class Letters:
+class Letters(_AskingScorer):
     """Multiple choice. A question that brings its own letters is asked as it is, in one order.
 
     Models like some letters better than others, so options are shown in as many orders as there are
     of them, each at every letter once, and log-probabilities are averaged. For two, that is both
     orders.
     """
-
-    model: Generator
-    prompt_set: Prompt
-    name: str
-    fingerprint: str
-    is_variant: bool = False
-    is_blind: bool = False
-    relaxed_form: str = "additive"
-
-    @property
-    def prompt(self) -> str:
-        """The prompt's name, for the protocol."""
-        return self.prompt_set.name
 
     @property
     def scoring(self) -> str:
@@ -256,26 +254,14 @@ def _answers_itself(item: Item) -> bool:
 
 
 @dataclass(frozen=True)
-class OptionLikelihood:
+class OptionLikelihood(_AskingScorer):
     """Log-probability of the whole option as the answer, with its end where the model has it.
 
     By default the mean over tokens, which orders options as their perplexity does; else the sum,
     which prefers short options.
     """
 
-    model: Generator
-    prompt_set: Prompt
-    name: str
-    fingerprint: str
-    is_variant: bool = False
     is_mean: bool = True
-    is_blind: bool = False
-    relaxed_form: str = "additive"
-
-    @property
-    def prompt(self) -> str:
-        """The prompt's name, for the protocol."""
-        return self.prompt_set.name
 
     @property
     def scoring(self) -> str:
@@ -301,7 +287,7 @@ class OptionLikelihood:
 
 
 @dataclass(frozen=True)
-class FreeAnswer:
+class FreeAnswer(_AskingScorer):
     """The caption that an answer means gets 1, the other false ones 1/2, a true one not meant 0.
 
     Without a true one, as in `unbag score`, all others get 0.
@@ -310,22 +296,10 @@ class FreeAnswer:
     one; such answers are counted apart. A caption that stands alone gets 1 for yes and 0 for no.
     """
 
-    model: Generator
-    prompt_set: Prompt
-    name: str
-    fingerprint: str
-    is_variant: bool = False
     is_contrastive: bool = False
     """Decoded with M3ID instead of greedily."""
     longest: int = 32
     """Tokens of an answer."""
-    is_blind: bool = False
-    relaxed_form: str = "additive"
-
-    @property
-    def prompt(self) -> str:
-        """The prompt's name, for the protocol."""
-        return self.prompt_set.name
 
     @property
     def scoring(self) -> str:
@@ -335,11 +309,10 @@ class FreeAnswer:
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
         """One answer a picture."""
         asked = [self._checked(item) for item in items]
-        asks = [
-            Ask(picture, self._prompt(item, one))
-            for item, one in zip(items, asked, strict=True)
-            for picture in item.pictures
-        ]
+        asks = []
+        for item, one in zip(items, asked, strict=True):
+            form = self.prompt_set.question if item.question else self.prompt_set.caption
+            asks += [Ask(p, filled(form, question=one.text)) for p in item.pictures]
         answers = iter(self._answers(asks))
         return [
             _scores(item, one, [next(answers) for _ in item.pictures])
@@ -359,10 +332,6 @@ class FreeAnswer:
             return answers_of(self.model, asks, longest=self.longest)
         assert isinstance(self.model, ContrastiveGenerator)
         return self.model.answers_of_m3id(asks, longest=self.longest)
-
-    def _prompt(self, item: Item, asked: AskedQuestion) -> str:
-        form = self.prompt_set.question if item.question else self.prompt_set.caption
-        return filled(form, question=asked.text)
 
     def _checked(self, item: Item) -> AskedQuestion:
         truth = item.truth

@@ -247,9 +247,11 @@ class LinearProbe:
         place = {caption: i for i, caption in enumerate(self.classes)}
         unknown = [caption for caption in captions if caption not in place]
         if unknown:
+            some = ", ".join(text_of(caption) for caption in self.classes[:5])
+            more = ", ..." if len(self.classes) > 5 else ""
             raise UserError(
                 f"the linear probe has no class {text_of(unknown[0])!r}",
-                expected=f"one of its {len(self.classes)}: {_some(self.classes)}",
+                expected=f"one of its {len(self.classes)}: {some}{more}",
                 way_out="fit one to the training split of this benchmark, and run it on that alone",
             )
         return torch.from_numpy(self.weight_CE[[place[caption] for caption in captions]])
@@ -278,11 +280,6 @@ class LinearProbe:
 
         prepared = even([self.encoder.prepare(picture.open()) for picture in pictures])
         return self.encoder.encode_pictures(torch.stack(list(prepared)))
-
-
-def _some(captions: Sequence[Caption]) -> str:
-    more = ", ..." if len(captions) > 5 else ""
-    return ", ".join(text_of(caption) for caption in captions[:5]) + more
 
 
 def untrained(model: object) -> LinearProbe:

@@ -4,6 +4,29 @@ A task says what is trained: its parameters, the batch of a step, the loss of a 
 does everything that all kinds of training share. The batch of a step and all its randomness depend
 on the task's data, seed and step alone. So a run that was killed resumes from its last checkpoint
 and ends, on a CPU, with the same bits as one that was not.
+
+The smallest task:
+
+    class Straight(Task[Tensor]):
+        name = "a straight line"
+
+        def __init__(self, x_N, y_N):
+            self.x_N, self.y_N, self.module = x_N, y_N, nn.Linear(1, 1)
+            self.optimizer = OptimizerSettings(steps=100, learning_rate=0.1)
+
+        def batch(self, step):
+            rng = np.random.default_rng((self.seed, step))
+            return torch.from_numpy(rng.choice(len(self.x_N), 8))
+
+        def loss(self, batch, step):
+            return (self.module(self.x_N[batch, None])[:, 0] - self.y_N[batch]).square().mean()
+
+    with open_run_folder(out, TRAINING) as folder:
+        Trainer(Straight(x_N, y_N)).run(folder)
+
+A step is `before_step`, `gradient` (by default `loss` and its backward pass), clipping, the
+optimizer's update, `after_update`, and a row of the log. Between steps come evaluations, and
+checkpoints after them, after epochs and every `save_minutes`.
 """
 
 from __future__ import annotations
@@ -72,7 +95,7 @@ class Task(Generic[B]):
     precision: Precision = "float32"
     """Of the products inside `loss`; weights are float32."""
     is_recorded: bool = False
-    """Whether steps are recorded as CUDA graphs; `static_batch` then says which."""
+    """Whether steps are recorded as CUDA graphs and replayed; see `static_batch`."""
     logs_gradient: bool = False
     """Whether the length of the gradient is logged where nothing needs it."""
     steps_per_epoch: int | None = None
@@ -117,7 +140,7 @@ class Task(Generic[B]):
         return {"loss": loss.detach()}
 
     def learning_rate(self, step: int) -> float:
-        """Of a step."""
+        """The learning rate of a step."""
         o = self.optimizer
         return o.learning_rate * lr_factor(
             step, steps=o.steps, warmup_steps=o.warmup_steps, schedule=o.schedule
@@ -135,15 +158,24 @@ class Task(Generic[B]):
         self.module.train(is_training)
 
     def running(self) -> AbstractContextManager[object]:
-        """Entered around all steps of a start."""
+        """A context around all steps between a start and a stop, such as for compiled layers."""
         return nullcontext()
 
     def static_batch(self, batch: B) -> tuple[Hashable, B] | None:
-        """The batch copied to where a recorded step reads it, with a key of the recording.
+        """Where steps are recorded: the batch in the memory that a recorded step reads, and a key.
 
-        None for a batch that cannot be recorded, which is launched as usual.
+        A CUDA graph always computes on the same memory, so each batch is copied there. Batches
+        that need another graph, such as those of another length, have another key. None for a
+        batch that cannot be recorded: its step is computed as usual.
         """
         return None
+
+    def recorded_beside(self) -> tuple[Tensor, ...]:
+        """Tensors other than weights that a recorded step changes in place.
+
+        Recording takes a step, whose changes of weights, optimizer state and these are undone.
+        """
+        return ()
 
     def extra_state(self) -> dict[str, Any]:
         """What the next steps need besides weights and optimizer state: tensors or JSON."""
@@ -151,10 +183,6 @@ class Task(Generic[B]):
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `extra_state` gave."""
-
-    def recorded_beside(self) -> tuple[Tensor, ...]:
-        """Tensors other than weights that a recorded step changes in place."""
-        return ()
 
     def is_evaluated_after(self, step: int) -> bool:
         """Whether `evaluate` is called after a step."""
@@ -218,7 +246,8 @@ class Trainer(Generic[B]):
             save_minutes: Time between checkpoints.
             uses_tensorboard: Write TensorBoard events into the run folder.
             wandb_project: Log to this project of Weights & Biases.
-            memory: Of `shared_memory`, for trainers whose recorded steps take turns on a GPU.
+            memory: What `shared_memory` gave, for trainers whose recorded steps take turns on a
+                GPU.
         """
         self.task, self.team = task, team
         self.progress = progress or Silent()
@@ -270,7 +299,12 @@ class Trainer(Generic[B]):
             folder: Of `open_run_folder`, of the kind TRAINING.
             facts: Written to run.json beside the identity.
             on_step: Called after each step.
+
+        Raises:
+            KeyboardInterrupt: Somebody stopped the run during its last step: there is nothing left
+                to resume here, but the caller should not go on.
         """
+        is_stopped = False
         if folder is not None:
             self._begin(folder, facts or {})
         if not self.is_done:
@@ -283,7 +317,7 @@ class Trainer(Generic[B]):
                 if folder is not None:
                     stopping = stack.enter_context(stops_gently(self.team))
                 try:
-                    self._take_steps(folder, log, stopping, on_step)
+                    is_stopped = self._take_steps(folder, log, stopping, on_step)
                     self._save_last(folder, log)
                 except NotFiniteError as error:
                     self._set_state(folder, "stopped")
@@ -298,6 +332,8 @@ class Trainer(Generic[B]):
         if folder is not None and self.is_done and self.team.is_leader:
             (folder.path / PREVIOUS).unlink(missing_ok=True)
         self.team.wait()
+        if self.is_done and is_stopped:
+            raise KeyboardInterrupt
         return self.state
 
     def train_step(self, batch: B) -> dict[str, Tensor]:
@@ -310,7 +346,8 @@ class Trainer(Generic[B]):
         placed = task.static_batch(batch) if task.is_recorded else None
         if placed is not None and placed[0] not in self._recorded:
             key, static = placed
-            # Apart, since recording draws too.
+            # With draws of its own, since recording takes a step too. The number of that step stays
+            # in the recording, so that a recorded gradient cannot depend on it.
             with seeded_draws(task.device, seed):
                 self._recorded[key] = Recorded(
                     lambda: self._update(static, 0),
@@ -371,7 +408,8 @@ class Trainer(Generic[B]):
 
     def _take_steps(
         self, folder: RunFolder | None, log: Log, stopping: Stopping, on_step: OnStep | None
-    ) -> None:
+    ) -> bool:
+        """Gives whether somebody asked to stop."""
         task, steps = self.task, self.task.optimizer.steps
         first = self.state.step
         task.set_training(True)
@@ -410,11 +448,12 @@ class Trainer(Generic[B]):
                 if on_step is not None:
                     if on_step(self.state, numbers):
                         log.flush()
-                        return
+                        return False
                     # The caller may have evaluated.
                     task.set_training(True)
                 if stopping.agreed():
-                    return
+                    return True
+        return False
 
     def _is_save_due(self, step: int) -> bool:
         """After each epoch and by the clock; processes need not agree, since one of them saves."""
@@ -424,13 +463,15 @@ class Trainer(Generic[B]):
         return perf_counter() - self._saved_at > 60 * self._save_minutes
 
     def _save_last(self, folder: RunFolder | None, log: Log) -> None:
-        # Weights that are not finite must not replace a checkpoint whose weights are.
+        """Write the log and, unless this step is saved already, the checkpoint."""
+        # First, since it raises for losses that are not finite: those weights must not be saved.
         log.flush()
         if folder is not None and self.team.is_leader and self._saved_step < self.state.step:
             self.save(folder.path / LAST, previous=folder.path / PREVIOUS)
         self._saved_at, self._saved_step = perf_counter(), self.state.step
 
     def _evaluate(self, folder: RunFolder | None, log: Log) -> None:
+        """Evaluate, and save the weights if they are the best so far."""
         log.flush()
         score = self.task.evaluate(self.state.step)
         if self.state.best is None or score > self.state.best:
@@ -440,6 +481,7 @@ class Trainer(Generic[B]):
                 if folder is not None and self.team.is_leader:
                     self.save(folder.path / BEST, with_optimizer=False)
             except UserError:
+                # The checkpoint of this step is saved next and must not name a best that is lost.
                 self.state = before
                 raise
 

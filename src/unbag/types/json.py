@@ -133,14 +133,16 @@ def _converter(is_closed: bool = False) -> Converter:
     made.register_unstructure_hook_factory(is_dataclass, _writer_of)
     made.register_structure_hook_factory(is_dataclass, _reader_of)
     made.register_structure_hook(str, _read_text)
-    made.register_structure_hook(int, _read_whole)
-    made.register_structure_hook(bool, _read_truth)
+    made.register_structure_hook(int, _exactly(int, "a whole number"))
+    made.register_structure_hook(bool, _exactly(bool, "true or false"))
     made.register_structure_hook(float, _read_number)
     made.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
     made.register_structure_hook_factory(lambda kind: _origin(kind) is Literal, _choice_of)
-    made.register_structure_hook_factory(lambda kind: _origin(kind) in _LISTS, _list_of)
+    made.register_structure_hook_factory(lambda kind: _origin(kind) in (tuple, list), _list_of)
     made.register_structure_hook_factory(is_namedtuple, _named_tuple_of)
-    made.register_structure_hook_factory(lambda kind: _origin(kind) in _OBJECTS, _mapping_of)
+    made.register_structure_hook_factory(
+        lambda kind: _origin(kind) in (dict, Mapping, Counter), _mapping_of
+    )
     return made
 
 
@@ -156,10 +158,9 @@ def _writer_of(kind: type[Any], made: Converter) -> Callable[[Any], JsonObject]:
     from cattrs.gen import make_dict_unstructure_fn
 
     write = make_dict_unstructure_fn(kind, made, **_unwritten(kind))
-    return _write_reference(write) if kind is Reference else write
+    if kind is not Reference:
+        return write
 
-
-def _write_reference(write: Callable[[Any], JsonObject]) -> Callable[[Any], JsonObject]:
     def written(one: Reference) -> JsonObject:
         made = write(one)
         doubts = made.pop("doubts")
@@ -202,16 +203,15 @@ def _read_text(value: object, _: object) -> str:
     return value
 
 
-def _read_whole(value: object, _: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _NotReadError.of(value, "a whole number")
-    return value
+def _exactly(kind: type, expected: str) -> Callable[[object, object], Any]:
+    """The library would convert, and True is an int to Python."""
 
+    def read(value: object, _: object) -> object:
+        if type(value) is not kind:
+            raise _NotReadError.of(value, expected)
+        return value
 
-def _read_truth(value: object, _: object) -> bool:
-    if not isinstance(value, bool):
-        raise _NotReadError.of(value, "true or false")
-    return value
+    return read
 
 
 def _read_number(value: object, _: object) -> float:
@@ -272,6 +272,3 @@ def _only(
         return read(value, kind)
 
     return checked
-
-
-_LISTS, _OBJECTS = (tuple, list), (dict, Mapping, Counter)

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = Sequence[float] | FloatArray | Tensor
 
 
-@runtime_checkable
-class Scorer(Protocol):
-    """Gives one number for each query; larger means the caption fits better."""
+class Named(Protocol):
+    """What all scorers and models have."""
 
     @property
     def name(self) -> str:
@@ -33,7 +32,12 @@ class Scorer(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the numbers could."""
+        """Of all that decides a number: weights, architecture, tokenizer, image preparation ..."""
+
+
+@runtime_checkable
+class Scorer(Named, Protocol):
+    """Gives one number for each query; larger means the caption fits better."""
 
     @property
     def scoring(self) -> str:
@@ -90,16 +94,8 @@ class ItemScorer(Scorer, Protocol):
 
 
 @runtime_checkable
-class DualEncoder(Protocol):
+class DualEncoder(Named, Protocol):
     """One vector for a picture, one for a caption. Vectors come with unit norm, float32, on CPU."""
-
-    @property
-    def name(self) -> str:
-        """What a table calls it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of weights, architecture, picture preparation and tokenizer."""
 
     @property
     def device(self) -> str:
@@ -247,16 +243,8 @@ class Layers:
 
 
 @runtime_checkable
-class Generator(Protocol):
+class Generator(Named, Protocol):
     """A chat model: scores continuations of a prompt about a picture, and answers freely."""
-
-    @property
-    def name(self) -> str:
-        """What a table calls it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of weights, chat template and picture preparation."""
 
     def logprobs(
         self, picture: Picture | None, prompt: str, continuations: Sequence[str]

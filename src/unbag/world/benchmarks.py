@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric, Sparse
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import place_apart, sample_look, what_sup_set
-from unbag.world.quads import FLAT, Orbit, Quad, orbit, quads, triples
+from unbag.world.quads import FLAT, Quad, orbit, quads, triples
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.stream import split_seed
@@ -49,14 +48,10 @@ def _benchmark(
 ) -> Benchmark:
     # Scenes are the same at every call; making them twice in one process would only cost time.
     once = cache(make)
-
-    def load(root: Path | None) -> Sequence[Item]:
-        return once()
-
     return Benchmark(
         name=name,
         about=about,
-        load=load,
+        load=lambda root: once(),
         metrics=metrics,
         headline=headline,
         licence="MIT",
@@ -206,22 +201,19 @@ def order_items(*, n: int) -> tuple[Item, ...]:
     for i in range(n):
         relation = FLAT[i % len(FLAT)]
         o = orbit(DEFAULT, np.random.default_rng((SEED, 1, i)), relation=relation)
-        found += [_order_item(o, i, k) for k in range(4)]
+        for k, scene in enumerate(o.scenes):
+            # Index 1 exchanges the things, 2 the colours, 3 both: exclusive or relates them.
+            item = Item(
+                id=f"order/{i}/{k}",
+                pictures=(ScenePicture(scene, f"world/order/{i}/{k}"),),
+                captions=tuple(o.captions[k ^ change] for change in range(4)),
+                truth=np.array([[True, False, False, False]]),
+                group=f"order/{i}",
+                tags={"relation": o.relation, "combination": combination(o.scenes)},
+                kinds=("original", "swap_arguments", "swap_attributes", "swap_both"),
+            )
+            found.append(item)
     return tuple(found)
-
-
-def _order_item(o: Orbit, i: int, k: int) -> Item:
-    # In an orbit index 1 exchanges the things, 2 the colours, 3 both: exclusive or relates them.
-    others = [k ^ change for change in (0, 1, 2, 3)]
-    return Item(
-        id=f"order/{i}/{k}",
-        pictures=(ScenePicture(o.scenes[k], f"world/order/{i}/{k}"),),
-        captions=tuple(o.captions[j] for j in others),
-        truth=np.array([[True, False, False, False]]),
-        group=f"order/{i}",
-        tags={"relation": o.relation, "combination": combination(o.scenes)},
-        kinds=("original", "swap_arguments", "swap_attributes", "swap_both"),
-    )
 
 
 def set_items(subset: Literal["a", "b"], *, n: int) -> tuple[Item, ...]:

@@ -5,9 +5,9 @@ Both are checked against the scene, never assumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from unbag.errors import unknown_name
 from unbag.world.grammar import (
@@ -87,9 +87,7 @@ def swap_attributes(said: Statement) -> Statement | None:
         a, b = value_of(first, attribute), value_of(second, attribute)
         if a and b and a != b:
             pair = with_value(first, attribute, b), with_value(second, attribute, a)
-            style = _moved(
-                said.style, {(0, attribute): (1, attribute), (1, attribute): (0, attribute)}
-            )
+            style = _moved(said.style, {(i, attribute): (1 - i, attribute) for i in (0, 1)})
             return Statement(with_objects(said.ast, pair), style)
     return None
 
@@ -106,10 +104,16 @@ def _replace(attribute: Attribute) -> _Operator:
     """Another value, one that no thing of the scene has, so that a bag of words can tell."""
 
     def operator(said: Statement, around: _Context) -> Statement | None:
+        known: dict[Attribute, Iterable[str]] = {
+            "shape": around.world.shapes,
+            "colour": around.world.colours,
+            "size": SIZES,
+            "texture": TEXTURES,
+        }
         objects = list(objects_of(said.ast))
         places = [i for i, obj in enumerate(objects) if value_of(obj, attribute)]
         present = {getattr(thing, attribute) for thing in around.scene.things}
-        values = [v for v in _values(attribute, around.world) if v not in present]
+        values = [value for value in known[attribute] if value not in present]
         if not places or not values or isinstance(said.ast, Not | Has):
             return None
         place = places[around.rng.integers(len(places))]
@@ -118,18 +122,6 @@ def _replace(attribute: Attribute) -> _Operator:
         return Statement(with_objects(said.ast, tuple(objects)), said.style)
 
     return operator
-
-
-def _values(attribute: Attribute, world: World) -> tuple[str, ...]:
-    match attribute:
-        case "shape":
-            return world.shapes
-        case "colour":
-            return world.colours
-        case "size":
-            return tuple(SIZES)
-        case "texture":
-            return tuple(TEXTURES)
 
 
 def _replace_relation(said: Statement, around: _Context) -> Statement | None:
@@ -210,10 +202,10 @@ def _double_form(said: Statement, around: _Context) -> Statement | None:
         case And() | Obj() | Not():
             return replace(said, style=replace(said.style, double=not said.style.double))
         case Has():
-            other: Style = replace(
-                said.style, negation="no" if said.style.negation == "without" else "without"
+            negation: Literal["no", "without"] = (
+                "no" if said.style.negation == "without" else "without"
             )
-            return replace(said, style=other)
+            return replace(said, style=replace(said.style, negation=negation))
     return None
 
 
@@ -227,10 +219,7 @@ def _moved(style: Style, to: dict[Slot, Slot]) -> Style:
 
 
 def _turned(style: Style) -> Style:
-    both: dict[Slot, Slot] = {}
-    for attribute in ATTRIBUTES:
-        both |= {(0, attribute): (1, attribute), (1, attribute): (0, attribute)}
-    return _moved(style, both)
+    return _moved(style, {(i, name): (1 - i, name) for i in (0, 1) for name in ATTRIBUTES})
 
 
 NEGATIVES: dict[str, _Operator] = {

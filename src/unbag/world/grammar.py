@@ -6,9 +6,10 @@ words back to the statement.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast
 
 from unbag.errors import UserError
 from unbag.world.scenes import Scene, Thing, relations
@@ -131,15 +132,8 @@ def value_of(obj: Obj, attribute: Attribute) -> str | None:
 
 def with_value(obj: Obj, attribute: Attribute, value: str | None) -> Obj:
     """The same description with another value of one attribute."""
-    match attribute:
-        case "shape":
-            return replace(obj, shape=value)
-        case "colour":
-            return replace(obj, colour=value)
-        case "size":
-            return replace(obj, size=cast("Size | None", value))
-        case "texture":
-            return replace(obj, texture=cast("Texture | None", value))
+    changed: dict[str, Any] = {attribute: value}
+    return replace(obj, **changed)
 
 
 def objects_of(ast: Ast) -> tuple[Obj, ...]:
@@ -283,7 +277,8 @@ def realise(ast: Ast, style: Style = PLAIN) -> str:
                 return f"there is {a} and there is {b}"
             return f"{_name(first, 0, style)} {style.joint} {_name(second, 1, style)}"
         case Rel(first, relation, second):
-            form = relation_form(relation, style)
+            usual, synonym = RELATIONS[relation]
+            form = synonym if RELATION in style.rare else usual[-1 if style.long else 0]
             return f"{_name(first, 0, style)} {form} {_name(second, 1, style)}"
         case Count(n, obj):
             number = str(n) if style.digit else NUMBERS[n - 1]
@@ -299,14 +294,6 @@ def realise(ast: Ast, style: Style = PLAIN) -> str:
             return f"{_name(present, 0, style)} {denied}"
         case _:
             assert_never(ast)
-
-
-def relation_form(relation: Relation, style: Style) -> str:
-    """The words of a relation in this style."""
-    usual, synonym = RELATIONS[relation]
-    if RELATION in style.rare:
-        return synonym
-    return usual[-1] if style.long else usual[0]
 
 
 def _name(obj: Obj, index: int, style: Style) -> str:
@@ -359,45 +346,41 @@ def _content_words() -> dict[str, ContentWord]:
         table[noun.synonym_plural] = ContentWord("shape", value, rare=True, plural=True)
         table[noun.name] = ContentWord("shape", value, rare=False)
         table[noun.synonym] = ContentWord("shape", value, rare=True)
-    attributes: list[tuple[Attribute, str, str]] = []
-    attributes += [("colour", word, synonym) for word, (synonym, _) in COLOURS.items()]
-    attributes += [("size", word, synonym) for word, synonym in SIZES.items()]
-    attributes += [("texture", word, synonym) for word, synonym in TEXTURES.items()]
-    for attribute, word, synonym in attributes:
-        table[word] = ContentWord(attribute, word, rare=False)
-        table[synonym] = ContentWord(attribute, word, rare=True)
+    attributes: dict[Attribute, Iterable[tuple[str, str]]] = {
+        "colour": [(word, synonym) for word, (synonym, _) in COLOURS.items()],
+        "size": SIZES.items(),
+        "texture": TEXTURES.items(),
+    }
+    for attribute, synonyms in attributes.items():
+        for word, synonym in synonyms:
+            table[word] = ContentWord(attribute, word, rare=False)
+            table[synonym] = ContentWord(attribute, word, rare=True)
     return table
 
 
 CONTENT_WORDS = _content_words()
 """Every word that says something of a thing."""
 # Longest first: "on the left side of" begins with "on".
-_RELATION_FORMS: tuple[tuple[tuple[str, ...], Relation, bool, bool], ...] = tuple(
-    sorted(
-        [
-            (tuple(form.split()), relation, False, place > 0)
-            for relation, (usual, _) in RELATIONS.items()
-            for place, form in enumerate(usual)
-        ]
-        + [
-            (tuple(rare.split()), relation, True, False)
-            for relation, (_, rare) in RELATIONS.items()
-        ],
-        key=lambda row: -len(row[0]),
-    )
+_RELATION_FORMS: list[tuple[tuple[str, ...], Relation, bool, bool]] = sorted(
+    [
+        (tuple(form.split()), relation, False, place > 0)
+        for relation, (usual, _) in RELATIONS.items()
+        for place, form in enumerate(usual)
+    ]
+    + [(tuple(rare.split()), relation, True, False) for relation, (_, rare) in RELATIONS.items()],
+    key=lambda row: -len(row[0]),
+)
+"""Words, relation, whether they are the rarer synonym, and whether they are the longer form."""
+
+
+_KNOWN = frozenset({*_FUNCTION_WORDS, *CONTENT_WORDS, *_NUMBERS}).union(
+    *(form for form, *_ in _RELATION_FORMS)
 )
 
 
-@lru_cache(maxsize=1)
 def words() -> tuple[str, ...]:
     """Every word any caption can hold, sorted: the vocabulary of the tiny models."""
-    found = {*_FUNCTION_WORDS, *CONTENT_WORDS, *_NUMBERS}
-    return tuple(sorted(found.union(*(form for form, *_ in _RELATION_FORMS))))
-
-
-@lru_cache(maxsize=1)
-def _known() -> frozenset[str]:
-    return frozenset(words())
+    return tuple(sorted(_KNOWN))
 
 
 def content_words(text: str) -> tuple[ContentWord, ...]:
@@ -417,7 +400,7 @@ def read(text: str) -> Statement:
     Raises:
         UserError: for a word or a form that the world does not have.
     """
-    unknown = [word for word in text.split() if word not in _known()]
+    unknown = [word for word in text.split() if word not in _KNOWN]
     if unknown or not text.strip():
         raise UserError(
             f"unknown word {unknown[0]!r} in {text!r}" if unknown else "an empty caption",

@@ -70,26 +70,32 @@ def bag_of_words() -> Oracle:
     Words for relations, numbers and negation are no evidence for it, so that captions that differ
     in nothing else are exact ties.
     """
-
-    def judge(picture: Picture, text: str) -> float:
-        return bag_score(text, scene_of(picture))
-
-    return Oracle("oracle:bag-of-words", "oracle:bag-of-words/1", "bag of words", False, judge)
+    return Oracle(
+        "oracle:bag-of-words",
+        "oracle:bag-of-words/1",
+        "bag of words",
+        False,
+        lambda picture, text: bag_score(text, scene_of(picture)),
+    )
 
 
 def bag_score(text: str, scene: Scene) -> float:
     """What the bag-of-words oracle gives; 0 for a text without content words."""
+
+    def is_true_of_some(word: ContentWord) -> bool:
+        if word.value is None:
+            return bool(scene.things)
+        return any(getattr(thing, word.attribute) == word.value for thing in scene.things)
+
     said = content_words(text)
-    return sum(_is_true_of_some(word, scene) for word in said) / len(said) if said else 0.0
+    return sum(map(is_true_of_some, said)) / len(said) if said else 0.0
 
 
 def position_blind() -> Oracle:
     """A fixed preference among captions, whatever the picture shows."""
-
-    def judge(picture: Picture, text: str) -> float:
-        return _hashed(text)
-
-    return Oracle("oracle:blind", "oracle:blind/1", "caption only", True, judge)
+    return Oracle(
+        "oracle:blind", "oracle:blind/1", "caption only", True, lambda picture, text: _hashed(text)
+    )
 
 
 def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> Oracle:
@@ -149,12 +155,6 @@ def scene_of(picture: Picture) -> Scene:
         expected="a picture drawn from the built-in world: oracles read the scene, not the pixels",
         way_out="run oracles on the world benchmarks only",
     )
-
-
-def _is_true_of_some(word: ContentWord, scene: Scene) -> bool:
-    if word.value is None:
-        return bool(scene.things)
-    return any(getattr(thing, word.attribute) == word.value for thing in scene.things)
 
 
 def _shares(item: Item) -> FloatArray:

@@ -77,7 +77,7 @@ def place_apart(world: World, looks: Sequence[Look], rng: np.random.Generator) -
             expected="one to three; more would leave no room for clear relations",
             way_out="use place_copies for up to five copies of one look",
         )
-    rgbs = _all_jittered([look.colour for look in looks], rng)
+    rgbs = _jittered([look.colour for look in looks], rng)
     chances: list[float] = []
     while True:
         # The last chance is the noise seed's, or the first place's of the next attempt: a call of
@@ -99,7 +99,7 @@ def _try_apart(
         last = world.pixels - 1 - radius
         for _ in range(_TRIES):
             place = (pick(next(chance), radius, last), pick(next(chance), radius, last))
-            if not all(_boxes_are_apart(other, place, radius, world) for other in things):
+            if any(_boxes_meet(other, place, radius, world) for other in things):
                 continue
             thing = _thing(look, place, rgb)
             if all(pair_is_clear(other, thing, world) for other in things):
@@ -110,9 +110,9 @@ def _try_apart(
     return tuple(things)
 
 
-def _boxes_are_apart(other: Thing, place: Place, radius: int, world: World) -> bool:
+def _boxes_meet(other: Thing, place: Place, radius: int, world: World) -> bool:
     reach = world.radii[other.size] + radius + AIR
-    return abs(other.x - place[0]) > reach or abs(other.y - place[1]) > reach
+    return abs(other.x - place[0]) <= reach and abs(other.y - place[1]) <= reach
 
 
 def place_pair(
@@ -122,7 +122,7 @@ def place_pair(
 
     The first comes first in the scene, save in front, where it is drawn last.
     """
-    rgbs = _two_jittered(first, second, rng)
+    rgbs = _jittered((first.colour, second.colour), rng)
     seed = _noise_seed(rng)
     kept, _ = slots_for(world, first, second, relation, rng)
     return _pair(world, (first, second), rgbs, kept, relation, seed)
@@ -132,13 +132,8 @@ def place_exchanged(
     world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
 ) -> tuple[Scene, Scene]:
     """As `place_pair`, and the same with the two things exchanged, so that the inverse holds."""
-    rgbs = _two_jittered(first, second, rng)
-    seed = _noise_seed(rng)
-    kept, exchanged = slots_for(world, first, second, relation, rng)
-    return (
-        _pair(world, (first, second), rgbs, kept, relation, seed),
-        _pair(world, (first, second), rgbs, exchanged, INVERSE[relation], seed),
-    )
+    rgbs = _jittered((first.colour, second.colour), rng)
+    return _exchanged(world, (first, second), rgbs, relation, _noise_seed(rng), rng)
 
 
 def what_sup_set(
@@ -155,21 +150,35 @@ def what_sup_set(
     The first thing is left of, right of, on, under the second ("a"), or left of, right of, in
     front of, behind it ("b"). Each half of the set exchanges the things between two places.
     """
-    rgbs = _two_jittered(first, second, rng)
+    rgbs = _jittered((first.colour, second.colour), rng)
     seed = _noise_seed(rng) if noise_seed is None else noise_seed
-    scenes: list[Scene] = []
-    halves: tuple[Relation, Relation] = ("left of", "on" if subset == "a" else "in front of")
-    for relation in halves:
-        kept, exchanged = slots_for(world, first, second, relation, rng)
-        scenes.append(_pair(world, (first, second), rgbs, kept, relation, seed))
-        scenes.append(_pair(world, (first, second), rgbs, exchanged, INVERSE[relation], seed))
-    return scenes[0], scenes[1], scenes[2], scenes[3]
+    other: Relation = "on" if subset == "a" else "in front of"
+    return (
+        *_exchanged(world, (first, second), rgbs, "left of", seed, rng),
+        *_exchanged(world, (first, second), rgbs, other, seed, rng),
+    )
+
+
+def _exchanged(
+    world: World,
+    looks: tuple[Look, Look],
+    rgbs: Sequence[RGB],
+    relation: Relation,
+    seed: int,
+    rng: np.random.Generator,
+) -> tuple[Scene, Scene]:
+    """The first in the relation to the second, and in its inverse."""
+    kept, exchanged = slots_for(world, *looks, relation, rng)
+    return (
+        _pair(world, looks, rgbs, kept, relation, seed),
+        _pair(world, looks, rgbs, exchanged, INVERSE[relation], seed),
+    )
 
 
 def _pair(
     world: World,
     looks: tuple[Look, Look],
-    rgbs: tuple[RGB, RGB],
+    rgbs: Sequence[RGB],
     places: Slots,
     relation: Relation,
     seed: int,
@@ -277,28 +286,19 @@ def _clear_steps(world: str, back: str, front: str, size: Size) -> tuple[Place, 
     limits = margins(canvas.pixels)
     drops = range(ceil(limits.least_drop), floor(limits.most_drop) + 1)
     steps = product(range(-reach, reach + 1), drops)
-    behind = _in_middle(canvas, back, "red", size)
-    return tuple(
-        (dx, dy)
-        for dx, dy in steps
-        if _shows_depth(behind, _in_middle(canvas, front, "blue", size, dx=dx, dy=dy), canvas)
-    )
+    middle = canvas.pixels // 2
+    behind = _thing(Look(back, "red", size), (middle, middle), (0, 0, 0))
 
+    def shows_depth(step: Place) -> bool:
+        place = (middle + step[0], middle + step[1])
+        before = _thing(Look(front, "blue", size), place, (0, 0, 0))
+        # First, since most steps fail here; a training run asks for thousands of pairs of shapes.
+        if not share_is_right(behind, before, canvas, limits):
+            return False
+        shown = pair_relations(behind, before, canvas, limits)
+        return shown == ["behind"] and pair_is_clear(behind, before, canvas)
 
-def _shows_depth(behind: Thing, before: Thing, world: World) -> bool:
-    exact = margins(world.pixels)
-    # First, since most steps fail here; a training run asks for thousands of pairs of shapes.
-    if not share_is_right(behind, before, world, exact):
-        return False
-    shown = pair_relations(behind, before, world, exact)
-    return shown == ["behind"] and pair_is_clear(behind, before, world)
-
-
-def _in_middle(
-    world: World, shape: str, colour: str, size: Size, *, dx: int = 0, dy: int = 0
-) -> Thing:
-    middle = world.pixels // 2
-    return Thing(shape, colour, size, "plain", middle + dx, middle + dy, (0, 0, 0))
+    return tuple(filter(shows_depth, steps))
 
 
 def place_copies(world: World, look: Look, n: int, rng: np.random.Generator) -> Scene:
@@ -376,15 +376,10 @@ def remove_thing(scene: Scene, index: int) -> Scene:
 
 def jittered(colour: str, rng: np.random.Generator) -> RGB:
     """The colour as one thing is drawn in it."""
-    return _all_jittered([colour], rng)[0]
+    return _jittered([colour], rng)[0]
 
 
-def _two_jittered(first: Look, second: Look, rng: np.random.Generator) -> tuple[RGB, RGB]:
-    a, b = _all_jittered([first.colour, second.colour], rng)
-    return a, b
-
-
-def _all_jittered(colours: Sequence[str], rng: np.random.Generator) -> list[RGB]:
+def _jittered(colours: Sequence[str], rng: np.random.Generator) -> list[RGB]:
     # Half the time of `rng.normal`, which multiplies by the deviation as well.
     normal = iter(rng.standard_normal(3 * len(colours)).tolist())
     found: list[RGB] = []

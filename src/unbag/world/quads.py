@@ -122,11 +122,11 @@ def quad(
     for looks in _pairs_of_looks(world, rng, accept):
         draft = build(_Start(world, rng, *looks, relation))
         if _is_right(draft, accept):
-            captions = tuple(s.text for s in draft.first), tuple(s.text for s in draft.second)
+            (a, b), (c, d) = draft.first, draft.second
             return Quad(
                 family,
                 draft.scenes,
-                ((captions[0][0], captions[0][1]), (captions[1][0], captions[1][1])),
+                ((a.text, b.text), (c.text, d.text)),
                 negative=kind,
                 positive=PARTNER[kind],
                 relation=relation if says_relation else None,
@@ -162,12 +162,8 @@ def orbit(
         asts = [Rel(p, relation, q) for p, q in ((x, y), (y, x), (u, v), (v, u))]
         exact = [[holds(ast, scene) for ast in asts] for scene in scenes]
         if exact == np.eye(4, dtype=bool).tolist() and all(map(is_clear, scenes)):
-            texts = [Statement(ast).text for ast in asts]
-            return Orbit(
-                (scenes[0], scenes[1], scenes[2], scenes[3]),
-                (texts[0], texts[1], texts[2], texts[3]),
-                relation,
-            )
+            t0, t1, t2, t3 = (Statement(ast).text for ast in asts)
+            return Orbit((*pair, scenes[2], scenes[3]), (t0, t1, t2, t3), relation)
     raise AssertionError("looks never run out")
 
 

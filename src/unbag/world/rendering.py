@@ -161,7 +161,7 @@ def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
     place_M2: list[tuple[int, int]] = []
     fields_M6: list[tuple[int, ...]] = []
     for n, scene in enumerate(scenes):
-        row = _sprite_rows(scene.world)
+        row = sprite_rows(scene.world)
         for t, thing in enumerate(scene.things):
             place_M2.append((n, t))
             kind = row[thing.shape, thing.size, thing.texture]
@@ -189,27 +189,20 @@ class Packed:
 
 def sprite_table(world: World) -> NDArray[np.uint8]:
     """Every sprite of the world: [K, S, S, 2], whether a pixel is drawn and its brightness in %."""
-    across = 2 * max(world.radii.values()) + 1
-    kinds = len(world.shapes) * len(_SIZES) * len(_TEXTURES)
-    table_KSS2 = np.zeros((kinds, across, across, 2), dtype=np.uint8)
-    for shape in world.shapes:
-        for size in _SIZES:
-            for texture in _TEXTURES:
-                shown = sprite(shape, world.radii[size], texture)
-                row, column = shown.row_K + across // 2, shown.column_K + across // 2
-                sprite_SS2 = table_KSS2[sprite_index(world, shape, size, texture)]
-                sprite_SS2[row, column, 0] = 1
-                sprite_SS2[row, column, 1] = shown.percent_K
+    rim = max(world.radii.values())
+    kind_of = sprite_rows(world.name)
+    table_KSS2 = np.zeros((len(kind_of), 2 * rim + 1, 2 * rim + 1, 2), dtype=np.uint8)
+    for (shape, size, texture), kind in kind_of.items():
+        shown = sprite(shape, world.radii[size], texture)
+        row_K, column_K = shown.row_K + rim, shown.column_K + rim
+        table_KSS2[kind, row_K, column_K, 0] = 1
+        table_KSS2[kind, row_K, column_K, 1] = shown.percent_K
     return table_KSS2
 
 
-def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
-    """The row of `sprite_table` that shows this look."""
-    return _sprite_rows(world.name)[shape, size, texture]
-
-
 @cache
-def _sprite_rows(world: str) -> dict[tuple[str, Size, Texture], int]:
+def sprite_rows(world: str) -> dict[tuple[str, Size, Texture], int]:
+    """The row of `sprite_table` that shows each look."""
     looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
     return {look: number for number, look in enumerate(looks)}
 
@@ -244,7 +237,15 @@ def _draw_by_pixels(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     from torch.nn.functional import pad
 
     device = table_KSS2.device
-    told_NT7 = _to_device(_thing_rows(things), device)
+    # Sprite, x, y, whether it is there, and colour in one array: to a GPU each copy takes longer
+    # than what it says.
+    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
+    told_NT7 = torch.from_numpy(
+        np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
+    )
+    if device.type != "cpu":
+        # Without waiting for what the device is doing.
+        told_NT7 = told_NT7.pin_memory().to(device, non_blocking=True)
     # In front of the first thing stands the background, drawn everywhere.
     percent_NTHW = pad(_brightness(table_KSS2, told_NT7, pixels), (0, 0, 0, 0, 1, 0), value=100)
     number_T11 = torch.arange(percent_NTHW.shape[1], device=device)[:, None, None]
@@ -254,15 +255,6 @@ def _draw_by_pixels(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     scene_N11 = torch.arange(len(rgb_NT3), device=device)[:, None, None]
     rgb_N3HW = rgb_NT3[scene_N11, last_N1HW[:, 0]].permute(0, 3, 1, 2)
     return _shaded(percent_NTHW.gather(1, last_N1HW), rgb_N3HW)
-
-
-def _thing_rows(things: Packed) -> IntArray:
-    """Sprite, x, y, whether it is there, and colour, [N, T, 7].
-
-    All in one: to a GPU each copy takes longer than what it says.
-    """
-    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
-    return np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
 
 
 def _brightness(table_KSS2: Tensor, told_NT7: Tensor, pixels: int) -> Tensor:
@@ -293,11 +285,3 @@ def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
 
     background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
     return background, torch.tensor(gaussian(NOISE), device=device)
-
-
-def _to_device(values: IntArray, device: torch.device) -> Tensor:
-    """On the device, without waiting for what it is doing."""
-    import torch
-
-    found = torch.from_numpy(values)
-    return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate
 from math import isclose
@@ -64,14 +64,6 @@ _SEEDS = 2**32
 _RELATIONS: tuple[Relation, ...] = tuple(RELATIONS)
 _PLACE_IN_LIST = {noun.name: place for place, noun in enumerate(NOUNS)}
 
-_KINDS = (
-    "two_plain",
-    "one_coloured",
-    "one_coloured_one_plain",
-    "two_colours",
-    "both_bound",
-    "relation",
-)
 _WORDS = ("thing", *(noun.name for noun in NOUNS), *COLOURS, *SIZES, *TEXTURES)
 _COLUMN = {word: column for column, word in enumerate(_WORDS)}
 _SCALE = 100.0
@@ -108,7 +100,10 @@ class Mixture:
     @property
     def shares(self) -> tuple[float, ...]:
         """The shares in the order of the fields."""
-        return tuple(getattr(self, f.name) for f in fields(self))
+        return astuple(self)
+
+
+_KINDS = tuple(share.name for share in fields(Mixture))
 
 
 @dataclass(frozen=True)
@@ -229,7 +224,10 @@ def split_seed(split: Split, seed: int) -> int:
 def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tuple[Sample, ...]:
     """The samples of one training step, with colliding partners side by side."""
     source = _source(world, knobs)
-    rng = np.random.default_rng(_entropy(seed, step))
+    # One word each for seed, step and split: a seed beyond 32 bits would be cut into two words by
+    # numpy, and step 0 of one split would be a later step of another.
+    split, low = divmod(seed, _SEEDS)
+    rng = np.random.default_rng((low, step, split))
     found: list[Sample] = []
     while len(found) < size:
         has_room = len(found) + 2 <= size
@@ -243,16 +241,6 @@ def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tup
 def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
     """One scene with a caption that holds in it."""
     return _sample(_source(world, knobs), rng)
-
-
-def _entropy(seed: int, step: int) -> tuple[int, int, int]:
-    """One word each for seed, step and split.
-
-    A seed beyond 32 bits would be cut into two words by numpy, and step 0 of one split would be a
-    later step of another.
-    """
-    split, low = divmod(seed, _SEEDS)
-    return low, step, split
 
 
 class _Source(NamedTuple):
@@ -272,8 +260,12 @@ def _source(world: World, knobs: Knobs) -> _Source:
 def _sample(source: _Source, rng: Generator) -> Sample:
     knobs = source.knobs
     u, negated = rng.random(2).tolist()
+    ast: Ast
     if u < knobs.counted:
-        scene, ast = _counted(source, rng)
+        look = _one_look(source, rng)
+        n = int(rng.integers(1, len(NUMBERS) + 1))
+        scene = place_copies(source.world, look, n, rng)
+        ast = Count(n, _mention(look, knobs, rng))
     elif u < knobs.counted + knobs.one_thing:
         look = _one_look(source, rng)
         scene = place_apart(source.world, (look,), rng)
@@ -283,12 +275,6 @@ def _sample(source: _Source, rng: Generator) -> Sample:
         scene, ast = _two_things(source, rng, is_negated=negated < knobs.negated)
     style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
     return Sample(scene, ast, realise(ast, style))
-
-
-def _counted(source: _Source, rng: Generator) -> tuple[Scene, Ast]:
-    look = _one_look(source, rng)
-    n = int(rng.integers(1, len(NUMBERS) + 1))
-    return place_copies(source.world, look, n, rng), Count(n, _mention(look, source.knobs, rng))
 
 
 def _two_things(source: _Source, rng: Generator, *, is_negated: bool) -> tuple[Scene, Ast]:
@@ -331,14 +317,11 @@ def _names_first(looks: tuple[Look, Look], knobs: Knobs, rng: Generator) -> bool
     """Whether the first look is also named first."""
     u = rng.random()
     if knobs.order == "listed_first":
-        return (_listed(looks[0]) < _listed(looks[1])) == (u < knobs.order_strength)
+        first, second = (_PLACE_IN_LIST[look.shape] for look in looks)
+        return (first < second) == (u < knobs.order_strength)
     if knobs.order == "larger_first" and looks[0].size != looks[1].size:
         return (looks[0].size == "large") == (u < knobs.order_strength)
     return u < 0.5
-
-
-def _listed(look: Look) -> int:
-    return _PLACE_IN_LIST[look.shape]
 
 
 def _denial(source: _Source, looks: Sequence[Look], scene: Scene, rng: Generator) -> Ast | None:
@@ -372,14 +355,8 @@ def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
     else:
         looks = _two_looks(source, rng, exchangeable=True)
         first, second = looks
-        others = (
-            replace(first, colour=second.colour),
-            replace(second, colour=first.colour),
-        )
-        scenes = (
-            place_apart(source.world, looks, rng),
-            place_apart(source.world, others, rng),
-        )
+        others = replace(first, colour=second.colour), replace(second, colour=first.colour)
+        scenes = place_apart(source.world, looks, rng), place_apart(source.world, others, rng)
         ast = _described(looks, "both_bound", knobs, rng)
     style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
     said = Statement(ast, style)

@@ -5,10 +5,10 @@ A shipped checkpoint freezes these names; add new ones only together with new we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import combinations
+from itertools import combinations, product
 from typing import Literal
 
 Size = Literal["small", "large"]
@@ -146,7 +146,7 @@ class World:
     shapes: tuple[str, ...]
     colours: tuple[str, ...]
     pixels: int
-    radii: dict[Size, int]
+    radii: dict[Size, int] = field(hash=False)
     """Half the side of the box a shape fills, in pixels."""
 
 
@@ -160,26 +160,16 @@ UNIT = World("unit", DEFAULT.shapes[:8], DEFAULT.colours[:8], 32, {"small": 3, "
 WORLDS: dict[str, World] = {w.name: w for w in (DEFAULT, UNIT)}
 
 
+@lru_cache(maxsize=32)
 def withheld_combinations(world: World, *, share: float = 0.2) -> frozenset[Combination]:
     """The (shape, colour) combinations of test-comb."""
-    return _combinations(world.shapes, world.colours, share)
+    return _first_by_hash(list(product(world.shapes, world.colours)), share)
 
 
+@lru_cache(maxsize=32)
 def withheld_pairs(world: World, *, share: float = 0.2) -> frozenset[Combination]:
     """The pairs of different shapes of test-pair, each sorted."""
-    return _pairs(world.shapes, share)
-
-
-@lru_cache(maxsize=32)
-def _combinations(
-    shapes: tuple[str, ...], colours: tuple[str, ...], share: float
-) -> frozenset[Combination]:
-    return _first_by_hash([(shape, colour) for shape in shapes for colour in colours], share)
-
-
-@lru_cache(maxsize=32)
-def _pairs(shapes: tuple[str, ...], share: float) -> frozenset[Combination]:
-    return _first_by_hash(list(combinations(sorted(shapes), 2)), share)
+    return _first_by_hash(list(combinations(sorted(world.shapes), 2)), share)
 
 
 def _first_by_hash(found: list[Combination], share: float) -> frozenset[Combination]:

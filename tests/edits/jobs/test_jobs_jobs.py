@@ -14,13 +14,12 @@ import pytest
 
 from unbag.data.captions import Chunk, Source
 from unbag.data.readers import entries
-from unbag.edits.jobs.chunks import EDITING, JobFolder
+from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import EditParts
 from unbag.edits.quality import sampled
 from unbag.errors import UserError
-from unbag.runs.files import open_run_folder
 from unbag.runs.progress import Silent
 from unbag.types.json import to_json
 
@@ -118,27 +117,6 @@ def test_parts_of_another_job_are_refused(job: EditJob) -> None:
     with Path(job.source.path).open("a") as file:
         file.write('{"caption": "one more"}\n')
     with pytest.raises(UserError, match="another edit job: captions: "):
-        run_edit(job, runner=HERE)
-
-
-def test_a_damaged_chunk_is_named(job: EditJob, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
-    second = JobFolder.of(job.out).folder / "000001.jsonl"
-    second.write_text(second.read_text()[:-40])
-    with pytest.raises(UserError, match=r"000001\.jsonl is damaged") as caught:
-        run_edit(job, runner=HERE)
-    assert caught.value.way_out.startswith("delete it")
-    second.unlink()
-    run_edit(job, runner=HERE)
-    assert job.out.read_bytes() == whole(job, tmp_path)
-
-
-def test_two_processes_do_not_share_an_output(job: EditJob) -> None:
-    with (
-        open_run_folder(JobFolder.of(job.out).folder, EDITING),
-        pytest.raises(UserError, match="another process is writing"),
-    ):
         run_edit(job, runner=HERE)
 
 

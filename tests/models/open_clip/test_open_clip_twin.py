@@ -55,6 +55,17 @@ def test_a_seed_is_a_twin_and_a_fingerprint(loaded: Made) -> None:
     assert not torch.allclose(vectors, other.encode_captions(CAPTIONS))
 
 
+def test_no_weight_is_what_the_memory_held(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, empty, held = loaded("coca"), torch.empty, iter(range(1, 10_000))
+
+    def dirty(*sizes: Any, **options: Any) -> torch.Tensor:
+        with torch.no_grad():
+            return empty(*sizes, **options).fill_(next(held))
+
+    monkeypatch.setattr(torch, "empty", dirty)
+    assert twin(encoder).fingerprint == twin(encoder).fingerprint
+
+
 def test_weights_begin_as_open_clip_begins_them(loaded: Made) -> None:
     # The weights of these models are spread by 0.3; token embeddings of open_clip begin with 0.02.
     found = twin(loaded("clip"))

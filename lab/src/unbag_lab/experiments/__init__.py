@@ -3,9 +3,9 @@
 | experiment | its object, and how it runs | beside it |
 |---|---|---|
 | `pretraining` | `pretraining` | |
-| `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms), `repair_table` |
-| `readouts` | `readouts` | `readout_base` (frozen bases), `readers`, `decoders` (and VLM2Vec) |
-| `priors` | `priors` | uses `readout_base` and `decoders` |
-| `probes` | `probes` | `probes_measuring` (its numbers), `probes_blind` (captions alone) |
-| `photos` | `photos` | `photos_training` (arms), `photos_table`, `photos_heads` |
+| `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms) |
+| `readouts` | `readouts` | `readers` (and the frozen bases), `decoders` (and VLM2Vec) |
+| `priors` | `priors` | uses `readers` and `decoders` |
+| `probes` | `probes` | `probes_measuring` (its numbers) |
+| `photos` | `photos` | `photos_training` (arms, tables), `photos_heads` |
 """

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.models.features import stacked
 from unbag.models.weights import seeded
 from unbag.readouts.decoder.language import lean, scratch_language
 from unbag.readouts.decoder.lessons import (
@@ -55,20 +54,17 @@ from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision
 from unbag.training.trainer import Task, Trainer, TrainState, autocast
 from unbag.types import FloatArray, IntArray, Item
-from unbag_lab.experiments.readout_base import (
-    EXPERIMENT,
+from unbag_lab.experiments.readers import (
     FOR_DECODERS,
     Base,
     ReadoutSettings,
     add_options,
     finish,
-    missing,
-    settings_of,
+    run_script,
 )
 from unbag_lab.plan import Say
-from unbag_lab.questions import Questions, Score
-from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult, result_path
-from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.questions import Score
+from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult
 from unbag_lab.training import run_to_end
 
 DECODERS: dict[str, DecoderSettings] = {
@@ -165,20 +161,19 @@ def _train_decoder(
     first = material.count - material.held_out
     trained = [fact for fact in material.facts if fact.picture < first]
     held = [fact for fact in material.facts if fact.picture >= first]
-    course = Course(
-        material.seen_NLV,
-        lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
-        lessons_of(trained, settings, seed=base.seed),
-        lessons_of(held, settings, seed=base.seed),
-    )
+
+    def ask_relations(net: DecoderNet) -> float:
+        score = _score_decoder(net, words, base, settings)
+        return base.questions.measured_on(RELATION, score)["original"]
+
     found = teach(
-        course,
+        base,
         words,
         settings,
-        fit_steps=base.settings.fit_steps,
-        device=base.settings.device,
-        seed=base.seed,
-        look=_relations_on_the_way(base, words, settings) if is_long(name) else None,
+        few=lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
+        lessons=lessons_of(trained, settings, seed=base.seed),
+        held=lessons_of(held, settings, seed=base.seed),
+        look=ask_relations if is_long(name) and RELATION in base.questions.names else None,
     )
     keep(found.net, words, base, settings, folder / name)
     numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
@@ -192,20 +187,6 @@ def _train_decoder(
         precision=precision_of(base.settings.device),
     )
     return result, found.net
-
-
-def _relations_on_the_way(
-    base: Base, words: Words, settings: DecoderSettings
-) -> PeriodicMeasure | None:
-    """Relations, ten times on the way, if they are asked at all."""
-    if RELATION not in base.questions.names:
-        return None
-
-    def ask(net: DecoderNet) -> float:
-        score = _score_decoder(net, words, base, settings)
-        return base.questions.measured_on(RELATION, score)["original"]
-
-    return PeriodicMeasure(max(1, settings.steps // 10), ask)
 
 
 def is_long(name: str) -> bool:
@@ -243,12 +224,7 @@ def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
     """What a decoder sees of the questions' pictures."""
     if settings.sees == "nothing":
         return None
-    device, view = base.settings.device, view_of(settings)
-    found = [
-        view.encode_images(base.encoder, pixels.to(device).float() / 127.5 - 1.0).to(device)
-        for pixels in base.questions.pixels
-    ]
-    return picture_tokens(stacked(found), settings)
+    return picture_tokens(base.question_pictures(base.encoder, view_of(settings)), settings)
 
 
 _PAIRS = 2_048
@@ -297,28 +273,6 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """What one decoder is taught and asked."""
-
-    seen_NLV: Tensor | None
-    """Features of all pictures; None where none is seen."""
-    few: Sequence[Lesson]
-    """Fixed, to be learned by heart."""
-    lessons: Sequence[Lesson]
-    held: Sequence[Lesson]
-    """About pictures that no step sees."""
-
-
-@dataclass(frozen=True)
-class PeriodicMeasure:
-    """A number that is asked of a decoder in training, now and then."""
-
-    every: int
-    """Steps."""
-    ask: Callable[[DecoderNet], float]
-
-
-@dataclass(frozen=True, eq=False)
 class TaughtDecoder:
     """A decoder after its last step."""
 
@@ -331,36 +285,37 @@ class TaughtDecoder:
 
 
 def teach(
-    course: Course,
+    base: Base,
     words: Words,
     settings: DecoderSettings,
     *,
-    fit_steps: int,
-    device: str,
-    seed: int,
-    look: PeriodicMeasure | None = None,
+    few: Sequence[Lesson],
+    lessons: Sequence[Lesson],
+    held: Sequence[Lesson],
+    look: Callable[[DecoderNet], float] | None = None,
 ) -> TaughtDecoder:
-    """The few by a decoder of their own, then all by the one that comes back."""
-    precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
-    can_fit = fits(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.few, words, context=context),
-        replace(settings, steps=fit_steps, blind=0.0),
-        device=device,
-        precision=precision,
-        seed=seed,
+    """Train on a few fixed lessons to see whether they can be learned, then another on all.
+
+    Args:
+        base: Whose features are seen.
+        words: The vocabulary.
+        settings: Of the decoder.
+        few: Lessons to learn by heart.
+        lessons: All lessons.
+        held: Lessons about pictures that no step sees.
+        look: A number that is asked of the decoder ten times on the way.
+    """
+    device, seed, seen_NLV = base.settings.device, base.seed, base.material(settings).seen_NLV
+    precision, fit_steps = precision_of(device), base.settings.fit_steps
+    few_made, made, held_made = (
+        make_lessons(some, words, context=settings.context) for some in (few, lessons, held)
     )
-    task = DecoderTask(
-        fresh(settings, words, seen_NLV, seed=seed),
-        seen_NLV,
-        make_lessons(course.lessons, words, context=context),
-        settings,
-        device=device,
-        precision=precision,
-        seed=seed,
-    )
-    trainer, every = Trainer(task), 0 if look is None else look.every
+    by_heart = replace(settings, steps=fit_steps, blind=0.0)
+    net = fresh(settings, words, seen_NLV, seed=seed)
+    can_fit = fits(net, seen_NLV, few_made, by_heart, device=device, precision=precision, seed=seed)
+    net = fresh(settings, words, seen_NLV, seed=seed)
+    task = DecoderTask(net, seen_NLV, made, settings, device=device, precision=precision, seed=seed)
+    trainer, every = Trainer(task), 0 if look is None else max(1, settings.steps // 10)
     last: list[Tensor] = []
 
     def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
@@ -372,9 +327,9 @@ def teach(
         # Asked between two runs: what a step depends on is not touched.
         step = trainer.run(on_step=on_step).step
         if look is not None and step % every == 0:
-            curve[step] = look.ask(task.net)
-    held = make_lessons(course.held, words, context=context).to(device)
-    kept = share_right(task.net, task.seen_NLV, held, device=device, precision=precision)
+            curve[step] = look(task.net)
+    held_made = held_made.to(device)
+    kept = share_right(task.net, task.seen_NLV, held_made, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
     return TaughtDecoder(task.net, fit, float(last[0]) if last else None, curve)
@@ -486,23 +441,41 @@ class _VectorTask(Task[IntArray]):
 
     def loss(self, batch: IntArray, step: int) -> Tensor:
         """Contrastive, from query to target."""
-        query_BW, target_TW, masked_BT = _vectors(
-            self.net, self._seen_NLV, self._lesson, self._texts, batch
-        )
+        query_BW, target_TW, masked_BT = self._vectors(batch)
         return contrast(query_BW, target_TW, masked_BT=masked_BT)
 
     def running(self) -> AbstractContextManager[object]:
         """On a GPU with the language model's lean layers."""
         return nullcontext() if self.device == "cpu" else lean(self.net)
 
+    def _vectors(self, row_B: IntArray) -> tuple[Tensor, Tensor, Tensor]:
+        """Of queries and targets, and which targets also fit."""
+        said, masked_BT = self._lesson.targets(row_B)
+        prompts = [self._lesson.prompt(int(row)) for row in row_B]
+        at = torch.from_numpy(row_B).to(self.device)
+        with autocast(self.device, precision_of(self.device)):
+            query_BW = _embed(self.net, self._seen_NLV[at], *self._texts(prompts))
+            target_TW = _embed(self.net, None, *self._texts(said))
+        return query_BW, target_TW, masked_BT
+
+    @torch.inference_mode()
     def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
-        """Own captions nearest of a batch's captions and negatives, or of their own negatives."""
-        found = [
-            _told_apart(
-                self.net, self._seen_NLV, self._lesson, self._texts, row_B, among_own=among_own
-            )
-            for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH))
-        ]
+        """How often the own caption is nearest among all of its batch and their negatives.
+
+        Among its own negatives only, where asked for; rows without anything beside are left out.
+        """
+        found = []
+        for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH)):
+            query_BW, target_TW, masked_BT = self._vectors(row_B)
+            if among_own:
+                owner_T = self._lesson.owners(row_B).to(self.device)
+                own_B1 = torch.arange(len(row_B), device=self.device)[:, None]
+                masked_BT = masked_BT | (owner_T != own_B1)
+            cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
+            own_B = cosine_BT.diagonal().clone()
+            cosine_BT.fill_diagonal_(-torch.inf)
+            best_B = cosine_BT.amax(dim=1)
+            found.append((own_B > best_B)[best_B.isfinite()])
         return float(torch.cat(found).float().mean())
 
 
@@ -525,15 +498,13 @@ class _Lessons:
     def prompt(self, row: int) -> str:
         """Made once: a row is drawn several times."""
         if row not in self._prompts:
-            self._prompts[row] = self._prompt(row)
+            question = None
+            if self.asks:
+                # Which thing is named first must not tell the answer.
+                is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
+                question = about_caption(self.captions[row], is_turned=is_turned)
+            self._prompts[row] = instruction(question)
         return self._prompts[row]
-
-    def _prompt(self, row: int) -> str:
-        if not self.asks:
-            return instruction(None)
-        # Which thing is named first must not tell the answer.
-        is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
-        return instruction(about_caption(self.captions[row], is_turned=is_turned))
 
     def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
         """Captions, then negatives; and which of them also fit each picture, [B, T]."""
@@ -564,11 +535,10 @@ class _Texts:
 
     def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """[N, T] padded on the right, and the place of the last token of each."""
-        rows = []
         for text in texts:
             if text not in self._known:
                 self._known[text] = self._words.ask(text)
-            rows.append(self._known[text])
+        rows = [self._known[text] for text in texts]
         token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
         for n, row in enumerate(rows):
             token[n, : len(row)] = row
@@ -579,43 +549,6 @@ class _Texts:
 def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
     hidden_BTW = net.hidden(seen_BLV, token)
     return hidden_BTW[torch.arange(len(last), device=last.device), last]
-
-
-def _vectors(
-    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
-) -> tuple[Tensor, Tensor, Tensor]:
-    precision = precision_of(texts.device)
-    said, masked_BT = lesson.targets(row_B)
-    at = torch.from_numpy(row_B).to(texts.device)
-    with autocast(texts.device, precision):
-        query_BW = _embed(net, seen_NLV[at], *texts([lesson.prompt(int(row)) for row in row_B]))
-        target_TW = _embed(net, None, *texts(said))
-    return query_BW, target_TW, masked_BT
-
-
-@torch.inference_mode()
-def _told_apart(
-    net: DecoderNet,
-    seen_NLV: Tensor,
-    lesson: _Lessons,
-    texts: _Texts,
-    row_B: IntArray,
-    *,
-    among_own: bool,
-) -> Tensor:
-    """Whether the own caption is nearest among all of the batch and their negatives, [B].
-
-    Among its own negatives only, where asked for; rows without anything beside are left out.
-    """
-    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
-    if among_own:
-        owner_T = lesson.owners(row_B).to(texts.device)
-        masked_BT = masked_BT | (owner_T != torch.arange(len(row_B), device=texts.device)[:, None])
-    cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
-    own_B = cosine_BT.diagonal().clone()
-    cosine_BT.fill_diagonal_(-torch.inf)
-    best_B = cosine_BT.amax(dim=1)
-    return (own_B > best_B)[best_B.isfinite()]
 
 
 def _score_vectors(
@@ -658,13 +591,4 @@ def decoders_script() -> None:
     add_options(parser, FOR_DECODERS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     options = parser.parse_args()
-    settings, say = settings_of(options), partial(print, flush=True)
-    questions = Questions(options.bench, times=settings.times)
-    for path in options.bases:
-        base = Base(path, questions, settings)
-        folder = result_path(options.out, EXPERIMENT, path.stem, "decoder").parent
-        if arms := missing(options.arms, folder):
-            base.make_rows("decoders", say)
-            run = partial(run_decoders, base, folder, say=say)
-            groups = decoder_groups(arms, processes=options.processes)
-            each_apart(shares(run, groups), processes=options.processes, say=say)
+    run_script(options, "decoders", run_decoders, decoder_groups)

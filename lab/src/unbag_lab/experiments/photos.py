@@ -14,7 +14,7 @@ use a drawn collection instead, with features of no meaning. Dimensions: T tripl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -35,23 +35,26 @@ from unbag.models.photo import WIDE, WORDS_WIDE, PhotoTowers, check_parts, load,
 from unbag.runs.cache import VECTOR, FeatureTable, default_cache
 from unbag.runs.files import make_folder, write_atomically
 from unbag.runs.progress import Silent
-from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.before_after import differences, fit_reader
 from unbag.training.recipes import Locks, Recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
-from unbag_lab.claim import PHOTOGRAPHS, ArmKey, Claim
-from unbag_lab.experiments.photos_table import FEWEST, METRICS, Owners, groups_of, judged, owners_of
+from unbag_lab.claims import PHOTOGRAPHS, ArmKey, Claim
 from unbag_lab.experiments.photos_training import (
     BUILD,
+    FEWEST,
+    METRICS,
     READER_LEARNS_FROM,
-    SEEN_KINDS,
     PhotoQuestions,
     answers,
     drawable_texts,
+    groups_of,
+    judged,
     make_questions,
     repair_arms,
+    seen_edits,
     take_steps,
 )
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
@@ -103,7 +106,16 @@ class PhotosExperiment:
             self.needs(arm)
         for base in order.bases:
             seed_of(base)
-        bench = Bench(order, _collection(order, self, say), say)
+        if order.size == "small":
+            collection = drawn_collection()
+        elif order.photos is None:
+            raise _no_photographs("no photographs were named")
+        else:
+            folder = edits_folder(order.out)
+            make_folder(folder, what="folder for edits", way_out="name another folder with --out")
+            collection = collection_of(order.photos, folder, say=say)
+            check_size(collection, self.extent(START, size=order.size).batch)
+        bench = Bench(order, collection, say)
         for base in order.bases:
             for arm in order.arms:
                 path = result_path(order.out, self.name, base.stem, arm)
@@ -111,7 +123,8 @@ class PhotosExperiment:
                 if find_same(wanted, path) is not None:
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
-                bench.make_ready()
+                # None of the arms is charged with what all of them share.
+                assert bench.asked is not None
                 started = time.monotonic()
                 result = _blind(bench, wanted) if arm == BLIND else _train(bench, wanted, path)
                 write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
@@ -152,7 +165,7 @@ class Bench:
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
         has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
-        groups = groups_of(owners_of(asked)) if asked is not None else {}
+        groups = groups_of(asked.kinds) if asked is not None else {}
         few = [name for group, name in BENCHMARKS.items() if group not in groups]
         if asked is None or few:
             raise UserError(
@@ -163,30 +176,10 @@ class Bench:
             )
         return asked
 
-    def make_ready(self) -> None:
-        """Make what all arms share, so that none of them is charged with it."""
-        assert self.asked is not None
-
     def heads(self, start: Path | None, seed: int) -> CachedTowers:
         """As a file has them, or before training."""
         towers = make_trainable(load_heads(start, seed=seed), device=self.order.device)
         return CachedTowers(towers, images=self.seen.pictures, texts=self.seen.captions)
-
-
-def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
-    if order.size == "small":
-        return drawn_collection()
-    if order.photos is None:
-        raise UserError(
-            "no photographs were named",
-            expected="a folder of your own, with captions",
-            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
-        )
-    folder = edits_folder(order.out)
-    make_folder(folder, what="folder for edits", way_out="name another folder with --out")
-    found = collection_of(order.photos, folder, say=say)
-    check_size(found, experiment.extent(START, size=order.size).batch)
-    return found
 
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
@@ -236,7 +229,7 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     write_atomically(weights, partial(write, trained.module))
     # The file is asked, not the model it was written from: it has half the digits.
     found = answers(bench.heads(weights, seed), bench.asked, device=device)
-    numbers = triple_means(found["scores"].astype(float), owners_of(bench.asked))
+    numbers = triple_means(found["scores"].astype(float), bench.asked.kinds)
     recall = {
         "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
         "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
@@ -249,13 +242,7 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     train, captions = bench.collection.train.pairs, bench.seen.captions
     dice = np.random.default_rng([wanted.seed, 0])
     some = dice.permutation(len(train))[:READER_LEARNS_FROM]
-    learned = [
-        Contrast(place, caption, edit.text, edit.kind)
-        for place in sorted(some.tolist())
-        for caption, edits in zip(train[place].captions, train[place].edits, strict=True)
-        for edit in edits
-        if edit.kind in SEEN_KINDS
-    ]
+    learned = seen_edits((place, train[place]) for place in sorted(some.tolist()))
     vector_NC = captions.vectors
     weight_C = fit_reader(
         differences(lambda texts: vector_NC[[captions.row_of[t] for t in texts]], learned),
@@ -266,13 +253,15 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     place = np.array([captions.row_of[text] for text in asked.texts])
     row_T3 = asked.triple_T4[:, 1:].numpy()
     score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
-    return replace(wanted, numbers=triple_means(score_T3, owners_of(asked)))
+    return replace(wanted, numbers=triple_means(score_T3, asked.kinds))
 
 
-def triple_means(score_T3: FloatArray, owners: Owners) -> dict[str, Mapping[str, float]]:
+def triple_means(
+    score_T3: FloatArray, kinds: Sequence[tuple[str, str]]
+) -> dict[str, Mapping[str, float]]:
     """By group of edits and metric, from scores of caption, negative and positive."""
     found: dict[str, Mapping[str, float]] = {}
-    for group, is_in_T in groups_of(owners).items():
+    for group, is_in_T in groups_of(kinds).items():
         if group in BENCHMARKS:
             values = judged([score_T3], is_in_T)
             found[BENCHMARKS[group]] = {
@@ -289,13 +278,17 @@ def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[C
     apart = tuple(one for one in wish.claims if one.where == PHOTOGRAPHS)
     named = [one for one in names if one == NAME or one in {claim.name for claim in apart}]
     if named:
-        raise UserError(
-            f"{', '.join(named)}: no photographs were named",
-            expected="a folder of your own, with captions: none come with the package",
-            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
-        )
+        raise _no_photographs(f"{', '.join(named)}: no photographs were named")
     claims = tuple(one for one in wish.claims if one not in apart)
     return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
+
+
+def _no_photographs(what: str) -> UserError:
+    return UserError(
+        what,
+        expected="a folder of your own, with captions: none come with the package",
+        way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
+    )
 
 
 def edits_folder(out: Path) -> Path:
@@ -389,13 +382,13 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
     """By a hash of the pixels' file: one picture under two names falls on one side."""
-    apart = [_is_apart(pair) for pair in pairs]
-    parts = [
-        tuple(pair for pair, is_in in zip(pairs, apart, strict=True) if is_in is wanted)
-        for wanted in (False, True)
-    ]
-    train, asked = (ListedPairs(part, about, fingerprint) for part in parts)
-    return Collection(train, asked)
+    train: list[Pair] = []
+    asked: list[Pair] = []
+    for pair in pairs:
+        digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
+        (train if int.from_bytes(digest, "big") % APART else asked).append(pair)
+    parts = (ListedPairs(tuple(part), about, fingerprint) for part in (train, asked))
+    return Collection(*parts)
 
 
 def check_size(collection: Collection, batch: int) -> None:
@@ -422,32 +415,13 @@ def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -
     return PhotoFeatures(pictures, text_table(model, tuple(texts), cache, Silent()))
 
 
-def _is_apart(pair: Pair) -> bool:
-    digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big") % APART == 0
-
-
 _NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")
 _COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
 
 
 def drawn_collection() -> Collection:
     """A picture of one dot for each sentence."""
-    return shared_out(tuple(_pairs()), about="drawn", fingerprint="drawn")
-
-
-def drawn_features(collection: Collection) -> PhotoFeatures:
-    """Of no meaning, and the same each time."""
-    both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = [text for pair in both for text in pair.captions]
-    texts += [edit.text for pair in both for some in pair.edits for edit in some]
-    pictures = [pair.picture.name for pair in both]
-    return PhotoFeatures(
-        _features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE)
-    )
-
-
-def _pairs() -> Iterator[Pair]:
+    pairs = []
     for number, ((one, other), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
         caption = f"the {colour} {one} and the big {other}"
         edits = (
@@ -457,10 +431,22 @@ def _pairs() -> Iterator[Pair]:
             Edit(f"the {colour} {one} and the large {other}", "synonym", True, (0, 0)),
         )
         dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
-        yield Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,))
+        pairs.append(Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,)))
+    return shared_out(pairs, about="drawn", fingerprint="drawn")
 
 
-def _features(names: list[str], width: int) -> FeatureTable:
+def drawn_features(collection: Collection) -> PhotoFeatures:
+    """Of no meaning, and the same each time."""
+    both = (*collection.train.pairs, *collection.asked.pairs)
+    texts = [text for pair in both for text in pair.captions]
+    texts += [edit.text for pair in both for some in pair.edits for edit in some]
+    pictures = [pair.picture.name for pair in both]
+    return PhotoFeatures(
+        _drawn_table(pictures, WIDE), _drawn_table(list(dict.fromkeys(texts)), WORDS_WIDE)
+    )
+
+
+def _drawn_table(names: list[str], width: int) -> FeatureTable:
     dice = np.random.default_rng(width)
     vector_NC = torch.from_numpy(dice.standard_normal((len(names), width), dtype=np.float32))
     return FeatureTable({name: row for row, name in enumerate(names)}, {VECTOR: vector_NC})

@@ -17,7 +17,7 @@ Dimensions: N pairs of texts, F features, Q captions, K kinds of shuffles, T tri
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,9 +32,9 @@ from unbag.benchmarks.taggers import find_tagger, tags_of
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
-from unbag.metrics.intervals import bootstrap, generator
 from unbag.models.baselines import load_likelihood
 from unbag.models.photo import Photo, PhotoTowers, load, write
+from unbag.reports.formatting import with_interval
 from unbag.runs.cache import FeatureTable
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Silent
@@ -43,28 +43,26 @@ from unbag.training.merge import interpolate, state_of
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import FloatArray
-from unbag_lab.experiments.photos_table import (
-    SHOWN,
-    ArmNumber,
-    number_of,
-    numbers_of,
-    owners_of,
-    triple_numbers,
-    write_numbers,
-)
 from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
     SEEN_KINDS,
+    SHOWN,
+    ArmNumber,
     PhotoQuestions,
     PhotosArm,
     answers,
     drawable_texts,
     make_questions,
+    number_of,
+    numbers_of,
     opened,
     repair_arms,
+    seen_edits,
     start_of,
     take_steps,
+    triple_numbers,
+    write_numbers,
 )
 
 HEADS: Mapping[str, PhotosArm] = MappingProxyType(
@@ -94,14 +92,20 @@ def photos_heads_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    rows = edited(given.train, given.pictures, limit=READER_LEARNS_FROM)
-    learned = [row for row in rows if row.kind in SEEN_KINDS]
+    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=READER_LEARNS_FROM)
+    learned = seen_edits(enumerate(taught))
     bench = _bench(given, learned)
-    numbers = _blind(bench, learned)
+    # A linear reader of the caption part's features.
+    weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
+
+    def score(texts: Sequence[str]) -> list[float]:
+        scores: list[float] = (bench.read(texts).double() @ weight_F).tolist()
+        return scores
+
+    numbers = bench.by_reading(BLIND, score)
     if given.language_model:
-        numbers += _by_reading(LIKELIHOOD, load_likelihood(given.language_model).of, bench)
-    numbers += _arms(bench, given.seeds)
-    write_numbers(numbers, given.numbers)
+        numbers += bench.by_reading(LIKELIHOOD, load_likelihood(given.language_model).of)
+    write_numbers([*numbers, *bench.arms(given.seeds)], given.numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +128,83 @@ class HeadsBench:
         """Features of texts."""
         return self.captions.vectors[[self.captions.row_of[text] for text in texts]]
 
+    def trained(self, name: str, seed: int) -> Path:
+        """Where the weights of an arm are; what is there already is left alone."""
+        arm, path = HEADS[name], self.out / str(seed) / f"{name}.safetensors"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            start = self.out / str(seed) / f"{arm.start}.safetensors"
+            towers = self.towers(start_of(start if arm.start else None, seed))
+            loss = take_steps(towers, arm.recipe, seed, self.train)
+            assert isinstance(towers.module, PhotoTowers)
+            write_atomically(path, partial(write, towers.module))
+            print(f"{seed} {name}: loss {loss:.3f}", flush=True)
+        return path
+
+    def arms(self, seeds: Sequence[int]) -> list[ArmNumber]:
+        """Of heads, repairs of them, and mixes of heads with one repair."""
+        by_name: dict[str, list[dict[str, FloatArray]]] = {}
+        for seed in seeds:
+            paths = {name: self.trained(name, seed) for name in HEADS}
+            for name, path in paths.items():
+                by_name.setdefault(name, []).append(self.asked_of(start_of(path, seed)))
+            model, tuned = (start_of(paths[name], seed) for name in ("heads", MIXED))
+            start, end = state_of(model.towers), state_of(tuned.towers)
+            for weight in WEIGHTS:
+                model.towers.load_state_dict(interpolate(start, end, weight))
+                by_name.setdefault(f"mix {weight:g}", []).append(self.asked_of(model))
+        return [
+            number
+            for name, some in by_name.items()
+            for number in (
+                *numbers_of(name, some, self.asked, only=SHOWN),
+                *self.order_numbers(name, some),
+            )
+        ]
+
+    @torch.inference_mode()
+    def asked_of(self, encoder: Photo) -> dict[str, FloatArray]:
+        """What a model answers."""
+        towers = self.towers(encoder)
+        found = answers(towers, self.asked, device="cpu")
+        picture_ND = towers.embed_pictures(self.asked.place_N)
+        texts = list(dict.fromkeys(text for one in self.ordered for text in one.texts))
+        place = {text: at for at, text in enumerate(texts)}
+        text_ND = towers.embed_captions(towers.reads.tokenize(texts))
+
+        def score(photograph: int, some: Sequence[str]) -> list[float]:
+            rows = [place[text] for text in some]
+            scores: list[float] = (text_ND[rows] @ picture_ND[photograph]).tolist()
+            return scores
+
+        return found | order_right(self.ordered, score)
+
+    def order_numbers(self, name: str, some: Sequence[Mapping[str, FloatArray]]) -> list[ArmNumber]:
+        """Order precision, and each kind of shuffle alone, over seeds."""
+        owner_Q = np.array([one.photograph for one in self.ordered])
+        found = []
+        for metric in (key for key in some[0] if key.startswith("order: ")):
+            there = np.isfinite(some[0][metric])
+            values = [one[metric][there] for one in some]
+            found.append(number_of(name, metric, values, owner_Q[there]))
+        return found
+
+    def by_reading(self, name: str, score: ReadsTexts) -> list[ArmNumber]:
+        """The same questions to one who is given no picture; retrieval cannot be asked."""
+        asked = self.asked
+        shuffles = (text for one in self.ordered for text in one.texts)
+        texts = list(dict.fromkeys((*asked.texts, *shuffles)))
+        value = dict(zip(texts, score(texts), strict=True))
+        value_T3 = np.array(
+            [
+                [np.nan if at < 0 else value[asked.texts[at]] for at in row]
+                for row in asked.triple_T4[:, 1:].tolist()
+            ]
+        )
+        found = triple_numbers(name, [value_T3], asked, only=SHOWN)
+        right = order_right(self.ordered, lambda _, some: [value[text] for text in some])
+        return found + self.order_numbers(name, [right])
+
 
 def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
     train = open_pairs(given.train, pictures=given.pictures)
@@ -143,107 +224,6 @@ def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench
     captions = text_table(model, tuple(texts), given.cache, said)
     print(f"features of {len(pictures.row_of):,} photographs, {len(texts):,} texts", flush=True)
     return HeadsBench(train, asked, ordered, pictures, captions, given.out)
-
-
-def _arms(bench: HeadsBench, seeds: Sequence[int]) -> list[ArmNumber]:
-    """Heads, repairs of them, and mixes of heads with one repair."""
-    by_name: dict[str, list[dict[str, FloatArray]]] = {}
-    for seed in seeds:
-        for name, arm in HEADS.items():
-            towers = bench.towers(start_of(_trained(name, arm, seed, bench), seed))
-            by_name.setdefault(name, []).append(_asked(towers, bench))
-        for weight, encoder in _mixes(seed, bench):
-            found = _asked(bench.towers(encoder), bench)
-            by_name.setdefault(f"mix {weight:g}", []).append(found)
-    return [number for name, some in by_name.items() for number in _numbers(name, some, bench)]
-
-
-def _trained(name: str, arm: PhotosArm, seed: int, bench: HeadsBench) -> Path:
-    """Where the weights are; what is there already is left alone."""
-    path = bench.out / str(seed) / f"{name}.safetensors"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        start = bench.out / str(seed) / f"{arm.start}.safetensors"
-        towers = bench.towers(start_of(start if arm.start else None, seed))
-        loss = take_steps(towers, arm.recipe, seed, bench.train)
-        assert isinstance(towers.module, PhotoTowers)
-        write_atomically(path, partial(write, towers.module))
-        print(f"{seed} {name}: loss {loss:.3f}", flush=True)
-    return path
-
-
-def _mixes(seed: int, bench: HeadsBench) -> Iterator[tuple[float, Photo]]:
-    """One model whose weights are changed from step to step."""
-    folder = bench.out / str(seed)
-    model, tuned = (start_of(folder / f"{name}.safetensors", seed) for name in ("heads", MIXED))
-    start, end = state_of(model.towers), state_of(tuned.towers)
-    for weight in WEIGHTS:
-        model.towers.load_state_dict(interpolate(start, end, weight))
-        yield weight, model
-
-
-@torch.inference_mode()
-def _asked(towers: CachedTowers, bench: HeadsBench) -> dict[str, FloatArray]:
-    found = answers(towers, bench.asked, device="cpu")
-    picture_ND = towers.embed_pictures(bench.asked.place_N)
-    texts = list(dict.fromkeys(text for one in bench.ordered for text in one.texts))
-    place = {text: at for at, text in enumerate(texts)}
-    text_ND = towers.embed_captions(towers.reads.tokenize(texts))
-
-    def score(photograph: int, some: Sequence[str]) -> list[float]:
-        scores: list[float] = (
-            text_ND[[place[text] for text in some]] @ picture_ND[photograph]
-        ).tolist()
-        return scores
-
-    return found | order_right(bench.ordered, score)
-
-
-def _numbers(
-    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
-) -> list[ArmNumber]:
-    found = numbers_of(name, some, owners_of(bench.asked), only=SHOWN)
-    return found + _order_numbers(name, some, bench)
-
-
-def _order_numbers(
-    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
-) -> list[ArmNumber]:
-    owner_Q = np.array([one.photograph for one in bench.ordered])
-    found = []
-    for metric in (key for key in some[0] if key.startswith("order: ")):
-        there = np.isfinite(some[0][metric])
-        values = [one[metric][there] for one in some]
-        found.append(number_of(name, metric, values, owner_Q[there]))
-    return found
-
-
-def _blind(bench: HeadsBench, learned: Sequence[Contrast]) -> list[ArmNumber]:
-    """A linear reader of the caption part's features, told of the same edits."""
-    weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
-
-    def score(texts: Sequence[str]) -> list[float]:
-        scores: list[float] = (bench.read(texts).double() @ weight_F).tolist()
-        return scores
-
-    return _by_reading(BLIND, score, bench)
-
-
-def _by_reading(name: str, score: ReadsTexts, bench: HeadsBench) -> list[ArmNumber]:
-    """The same questions to one who is given no picture; retrieval cannot be asked."""
-    asked = bench.asked
-    shuffles = (text for one in bench.ordered for text in one.texts)
-    texts = list(dict.fromkeys((*asked.texts, *shuffles)))
-    value = dict(zip(texts, score(texts), strict=True))
-    value_T3 = np.array(
-        [
-            [np.nan if at < 0 else value[asked.texts[at]] for at in row]
-            for row in asked.triple_T4[:, 1:].tolist()
-        ]
-    )
-    found = triple_numbers(name, [value_T3], owners_of(bench.asked), only=SHOWN)
-    right = order_right(bench.ordered, lambda _, some: [value[text] for text in some])
-    return found + _order_numbers(name, [right], bench)
 
 
 PRECISION = "order: precision"
@@ -304,42 +284,28 @@ def photos_blind_script() -> None:
     parser.add_argument("--limit", type=int, default=1_500, help="photographs to train on")
     given = parser.parse_args()
     read = load("random").caption_features
-    train = edited(given.train, given.pictures, limit=given.limit)
-    train = [row for row in train if row.kind in SEEN_KINDS]
+    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=given.limit)
+    train = seen_edits(enumerate(taught))
     weight_F = fit_reader(differences(read, train), [row.picture for row in train])
-    val = edited(given.val, given.pictures, needs_positive=True)
+    # Of captions that have a positive too, as tables count them.
+    val = [
+        Contrast(at, caption, edit.text, edit.kind)
+        for at, pair in enumerate(opened(open_pairs(given.val, pictures=given.pictures)))
+        for caption, edits in zip(pair.captions, pair.edits, strict=True)
+        if any(edit.keeps_meaning for edit in edits)
+        for edit in edits
+        if not edit.keeps_meaning
+    ]
     right_N = (differences(read, val) @ weight_F > 0).double().numpy()
+    owner_N = np.array([row.picture for row in val])
+    is_seen_N = np.array([row.kind in SEEN_KINDS for row in val])
+    is_swap_N = np.array([row.kind.startswith("swap") for row in val])
     groups = {
-        "swap, seen": [r.kind in SEEN_KINDS and r.kind.startswith("swap") for r in val],
-        "replace, seen": [r.kind in SEEN_KINDS and not r.kind.startswith("swap") for r in val],
-        "unseen": [r.kind not in SEEN_KINDS for r in val],
-        "all": [True] * len(val),
+        "swap, seen": is_seen_N & is_swap_N,
+        "replace, seen": is_seen_N & ~is_swap_N,
+        "unseen": ~is_seen_N,
+        "all": np.full(len(val), True),
     }
-    for name, is_in in groups.items():
-        print(share(right_N[is_in], [r for r, keep in zip(val, is_in, strict=True) if keep], name))
-
-
-def edited(
-    path: str, pictures: Path | None, *, limit: int | None = None, needs_positive: bool = False
-) -> list[Contrast]:
-    """Negatives of all captions, or of those that have a positive too, as tables count them."""
-    pairs, found = open_pairs(path, pictures=pictures), []
-    for at in range(min(len(pairs), limit or len(pairs))):
-        pair = pairs[at]
-        for caption, edits in zip(pair.captions, pair.edits, strict=True):
-            if not needs_positive or any(edit.keeps_meaning for edit in edits):
-                negatives = [edit for edit in edits if not edit.keeps_meaning]
-                found += [Contrast(at, caption, edit.text, edit.kind) for edit in negatives]
-    return found
-
-
-def share(right_N: FloatArray, rows: Sequence[Contrast], name: str) -> str:
-    """Percent with an interval over photographs."""
-    low, high, _ = bootstrap(
-        right_N,
-        clusters=[str(row.picture) for row in rows],
-        resamples=5_000,
-        rng=generator(0, name),
-    )
-    shown = f"{100 * right_N.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{name} ({len(rows):,}): {shown}"
+    for name, is_in_N in groups.items():
+        one = number_of(BLIND, name, [right_N[is_in_N]], owner_N[is_in_N])
+        print(f"{name} ({one.n:,}): {with_interval(one.mean, one.low, one.high)}")

@@ -1,15 +1,18 @@
-"""The arms on photographs: how they are trained, and what is asked of all of them.
+"""The arms on photographs: how they are trained, what is asked of all of them, and their tables.
 
     unbag edit --captions train.jsonl --out train-edits.jsonl   (and val likewise)
     python -m unbag_lab photos build --train train-edits.jsonl --val val-edits.jsonl --out runs/p
     python -m unbag_lab photos repair --train train-edits.jsonl --val val-edits.jsonl --out runs/p
+    python -m unbag_lab photos-table runs/p --val val-edits.jsonl --out arms.json
+    python -m unbag_lab photos-table arms.json
 
-The script builds the photo model and repairs it, also with parts open that the experiment `photos`
-leaves frozen. Every setting was fixed before the first number on val was seen. Arms of a seed take
-their steps on the same batches. Pixels and features of all photographs lie on the device, so that
-an epoch of five thousand opens no file.
+The script `photos` builds the photo model and repairs it, also with parts open that the experiment
+of this name leaves frozen. Every setting was fixed before the first number on val was seen. Arms of
+a seed take their steps on the same batches. Pixels and features of all photographs lie on the
+device, so that an epoch of five thousand opens no file. An interval is a bootstrap over photographs
+of the mean over seeds; a difference is paired within seeds and has Student's interval over them.
 
-Dimensions: N photographs, Q captions, T triples.
+Dimensions: N photographs, Q captions, S seeds, T triples.
 """
 
 from __future__ import annotations
@@ -17,25 +20,30 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from torch import Tensor
-from torch.nn import functional
 
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
-from unbag.models.photo import Photo, PhotoConfig, build, load, read, write
+from unbag.metrics.intervals import bootstrap, generator
+from unbag.metrics.triples import judge_triples
+from unbag.models.photo import Photo, PhotoConfig, PhotoTowers, build, load, read, write
+from unbag.reports.formatting import signed_text, with_interval
+from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.files import write_atomically
+from unbag.training.before_after import Contrast
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.recipes import (
@@ -46,10 +54,13 @@ from unbag.training.recipes import (
 )
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable
+from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Trainer
-from unbag.types import Edit, Picture
-from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
+from unbag.types import BoolArray, FloatArray, IntArray, Picture
+from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
+from unbag_lab.pages import table
 from unbag_lab.training import run_to_end
+from unbag_lab.verdict import interval
 
 WHOLE_PART = 18
 """Layers of the picture tower before its head."""
@@ -184,7 +195,10 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
             for edit in edits:
                 if edit.keeps_meaning:
                     continue
-                other = _chosen(kept, edit.text)
+                other = None
+                if kept:
+                    digest = blake2b(edit.text.encode(), digest_size=4).digest()
+                    other = kept[int.from_bytes(digest, "big") % len(kept)]
                 positive = row.setdefault(other.text, len(row)) if other else -1
                 triples.append((at, number, row.setdefault(edit.text, len(row)), positive))
                 kinds.append((edit.kind, other.kind if other else ""))
@@ -195,10 +209,15 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
     )
 
 
-def _chosen(edits: Sequence[Edit], text: str) -> Edit | None:
-    if not edits:
-        return None
-    return edits[int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % len(edits)]
+def seen_edits(pairs: Iterable[tuple[int, Pair]]) -> list[Contrast]:
+    """Captions beside edits of the kinds that arms are trained on, for readers without images."""
+    return [
+        Contrast(place, caption, edit.text, edit.kind)
+        for place, pair in pairs
+        for caption, edits in zip(pair.captions, pair.edits, strict=True)
+        for edit in edits
+        if edit.kind in SEEN_KINDS
+    ]
 
 
 def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -255,8 +274,7 @@ def photos_script() -> None:
     train = open_pairs(given.train, pictures=given.pictures)
     val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
     encoder = load("random", device=given.device)
-    store = Store([*opened(train), *val], PhotoReads(encoder.tokenizer), device=given.device)
-    store.look(encoder)
+    store = Store([*opened(train), *val], encoder, device=given.device)
     bench = TrainingBench(
         train, store, make_questions(val, store.place), given.out, given.device, given.workers
     )
@@ -293,12 +311,14 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
     start = bench.out / "build" / str(seed) / f"{arm.start}.safetensors"
     encoder = start_of(start if arm.start else None, seed, bench.device)
     recipe, locks, device = arm.recipe, arm.recipe.locks, bench.device
-    is_locked = locks.picture == WHOLE_PART
-    trainable = StoredPhoto(encoder, bench.store, device=device, is_part_locked=is_locked)
+    trainable: Trainable = StoredPhoto(encoder, bench.store, device=device)
+    if locks.picture == WHOLE_PART:
+        trainable = CachedTowers(trainable, images=bench.store.features, texts=None)
     started = time.monotonic()
     loss = take_steps(trainable, recipe, seed, bench.train, device=device, workers=bench.workers)
     seconds = time.monotonic() - started
     parts = [part for part in ("picture", "caption") if not getattr(locks, part)]
+    assert isinstance(trainable.module, PhotoTowers)
     write_atomically(folder / f"{name}.safetensors", partial(write, trainable.module, parts=parts))
     found = answers(trainable, bench.asked, device=device)
     said = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
@@ -320,23 +340,36 @@ def start_of(path: Path | None, seed: int, device: str = "cpu") -> Photo:
 
 
 class Store:
-    """All photographs of some collections, prepared, on the device."""
+    """All photographs of some collections on the device: pixels, and features of the part as it is.
 
-    def __init__(self, pairs: Sequence[Pair], reads: PhotoReads, *, device: str) -> None:
+    Arms that leave the part so start from these.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], encoder: Photo, *, device: str) -> None:
         pictures = [pair.picture for pair in pairs]
         self.place = {picture.name: at for at, picture in enumerate(pictures)}
+        reads = PhotoReads(encoder.tokenizer)
         with ThreadPoolExecutor(16) as pool:
             prepared = list(pool.map(lambda one: reads.prepare(one.open()), pictures))
         self.pixels = torch.stack(prepared).to(device)
-        self.feature: Tensor | None = None
-
-    def look(self, encoder: Photo) -> None:
-        """Features of the part as it is installed, for arms that leave it so."""
         parts = [
             encoder.picture_features((self.pixels[at : at + _AT_ONCE].float() - 127.0) / 128.0)
             for at in range(0, len(self.pixels), _AT_ONCE)
         ]
-        self.feature = torch.cat(parts).to(self.pixels.device)
+        self.features = FeatureTable(self.place, {VECTOR: torch.cat(parts).to(device)})
+
+
+class StoredPhoto(PhotoTrainable):
+    """Towers that take places of a store."""
+
+    def __init__(self, encoder: Photo, store: Store, *, device: str) -> None:
+        super().__init__(encoder, device=device)
+        self.store = store
+        self.reads = StoredReads(encoder.tokenizer, store.place)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Places [N] to unit vectors [N, D]."""
+        return super().embed_pictures(self.store.pixels[pixels])
 
 
 class StoredReads(PhotoReads):
@@ -351,19 +384,213 @@ class StoredReads(PhotoReads):
         return torch.tensor(self._place[picture.name])
 
 
-class StoredPhoto(PhotoTrainable):
-    """Towers that take places of a store; with `is_part_locked` they start from its features."""
+FEWEST = 20
+"""Triples of a group, below which its numbers are not shown."""
+ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
+LOCKED = {
+    "": "All open",
+    "-locked": "Picture part locked",
+    "-heads": "Both parts locked, heads open",
+}
+RECALLS = ("text to image R@1", "text to image R@5", "image to text R@1", "image to text R@5")
+SHOWN = (
+    "text to image R@1", "image to text R@1", "swap, seen: original", "swap, seen: augmented",
+    "swap, seen: brittleness", "replace, seen: original", "replace, seen: augmented",
+    "replace, seen: brittleness", "unseen: original", "unseen: augmented", "unseen: brittleness",
+)  # fmt: skip
+"""Columns of the tables, in percent."""
 
-    def __init__(self, encoder: Photo, store: Store, *, device: str, is_part_locked: bool) -> None:
-        super().__init__(encoder, device=device)
-        self.store = store
-        self.is_part_locked = is_part_locked
-        self.reads = StoredReads(encoder.tokenizer, store.place)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Places [N] to unit vectors [N, D]."""
-        if self.is_part_locked:
-            assert self.store.feature is not None
-            vector_ND = self.module.picture.head(self.store.feature[pixels])
-            return functional.normalize(vector_ND.float(), dim=-1)
-        return super().embed_pictures(self.store.pixels[pixels])
+def photos_table_script() -> None:
+    """Print the tables of the photo experiment: numbers by seed, with intervals."""
+    parser = argparse.ArgumentParser(description=photos_table_script.__doc__)
+    parser.add_argument("results", type=Path, help="folder of arms, or the file made of it")
+    parser.add_argument("--val", help="what the arms were asked about")
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.results.is_dir():
+        pairs = opened(open_pairs(given.val, pictures=given.pictures))
+        place = {pair.picture.name: at for at, pair in enumerate(pairs)}
+        asked = make_questions(pairs, place)
+        numbers = []
+        for stage in ("build", "repair"):
+            folders = (given.results / stage).iterdir()
+            seeds = sorted(folders, key=lambda path: int(path.name))
+            for arm in [path.stem for path in sorted(seeds[0].glob("*.answers"))]:
+                found = [load_file(seed / f"{arm}.answers") for seed in seeds]
+                numbers += numbers_of(arm, found, asked)
+    else:
+        numbers = read_numbers(given.results)
+    if given.out:
+        write_numbers(numbers, given.out)
+    print(tables(numbers))
+
+
+@dataclass(frozen=True)
+class ArmNumber:
+    """One metric of one arm."""
+
+    arm: str
+    metric: str
+    by_seed: tuple[float, ...]
+    low: float
+    """Over photographs, of the mean over seeds."""
+    high: float
+    n: int
+    """Units: captions, photographs or triples."""
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return fmean(self.by_seed)
+
+
+def numbers_of(
+    arm: str,
+    answers: Sequence[Mapping[str, FloatArray]],
+    asked: PhotoQuestions,
+    *,
+    only: Container[str] | None = None,
+) -> list[ArmNumber]:
+    """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
+    found = []
+    everyone = np.arange(len(asked.place_N))
+    for k in (1, 5):
+        for name, key, owner in (
+            ("text to image", "caption_rank", asked.owner_Q.numpy()),
+            ("image to text", "picture_rank", everyone),
+        ):
+            if only is None or f"{name} R@{k}" in only:
+                rank = [np.asarray(one[key] < k, dtype=float) for one in answers]
+                found.append(number_of(arm, f"{name} R@{k}", rank, owner))
+    scores = [one["scores"].astype(float) for one in answers]
+    return found + triple_numbers(arm, scores, asked, only=only)
+
+
+def triple_numbers(
+    arm: str,
+    scores: Sequence[FloatArray],
+    asked: PhotoQuestions,
+    *,
+    only: Container[str] | None = None,
+) -> list[ArmNumber]:
+    """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
+    photo_T = asked.triple_T4[:, 0].numpy()
+    return [
+        number_of(arm, f"{group}: {metric}", value, photo_T[is_in_T])
+        for group, is_in_T in groups_of(asked.kinds).items()
+        for metric, value in judged(scores, is_in_T).items()
+        if only is None or f"{group}: {metric}" in only
+    ]
+
+
+def groups_of(kinds: Sequence[tuple[str, str]]) -> dict[str, BoolArray]:
+    """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
+    negative = np.array([kind for kind, _ in kinds])
+    has_both = np.array([bool(positive) for _, positive in kinds])
+    is_seen = np.isin(negative, list(SEEN_KINDS))
+    is_swap = np.char.startswith(negative, "swap")
+    knows_p = np.isin([positive for _, positive in kinds], list(SEEN_POSITIVE_KINDS))
+    groups = {
+        "all": has_both,
+        "seen": has_both & is_seen,
+        "swap, seen": has_both & is_seen & is_swap,
+        "replace, seen": has_both & is_seen & ~is_swap,
+        "unseen": has_both & ~is_seen,
+        "positive seen": has_both & knows_p,
+        "positive unseen": has_both & ~knows_p,
+    }
+    groups |= {f"kind {kind}": has_both & (negative == kind) for kind in sorted(set(negative))}
+    return {name: is_in for name, is_in in groups.items() if is_in.sum() >= FEWEST}
+
+
+METRICS = {
+    "original": "original",
+    "augmented": "augmented",
+    "brittleness": "brittleness",
+    "mean c": "mean_original",
+    "mean n": "mean_negative",
+    "mean p": "mean_positive",
+}
+"""As tables name them, and as `unbag.metrics.triples` does."""
+
+
+def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[FloatArray]]:
+    """By metric, the values of some triples for each seed; a tie is wrong."""
+    # Caption, negative, positive.
+    is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))
+    found = [judge_triples(one[is_in_T], is_true_T3) for one in scores]
+    return {name: [one[metric].value_N for one in found] for name, metric in METRICS.items()}
+
+
+def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> ArmNumber:
+    """Units of one photograph are resampled together."""
+    mean_U = np.mean(values, axis=0)
+    low, high, _ = bootstrap(
+        mean_U,
+        clusters=[str(owner) for owner in owner_U.tolist()],
+        resamples=5_000,
+        rng=generator(0, metric),
+    )
+    by_seed = tuple(round(float(one.mean()), 6) for one in values)
+    return ArmNumber(arm, metric, by_seed, round(low, 6), round(high, 6), len(mean_U))
+
+
+def difference(one: ArmNumber, control: ArmNumber) -> tuple[float, float]:
+    """Mean and half the interval of the paired difference over seeds."""
+    apart = [a - b for a, b in zip(one.by_seed, control.by_seed, strict=True)]
+    return interval(apart)
+
+
+def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
+    """A line each."""
+    rows = [json.dumps(asdict(one)) for one in numbers]
+    path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+
+
+def read_numbers(path: Path) -> list[ArmNumber]:
+    """What `write_numbers` wrote."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [ArmNumber(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
+
+
+def tables(numbers: Sequence[ArmNumber]) -> str:
+    """Building, repair, and differences to plain fine-tuning with the same lock, in Markdown."""
+    of = {(one.arm, one.metric): one for one in numbers}
+    arms = list(dict.fromkeys(one.arm for one in numbers))
+    built = [arm for arm in ("heads", "text", "both") if arm in arms]
+    seeds = len(numbers[0].by_seed)
+
+    def absolute(arm: str, metric: str) -> str:
+        one = of[arm, metric]
+        return with_interval(one.mean, one.low, one.high)
+
+    parts = [
+        f"Retrieval among the photographs of val, {seeds} seeds; in brackets 95 % intervals over "
+        "photographs.",
+        _table(built, RECALLS, absolute),
+    ]
+    for suffix, about in LOCKED.items():
+        control = f"{CONTROL}{suffix}"
+        mine = [f"{name}{suffix}" for name in ARMS if f"{name}{suffix}" in arms]
+        if control not in arms:
+            continue
+
+        def apart(arm: str, metric: str, control: str = control) -> str:
+            mean, half = difference(of[arm, metric], of[control, metric])
+            return with_interval(mean, mean - half, mean + half, signed_text)
+
+        parts += [
+            f"**{about}.** Means over {seeds} seeds:",
+            _table(["heads", control, *mine], SHOWN, absolute),
+            f"Difference to `{control}`, paired within seeds: mean [95 % t interval over seeds, "
+            f"n = {seeds}]:",
+            _table(mine, SHOWN, apart),
+        ]
+    return "\n\n".join(parts)
+
+
+def _table(arms: Sequence[str], metrics: Sequence[str], cell: Callable[[str, str], str]) -> str:
+    rows = [[f"`{arm}`", *(cell(arm, metric) for metric in metrics)] for arm in arms]
+    return table(["arm", *metrics], rows).rstrip()

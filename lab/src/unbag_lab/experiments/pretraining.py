@@ -33,7 +33,7 @@ from unbag.training.trainer import Trainer
 from unbag.world.grammar import Rel, words
 from unbag.world.stream import Knobs, Mixture, collision_rate, incentive
 from unbag_lab.bases import OnDevice, Pretraining, PretrainSettings, Steps, seed_of
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, Extent, Size, result_path
@@ -90,10 +90,13 @@ class PretrainingExperiment:
         for base in order.bases:
             seed_of(base)
         sized = self.sized(order.size)
-        shares = [
-            Share(one.bases[0].stem, partial(_run_seed, sized, one, say=say))
-            for one in _by_seed(order)
-        ]
+        # Seeds share the processes that make scenes, so that there are no more than were asked for.
+        at_once = max(1, min(order.processes, len(order.bases)))
+        workers = min(order.workers, max(1, order.workers // at_once))
+        shares = []
+        for base in order.bases:
+            one = replace(order, bases=(base,), processes=1, workers=workers)
+            shares.append(Share(base.stem, partial(_run_seed, sized, one, say=say)))
         # Also one alone, where more are allowed: others may be forked after it.
         each_apart(shares, processes=order.processes, say=say)
 
@@ -122,7 +125,16 @@ def without_collisions(knobs: Knobs) -> Knobs:
     alone = 1 - partners
     one_thing, counted = alone * knobs.one_thing, alone * knobs.counted
     two_alone = alone * (1 - knobs.one_thing - knobs.counted)
-    mixture = _joined(knobs.mixture, two_alone * (1 - knobs.negated), partners)
+    # Captions of two things that come alone, and partners, which only bind or relate.
+    composed = ("both_bound", "relation")
+    of_composed = sum(getattr(knobs.mixture, kind) for kind in composed)
+    shares = {}
+    for field in fields(knobs.mixture):
+        share = getattr(knobs.mixture, field.name)
+        joined = partners * share / of_composed if field.name in composed else 0.0
+        shares[field.name] = two_alone * (1 - knobs.negated) * share + joined
+    total = sum(shares.values())
+    mixture = Mixture(**{kind: share / total for kind, share in shares.items()})
     unsaid = two_alone * (1 - knobs.mixture.relation)
     return replace(
         knobs,
@@ -133,19 +145,6 @@ def without_collisions(knobs: Knobs) -> Knobs:
         related=knobs.related * unsaid / ((two_alone + partners) * (1 - mixture.relation)),
         collision=0.0,
     )
-
-
-def _joined(mixture: Mixture, alone: float, partners: float) -> Mixture:
-    """Captions of two things that come alone, and partners, which only bind or relate."""
-    composed = ("both_bound", "relation")
-    of_composed = sum(getattr(mixture, kind) for kind in composed)
-    found = {}
-    for field in fields(mixture):
-        share = getattr(mixture, field.name)
-        joined = partners * share / of_composed if field.name in composed else 0.0
-        found[field.name] = alone * share + joined
-    total = sum(found.values())
-    return Mixture(**{kind: share / total for kind, share in found.items()})
 
 
 _PLAIN = Knobs(withheld_combinations=0.2)
@@ -207,16 +206,6 @@ def smaller(arm: PretrainingArm) -> PretrainingArm:
             heads=2,
         ),
     )
-
-
-def _by_seed(order: Order) -> list[Order]:
-    """One for each seed.
-
-    They share the processes that make scenes, so that there are no more of these than were asked.
-    """
-    at_once = max(1, min(order.processes, len(order.bases)))
-    workers = min(order.workers, max(1, order.workers // at_once))
-    return [replace(order, bases=(one,), processes=1, workers=workers) for one in order.bases]
 
 
 def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> None:

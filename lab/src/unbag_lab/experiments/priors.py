@@ -18,7 +18,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -47,10 +46,9 @@ from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN
 from unbag.types import FloatArray, IntArray, Item
 from unbag.world.benchmarks import set_items
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
-    Course,
     TaughtDecoder,
     keep,
     precision_of,
@@ -58,7 +56,7 @@ from unbag_lab.experiments.decoders import (
     shrunk,
     teach,
 )
-from unbag_lab.experiments.readout_base import FOR_DECODERS, Base, ReadoutSettings, finish
+from unbag_lab.experiments.readers import FOR_DECODERS, Base, ReadoutSettings, finish
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
@@ -164,7 +162,14 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             net, loss, fit = found.net, found.loss, {"fit": found.fit}
             keep(net, words, base, lab.settings, weights)
         else:
-            net, words = _read(lab, weights)
+            if not weights.is_dir():
+                raise UserError(
+                    f"there is no {weights}, the decoder that M3ID is to score",
+                    expected="weights beside the result of the arm that was taught",
+                    way_out=f"remove {weights.name}.json beside it and run that arm again",
+                )
+            made = read_decoder(weights).made
+            net, words = made.net.to(base.settings.device), made.words
         numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
         result = base.result(
             arm,
@@ -175,18 +180,6 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             precision=precision_of(base.settings.device),
         )
         finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
-
-
-def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
-    """A decoder that an arm left beside its result."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no {folder}, the decoder that M3ID is to score",
-            expected="weights beside the result of the arm that was taught",
-            way_out=f"remove {folder.name}.json beside it and run that arm again",
-        )
-    made = read_decoder(folder).made
-    return made.net.to(lab.base.settings.device), made.words
 
 
 _BLIND_SETS = 100
@@ -214,22 +207,16 @@ class _Lab:
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
         first = material.count - material.held_out
         trained = [one for one in every if one.picture < first]
-        course = Course(
-            material.seen_NLV,
-            trained[: base.settings.fit_rows],
-            trained,
-            # Without a prior for every arm, so that shares can be compared.
-            [one for one in fair if one.picture >= first],
-        )
         said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
         words = words_of([*said, *texts_asked(), *base.questions.captions])
         found = teach(
-            course,
+            base,
             words,
             self.settings,
-            fit_steps=base.settings.fit_steps,
-            device=base.settings.device,
-            seed=base.seed,
+            few=trained[: base.settings.fit_rows],
+            lessons=trained,
+            # Without a prior for every arm, so that shares can be compared.
+            held=[one for one in fair if one.picture >= first],
         )
         return found, words
 
@@ -255,22 +242,22 @@ _KIND = "answer"
 
 def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -> list[Lesson]:
     """One for each caption that states a relation; `share` of the answers are frequent ones."""
-    return [lesson for fact in facts if (lesson := _lesson(fact, share, seed)) is not None]
-
-
-def _lesson(fact: DecoderFact, share: float, seed: int) -> Lesson | None:
-    found = stated(fact.caption)
-    if found is None or not found.second:
-        return None
-    rng = np.random.default_rng((seed, 11, fact.picture))
-    # The same draw for every share, so that two arms differ in as few questions as they must.
-    is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
-    as_said = (found.relation in FREQUENT) == is_frequent
-    first, second = (found.first, found.second) if as_said else (found.second, found.first)
-    own = found.relation if as_said else OPPOSITE[found.relation]
-    phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
-    asked = asked_between([f"the {first} {one} the {second}" for one in phrases], pictures=2)
-    return Lesson(fact.picture, _KIND, _prompt(asked.text), asked.keywords[phrases.index(own)][0])
+    lessons = []
+    for fact in facts:
+        found = stated(fact.caption)
+        if found is None or not found.second:
+            continue
+        rng = np.random.default_rng((seed, 11, fact.picture))
+        # The same draw for every share, so that two arms differ in as few questions as they must.
+        is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
+        as_said = (found.relation in FREQUENT) == is_frequent
+        first, second = (found.first, found.second) if as_said else (found.second, found.first)
+        own = found.relation if as_said else OPPOSITE[found.relation]
+        phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
+        asked = asked_between([f"the {first} {one} the {second}" for one in phrases], pictures=2)
+        answer = asked.keywords[phrases.index(own)][0]
+        lessons.append(Lesson(fact.picture, _KIND, _prompt(asked.text), answer))
+    return lessons
 
 
 def item_lessons(items: Sequence[Item]) -> list[Lesson]:
@@ -310,7 +297,13 @@ def score_answers(
 
     def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         lessons = make_lessons(item_lessons(items), words, context=context).to(device)
-        lesson_M = _lesson_of_cell(items)
+        # Cells stand picture by picture, lessons caption by caption.
+        found, first = [], 0
+        for item in items:
+            own = np.arange(first, first + len(item.captions))
+            found.append(np.tile(own, len(item.pictures)))
+            first += len(item.captions)
+        lesson_M = np.concatenate(found)
         value_M = np.empty(len(lesson_M))
         for start in range(0, len(lesson_M), _ROWS):
             some = slice(start, start + _ROWS)
@@ -321,16 +314,6 @@ def score_answers(
         return value_M
 
     return score
-
-
-def _lesson_of_cell(items: Sequence[Item]) -> IntArray:
-    """Cells stand picture by picture, lessons caption by caption."""
-    found, first = [], 0
-    for item in items:
-        own = np.arange(first, first + len(item.captions))
-        found.append(np.tile(own, len(item.pictures)))
-        first += len(item.captions)
-    return np.concatenate(found)
 
 
 def blind_share(
@@ -354,17 +337,12 @@ def answer_log(
     m3id: M3ID | None,
 ) -> Tensor:
     """Sum over the words of an answer, as a search for the best one would add them up, [B]."""
-    log_BAU = _log_probabilities(net, seen_BLV, batch)
+    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
+    log_BAU = net.answered(seen_BLV, batch).float().log_softmax(dim=-1)
     if m3id is not None:
-        prior_BAU = _log_probabilities(net, None, batch)
+        prior_BAU = net.answered(None, batch).float().log_softmax(dim=-1)
         steps = range(log_BAU.shape[1])
         log_BAU = torch.stack([m3id(log_BAU[:, t], prior_BAU[:, t], t) for t in steps], dim=1)
     is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
     own_BA = log_BAU.gather(2, batch.target_BA.clamp(min=0)[..., None])[..., 0]
     return own_BA.masked_fill(~is_word_BA, 0.0).double().sum(dim=1)
-
-
-def _log_probabilities(net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
-    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
-    logit_BAU = net.answered(seen_BLV, batch)
-    return logit_BAU.float().log_softmax(dim=-1)

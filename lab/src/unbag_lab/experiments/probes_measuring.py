@@ -43,7 +43,7 @@ T and S (of readers) images to fit to and to test on.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
@@ -58,13 +58,12 @@ from unbag.metrics.retrieval import DIRECTIONS
 from unbag.models.tiny import Tiny
 from unbag.probes.agreement import agree
 from unbag.probes.base import Gallery
-from unbag.probes.classifiers import Effort, Feature, Task, scale_of, tasks_of
+from unbag.probes.classifiers import Effort, Feature, ReaderFit, reader_fits, scale_of
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
 from unbag.probes.conditions import CONDITIONS, condition_samples, for_all
 from unbag.probes.extract import credits
 from unbag.probes.extract_data import Label, ProbeSheet, orbit_sheet
 from unbag.probes.order import (
-    Search,
     Shuffled,
     WorldTagger,
     encode_shuffled,
@@ -73,7 +72,7 @@ from unbag.probes.order import (
     search_pictures,
     shuffle_captions,
 )
-from unbag.probes.sensitivity import Sensitivity, sensitivity
+from unbag.probes.sensitivity import sensitivity
 from unbag.probes.space import Space, centred, cosines, spearman
 from unbag.probes.superposition import cone, fit_additive, superposition
 from unbag.runs.cache import Vectors
@@ -175,7 +174,11 @@ class EditedPicture:
 
 def make_asked(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuestions:
     """Benchmarks, edits and pairs are the same for all bases; the rest is drawn by the seed."""
-    gallery = _gallery(amount.gallery)
+    searched = retrieval_items(n=amount.gallery)[0]
+    assert isinstance(searched.truth, Sparse)
+    captions = tuple(map(str, searched.captions))
+    truth = searched.truth
+    gallery = Gallery(tuple(searched.pictures), captions, truth.row_T, truth.column_T)
     seeds = range(seed, seed + amount.draws)
     return ProbeQuestions(
         questions,
@@ -215,24 +218,17 @@ def _triples(families: Sequence[str], quads: int) -> tuple[EditedPicture, ...]:
 
 def _pairs(sets: int) -> dict[str, tuple[tuple[Picture, Picture], ...]]:
     a, b = set_items("a", n=sets), set_items("b", n=sets)
-    return {
-        "left/right": _two(a, 0),
-        "on/under": _two(a, 2),
-        "left/right of set b": _two(b, 0),
-        "front/behind": _two(b, 2),
-        "colours": _two(pair_items("swap", n=sets), 0),
+    chosen = {
+        "left/right": (a, 0),
+        "on/under": (a, 2),
+        "left/right of set b": (b, 0),
+        "front/behind": (b, 2),
+        "colours": (pair_items("swap", n=sets), 0),
     }
-
-
-def _two(items: Sequence[Item], at: int) -> tuple[tuple[Picture, Picture], ...]:
-    return tuple((item.pictures[at], item.pictures[at + 1]) for item in items)
-
-
-def _gallery(pictures: int) -> Gallery:
-    kept = retrieval_items(n=pictures)[0]
-    assert isinstance(kept.truth, Sparse)
-    captions = tuple(map(str, kept.captions))
-    return Gallery(tuple(kept.pictures), captions, kept.truth.row_T, kept.truth.column_T)
+    return {
+        name: tuple((item.pictures[at], item.pictures[at + 1]) for item in items)
+        for name, (items, at) in chosen.items()
+    }
 
 
 def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
@@ -250,10 +246,15 @@ def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
 
 def edits(space: Space, asked: ProbeQuestions) -> Numbers:
     """`intra` and `gap`."""
-    each = {name: _sensitivity(space, rows) for name, rows in asked.triples.items()}
     intra: dict[str, float] = {}
     gap: dict[str, float] = {}
-    for name, found in each.items():
+    for name, rows in asked.triples.items():
+        found = sensitivity(
+            space.pictures([row.picture for row in rows]),
+            space.captions([row.caption for row in rows]),
+            space.captions([row.negative for row in rows]),
+            space.captions([row.positive for row in rows]),
+        )
         intra[f"negatives, {name}"] = float(found.intra_negative_N.mean())
         intra[f"positives, {name}"] = float(found.intra_positive_N.mean())
         intra[f"selectivity, {name}"] = float(found.selectivity.mean())
@@ -265,19 +266,12 @@ def edits(space: Space, asked: ProbeQuestions) -> Numbers:
         (gap, ("negatives", "positives", "auc")),
     ):
         for metric in metrics:
-            numbers[metric] = float(np.mean([numbers[f"{metric}, {name}"] for name in each]))
+            numbers[metric] = float(
+                np.mean([numbers[f"{metric}, {name}"] for name in asked.triples])
+            )
     if gap["negatives"]:
         gap["ratio"] = gap["positives"] / gap["negatives"]
     return {"intra": intra, "gap": gap}
-
-
-def _sensitivity(space: Space, rows: Sequence[EditedPicture]) -> Sensitivity:
-    return sensitivity(
-        space.pictures([row.picture for row in rows]),
-        space.captions([row.caption for row in rows]),
-        space.captions([row.negative for row in rows]),
-        space.captions([row.positive for row in rows]),
-    )
 
 
 def conditions(concepts: Concepts) -> dict[str, float]:
@@ -317,18 +311,15 @@ def sums(concepts: Concepts) -> dict[str, float]:
     around = [centred(vector_ND, gallery_MD) for vector_ND in (one_ND, other_ND)]
     numbers["colours exchanged"] = float(np.nanmean(cosines(one_ND, other_ND)))
     numbers["colours exchanged, centred"] = float(np.nanmean(cosines(*around)))
-    return {**numbers, "explained": _explained(concepts)}
-
-
-def _explained(concepts: Concepts) -> float:
-    """The fit of i(x_a,y_b) by both things and the names of both colours."""
-    thing_BSD, bound_BSKD = concepts.thing_BSD, concepts.bound_BSKD
+    # The fit of i(x_a,y_b) by both things and the names of both colours.
+    bound_BSKD = concepts.bound_BSKD
     first_BSKD = np.broadcast_to(thing_BSD[:, :, None], bound_BSKD.shape)
     second_BSKD = np.roll(first_BSKD, -1, axis=1)
     colour_BSKD = np.broadcast_to(concepts.colour_BKD[:, None], bound_BSKD.shape)
-    return fit_additive(
+    fit = fit_additive(
         bound_BSKD, (first_BSKD, second_BSKD), (colour_BSKD, colour_BSKD[:, :, ::-1])
-    ).explained
+    )
+    return {**numbers, "explained": fit.explained}
 
 
 def cones(concepts: Concepts, picture_MD: FloatArray, caption_MD: FloatArray) -> dict[str, float]:
@@ -376,31 +367,20 @@ def order_free(space: Space, asked: ProbeQuestions) -> dict[str, float]:
     picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
     original = search(picture_PD, caption_CD, gallery)
     shuffled_SPD = encode_shuffled(space, gallery.pictures, [asked.seed])
-    found = {f"recall, {_spoken(way)}": float(np.nanmean(original.hit[way])) for way in DIRECTIONS}
+    ways = {way: way.replace("_", " ") for way in DIRECTIONS}
+    found = {f"recall, {said}": float(np.nanmean(original.hit[way])) for way, said in ways.items()}
     for one in (
         *search_captions(space, picture_PD, gallery, asked.shuffled),
         *search_pictures(shuffled_SPD, caption_CD, gallery),
     ):
-        found |= _retentions(one, original)
+        for way, spoken in ways.items():
+            hit_SQ = one.hit[way]
+            before_SQ = np.broadcast_to(original.hit[way], hit_SQ.shape)
+            is_asked_SQ = np.isfinite(hit_SQ) & np.isfinite(before_SQ)
+            # Nothing in a direction in which nothing is found as it is.
+            if before := before_SQ[is_asked_SQ].sum():
+                found[f"retention {one.name}, {spoken}"] = float(hit_SQ[is_asked_SQ].sum() / before)
     return found
-
-
-def _retentions(one: Search, original: Search) -> dict[str, float]:
-    """Nothing in a direction in which nothing is found as it is."""
-    found = {}
-    for way in DIRECTIONS:
-        hit_SQ = one.hit[way]
-        before_SQ = np.broadcast_to(original.hit[way], hit_SQ.shape)
-        is_asked_SQ = np.isfinite(hit_SQ) & np.isfinite(before_SQ)
-        if before := before_SQ[is_asked_SQ].sum():
-            found[f"retention {one.name}, {_spoken(way)}"] = float(
-                hit_SQ[is_asked_SQ].sum() / before
-            )
-    return found
-
-
-def _spoken(way: str) -> str:
-    return way.replace("_", " ")
 
 
 TOLERANCE = 1e-3
@@ -424,7 +404,11 @@ def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
         "mean patch": patch_NLW.mean(axis=1),
         WIDEST: patch_NLW.reshape(len(patch_NLW), -1),
     }
-    right = {label.name: {"own score": _own(space, vector_ND, label)} for label in sheet.labels}
+    right: dict[str, dict[str, FloatArray]] = {}
+    for label in sheet.labels:
+        captions = [space.captions([row[k] for row in label.captions]) for k in (0, 1)]
+        own = [(vector_ND * caption_ND).sum(axis=1) for caption_ND in captions]
+        right[label.name] = {"own score": credits(np.stack(own, axis=1), label)}
     for place, feature_NF in places.items():
         said = read_linear(
             feature_NF, sheet.labels, sheet.groups, effort=asked.effort, seed=asked.seed
@@ -437,30 +421,17 @@ def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
     for name, by_place in right.items():
         for place, right_N in by_place.items():
             found[f"{name}, {place}"] = float(right_N.mean())
-        found |= _of_merged(name, by_place, vector_ND)
-    return found
-
-
-def _own(space: TinySpace, vector_ND: FloatArray, label: Label) -> FloatArray:
-    captions = [space.captions([row[k] for row in label.captions]) for k in (0, 1)]
-    score_NK = np.stack([(vector_ND * caption_ND).sum(axis=1) for caption_ND in captions], axis=1)
-    return credits(score_NK, label)
-
-
-def _of_merged(
-    name: str, right: Mapping[str, FloatArray], vector_ND: FloatArray
-) -> Iterator[tuple[str, float]]:
-    first = np.arange(0, len(vector_ND), 4)
-    first_P, second_P = (
-        np.concatenate([first + pair[k] for pair in _PARTNERS[name]]) for k in (0, 1)
-    )
-    is_merged_P = agree(vector_ND[first_P], vector_ND[second_P]) == 1
-    yield f"{name}, merged pairs", float(is_merged_P.mean())
-    if is_merged_P.any():
-        for place, right_N in right.items():
+        first = np.arange(0, len(vector_ND), 4)
+        first_P, second_P = (
+            np.concatenate([first + pair[k] for pair in _PARTNERS[name]]) for k in (0, 1)
+        )
+        is_merged_P = agree(vector_ND[first_P], vector_ND[second_P]) == 1
+        found[f"{name}, merged pairs"] = float(is_merged_P.mean())
+        for place, right_N in by_place.items() if is_merged_P.any() else ():
             # A tie of the own score is half right; both are right only where neither ties.
             both_P = (right_N[first_P] == 1) & (right_N[second_P] == 1)
-            yield f"{name} of merged pairs, {place}", float(both_P[is_merged_P].mean())
+            found[f"{name} of merged pairs, {place}"] = float(both_P[is_merged_P].mean())
+    return found
 
 
 def read_linear(
@@ -476,7 +447,7 @@ def read_linear(
     As `unbag.probes.classifiers.read`, for features in thousands: the best weights lie in the
     span of the training rows, so features are first turned into that span, once for all labels.
     """
-    tasks = [tasks_of(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
+    tasks = [reader_fits(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
     credit = np.zeros((len(labels), 2, len(feature_NF)))
     for fold in range(effort.folds):
         # Which rows are fitted to and tested on follows from the groups, not from labels.
@@ -492,7 +463,7 @@ def read_linear(
     return [(right_N, control_N) for right_N, control_N in credit]
 
 
-def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
+def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArray]:
     """Training and test rows, standardised; in as many dimensions as there are training rows."""
     train_TF = feature_NF[task.train_T]
     scale = scale_of(train_TF)
@@ -509,7 +480,7 @@ def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
     return turn_TR * long_R, across_ST @ (turn_TR / long_R)
 
 
-def _choose_strength(train_TR: FloatArray, task: Task, effort: Effort) -> float:
+def _choose_strength(train_TR: FloatArray, task: ReaderFit, effort: Effort) -> float:
     """The strength with the most right answers over inner folds of the training groups."""
     strengths = effort.inverse_strengths
     if len(strengths) == 1:

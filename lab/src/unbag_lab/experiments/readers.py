@@ -1,11 +1,13 @@
-"""Readers of the experiment `readouts`: its arms, trained on features of frozen bases and measured.
+"""Readers of the experiment `readouts`: frozen bases, and arms trained on their features.
 
     python -m unbag_lab readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/arms
 
-Every reader is first trained on a few thousand fixed examples and measured on these: one that
-cannot fit them says nothing about the features it reads. Batch and rate are the same for all but
-the arms named `-fast` and those with many steps; the number of steps for all but these and readers
-of maps. A stopped run resumes with the same command: an arm whose result is there is left alone.
+All arms of a base are trained on the same rows: images, captions and hard negatives that the repair
+experiments draw (`unbag_lab.experiments.repair_training`). Every reader is first trained on a few
+thousand fixed examples and measured on these: one that cannot fit them says nothing about the
+features it reads. Batch and rate are the same for all but the arms named `-fast` and those with
+many steps; the number of steps for all but these and readers of maps. A stopped run resumes with
+the same command: an arm whose result is there is left alone.
 
 Dimensions: N images or captions, M pairs.
 """
@@ -13,10 +15,11 @@ Dimensions: N images or captions, M pairs.
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,9 +27,13 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError, unknown_name
-from unbag.models.features import View
+from unbag.models.features import View, stacked
+from unbag.models.loading import load_model
+from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.base import find_readout
-from unbag.readouts.data import RELATION, Pool
+from unbag.readouts.data import RELATION, Pool, WorldRows, world_pool, world_rows
+from unbag.readouts.decoder.lessons import DecoderSettings
+from unbag.readouts.decoder.training import DecoderData, of_world
 from unbag.readouts.reader import Reader, ReaderHeader, save_head
 from unbag.readouts.training import (
     ReaderEffort,
@@ -35,24 +42,218 @@ from unbag.readouts.training import (
     share_told_apart,
     sizes_of,
 )
+from unbag.runs.checkpoint import load_checkpoint, save_checkpoint
+from unbag.runs.progress import Silent
 from unbag.training.settings import choose
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.trainer import Trainer
-from unbag.types import FloatArray, IntArray, Item, TokenFeatures
-from unbag_lab.experiments.readout_base import (
-    EXPERIMENT,
-    Base,
-    ReadoutSettings,
-    add_options,
-    finish,
-    missing,
-    settings_of,
-)
+from unbag.types import DualEncoder, FloatArray, IntArray, Item, TokenFeatures
 from unbag_lab.plan import Say
 from unbag_lab.questions import Questions, Score
-from unbag_lab.results import BEFORE, FEW_DROPOUT, FEW_RATE, FEW_STEPS, ArmResult, result_path
+from unbag_lab.results import (
+    BEFORE,
+    FEW_DROPOUT,
+    FEW_RATE,
+    FEW_STEPS,
+    ArmResult,
+    Size,
+    result_path,
+    write_result,
+)
 from unbag_lab.scheduler import each_apart, shares
 from unbag_lab.training import run_to_end
+
+EXPERIMENT = "readouts"
+BATCH = 256
+"""Also said of arms that are not trained."""
+_CAPTIONS = 4_096
+_MAP_FIT = 2_400
+
+
+@dataclass(frozen=True)
+class ReadoutSettings:
+    """Everything about the experiment besides bases and arms; the defaults are those of readers.
+
+    Results that ship were made with these and `FOR_DECODERS`, and a test compares them: what is
+    run today can be judged together with them. Only `fit_steps` was 800 for some of them.
+    """
+
+    scenes: int = 60_000
+    steps: int = 5_000
+    map_steps: int = 3_000
+    """Of readers of maps, of which a step costs three times as much."""
+    long_steps: int = 20_000
+    """Of arms that are taught for long, whatever they read."""
+    fit_rows: int = 2_048
+    """Fixed examples that a reader must be able to learn."""
+    fit_steps: int = 4_000
+    """In which they are learned; readers of maps learn them in `_MAP_FIT`, or not at all."""
+    vector_steps: int = 1_200
+    """Of VLM2Vec."""
+    seed: int = 0
+    times: int = 3
+    device: str = "cpu"
+    workers: int = 0
+    text: str = "minilm"
+    """Another text tower, by name or folder, for the arms that read captions with it."""
+    size: Size = "full"
+
+    def seed_of(self, base: Path) -> int:
+        """Another one for each base, by its place among bases: tiny-0, tiny-1 ..."""
+        digits = "".join(c for c in base.stem if c.isdigit()) or "0"
+        return self.seed + 1_000 + int(digits)
+
+    def steps_of(self, arm: ReaderArm) -> int:
+        """Of a reader."""
+        if arm.is_long:
+            return self.long_steps
+        return self.map_steps if arm.reads_maps else self.steps
+
+    def fit_steps_of(self, arm: ReaderArm) -> int:
+        """Of a reader that learns by heart."""
+        return min(self.fit_steps, _MAP_FIT) if arm.reads_maps else self.fit_steps
+
+
+FOR_DECODERS = ReadoutSettings(scenes=40_000, steps=6_000, fit_rows=512, fit_steps=1_500)
+"""Also for VLM2Vec, which goes on from a decoder."""
+
+
+class Base:
+    """A frozen base, its rows, and pools of its parts by view."""
+
+    def __init__(self, path: Path, questions: Questions, settings: ReadoutSettings) -> None:
+        self.path, self.questions, self.settings = path, questions, settings
+        self.seed = settings.seed_of(path)
+        self._key = ""
+        self._kept: tuple[Pool, TokenFeatures, TokenFeatures] | None = None
+        self._looked: tuple[tuple[str, ...], DecoderData] | None = None
+
+    # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
+
+    @cached_property
+    def encoder(self) -> Tiny:
+        """Frozen."""
+        return read(self.path, name=self.path.stem, device=self.settings.device)
+
+    @cached_property
+    def random(self) -> Tiny:
+        """The same network before any training."""
+        twin = untrained(self.encoder.config, seed=self.seed)
+        return Tiny(twin, name=f"{self.path.stem}-random", device=self.settings.device)
+
+    @cached_property
+    def joined(self) -> DualEncoder:
+        """The picture tower with another text model."""
+        spec = f"joined:tiny:{self.path}+{self.settings.text}"
+        found = load_model(spec, device=self.settings.device)
+        assert isinstance(found, DualEncoder)
+        return found
+
+    @cached_property
+    def rows(self) -> list[WorldRows]:
+        """What all arms are taught with."""
+        return world_rows(self.settings.scenes, seed=self.seed, workers=self.settings.workers)
+
+    def make_rows(self, whose: str, say: Say) -> None:
+        """Now, so that processes that are forked later share them."""
+        # A base that is not there, or is none, is told before that.
+        read(self.path, name=self.path.stem, device="cpu")
+        count = sum(len(one.captions) for one in self.rows)
+        say(f"{self.path.stem}: {count:,} scenes for {whose}")
+
+    def forget(self) -> None:
+        """Features that were kept for the next arm."""
+        self._kept = self._looked = None
+
+    def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, TokenFeatures, TokenFeatures]:
+        """The pool, and parts of the questions' pictures and captions; one view at a time."""
+        encoder: DualEncoder = self.random if arm.is_random else self.encoder
+        if arm.text:
+            encoder = self.joined
+        key = f"{encoder.name} {view.name}"
+        if self._kept is None or key != self._key:
+            self._kept = None
+            device = self.settings.device
+            pool = world_pool(encoder, view, self.rows, device=device)
+            pictures = self.question_pictures(encoder, view, torch.float16)
+            texts = self.questions.captions
+            captions = [
+                view.encode_texts(encoder, texts[at : at + _CAPTIONS]).to(device, torch.float16)
+                for at in range(0, len(texts), _CAPTIONS)
+            ]
+            self._key, self._kept = key, (pool, pictures, stacked(captions))
+        return self._kept
+
+    def question_pictures(
+        self, encoder: DualEncoder, view: View, dtype: torch.dtype | None = None
+    ) -> TokenFeatures:
+        """What a view shows of the questions' pictures."""
+        device = self.settings.device
+        found = [
+            view.encode_images(encoder, pixels.to(device).float() / 127.5 - 1.0).to(device, dtype)
+            for pixels in self.questions.pixels
+        ]
+        return stacked(found)
+
+    def material(self, settings: DecoderSettings) -> DecoderData:
+        """What decoders see of the rows' pictures; one view at a time is kept."""
+        key = (settings.sees, settings.layer, settings.keeps)
+        if self._looked is None or self._looked[0] != key:
+            self._looked = None
+            device = self.settings.device
+            found = of_world(self.encoder, self.rows, settings, device=device, progress=Silent())
+            self._looked = key, found
+        return self._looked[1]
+
+    def result(
+        self,
+        arm: str,
+        numbers: dict[str, dict[str, float]],
+        *,
+        steps: int = 0,
+        batch: int = BATCH,
+        loss: float | None = None,
+        precision: str = "float32",
+    ) -> ArmResult:
+        """What an arm on this base came to; its seconds are not known yet."""
+        return ArmResult(
+            experiment=EXPERIMENT,
+            base=self.path.stem,
+            fingerprint=self.encoder.fingerprint,
+            arm=arm,
+            steps=steps,
+            batch=batch,
+            seed=self.seed,
+            times=self.settings.times,
+            precision=precision,
+            loss=loss,
+            numbers=numbers,
+            size=self.settings.size,
+        )
+
+
+_NO_SHARES = (FEW_STEPS, FEW_DROPOUT, FEW_RATE)
+_SHOWN = (("world-relation", "original"), ("world-pairs-a", "pair"))
+
+
+def finish(
+    result: ArmResult,
+    folder: Path,
+    began: float,
+    say: Say,
+    *,
+    shown: Sequence[tuple[str, str]] = _SHOWN,
+) -> None:
+    """Write it with its seconds, and say the numbers that are looked at first."""
+    seconds = time.perf_counter() - began
+    write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
+    found = result.numbers
+    fit = found.get("fit", {})
+    told = [f"{name} {share:.3f}" for name, share in fit.items() if name not in _NO_SHARES]
+    told += [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown
+             if name in found]  # fmt: skip
+    say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
+
 
 _FEW = ("crowd=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step."""
@@ -102,15 +303,9 @@ class ReaderArm:
             raise UserError(f"{self.readout!r} is no reader of parts")
         return found
 
-    def effort(self, steps: int) -> ReaderEffort:
-        """Its settings, with those that all share."""
-        return self._chosen(steps)
-
-    def by_heart(self, steps: int) -> ReaderEffort:
-        """Likewise, of a few fixed examples: readers of patches as `_BY_HEART` says."""
-        return self._chosen(steps, *(_BY_HEART if self.reads_patches else ()))
-
-    def _chosen(self, steps: int, *also: str) -> ReaderEffort:
+    def effort(self, steps: int, *, by_heart: bool = False) -> ReaderEffort:
+        """Its settings, with those that all share; of a few fixed examples as `_BY_HEART` says."""
+        also = _BY_HEART if by_heart and self.reads_patches else ()
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)
         return choose(self.read_out().settings, asked, readout=self.readout)
 
@@ -176,7 +371,14 @@ def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print)
         torch.set_float32_matmul_precision("high")
     for name in arms:
         began = time.perf_counter()
-        result = _before(base) if name == BEFORE else _run_arm(name, base, folder)
+        if name == BEFORE:
+            # The cosine that everything else is read against.
+            towers = TinyTrainable(base.encoder, device=base.settings.device)
+            towers.module.eval()
+            numbers = base.questions.answers(towers, device=base.settings.device)
+            result = base.result(BEFORE, numbers)
+        else:
+            result = _run_arm(name, base, folder)
         finish(result, folder, began, say)
     base.forget()
 
@@ -198,11 +400,18 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     device = settings.device
     if arm.taught_as:
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed).to(device)
-        reader.load_state_dict(_weights(folder / f"{arm.taught_as}.pt"))
+        path = folder / f"{arm.taught_as}.weights"
+        if not path.is_file():
+            raise UserError(
+                f"there is no {path}, the weights of another arm",
+                expected="weights beside the result of the arm that was taught",
+                way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
+            )
+        reader.load_state_dict(load_checkpoint(path).group("reader"))
         fit_numbers, loss = _fit_numbers(reader, pool, held, device), None
     else:
         few = pool.rows(0, settings.fit_rows)
-        by_heart = arm.by_heart(settings.fit_steps_of(arm))
+        by_heart = arm.effort(settings.fit_steps_of(arm), by_heart=True)
         small = arm.read_out().fresh(by_heart, sizes, seed=base.seed)
         Trainer(ReaderTask(small, few, by_heart, device=device, seed=base.seed)).run()
         can_fit = _shares("few", small, few, device)
@@ -216,7 +425,8 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
             **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.reads_patches else {}),
             **_fit_numbers(reader, pool, held, device),
         }
-        torch.save(reader.state_dict(), folder / f"{name}.pt")
+        # Exact, for arms that take them; what may ship has half the digits.
+        save_checkpoint(folder / f"{name}.weights", {}, {"reader": reader.state_dict()})
         head = ReaderHeader(
             arm.readout, asdict(effort), sizes, base.encoder.name, base.encoder.fingerprint
         )
@@ -224,18 +434,6 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     reader.eval()
     numbers = base.questions.measured(_score(reader, pictures, captions))
     return base.result(name, {**numbers, "fit": fit_numbers}, steps=effort.steps, loss=loss)
-
-
-def _weights(path: Path) -> dict[str, Tensor]:
-    """What the arm that was taught left beside its result."""
-    if not path.is_file():
-        raise UserError(
-            f"there is no {path}, the weights of another arm",
-            expected="weights beside the result of the arm that was taught",
-            way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
-        )
-    found: dict[str, Tensor] = torch.load(path, weights_only=True)
-    return found
 
 
 def _fit_numbers(reader: Reader, pool: Pool, held: int, device: str) -> dict[str, float]:
@@ -261,6 +459,9 @@ def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> 
     """By its parts; one whose scores depend on the call is asked item by item."""
     device = pictures.vector_NLW.device
 
+    def some(parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
+        return parts.rows(row_N).to(str(device), torch.float32)
+
     @torch.inference_mode()
     def by_item(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         found, end = [], 0
@@ -269,7 +470,7 @@ def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> 
             start, end = end, end + rows * columns
             at_P = torch.from_numpy(picture_M[start:end:columns]).to(device)
             at_C = torch.from_numpy(caption_M[start : start + columns]).to(device)
-            cells = reader.compare_all(_float(pictures.rows(at_P)), _float(captions.rows(at_C)))
+            cells = reader.compare_all(some(pictures, at_P), some(captions, at_C))
             found.append(cells.flatten())
         value_M: FloatArray = torch.cat(found).double().cpu().numpy()
         return value_M
@@ -278,17 +479,13 @@ def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> 
     def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         both = (torch.from_numpy(picture_M).to(device), torch.from_numpy(caption_M).to(device))
         found: list[Tensor] = [
-            reader.compare(_float(pictures.rows(p)), _float(captions.rows(c)))
+            reader.compare(some(pictures, p), some(captions, c))
             for p, c in zip(*(torch.split(one, _PAIRS) for one in both), strict=True)
         ]
         value_M: FloatArray = torch.cat(found).double().cpu().numpy()
         return value_M
 
     return by_item if reader.depends_on_call else score
-
-
-def _float(parts: TokenFeatures) -> TokenFeatures:
-    return parts.to(str(parts.vector_NLW.device), torch.float32)
 
 
 def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
@@ -323,6 +520,55 @@ def _view(arm: ReaderArm) -> View:
     return arm.read_out().view(arm.effort(1))
 
 
+def add_options(parser: argparse.ArgumentParser, default: ReadoutSettings) -> None:
+    """Those that every script of the experiment has."""
+    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
+    parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
+    for name, about in {
+        "scenes": None,
+        "steps": None,
+        "map_steps": "steps of readers of maps",
+        "long_steps": "steps of arms that are taught for long",
+        "fit_rows": None,
+        "fit_steps": None,
+        "vector_steps": "steps of VLM2Vec",
+        "times": None,
+    }.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=getattr(default, name), help=about)
+    parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
+    text = "text model of the arms with a stronger text tower: a name or a folder"
+    parser.add_argument("--text", default=default.text, help=text)
+    # Asking whether there is a GPU would forbid processes to fork.
+    parser.add_argument("--device", default="cpu")
+    text = "processes in which the arms of a base are run side by side"
+    parser.add_argument("--processes", type=int, default=1, help=text)
+    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
+
+
+def run_script(
+    options: argparse.Namespace,
+    whose: str,
+    run: Callable[..., None],
+    groups: Callable[..., list[list[str]]],
+) -> None:
+    """What a script of the experiment was asked for: arms that are missing, base by base."""
+    names = [field.name for field in fields(ReadoutSettings) if hasattr(options, field.name)]
+    settings = ReadoutSettings(**{name: getattr(options, name) for name in names})
+    say = partial(print, flush=True)
+    questions = Questions(options.bench, times=settings.times)
+    for path in options.bases:
+        base = Base(path, questions, settings)
+        folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
+        arms = [name for name in options.arms if not (folder / f"{name}.json").exists()]
+        if arms:
+            base.make_rows(whose, say)
+            work = shares(
+                partial(run, base, folder, say=say), groups(arms, processes=options.processes)
+            )
+            each_apart(work, processes=options.processes, say=say)
+
+
 def readouts_script() -> None:
     """Train and measure readers on the frozen encoders of existing bases."""
     parser = argparse.ArgumentParser(description=readouts_script.__doc__)
@@ -330,13 +576,4 @@ def readouts_script() -> None:
     every = (BEFORE, *READERS)
     parser.add_argument("--arms", nargs="+", choices=every, default=every)
     options = parser.parse_args()
-    settings, say = settings_of(options), partial(print, flush=True)
-    questions = Questions(options.bench, times=settings.times)
-    for path in options.bases:
-        base = Base(path, questions, settings)
-        folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
-        if arms := missing(options.arms, folder):
-            base.make_rows("readers", say)
-            run = partial(run_base, base, folder, say=say)
-            groups = reader_groups(arms, processes=options.processes)
-            each_apart(shares(run, groups), processes=options.processes, say=say)
+    run_script(options, "readers", run_base, reader_groups)

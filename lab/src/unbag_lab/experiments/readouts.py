@@ -1,7 +1,7 @@
 """The experiment `readouts`: readers, decoders and VLM2Vec on frozen bases, trained and measured.
 
-Readers and their arms are in `readers`, decoders and VLM2Vec in `decoders`, the frozen base that
-all of them read in `readout_base`. `ship_head` writes a trained head as it ships:
+Readers and the frozen base that all arms read are in `readers`, decoders and VLM2Vec in `decoders`.
+`ship_head` writes a trained head as it ships:
 
     python -m unbag_lab ship runs/arms/readouts/tiny-0/decoder-long --model tiny:base --out OUT
 
@@ -37,7 +37,7 @@ from unbag.readouts.decoder.saving import (
 from unbag.readouts.reader import check_encoder, read_head, write_head
 from unbag.readouts.training import encoder_of
 from unbag.world.grammar import words as words_of_world
-from unbag_lab.claim import ArmKey
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
     VECTOR_ARMS,
@@ -46,13 +46,15 @@ from unbag_lab.experiments.decoders import (
     run_decoders,
     taught_with,
 )
-from unbag_lab.experiments.readers import READERS, reader_groups, run_base
-from unbag_lab.experiments.readout_base import (
+from unbag_lab.experiments.readers import (
     BATCH,
     EXPERIMENT,
     FOR_DECODERS,
+    READERS,
     Base,
     ReadoutSettings,
+    reader_groups,
+    run_base,
 )
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions
@@ -155,19 +157,17 @@ class ReadoutExperiment:
                 readers = [arm for arm in arms if arm == BEFORE or arm in READERS]
                 rest = [arm for arm in arms if arm not in readers]
                 work: list[Share] = []
-                if readers:
-                    base = Base(path, questions, settings)
-                    if readers != [BEFORE]:
-                        base.make_rows("readers", say)
-                    groups = reader_groups(readers, processes=order.processes)
-                    run = partial(run_base, base, folder, say=say)
-                    work += shares(run, groups, seconds=self.seconds)
-                if rest:
-                    base = Base(path, questions, decoders)
-                    base.make_rows("decoders", say)
-                    groups = decoder_groups(rest, processes=order.processes)
-                    run = partial(run_decoders, base, folder, say=say)
-                    work += shares(run, groups, seconds=self.seconds)
+                for whose, some, own, run, groups in (
+                    ("readers", readers, settings, run_base, reader_groups),
+                    ("decoders", rest, decoders, run_decoders, decoder_groups),
+                ):
+                    if some:
+                        base = Base(path, questions, own)
+                        if some != [BEFORE]:
+                            base.make_rows(whose, say)
+                        parts = groups(some, processes=order.processes)
+                        taught = partial(run, base, folder, say=say)
+                        work += shares(taught, parts, seconds=self.seconds)
                 each_apart(work, processes=order.processes, say=say)
         if without is not None:
             raise without
@@ -204,10 +204,15 @@ def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UserError | N
     asked = [arm for arm in arms if _has_text(arm)]
     if not asked:
         return None
+
+    def try_text_model() -> None:
+        # The model itself must not travel between processes.
+        load_part(settings.text, device="cpu")
+
     try:
         # transformers wakes the GPU even for a model on the CPU, and no process that is forked
         # after that could use it.
-        apart(partial(_try_text_model, settings.text), device=settings.device)
+        apart(try_text_model, device=settings.device)
     except UserError as error:
         return UserError(
             f"{', '.join(asked)} could not be run: {error.found}",
@@ -215,11 +220,6 @@ def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UserError | N
             way_out=f"{error.way_out}; then give the same command again".removeprefix("; "),
         )
     return None
-
-
-def _try_text_model(text: str) -> None:
-    """Load it; the model itself must not travel between processes."""
-    load_part(text, device="cpu")
 
 
 _UNKNOWN = "[UNK]"
@@ -278,29 +278,21 @@ class ChangeOf:
 def ship_head(place: Path, spec: str, out: Path, *, beside: ChangeOf | None = None) -> None:
     """Write it; what was trained for another encoder is refused."""
     if place.is_file():
-        _ship_reader(place, spec, out)
-    else:
-        _ship_decoder(place, spec, out, beside)
-
-
-def _ship_reader(path: Path, spec: str, out: Path) -> None:
-    """Readers are kept in half precision already."""
-    head, state = read_head(path)
-    encoder = encoder_of(load_model(spec), head.readout)
-    check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_head(state, out, replace(head, encoder=spec))
-
-
-def _ship_decoder(folder: Path, spec: str, out: Path, beside: ChangeOf | None) -> None:
-    kept, encoder = read_decoder(folder), encoder_of(load_model(spec), "decoder")
-    on_encoder(kept, encoder, folder, name=spec)
+        # Readers are kept in half precision already.
+        head, state = read_head(place)
+        encoder = encoder_of(load_model(spec), head.readout)
+        check_encoder(place, encoder, spec=head.encoder, fingerprint=head.fingerprint)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_head(state, out, replace(head, encoder=spec))
+        return
+    kept, encoder = read_decoder(place), encoder_of(load_model(spec), "decoder")
+    on_encoder(kept, encoder, place, name=spec)
     made = kept.made
     shipped = replace(
         made,
         context=made.places + made.settings.context,
         # Folders of before `embeds` was written have the name of their arm.
-        embeds=made.embeds or folder.name in VECTOR_ARMS,
+        embeds=made.embeds or place.name in VECTOR_ARMS,
     )
     origin = DecoderOrigin(spec, encoder.name, encoder.fingerprint)
     if beside:

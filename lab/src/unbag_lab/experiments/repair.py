@@ -3,7 +3,7 @@
     python -m unbag_lab repair --bases tiny-0.safetensors tiny-1.safetensors --out runs/repair
 
 The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
-arms and training are in `repair_training`, tables in `repair_table`. A stopped run resumes with the
+arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes with the
 same command: arms in training from their last checkpoint; an arm whose weights are in the folder is
 only measured, and one whose result is there is left alone. The weights of all arms are written
 before the first is measured.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -35,8 +35,7 @@ from unbag.training.data.world import Told, WorldBatches
 from unbag.training.losses import UPPER
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.world.grammar import Ast, Rel, words
-from unbag_lab.claim import ArmKey
-from unbag_lab.experiments.repair_table import repair_tables
+from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.repair_training import (
     ARMS,
     EXPERIMENTS,
@@ -49,8 +48,9 @@ from unbag_lab.experiments.repair_training import (
     seed_of,
     train_arms,
 )
+from unbag_lab.pages.tables import repair_tables
 from unbag_lab.plan import Order, Say
-from unbag_lab.questions import BenchmarkItems, Questions, Score, metrics_of
+from unbag_lab.questions import Questions, Score, metrics_of
 from unbag_lab.results import (
     BEFORE,
     UNTRAINED,
@@ -184,34 +184,7 @@ def repair(
 ) -> None:
     """Train and ask all arms of one base that the folder does not have yet."""
     encoder = read(base, name=base.stem)
-    unmeasured = _unmeasured(base, encoder, settings)
-    folder = out / settings.experiment / base.stem
-    folder.mkdir(parents=True, exist_ok=True)
-    # The null of every pair number: pictures that are alike have vectors that are alike.
-    null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
-    for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
-        one = replace(unmeasured, arm=name)
-        if settings.asks_base and find_same(one, folder / f"{name}.json") is None:
-            _ask(tiny, one, folder, questions, settings)
-    if BLIND in settings.arms:
-        _read_blindly(replace(unmeasured, arm=BLIND), encoder, folder, settings)
-
-    def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
-        arms = train_arms(base, [one.arm for one in missing], settings, folder=folder, say=say)
-        return {
-            name: TrainedArm(arm.trainable.module, arm.last_loss, arm.seconds, curve_numbers(arm))
-            for name, arm in arms.items()
-        }
-
-    trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
-    wanted = [replace(unmeasured, arm=arm, steps=settings.steps) for arm in trained]
-    run_arms(wanted, folder, train, lambda: questions, device=settings.device, say=say)
-    for arm in trained:
-        checkpoint_of(folder, arm).unlink(missing_ok=True)
-
-
-def _unmeasured(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
-    return ArmResult(
+    unmeasured = ArmResult(
         experiment=settings.experiment,
         base=base.stem,
         fingerprint=encoder.fingerprint,
@@ -225,18 +198,43 @@ def _unmeasured(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResul
         numbers={},
         size=settings.size,
     )
+    folder = out / settings.experiment / base.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    # The null of every pair number: pictures that are alike have vectors that are alike.
+    null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
+    asked: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
+    if settings.asks_base:
+        for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
+            asked[name] = partial(_ask, tiny, questions, settings.device)
+    if BLIND in settings.arms:
+        asked[BLIND] = partial(_read_blindly, unmeasured.seed, encoder, settings)
+    for name, ask in asked.items():
+        wanted, path = replace(unmeasured, arm=name), folder / f"{name}.json"
+        if find_same(wanted, path) is None:
+            start = time.monotonic()
+            numbers = ask()
+            seconds = time.monotonic() - start
+            write_result(path, replace(wanted, numbers=numbers, seconds=seconds))
+
+    def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
+        arms = train_arms(base, [one.arm for one in missing], settings, folder=folder, say=say)
+        return {
+            name: TrainedArm(arm.trainable.module, arm.last_loss, arm.seconds, curve_numbers(arm))
+            for name, arm in arms.items()
+        }
+
+    trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
+    missing = [replace(unmeasured, arm=arm, steps=settings.steps) for arm in trained]
+    run_arms(missing, folder, train, lambda: questions, device=settings.device, say=say)
+    for arm in trained:
+        checkpoint_of(folder, arm).unlink(missing_ok=True)
 
 
-def _ask(
-    encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: RepairSettings
-) -> None:
-    """Ask a model that was not trained here everything, and keep the answers."""
-    start = time.monotonic()
-    trainable = TinyTrainable(encoder, device=settings.device)
+def _ask(encoder: Tiny, questions: Questions, device: str) -> dict[str, dict[str, float]]:
+    """Everything, of a model that was not trained here."""
+    trainable = TinyTrainable(encoder, device=device)
     trainable.module.eval()
-    numbers = questions.answers(trainable, device=settings.device)
-    seconds = time.monotonic() - start
-    write_result(folder / f"{result.arm}.json", replace(result, numbers=numbers, seconds=seconds))
+    return questions.answers(trainable, device=device)
 
 
 EXCHANGED = "world-relation/exchanged"
@@ -257,18 +255,15 @@ class FamilyQuestions(Questions):
         for asked in self._asked:
             if asked.benchmark.name == _WHOLE:
                 for name, begins in _FAMILIES.items():
-                    found[name] = metrics_of(_only(asked, begins), score)
+                    at = [n for n, item in enumerate(asked.items) if item.id.startswith(begins)]
+                    family = replace(
+                        asked,
+                        items=[asked.items[n] for n in at],
+                        pictures=[asked.pictures[n] for n in at],
+                        captions=[asked.captions[n] for n in at],
+                    )
+                    found[name] = metrics_of(family, score)
         return found
-
-
-def _only(asked: BenchmarkItems, begins: str) -> BenchmarkItems:
-    at = [n for n, item in enumerate(asked.items) if item.id.startswith(begins)]
-    return replace(
-        asked,
-        items=[asked.items[n] for n in at],
-        pictures=[asked.pictures[n] for n in at],
-        captions=[asked.captions[n] for n in at],
-    )
 
 
 THRESHOLD = "threshold-"
@@ -287,21 +282,17 @@ def curve_numbers(arm: RepairArm) -> dict[str, dict[str, float]]:
     if arm.threshold_K is None:
         return {}
     curve_SK = arm.curve_SK.cpu() / UPPER
-    kinds = [slot.name for slot in arm.recipe.negatives]
-    return {
-        f"{THRESHOLD}{kind}": _of_one(curve_SK[:, at].tolist()) for at, kind in enumerate(kinds)
-    }
-
-
-def _of_one(curve: list[float]) -> dict[str, float]:
-    after = {f"{share}%": curve[ceil(share * len(curve) / 100) - 1] for share in SHARES}
-    risen = next((step for step, value in enumerate(curve) if value >= HALF), len(curve))
-    return {
-        **after,
-        "mean": sum(curve) / len(curve),
-        "largest": max(curve),
-        "waited": risen / len(curve),
-    }
+    found = {}
+    for at, slot in enumerate(arm.recipe.negatives):
+        curve = curve_SK[:, at].tolist()
+        risen = next((step for step, value in enumerate(curve) if value >= HALF), len(curve))
+        found[f"{THRESHOLD}{slot.name}"] = {
+            **{f"{share}%": curve[ceil(share * len(curve) / 100) - 1] for share in SHARES},
+            "mean": sum(curve) / len(curve),
+            "largest": max(curve),
+            "waited": risen / len(curve),
+        }
+    return found
 
 
 BLIND = "blind"
@@ -316,22 +307,19 @@ STEPS = 6
 """Of training, whose captions the reader is told of, and as many that follow, to ask it."""
 
 
-def _read_blindly(wanted: ArmResult, encoder: Tiny, folder: Path, settings: RepairSettings) -> None:
+def _read_blindly(
+    seed: int, encoder: Tiny, settings: RepairSettings
+) -> dict[str, dict[str, float]]:
     """How far the captions of a base's own scenes give their edits away."""
-    path = folder / f"{wanted.arm}.json"
-    if find_same(wanted, path) is not None:
-        return
-    start, experiment = time.monotonic(), EXPERIMENTS[settings.experiment]
+    experiment = EXPERIMENTS[settings.experiment]
     batches = WorldBatches(
         recipe=make_recipe(ARMS[0], experiment, batch=settings.batch),
         reads=TinyTrainable(encoder, device="cpu").reads,
-        seed=wanted.seed,
+        seed=seed,
         preset=experiment.preset,
         per_epoch=max(settings.steps, 2 * STEPS),
     )
-    found = leak_of(batches)
-    seconds = time.monotonic() - start
-    write_result(path, replace(wanted, numbers={LEAK: found}, seconds=seconds))
+    return {LEAK: leak_of(batches)}
 
 
 def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
@@ -344,7 +332,16 @@ def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     groups = {
         slot.name: [one for one in negatives if one.kind == slot.name] for slot in WORLD_NEGATIVES
     }
-    groups |= {"all": negatives, TURNED: list(_turned(asked)), POSITIVE: list(_positives(asked))}
+    turned, positives = [], []
+    for number, one in enumerate(asked):
+        text = one.caption.text
+        for negative in one.negatives:
+            if negative is not None and _is_turned(one.caption.ast, negative.ast):
+                turned.append(Contrast(number, text, negative.text, TURNED))
+        for positive in one.positives:
+            if positive is not None:
+                positives.append(Contrast(number, text, positive.text, POSITIVE))
+    groups |= {"all": negatives, TURNED: turned, POSITIVE: positives}
     return {name: _share(some, weight_V) for name, some in groups.items() if some}
 
 
@@ -355,26 +352,12 @@ def _negatives(told: Sequence[Told]) -> Iterator[Contrast]:
                 yield Contrast(number, one.caption.text, negative.text, slot.name)
 
 
-def _turned(told: Sequence[Told]) -> Iterator[Contrast]:
-    for number, one in enumerate(told):
-        for negative in one.negatives:
-            if negative is not None and _is_turned(one.caption.ast, negative.ast):
-                yield Contrast(number, one.caption.text, negative.text, TURNED)
-
-
 def _is_turned(said: Ast, changed: Ast) -> bool:
     match said, changed:
         case Rel(first, relation, second), Rel(other_first, other_relation, other_second):
             things = (first, second) == (other_second, other_first)
             return things and first != second and relation == other_relation
     return False
-
-
-def _positives(told: Sequence[Told]) -> Iterator[Contrast]:
-    for number, one in enumerate(told):
-        for positive in one.positives:
-            if positive is not None:
-                yield Contrast(number, one.caption.text, positive.text, POSITIVE)
 
 
 def _share(rows: Sequence[Contrast], weight_V: Tensor) -> float:

@@ -15,8 +15,9 @@ Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -217,7 +218,10 @@ def train_arms(
 ) -> dict[str, RepairArm]:
     """Arms side by side on the same batches; with a folder they save and resume checkpoints."""
     started = time.monotonic()
-    arms = make_arms(base, names, settings)
+    encoder = read(base, name=base.stem, device=settings.device)
+    places = make_places(encoder, settings.device)
+    shared, seed = SharedPictures(is_shared=places is None), seed_of(base, settings)
+    arms = {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
     memory = shared_memory() if settings.device.startswith("cuda") else None
     trainers = {name: Trainer(arm, memory=memory) for name, arm in arms.items()}
     paths = {} if folder is None else {name: checkpoint_of(folder, name) for name in arms}
@@ -249,15 +253,6 @@ def train_arms(
         # The last line of progress has waited for the device.
         arm.seconds = None if first else (time.monotonic() - started) / len(arms)
     return arms
-
-
-def make_arms(base: Path, names: Sequence[str], settings: RepairSettings) -> dict[str, RepairArm]:
-    """Before any step."""
-    encoder = read(base, name=base.stem, device=settings.device)
-    places = make_places(encoder, settings.device)
-    shared = SharedPictures(is_shared=places is None)
-    seed = seed_of(base, settings)
-    return {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
 
 
 def make_places(encoder: Tiny, device: str) -> FixedViews | None:
@@ -318,7 +313,7 @@ class RepairArm(FineTuning):
         super().__init__(job)
         self.recipe, self.view = recipe, view_of(name)
         self.is_recorded = places is not None and name not in WAITS
-        self.plan = replace(self.plan, find_truth=KnownTruth(), is_seeded=not self.is_recorded)
+        self.plan = replace(self.plan, find_truth=known_truth, is_seeded=not self.is_recorded)
         self.last_loss = 0.0
         self.seconds: float | None = None
         """Its share of the time of all arms beside it; None where it was resumed."""
@@ -365,13 +360,9 @@ class RepairArm(FineTuning):
             self.curve_SK.copy_(state["curve"])
 
 
-@dataclass(frozen=True)
-class KnownTruth:
+def known_truth(code: Mapping[str, Tensor]) -> Truth:
     """The truth of a batch that stands in it: it was found once, for all arms."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
-        return Truth(code["also_true_BB"], code["negative_true_BBK"])
+    return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
 class SharedPictures:
@@ -439,10 +430,14 @@ class RepairBatches(WorldBatches):
         scenes = [sample.scene for sample in samples]
         pixels, code = self._pixels(scenes), encode(scenes, told)
         made = self._made(pixels, told, [texts_of(one.positives) for one in told], code)
-        turned_BP = torch.tensor([[_is_turned(one, p) for p in one.positives] for one in told])
+        # Whether a positive names things in the other order; synonyms leave the meaning's form.
+        turned_BP = torch.tensor(
+            [[p is not None and p.ast != one.caption.ast for p in one.positives] for one in told]
+        )
         rephrased = None
         if "rephrased" in self.views:
-            forms = [(rephrase(one.caption, self._draws(step, n)),) for n, one in enumerate(told)]
+            dice = (np.random.default_rng((self.seed, step, n, _FORMS)) for n in range(len(told)))
+            forms = [(rephrase(one.caption, rng),) for one, rng in zip(told, dice, strict=True)]
             rephrased = self._made(pixels, told, forms, {})
         kept = {**vars(made), "code": {**code, "turned_BP": turned_BP}}
         return RepairBatch(**kept, rephrased=rephrased)
@@ -466,9 +461,6 @@ class RepairBatches(WorldBatches):
             largest=self.largest,
         )
 
-    def _draws(self, step: int, place: int) -> np.random.Generator:
-        return np.random.default_rng((self.seed, step, place, _FORMS))
-
 
 def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
     """The same words in another form, one of those that change the text; None if there is none.
@@ -486,11 +478,6 @@ def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
     texts = [Statement(said.ast, other).text for other in others]
     changed = [text for text in texts if text != said.text]
     return changed[rng.integers(len(changed))] if changed else None
-
-
-def _is_turned(told: Told, positive: Statement | None) -> bool:
-    """Whether a positive names things in the other order; synonyms leave the meaning's form."""
-    return positive is not None and positive.ast != told.caption.ast
 
 
 def views_on_device(
@@ -515,45 +502,40 @@ def views_on_device(
         if other is not None:
             views["rephrased"] = _placed(other, pixels, found, device)
         if turned_BP is not None:
-            views |= _families(whole, is_swap_K, turned_BP, batches.views)
+            # With the edits of one family alone.
+            families: dict[View, tuple[Tensor, Tensor]] = {
+                "swap": (is_swap_K, turned_BP),
+                "replace": (~is_swap_K, ~turned_BP),
+            }
+            for view, (keep_K, keep_BP) in families.items():
+                if view in batches.views:
+                    views[view] = replace(
+                        whole,
+                        negative_BK=whole.negative_BK.masked_fill(~keep_K, -1),
+                        positive_BP=whole.positive_BP.masked_fill(~keep_BP, -1),
+                    )
         yield views
-
-
-def _families(
-    whole: Batch, is_swap_K: Tensor, turned_BP: Tensor, views: Collection[View]
-) -> dict[View, Batch]:
-    """The batch with the edits of one family alone."""
-    kept: dict[View, tuple[Tensor, Tensor]] = {
-        "swap": (is_swap_K, turned_BP),
-        "replace": (~is_swap_K, ~turned_BP),
-    }
-    return {
-        view: replace(
-            whole,
-            negative_BK=whole.negative_BK.masked_fill(~keep_K, -1),
-            positive_BP=whole.positive_BP.masked_fill(~keep_BP, -1),
-        )
-        for view, (keep_K, keep_BP) in kept.items()
-        if view in views
-    }
 
 
 def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: str) -> Batch:
     """Once for all arms."""
+
+    def put(value: Tensor) -> Tensor:
+        return value.to(device, non_blocking=True)
+
+    groups = tuple(
+        CaptionGroup(group.row_G, {name: put(one) for name, one in group.inputs.items()})
+        for group in batch.groups
+    )
     return Batch(
         pixels=pixels,
-        caption_B=batch.caption_B.to(device, non_blocking=True),
-        negative_BK=batch.negative_BK.to(device, non_blocking=True),
-        positive_BP=batch.positive_BP.to(device, non_blocking=True),
-        groups=tuple(_placed_group(group, device) for group in batch.groups),
-        place_U=batch.place_U.to(device, non_blocking=True),
+        caption_B=put(batch.caption_B),
+        negative_BK=put(batch.negative_BK),
+        positive_BP=put(batch.positive_BP),
+        groups=groups,
+        place_U=put(batch.place_U),
         code=code,
     )
-
-
-def _placed_group(group: CaptionGroup, device: str) -> CaptionGroup:
-    inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
-    return CaptionGroup(group.row_G, inputs)
 
 
 _TOKENS, _ENDS = "token_NL", "end_N"
@@ -575,8 +557,8 @@ class FixedViews:
         """The batch in its room, of one size always the same tensors; copied once for all arms."""
         if view not in self._latest or self._latest[view][0] is not batch:
             lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
-            strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
-            tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
+            strings = ceil(len(batch.place_U) / _ROUND_STRINGS) * _ROUND_STRINGS
+            tokens = min(ceil(max(lengths) / _ROUND_TOKENS) * _ROUND_TOKENS, self._context)
             key = view, strings, tokens
             if key not in self._rooms:
                 self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
@@ -628,8 +610,3 @@ class FixedBatch:
             getattr(own, name).copy_(getattr(batch, name))
         for name, value in own.code.items():
             value.copy_(batch.code[name])
-
-
-def _rounded(count: int, step: int) -> int:
-    """Up to the next multiple."""
-    return -(-count // step) * step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 
 from unbag.reports.table import Marked, Table, markdown
 
@@ -16,6 +17,11 @@ def renewed(page: str, parts: Mapping[str, str]) -> str:
         before, _, rest = page.partition(start)
         page = before + start + "\n" + text + "\n" + end + rest.partition(end)[2]
     return page
+
+
+def style(name: str) -> str:
+    """Rules for figures, from the file of this name, in one line."""
+    return "".join((files(__name__) / f"{name}.css").read_text(encoding="utf-8").splitlines())
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

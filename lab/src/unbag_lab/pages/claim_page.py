@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
-from unbag_lab.claim import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
+from unbag_lab.claims import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
 from unbag_lab.pages import table
 from unbag_lab.pages.figures import MANY
 from unbag_lab.results import BY_STEP, FEW_DROPOUT, ArmResult, in_order
@@ -42,14 +42,20 @@ def claim_page(
     claim = verdict.claim
     is_named = not claim.paper or f"({claim.paper})" in claim.source
     paper = "" if is_named else f" ({claim.paper})"
+    head = ("prediction", "as it is tested, in points")
+    predicted = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
+    known_before = (
+        f"{seen_text(claim)} They are left out of every effect below. A run of your own needs "
+        f"`--seeds {claim.seeds}` for a verdict.\n"
+    )
     parts = [
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../index.md)\n",
         f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
         *(f"{mind}\n" for mind in minds(claim, results)),
-        _predicted(claim),
-        _known_before(claim),
+        f"## Predicted\n\n{table(head, predicted)}",
+        known_before if claim.seen else "",
         _what_ran(claim, results),
         _readers(claim, by_base(results)),
         *(_numbers(verdict, results) if has_run(verdict) else []),
@@ -81,21 +87,6 @@ def _in_short(verdict: Verdict) -> str:
     return f" ({verdict.came_out})" if len(verdict.tested) > 1 else ""
 
 
-def _predicted(claim: Claim) -> str:
-    rows = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
-    head = ("prediction", "as it is tested, in points")
-    return f"## Predicted\n\n{table(head, rows)}"
-
-
-def _known_before(claim: Claim) -> str:
-    if not claim.seen:
-        return ""
-    return (
-        f"{seen_text(claim)} They are left out of every effect below. A run of your own needs "
-        f"`--seeds {claim.seeds}` for a verdict.\n"
-    )
-
-
 def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     rows = []
     for experiment, arm in (*claim.arms, *claim.arms_beside):
@@ -116,6 +107,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     if not claim.must_fit:
         return ""
     rows = []
+    # With how much of it readers that can have some learned.
     dropout: dict[str, float] = {}
     for base in in_order(bases):
         arms = bases[base]
@@ -129,23 +121,19 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     if not rows:
         return ""
     head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
+    changed, before = "", ", ".join(base for base, share in dropout.items() if share)
+    if dropout:
+        changed = (
+            "\nHow such readers learn by heart was changed after results were seen, and bases "
+            "count now that did not before: without dropout and faster than they are taught "
+            "([more](../index.md#what-to-keep-in-mind))."
+            f"{f' Not so on {before}.' if before else ''}\n"
+        )
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
         f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
         f"{' and that was not seen before' if claim.seen else ''}.\n\n"
-        f"{table(head, rows)}{_changed(dropout)}"
-    )
-
-
-def _changed(dropout: Mapping[str, float]) -> str:
-    """By base, with how much dropout readers that can have some learned; empty without such."""
-    if not dropout:
-        return ""
-    before = ", ".join(base for base, share in dropout.items() if share)
-    return (
-        "\nHow such readers learn by heart was changed after results were seen, and bases count "
-        "now that did not before: without dropout and faster than they are taught "
-        f"([more](../index.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
+        f"{table(head, rows)}{changed}"
     )
 
 
@@ -154,9 +142,7 @@ def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
     parts = [f"## Found\n\n![Effects by base](../images/claims/{name}.svg)\n"]
     if len(verdict.tested) > MANY:
         return [*parts, _effects_table(verdict)]
-    tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
-    parts += tables
-    return parts
+    return parts + [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
 
 
 def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:

@@ -12,6 +12,7 @@ from unbag.reports.charts import Axis, Panel, chart_file, dot, line, path, set_a
 from unbag.reports.formatting import count_text, number_text
 from unbag_lab.experiments.decoders import CURVE
 from unbag_lab.experiments.repair import SHARES, THRESHOLD
+from unbag_lab.pages import style as style_of
 from unbag_lab.pages.figures import STYLE, WIDE
 from unbag_lab.results import ArmResult, in_order
 
@@ -26,24 +27,12 @@ THRESHOLD_ARMS: Mapping[str, str] = {
 """With what is said of each; of the experiment `default`."""
 KINDS: Mapping[str, str] = {"swap": "", "relation": "9 4", "attribute": "2 3", "object": "9 3 2 3"}
 """Of negatives; colour and dashes say the same."""
-THRESHOLD_STYLE = (
-    ".line{fill:none;stroke-width:2.5}.thin{stroke-width:1;stroke-opacity:.4}"
-    ".swap{stroke:#0072b2}.relation{stroke:#c44e00}.attribute{stroke:#007a5a}.object{stroke:#8c4a86}"
-    "@media (prefers-color-scheme:dark){.swap{stroke:#56b4e9}.relation{stroke:#ff9d4d}"
-    ".attribute{stroke:#3fc9a2}.object{stroke:#dd9fd6}}"
-)
 
 PATCHES, TOKEN = "decoder-long", "decoder-cls-long"
 DECODERS: Mapping[str, str] = {PATCHES: "patches", TOKEN: "token"}
 """With the class of their lines; those of patches are named base by base."""
 CHANCE = 0.5
 TICKS = (0.4, CHANCE, 0.6, 0.7, 0.8, 0.9, 1.0)
-DECODER_STYLE = (
-    ".line{fill:none;stroke-width:1.5}.patches{stroke:#0072b2}.dot.patches{fill:#0072b2}"
-    ".token{stroke:#c44e00;stroke-dasharray:2 3}.chance{stroke:#6b6b6b;stroke-dasharray:7 4}"
-    "@media (prefers-color-scheme:dark){.patches{stroke:#56b4e9}.dot.patches{fill:#56b4e9}"
-    ".token{stroke:#ff9d4d}.chance{stroke:#a0a0a0}}"
-)
 
 Curve = Mapping[int, float]
 """A number by the steps that were made, or by the percentage of them."""
@@ -61,7 +50,7 @@ def threshold_figure(results: Sequence[ArmResult]) -> str:
     if not parts:
         return ""
     title = "Thresholds over the steps"
-    style = STYLE + THRESHOLD_STYLE
+    style = STYLE + style_of("thresholds")
     return chart_file(parts, WIDE, top, title=title, said="; ".join(said), style=style)
 
 
@@ -122,14 +111,18 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
     for arm, some in reversed(curves.items()):
         for base, curve in some.items():
             parts.append(panel.curve(curve.items(), f"line {DECODERS[arm]}"))
-            parts += _dots(panel, base, curve) if arm == PATCHES else []
+            for step, share in curve.items() if arm == PATCHES else ():
+                # A dot for each time that a base was asked; its number shows under a pointer.
+                told = f"{base}, {step:,} steps: {number_text(share)}"
+                kind = f"dot {DECODERS[PATCHES]}"
+                parts.append(dot(panel.x(step), panel.y(share), 3, kind, said=told))
     parts += _names(panel, curves)
     said = "; ".join(
         f"{arm}, {base}: {', '.join(map(number_text, curve.values()))}"
         for arm, some in curves.items()
         for base, curve in some.items()
     )
-    style = STYLE + DECODER_STYLE
+    style = STYLE + style_of("decoders")
     return chart_file(parts, WIDE, panel.bottom + 44, title=title, said=said, style=style)
 
 
@@ -146,21 +139,6 @@ def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
 def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> Panel:
     """With room for the names of lines to its right."""
     return Panel(across, up, high=high, top=top, left=LEFT, wide=WIDE - LEFT - names)
-
-
-def _dots(panel: Panel, base: str, curve: Curve) -> list[str]:
-    """One for each time that a base was asked; its number shows under a pointer."""
-    kind = f"dot {DECODERS[PATCHES]}"
-    return [
-        dot(
-            panel.x(step),
-            panel.y(share),
-            3,
-            kind,
-            said=f"{base}, {step:,} steps: {number_text(share)}",
-        )
-        for step, share in curve.items()
-    ]
 
 
 def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:

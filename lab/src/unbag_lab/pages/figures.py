@@ -15,7 +15,8 @@ from textwrap import wrap
 
 from unbag.reports.charts import Axis, Panel, at, box, chart_file, dot, element, line, path, text
 from unbag.reports.formatting import count_text
-from unbag_lab.claim import Prediction
+from unbag_lab.claims import Prediction
+from unbag_lab.pages import style
 from unbag_lab.verdict import (
     FAILED,
     REPRODUCED,
@@ -32,18 +33,7 @@ from unbag_lab.verdict import (
 WIDE = 760
 LEFT, RIGHT = 16, 16
 """Free pixels at the sides."""
-STYLE = (
-    "text{font:13px system-ui,'DejaVu Sans',sans-serif;fill:#1a1a1a}.says{font-weight:600}"
-    ".small{font-size:12px;fill:#4a4a4a}.paper{fill:#fff}.grid{stroke:#d4d4d4}"
-    ".zero{stroke:#6b6b6b}.side{fill:#0072b2;fill-opacity:.13}"
-    ".bound{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3}.dot{fill:#6b6b6b;fill-opacity:.75}"
-    ".mean{stroke-width:2.5;stroke-linejoin:round}.right{stroke:#0072b2;fill:#0072b2}"
-    ".wrong{stroke:#c44e00;fill:#c44e00}.open{stroke:#1a1a1a;fill:#fff}"
-    "@media (prefers-color-scheme:dark){text{fill:#ececec}.small{fill:#bdbdbd}.paper{fill:#1e2129}"
-    ".grid{stroke:#3d414d}.zero{stroke:#a0a0a0}.side{fill:#56b4e9;fill-opacity:.2}"
-    ".bound{stroke:#56b4e9}.dot{fill:#b5b5b5}.right{stroke:#56b4e9;fill:#56b4e9}"
-    ".wrong{stroke:#ff9d4d;fill:#ff9d4d}.open{stroke:#ececec;fill:#1e2129}}"
-)
+STYLE = style("verdicts")
 MANY = 6
 """Predictions beyond which those of a claim stand in lanes on one axis."""
 LANE, HIGH_LANE = 20, 36
@@ -136,21 +126,17 @@ def overview_figure(papers: dict[str, list[Verdict]]) -> str:
     """All predictions that were run, by paper; claims with many have one lane that counts them."""
     rows: list[_Lane] = []
     for paper, verdicts in papers.items():
-        own = [lane for verdict in verdicts for lane in _of_claim(verdict)]
+        own = []
+        for verdict in verdicts:
+            name, ran = verdict.claim.name, [one for one in verdict.tested if one.effects]
+            if len(ran) > MANY:
+                name = f"{name}, 1 of {len(ran)}"
+                # The one that is least sure of its side stands for all.
+                ran = [max(ran, key=lambda one: min(one.p_right, one.p_wrong))]
+            for place, one in enumerate(ran):
+                own.append(_Lane("" if place else name, one, verdict.word_of(one)))
         rows += [_Lane(paper), *own] if own else []
     return _lanes(rows, "Effects of predictions that were run, in points", names=NAMES)
-
-
-def _of_claim(verdict: Verdict) -> list[_Lane]:
-    name, ran = verdict.claim.name, [one for one in verdict.tested if one.effects]
-    if len(ran) > MANY:
-        # The one that is least sure of its side stands for all.
-        least = max(ran, key=lambda one: min(one.p_right, one.p_wrong))
-        return [_Lane(f"{name}, 1 of {len(ran)}", least, verdict.word_of(least))]
-    return [
-        _Lane(name if place == 0 else "", one, verdict.word_of(one))
-        for place, one in enumerate(ran)
-    ]
 
 
 @dataclass(frozen=True)
@@ -165,7 +151,10 @@ class _Lane:
 def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LANE) -> str:
     tested = [row.one for row in rows if row.one is not None]
     high = lane * len(rows)
-    whole = lanes_panel(_common_axis(tested), 10, high, names=names)
+    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
+    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
+    axis = Axis.over(known or [-0.5, 0.5], is_rate=True)
+    whole = lanes_panel(axis, 10, high, names=names)
     parts = [_grid(whole)]
     for k, row in enumerate(rows):
         panel = replace(whole, top=10 + lane * k, high=lane)
@@ -174,7 +163,11 @@ def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LAN
             parts += [text(LEFT, y + 4, row.name, "says"), _numbers(panel, gap=4 - lane / 2)]
         else:
             parts.append(_lane(row, row.one, panel, y))
-    parts += _lanes_legend(high + 50)
+    x, y = LEFT + 6.0, high + 50
+    for word, form in FORMS.items():
+        parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
+        x += 34 + 6.6 * len(word)
+    parts += [box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
     said = "; ".join(f"{one.prediction.says}: {difference_text(one)}" for one in tested)
     return chart_file(parts, WIDE, high + 66, title=title, said=said, style=STYLE)
 
@@ -199,20 +192,6 @@ def _beyond(one: Tested, panel: Panel, y: float) -> str:
     if one.mean > 0:
         return text(min(ends) - 10, y + 4, f"{points(one.mean)} ▸", "small", anchor="end")
     return text(max(ends) + 10, y + 4, f"◂ {points(one.mean)}", "small")
-
-
-def _common_axis(tested: Sequence[Tested]) -> Axis:
-    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
-    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
-    return Axis.over(known or [-0.5, 0.5], is_rate=True)
-
-
-def _lanes_legend(y: float) -> list[str]:
-    parts, x = [], LEFT + 6.0
-    for word, form in FORMS.items():
-        parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
-        x += 34 + 6.6 * len(word)
-    return [*parts, box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
 
 
 def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -> str:

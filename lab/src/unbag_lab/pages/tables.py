@@ -1,100 +1,42 @@
-"""Tables of the pages: the overview of all claims, and means and differences of read-outs.
+"""Tables of the pages: the overview of all claims, and means and differences of experiments.
 
     python -m unbag_lab overview
+    python -m unbag_lab repair-table runs/repair --out arms.json
     python -m unbag_lab readout-table runs/arms/readouts --out readouts.json
 
-Intervals are over bases (Student's t), which are few. `few` is the share of fixed examples that an
-arm learned by heart: an arm that could not says nothing about the features it reads.
+Verdicts are about the built-in world and no more. Intervals are over bases (Student's t), which are
+few; items are the same for all. `few` is the share of fixed examples that an arm learned by heart:
+an arm that could not says nothing about the features it reads.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 
+from unbag.reports.formatting import DASH, between, number_text
 from unbag_lab.claims import all_claims
-from unbag_lab.experiments.repair_table import ResultColumn, ask_for_table
+from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 from unbag_lab.pages import table
+from unbag_lab.questions import PAIR_COSINE
 from unbag_lab.results import (
     BEFORE,
     FEW_DROPOUT,
+    UNTRAINED,
     ArmResult,
     in_order,
     numbers,
     place,
+    read_results,
     results_in,
     shipped_results,
+    write_results,
 )
 from unbag_lab.verdict import Verdict, effect_text, interval, judge_claims
-
-CONTROL = BEFORE
-"""Cosine of the same frozen base: what every read-out is compared with."""
-BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
-ORDER = (
-    BEFORE,
-    "pooled",
-    "pooled-text",
-    "dcsm",
-    "dcsm_fixed",
-    "dcsm_fixed-shuffled",
-    "dcsm_fixed-cls_eos",
-    "dcsm_fixed-random",
-    "pacl",
-    "pacl_uniform",
-    "pacl_fixed",
-    "pacl_rotary",
-    "pacl_fixed-rotary",
-    "pacl_fixed-rotary-2d",
-    "pacl_fixed-rotary-2d-fast",
-    "pacl_fixed-rotary-2d-text",
-    "sparc",
-    "sparc_fixed",
-    "sparc_fixed-fast",
-    "pooled-long",
-    "dcsm_fixed-long",
-    "dcsm_fixed-mlp-long",
-    "dcsm_fixed-mlp-shuffled-long",
-    "pacl_fixed-rotary-2d-long",
-    "pacl_fixed-rotary-2d-text-long",
-    "sparc_fixed-long",
-    "pooled-relations",
-    "dcsm_fixed-relations",
-    "pacl_fixed-rotary-2d-relations",
-    "sparc_fixed-relations",
-    "vlm2vec",
-    "vlm2vec-plain",
-    "decoder",
-    "decoder-long",
-    "decoder-cls",
-    "decoder-nothing",
-    "decoder-no_question",
-)
-COLUMNS: tuple[ResultColumn, ...] = (
-    BY_HEART,
-    ResultColumn("held out", "fit", ("held",)),
-    ResultColumn("swap orig / aug", "world-swap", ("original", "augmented")),
-    ResultColumn("replace orig / aug", "world-replace", ("original", "augmented")),
-    ResultColumn(
-        "relation orig / aug / brittle",
-        "world-relation",
-        ("original", "augmented", "brittleness"),
-    ),
-    ResultColumn("pairs-a strict / relaxed", "world-pairs-a", ("pair", "relaxed")),
-    ResultColumn("pairs-b strict / relaxed", "world-pairs-b", ("pair", "relaxed")),
-    ResultColumn("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
-)
-COMPARED: tuple[ResultColumn, ...] = (
-    ResultColumn("swap orig", "world-swap", ("original",)),
-    ResultColumn("replace orig", "world-replace", ("original",)),
-    ResultColumn("relation orig", "world-relation", ("original",)),
-    ResultColumn("pairs-a strict", "world-pairs-a", ("pair",)),
-    ResultColumn("pairs-a relaxed", "world-pairs-a", ("relaxed",)),
-    ResultColumn("pairs-b strict", "world-pairs-b", ("pair",)),
-    ResultColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
-)
 
 
 def overview_script() -> None:
@@ -124,68 +66,246 @@ def overview(verdicts: Sequence[Verdict]) -> str:
     return table(("claim", "prediction", "effect [95 %], bases", "verdict"), rows).rstrip("\n")
 
 
+def repair_table_script() -> None:
+    """Print the tables of the repair experiment: means, differences, every base."""
+    _print_tables(repair_tables, repair_table_script.__doc__ or "")
+
+
 def readout_table_script() -> None:
     """Print the tables of the read-out experiment: means, differences, every base."""
-    ask_for_table(readout_tables, readout_table_script.__doc__ or "")
+    _print_tables(readout_tables, readout_table_script.__doc__ or "")
+
+
+def _print_tables(make: Callable[[Sequence[ArmResult]], str], about: str) -> None:
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
+    parser.add_argument("--out", type=Path, help="one .json file for all of them")
+    options = parser.parse_args()
+    results = [result for path in options.found for result in read_results(path)]
+    if options.out:
+        write_results(options.out, results)
+    print(make(results))
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """Some numbers of one benchmark, shown together."""
+
+    title: str
+    benchmark: str
+    metrics: tuple[str, ...]
+    is_percent: bool = True
+
+    def values(self, result: ArmResult) -> list[float]:
+        """Of one arm on one base; NaN where it was not asked."""
+        found = result.numbers.get(self.benchmark, {})
+        return [found.get(metric, nan) for metric in self.metrics]
+
+    def shown(self, value: float, *, signed: bool = False) -> str:
+        """Percent with one digit, cosines with three."""
+        return number_text(value, is_rate=self.is_percent, signed=signed)
+
+    def mean(self, results: Mapping[str, ArmResult]) -> str:
+        """Of each number, over the bases of an arm."""
+        some = list(results.values())
+        if self is BY_HEART:
+            # As readers learn now, where some did: with dropout they were kept from it.
+            some = [one for one in some if not one.numbers.get("fit", {}).get(FEW_DROPOUT)] or some
+        rows = [self.values(result) for result in some]
+        return " / ".join(self.shown(fmean(values)) for values in zip(*rows, strict=True))
+
+    def each(self, results: Mapping[str, ArmResult]) -> str:
+        """The first number on every base of an arm."""
+        return ", ".join(self.shown(self.values(result)[0]) for result in results.values())
+
+    def difference(self, results: Mapping[str, ArmResult], control: Mapping[str, ArmResult]) -> str:
+        """Of the first number to a control, paired within bases, with its interval."""
+        apart = [
+            self.values(result)[0] - self.values(control[base])[0]
+            for base, result in results.items()
+            if base in control
+        ]
+        apart = [value for value in apart if isfinite(value)]
+        if not apart:
+            return DASH
+        middle, half = interval(apart)
+        shown = self.shown(middle, signed=True)
+        if len(apart) == 1:
+            return shown
+        ends = between(middle - half, middle + half, lambda end: self.shown(end, signed=True))
+        return f"{shown} {ends}"
+
+
+def _by_base(arm: str, results: Sequence[ArmResult]) -> dict[str, ArmResult]:
+    """Results of an arm, in the order of bases."""
+    own = [one for one in results if one.arm == arm]
+    return {one.base: one for one in sorted(own, key=lambda one: place(one.base))}
+
+
+def _rows(
+    columns: Sequence[ResultColumn],
+    bases: Mapping[str, Sequence[str]],
+    cell: Callable[[ResultColumn, str], str],
+    name: Callable[[str], str] = str,
+) -> str:
+    """A row for each arm with the numbers of its bases."""
+    rows = [
+        [name(arm), numbers(some) or DASH, *(cell(column, arm) for column in columns)]
+        for arm, some in bases.items()
+    ]
+    return table(["arm", "bases", *(column.title for column in columns)], rows).rstrip("\n")
+
+
+_TRAINED = (*ARMS, *VARIANTS)
+_TRIPLE = ("original", "augmented", "brittleness")
+_MEANS = ("mean_original", "mean_negative", "mean_positive")
+_RECALLS = ("text_to_image@1", "image_to_text@1")
+FEWEST = 3
+"""Bases that an arm of a table has, unless no trained arm has as many.
+
+With two, an interval is thirteen times as wide as its standard error and says nothing.
+"""
+REPAIR_COLUMNS: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig / aug / brittle", "world-swap", _TRIPLE),
+    ResultColumn("replace orig / aug / brittle", "world-replace", _TRIPLE),
+    ResultColumn("relation orig / aug / brittle", "world-relation", _TRIPLE),
+    ResultColumn("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
+    ResultColumn("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
+    ResultColumn("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
+    ResultColumn("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
+    ResultColumn("order", "world-order", ("accuracy",)),
+    ResultColumn("binding group", "world-binding", ("group",)),
+    ResultColumn("count group", "world-count", ("group",)),
+    ResultColumn("negation group", "world-negation", ("group",)),
+    ResultColumn("R@1 text, image", "world-retrieval", _RECALLS),
+    ResultColumn("retention", "world-retrieval", ("retention",)),
+)
+REPAIRS_COMPARED: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig", "world-swap", ("original",)),
+    ResultColumn("swap brittle", "world-swap", ("brittleness",)),
+    ResultColumn("replace orig", "world-replace", ("original",)),
+    ResultColumn("replace brittle", "world-replace", ("brittleness",)),
+    ResultColumn("relation orig", "world-relation", ("original",)),
+    ResultColumn("relation aug", "world-relation", ("augmented",)),
+    ResultColumn("relation brittle", "world-relation", ("brittleness",)),
+    ResultColumn("relation mean c", "world-relation", ("mean_original",), is_percent=False),
+    ResultColumn("pairs-a pair", "world-pairs-a", ("pair",)),
+    ResultColumn("pairs-b pair", "world-pairs-b", ("pair",)),
+    ResultColumn("count group", "world-count", ("group",)),
+    ResultColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
+)
+
+
+def repair_tables(results: Sequence[ArmResult]) -> str:
+    """Three tables for each experiment, in Markdown; arms that have only begun are named below."""
+    found = []
+    for name in EXPERIMENTS:
+        chosen = [result for result in results if result.experiment == name]
+        if chosen:
+            found.append(_repair_tables_of(name, chosen))
+    return "\n\n".join(found)
+
+
+def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
+    known = {arm: _by_base(arm, results) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
+    on = {arm: in_order(some) for arm, some in known.items() if some}
+    # A base and its untrained twin are asked before any arm is trained, so they say nothing here.
+    fewest = min(FEWEST, max((len(on[arm]) for arm in on if arm in _TRAINED), default=1))
+    arms = {arm: bases for arm, bases in on.items() if len(bases) >= fewest}
+    begun = [f"`{arm}` ({len(bases)})" for arm, bases in on.items() if len(bases) < fewest]
+    shown = in_order(base for bases in arms.values() for base in bases)
+    trained = next((result for result in results if result.arm in _TRAINED), results[0])
+    controls = {arm: CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL for arm in _TRAINED}
+    compared = {
+        arm: [base for base in bases if base in on.get(controls[arm], ())]
+        for arm, bases in arms.items()
+        if arm in _TRAINED and arm != controls[arm]
+    }
+    parts = [
+        f"### {name}: {EXPERIMENTS[name].about}",
+        f"On the world: {trained.steps} steps of {trained.batch}, {len(shown)} bases "
+        f"({', '.join(shown)}), {trained.times} x the registered items. Means over the bases of "
+        "each arm, which the second column has by their numbers.",
+        _rows(REPAIR_COLUMNS, arms, lambda column, arm: column.mean(known[arm])),
+        f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
+        "base that both have: mean [95 % t interval over these bases].",
+        _rows(
+            REPAIRS_COMPARED,
+            compared,
+            lambda column, arm: column.difference(known[arm], known[controls[arm]]),
+        ),
+        "Every base:",
+        _rows(REPAIRS_COMPARED, arms, lambda column, arm: column.each(known[arm])),
+    ]
+    if begun:
+        parts.append(
+            f"On fewer than {fewest} bases so far, and so in no table (how many, in brackets): "
+            f"{', '.join(begun)}."
+        )
+    return "\n\n".join(parts)
+
+
+BY_HEART = ResultColumn("learned by heart", "fit", ("few",))
+READOUT_ORDER = (
+    BEFORE, "pooled", "pooled-text", "dcsm", "dcsm_fixed", "dcsm_fixed-shuffled",
+    "dcsm_fixed-cls_eos", "dcsm_fixed-random", "pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary",
+    "pacl_fixed-rotary", "pacl_fixed-rotary-2d", "pacl_fixed-rotary-2d-fast",
+    "pacl_fixed-rotary-2d-text", "sparc", "sparc_fixed", "sparc_fixed-fast", "pooled-long",
+    "dcsm_fixed-long", "dcsm_fixed-mlp-long", "dcsm_fixed-mlp-shuffled-long",
+    "pacl_fixed-rotary-2d-long", "pacl_fixed-rotary-2d-text-long", "sparc_fixed-long",
+    "pooled-relations", "dcsm_fixed-relations", "pacl_fixed-rotary-2d-relations",
+    "sparc_fixed-relations", "vlm2vec", "vlm2vec-plain", "decoder", "decoder-long", "decoder-cls",
+    "decoder-nothing", "decoder-no_question",
+)  # fmt: skip
+"""Of arms; those that are not named come after, by name."""
+READOUT_COLUMNS: tuple[ResultColumn, ...] = (
+    BY_HEART,
+    ResultColumn("held out", "fit", ("held",)),
+    ResultColumn("swap orig / aug", "world-swap", ("original", "augmented")),
+    ResultColumn("replace orig / aug", "world-replace", ("original", "augmented")),
+    ResultColumn("relation orig / aug / brittle", "world-relation", _TRIPLE),
+    ResultColumn("pairs-a strict / relaxed", "world-pairs-a", ("pair", "relaxed")),
+    ResultColumn("pairs-b strict / relaxed", "world-pairs-b", ("pair", "relaxed")),
+    ResultColumn("R@1 text, image", "world-retrieval", _RECALLS),
+)
+READOUTS_COMPARED: tuple[ResultColumn, ...] = (
+    ResultColumn("swap orig", "world-swap", ("original",)),
+    ResultColumn("replace orig", "world-replace", ("original",)),
+    ResultColumn("relation orig", "world-relation", ("original",)),
+    ResultColumn("pairs-a strict", "world-pairs-a", ("pair",)),
+    ResultColumn("pairs-a relaxed", "world-pairs-a", ("relaxed",)),
+    ResultColumn("pairs-b strict", "world-pairs-b", ("pair",)),
+    ResultColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
+)
 
 
 def readout_tables(results: Sequence[ArmResult]) -> str:
-    """Means over bases, differences to cosine within bases, and every base, in Markdown."""
-    known = {result.arm for result in results}
-    arms = [arm for arm in ORDER if arm in known]
-    arms += sorted(known - set(ORDER))
-    bases = in_order(result.base for result in results)
-    on = {arm: numbers([one.base for one in _of(arm, results)]) for arm in arms}
-
-    def rows(columns: Sequence[ResultColumn], cells: Mapping[str, Sequence[str]]) -> str:
-        head = ("arm", "bases", *(column.title for column in columns))
-        shown = [(f"`{arm}`", on[arm], *some) for arm, some in cells.items()]
-        return table(head, shown).rstrip("\n")
-
-    means = {arm: [_mean(c, _of(arm, results)) for c in COLUMNS] for arm in arms}
-    apart = {arm: [_apart(c, arm, results) for c in COMPARED] for arm in arms if arm != CONTROL}
-    each = {arm: [_each(c, _of(arm, results)) for c in COMPARED] for arm in arms}
+    """Means over bases, differences to the cosine of the same base, and every base, in Markdown."""
+    named = {result.arm for result in results}
+    arms = [arm for arm in READOUT_ORDER if arm in named]
+    arms += sorted(named - set(READOUT_ORDER))
+    known = {arm: _by_base(arm, results) for arm in arms}
+    on = {arm: list(some) for arm, some in known.items()}
+    bases = ", ".join(in_order(result.base for result in results))
+    control = known.get(BEFORE, {})
+    compared = {arm: some for arm, some in on.items() if arm != BEFORE}
     return "\n\n".join(
         (
-            f"Means over bases (by their numbers: of {', '.join(bases)}).",
-            rows(COLUMNS, means),
+            f"Means over bases (by their numbers: of {bases}).",
+            _rows(READOUT_COLUMNS, on, lambda column, arm: column.mean(known[arm]), _code),
             "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
             "over bases].",
-            rows(COMPARED, apart),
-            f"Every base ({', '.join(bases)}):",
-            rows(COMPARED, each),
+            _rows(
+                READOUTS_COMPARED,
+                compared,
+                lambda column, arm: column.difference(known[arm], control),
+                _code,
+            ),
+            f"Every base ({bases}):",
+            _rows(READOUTS_COMPARED, on, lambda column, arm: column.each(known[arm]), _code),
         )
     )
 
 
-def _of(arm: str, results: Sequence[ArmResult]) -> list[ArmResult]:
-    return sorted((one for one in results if one.arm == arm), key=lambda one: place(one.base))
-
-
-def _mean(column: ResultColumn, results: Sequence[ArmResult]) -> str:
-    if column is BY_HEART:
-        # As readers learn now, where some did: with dropout they were kept from it.
-        now = [one for one in results if not one.numbers.get("fit", {}).get(FEW_DROPOUT)]
-        results = now or results
-    rows = [column.values(result) for result in results]
-    return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
-
-
-def _apart(column: ResultColumn, arm: str, results: Sequence[ArmResult]) -> str:
-    control = {one.base: one for one in _of(CONTROL, results)}
-    apart = [
-        column.values(one)[0] - column.values(control[one.base])[0]
-        for one in _of(arm, results)
-        if one.base in control
-    ]
-    apart = [value for value in apart if isfinite(value)]
-    if not apart:
-        return "–"
-    middle, half = interval(apart)
-    shown = column.shown(middle, signed=True)
-    low, high = (column.shown(value, signed=True) for value in (middle - half, middle + half))
-    return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
-
-
-def _each(column: ResultColumn, results: Sequence[ArmResult]) -> str:
-    return ", ".join(column.shown(column.values(result)[0]) for result in results)
+def _code(name: str) -> str:
+    return f"`{name}`"

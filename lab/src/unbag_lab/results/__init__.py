@@ -31,61 +31,35 @@ from unbag.runs.files import (
     remove_leftovers,
     write_text,
 )
-from unbag.runs.identity import RunIdentity
+from unbag.runs.identity import RunIdentity, differences
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
-
-
 RESULTS = Path(str(files("unbag_lab") / "results"))
-
-
 BEFORE = "base"
 """The name under which a base stands beside its arms."""
-
-
 UNTRAINED = "random"
 """The same network before any training."""
-
-
 FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
-
-
 FEW_DROPOUT = "few_dropout"
 """Likewise: with how much dropout, of readers of patches."""
-
-
 FEW_RATE = "few_rate"
 """Likewise: at which learning rate."""
-
-
 BY_STEP = " by step"
 """Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
-
-
 LAB_VERSION = 3
 """Raised when an arm, a base or a question changes its meaning: results of two versions must not
 stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
 higher rate."""
-
-
 LAB_RUN = "lab run"
 """The kind of a folder of `unbag lab run`."""
-
-
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
-
-
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
-
-
 _NUMBER = re.compile(r"[- ](\d+)")
-
-
 _DIGITS = 10
 
 
@@ -145,7 +119,22 @@ def results_in(path: Path) -> list[ArmResult]:
             way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     if not (path / RUN_FILE).exists():
-        _check_joined(path)
+        runs = sorted(record.parent.name for record in path.glob(f"*/{RUN_FILE}"))
+        if runs:
+            raise UserError(
+                f"{path} holds run folders ({', '.join(runs[:3])}"
+                f"{' ...' if len(runs) > 3 else ''})",
+                expected="one run folder, or files that `python -m unbag_lab join` wrote",
+                way_out=f"name one of them: {path / runs[0]}",
+            )
+        if any((path / "bases").glob("*.json")):
+            raise UserError(
+                f"{path} holds bases, and no {RUN_FILE}, which would say of which version and size "
+                "of the lab its results are",
+                expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab "
+                "join` wrote",
+                way_out=f"put {RUN_FILE} back, or run the claims again into another folder",
+            )
         return read_results(path)
     found = read_run(path, LAB_RUN)
     if found is not None and (lab := found["identity"].get("lab")) != LAB_VERSION:
@@ -156,25 +145,6 @@ def results_in(path: Path) -> list[ArmResult]:
         )
     files = sorted(path.glob(_RESULTS))
     return [one for file in files for one in read_results(file)]
-
-
-def _check_joined(path: Path) -> None:
-    """Refuse a folder around run folders, or a run folder without its record."""
-    runs = sorted(record.parent.name for record in path.glob(f"*/{RUN_FILE}"))
-    if runs:
-        raise UserError(
-            f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
-            expected="one run folder, or files that `python -m unbag_lab join` wrote",
-            way_out=f"name one of them: {path / runs[0]}",
-        )
-    if any((path / "bases").glob("*.json")):
-        raise UserError(
-            f"{path} holds bases, and no {RUN_FILE}, which would say of which version and size of "
-            "the lab its results are",
-            expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab join`"
-            " wrote",
-            way_out=f"put {RUN_FILE} back, or run the claims again into another folder",
-        )
 
 
 def read_results(path: Path) -> list[ArmResult]:
@@ -252,14 +222,10 @@ def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
         )
 
 
-def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
+def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Sequence[str]) -> str:
     """What of these is not as wanted; empty if all is."""
-    apart = [
-        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
-        for name in names
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    return "; ".join(apart)
+    both = ({name: getattr(one, name) for name in names} for one in (found, wanted))
+    return "; ".join(differences(*both))
 
 
 def named(seed: int) -> str:
@@ -346,8 +312,7 @@ def join(folders: Sequence[Path], into: Path) -> list[Path]:
     found: dict[tuple[str, str, str], ArmResult] = {}
     for one in (*shipped_results(into), *new):
         found[one.experiment, one.base, one.arm] = one
-    _check_bases(found.values())
-    _check_arms(found.values())
+    _check_alike(found.values())
     written = []
     for experiment in sorted({one.experiment for one in new}):
         path = into / f"{experiment}.json"
@@ -359,12 +324,9 @@ def join(folders: Sequence[Path], into: Path) -> list[Path]:
 
 def as_text(results: Iterable[ArmResult]) -> str:
     """A list in JSON with one result a line: by base, and by name of the arm."""
-    lines = [json.dumps(_rounded(asdict(one))) for one in sorted(results, key=_place)]
+    ordered = sorted(results, key=lambda one: (place(one.base), one.arm))
+    lines = [json.dumps(_rounded(asdict(one))) for one in ordered]
     return "[\n" + ",\n".join(lines) + "\n]\n"
-
-
-def _place(one: ArmResult) -> tuple[int, str, str]:
-    return *place(one.base), one.arm
 
 
 def _rounded(value: object) -> object:
@@ -376,11 +338,16 @@ def _rounded(value: object) -> object:
     return value
 
 
-def _check_bases(results: Iterable[ArmResult]) -> None:
-    """Arms of one base are compared, so they must be of the same base and size."""
-    first: dict[tuple[str, str], ArmResult] = {}
+def _check_alike(results: Iterable[ArmResult]) -> None:
+    """Refuse results that a verdict could not compare.
+
+    Arms of one base must be of the same base and size; and since a verdict is over bases, an arm
+    must have had the same settings on all of them.
+    """
+    bases: dict[tuple[str, str], ArmResult] = {}
+    arms: dict[tuple[str, str], ArmResult] = {}
     for one in results:
-        other = first.setdefault((one.experiment, one.base), one)
+        other = bases.setdefault((one.experiment, one.base), one)
         for what in ("size", "fingerprint"):
             mine, yours = getattr(one, what), getattr(other, what)
             if mine != yours:
@@ -390,13 +357,7 @@ def _check_bases(results: Iterable[ArmResult]) -> None:
                     expected="one base and one size, since arms of a base are compared",
                     way_out="name folders of one run, or an empty folder with --into",
                 )
-
-
-def _check_arms(results: Iterable[ArmResult]) -> None:
-    """A verdict is over bases, so an arm must have had the same settings on all of them."""
-    first: dict[tuple[str, str], ArmResult] = {}
-    for one in results:
-        other = first.setdefault((one.experiment, one.arm), one)
+        other = arms.setdefault((one.experiment, one.arm), one)
         for what in ("size", "steps", "batch", "times"):
             mine, yours = getattr(one, what), getattr(other, what)
             if mine != yours:

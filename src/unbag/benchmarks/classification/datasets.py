@@ -26,68 +26,36 @@ from unbag.benchmarks.classification.folders import (
 )
 from unbag.benchmarks.classification.readers import Classes, ClassList, Labelled
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import by_hand, downloads
+from unbag.benchmarks.sources import described
 from unbag.data.images import PixelPicture
 from unbag.errors import IncompleteWarning, UserError
 from unbag.metrics.choice import Classify
-from unbag.published.lookup import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, Download, Item, Loader
+from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader
 
 
 def _benchmark(
-    name: str,
-    about: str,
-    cite: str,
-    licence: str = "terms of the authors of the data set",
-    *,
-    load: Loader,
-    load_training: Loader | None = None,
-    files: tuple[str, ...] = ("*/*",),
-    folder: str = "",
-    downloads: tuple[Download, ...] = (),
-    gated: str = "",
-    size: int = 0,
+    name: str, load: Loader, files: tuple[str, ...] = ("*/*",), training: Loader | None = None
 ) -> Benchmark:
     """A recognition set as a benchmark: top-1 accuracy over pictures, and over classes."""
     return Benchmark(
-        name=name,
-        about=about,
+        **described(name),
         load=load,
-        load_training=load_training,
+        load_training=training,
         metrics=(Classify(),),
         headline="accuracy",
         aggregates=(MICRO, Aggregate(by=("class",))),
         # Public code takes the argmax over classes in their order.
         official_ties="argmax_first",
-        cite=cite,
-        licence=licence,
         files=files,
-        folder=folder,
-        sources=(cite.split(", ", 1)[-1],),
-        published=published_for(name),
-        downloads=downloads,
-        gated=gated,
-        size=size,
     )
 
 
-def _listed(
-    name: str,
-    read: Callable[[Folder], Classes],
-    about: str,
-    cite: str,
-    files: tuple[str, ...],
-    folder: str = "",
-) -> Benchmark:
+def _listed(name: str, read: Callable[[Folder], Classes], *files: str) -> Benchmark:
     """From the lists or archives of the authors."""
-    load = ClassList(name, read, usual_templates(name))
-    gated = by_hand("classes")
-    return _benchmark(name, about, cite, load=load, files=files, folder=folder, gated=gated)
+    return _benchmark(name, ClassList(name, read, usual_templates(name)), files)
 
 
-def _folders(
-    name: str, about: str, cite: str, *, part: str = "test", codes: str = "", folder: str = ""
-) -> Benchmark:
+def _folders(name: str, *, part: str = "test", codes: str = "") -> Benchmark:
     """From class folders."""
     load = ClassFolder(
         name,
@@ -96,8 +64,7 @@ def _folders(
         names=names_by_folder(name),
         codes=codes,
     )
-    gated = by_hand("classes")
-    return _benchmark(name, about, cite, load=load, files=("**/*",), folder=folder, gated=gated)
+    return _benchmark(name, load, ("**/*",))
 
 
 @dataclass(frozen=True)
@@ -153,16 +120,7 @@ def _imagenet_names(root: Path | None, parts: Sequence[str]) -> tuple[tuple[str,
     return tuple(zip(folders, IMAGENET_CLASSNAMES, strict=True))
 
 
-IMAGENET1K = _benchmark(
-    "imagenet1k",
-    "Which of 1,000 kinds of thing is in the photograph? What a repair may cost.",
-    "Deng et al. 2009, ImageNet",
-    "ImageNet terms: research only",
-    load=ImageNet(),
-    load_training=ImageNet(is_training=True),
-    gated=by_hand("imagenet"),
-    size=50_000,
-)
+IMAGENET1K = _benchmark("imagenet1k", ImageNet(), training=ImageNet(is_training=True))
 
 SIDE = 32
 
@@ -234,148 +192,32 @@ def _hundred(file: str, *, is_training: bool) -> Cifar:
 
 CIFAR10 = _benchmark(
     "cifar10",
-    "Which of ten kinds of thing is in the small photograph?",
-    "Krizhevsky 2009, CIFAR-10",
-    "no licence stated",
-    load=_ten(("test_batch.bin",), is_training=False),
-    load_training=_ten(tuple(f"data_batch_{n}.bin" for n in range(1, 6)), is_training=True),
-    downloads=downloads("cifar10"),
-    size=10_000,
+    _ten(("test_batch.bin",), is_training=False),
+    training=_ten(tuple(f"data_batch_{n}.bin" for n in range(1, 6)), is_training=True),
 )
 CIFAR100 = _benchmark(
     "cifar100",
-    "Which of a hundred kinds of thing is in the small photograph?",
-    "Krizhevsky 2009, CIFAR-100",
-    "no licence stated",
-    load=_hundred("test.bin", is_training=False),
-    load_training=_hundred("train.bin", is_training=True),
-    downloads=downloads("cifar100"),
-    size=10_000,
+    _hundred("test.bin", is_training=False),
+    training=_hundred("train.bin", is_training=True),
 )
 
-FOOD101 = _listed(
-    "food101",
-    readers.food101,
-    "Which of 101 dishes is on the photograph?",
-    "Bossard et al. 2014, Food-101",
-    ("meta/test.json",),
-    "food-101",
-)
-DTD = _listed(
-    "dtd",
-    readers.dtd,
-    "Which of 47 words describes the texture? Split 1 of ten.",
-    "Cimpoi et al. 2014, Describable Textures (DTD)",
-    ("dtd/labels/test1.txt",),
-)
-PETS = _listed(
-    "pets",
-    readers.pets,
-    "Which of 37 breeds of cats and dogs is on the photograph?",
-    "Parkhi et al. 2012, Oxford-IIIT Pet",
-    ("annotations/test.txt",),
-    "oxford-iiit-pet",
-)
+FOOD101 = _listed("food101", readers.food101, "meta/test.json")
+DTD = _listed("dtd", readers.dtd, "dtd/labels/test1.txt")
+PETS = _listed("pets", readers.pets, "annotations/test.txt")
 AIRCRAFT = _listed(
-    "aircraft",
-    readers.aircraft,
-    "Which of 100 variants of aircraft is on the photograph?",
-    "Maji et al. 2013, FGVC-Aircraft",
-    ("data/variants.txt", "data/images_variant_test.txt"),
-    "fgvc-aircraft-2013b",
+    "aircraft", readers.aircraft, "data/variants.txt", "data/images_variant_test.txt"
 )
-FLOWERS102 = _listed(
-    "flowers102",
-    readers.flowers102,
-    "Which of 102 flowers is on the photograph?",
-    "Nilsback and Zisserman 2008, Oxford Flowers 102",
-    ("setid.mat", "imagelabels.mat"),
-    "flowers-102",
-)
-CARS = _listed(
-    "cars",
-    readers.cars,
-    "Which of 196 models of cars is on the photograph?",
-    "Krause et al. 2013, Stanford Cars",
-    ("cars_test_annos_withlabels.mat", "devkit/cars_meta.mat"),
-    "stanford_cars",
-)
-GTSRB = _listed(
-    "gtsrb",
-    readers.gtsrb,
-    "Which of 43 traffic signs is on the photograph?",
-    "Stallkamp et al. 2012, GTSRB",
-    ("GT-final_test.csv",),
-)
-SUN397 = _listed(
-    "sun397",
-    readers.sun397,
-    "Which of 397 kinds of place is on the photograph? All pictures, not one of the ten splits.",
-    "Xiao et al. 2010, SUN397",
-    ("ClassName.txt",),
-    "SUN397",
-)
-MNIST = _listed(
-    "mnist",
-    readers.mnist,
-    "Which digit was written by hand?",
-    "LeCun et al. 1998, MNIST",
-    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-    "MNIST/raw",
-)
-SVHN = _listed(
-    "svhn",
-    readers.svhn,
-    "Which digit of a house number is in the middle of the photograph?",
-    "Netzer et al. 2011, SVHN",
-    ("test_32x32.mat",),
-)
-STL10 = _listed(
-    "stl10",
-    readers.stl10,
-    "Which of ten kinds of thing is on the small photograph?",
-    "Coates et al. 2011, STL-10",
-    ("test_X.bin", "test_y.bin", "class_names.txt"),
-    "stl10_binary",
-)
-CALTECH101 = _folders(
-    "caltech101",
-    "Which of 101 kinds of thing is on the picture? All pictures, and the background where its "
-    "folder is there.",
-    "Fei-Fei et al. 2004, Caltech-101",
-    part="101_ObjectCategories",
-)
-EUROSAT = _folders(
-    "eurosat",
-    "Which of ten uses of land is on the satellite picture? All pictures.",
-    "Helber et al. 2019, EuroSAT",
-    part="2750",
-)
-RESISC45 = _folders(
-    "resisc45",
-    "Which of 45 kinds of place is on the picture from above? All pictures.",
-    "Cheng et al. 2017, RESISC45",
-    part="NWPU-RESISC45",
-)
-COUNTRY211 = _folders(
-    "country211",
-    "In which of 211 countries was the photograph taken? Needs classnames.txt for its codes.",
-    "Radford et al. 2021, Country211",
-    codes="[A-Z]{2}",
-)
-RENDERED_SST2 = _folders(
-    "rendered_sst2",
-    "Is the sentence that the picture shows friendly or not?",
-    "Radford et al. 2021, Rendered SST2",
-    folder="rendered-sst2",
-)
-FER2013 = _folders(
-    "fer2013",
-    "Which of seven feelings does the face show?",
-    "Goodfellow et al. 2013, FER-2013",
-)
-PCAM = _folders(
-    "pcam",
-    "Is there tumour tissue in the slide? Pictures in folders 0 and 1, saved from its archives.",
-    "Veeling et al. 2018, PatchCamelyon",
-)
+FLOWERS102 = _listed("flowers102", readers.flowers102, "setid.mat", "imagelabels.mat")
+CARS = _listed("cars", readers.cars, "cars_test_annos_withlabels.mat", "devkit/cars_meta.mat")
+GTSRB = _listed("gtsrb", readers.gtsrb, "GT-final_test.csv")
+SUN397 = _listed("sun397", readers.sun397, "ClassName.txt")
+MNIST = _listed("mnist", readers.mnist, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+SVHN = _listed("svhn", readers.svhn, "test_32x32.mat")
+STL10 = _listed("stl10", readers.stl10, "test_X.bin", "test_y.bin", "class_names.txt")
+CALTECH101 = _folders("caltech101", part="101_ObjectCategories")
+EUROSAT = _folders("eurosat", part="2750")
+RESISC45 = _folders("resisc45", part="NWPU-RESISC45")
+COUNTRY211 = _folders("country211", codes="[A-Z]{2}")
+RENDERED_SST2 = _folders("rendered_sst2")
+FER2013 = _folders("fer2013")
+PCAM = _folders("pcam")

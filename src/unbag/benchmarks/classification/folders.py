@@ -47,16 +47,25 @@ class ClassFolder:
     def __call__(self, root: Path | None) -> Sequence[Item]:
         """One item a picture, with all classes as captions."""
         folder = Folder.of(root, self.name)
-        top = self._top(folder.root)
-        classes = _class_folders(top, self.name)
+        there = [folder.root / part for part in self.parts if (folder.root / part).is_dir()]
+        if self.is_training and not there:
+            raise UserError(
+                f"{folder.root} has no folder {' or '.join(self.parts)}",
+                expected="the training split, in class folders as the test split",
+                way_out="lay it out beside the test split; a linear probe is fitted to it",
+            )
+        top = there[0] if there else folder.root
+        classes = _folders(top)
+        if len(classes) < 2:
+            raise UserError(
+                f"{top} of {self.name} has {len(classes)} class folders",
+                expected="one folder of pictures for each class",
+                way_out="lay the pictures out as <root>/<class name>/<picture>",
+            )
         names = _names(folder, classes, dict(self.names), self.codes)
         if not self.may_repeat:
             check_names(names)
-        templates = templates_of(folder, self.templates)
-        captions = tuple(
-            Ensemble(name, tuple(template.replace("{}", name) for template in templates))
-            for name in names
-        )
+        captions = class_captions(folder, names, self.templates)
         items: list[Item] = []
         for at, (place, name) in enumerate(zip(classes, names, strict=True)):
             truth = one_of(at, len(classes))
@@ -72,27 +81,6 @@ class ClassFolder:
                     )
                 )
         return items
-
-    def _top(self, root: Path) -> Path:
-        found = [root / part for part in self.parts if (root / part).is_dir()]
-        if self.is_training and not found:
-            raise UserError(
-                f"{root} has no folder {' or '.join(self.parts)}",
-                expected="the training split, in class folders as the test split",
-                way_out="lay it out beside the test split; a linear probe is fitted to it",
-            )
-        return found[0] if found else root
-
-
-def _class_folders(top: Path, name: str) -> list[str]:
-    found = _folders(top)
-    if len(found) < 2:
-        raise UserError(
-            f"{top} of {name} has {len(found)} class folders",
-            expected="one folder of pictures for each class",
-            way_out="lay the pictures out as <root>/<class name>/<picture>",
-        )
-    return found
 
 
 def split_folder(root: Path, parts: Sequence[str]) -> list[str]:
@@ -159,11 +147,13 @@ def lines_of(folder: Folder, file: str) -> list[str]:
     return [line.strip() for line in folder.text(file).splitlines() if line.strip()]
 
 
-def templates_of(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
-    """The prompts of templates.txt, or the usual ones where there is no such file."""
-    if not folder.has("templates.txt"):
-        return usual
-    found = tuple(lines_of(folder, "templates.txt"))
+def class_captions(
+    folder: Folder, names: Sequence[str], usual: tuple[str, ...]
+) -> tuple[Ensemble, ...]:
+    """Each name in the prompts of templates.txt, or in the usual ones where it is not there."""
+    found = usual
+    if folder.has("templates.txt"):
+        found = tuple(lines_of(folder, "templates.txt"))
     wrong = [template for template in found if "{}" not in template]
     if wrong or not found:
         shown = repr(wrong[0]) if wrong else "nothing"
@@ -172,7 +162,7 @@ def templates_of(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
             expected="prompts with {} for the class name, one a line",
             way_out="write it as 'a photo of a {}.'",
         )
-    return found
+    return tuple(Ensemble(n, tuple(prompt.replace("{}", n) for prompt in found)) for n in names)
 
 
 def one_of(at: int, classes: int) -> BoolArray:

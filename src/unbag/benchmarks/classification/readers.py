@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.benchmarks.classification.folders import (
+    class_captions,
     lines_of,
     one_of,
-    templates_of,
     usual_names,
 )
-from unbag.benchmarks.files import Folder
+from unbag.benchmarks.files import Folder, not_official
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.metrics.choice import check_names
-from unbag.types import Ensemble, Item, Picture
+from unbag.types import Item, Picture
 from unbag.types.json import from_json
 
 Pixels = NDArray[np.uint8]
@@ -52,11 +52,7 @@ class ClassList:
         folder = Folder.of(root, self.name)
         found = self.read(folder)
         names = _names(folder, found.names)
-        templates = templates_of(folder, self.templates)
-        captions = tuple(
-            Ensemble(name, tuple(template.replace("{}", name) for template in templates))
-            for name in names
-        )
+        captions = class_captions(folder, names, self.templates)
         truths = [one_of(at, len(names)) for at in range(len(names))]
         return [
             Item(
@@ -115,25 +111,17 @@ def food101(folder: Folder) -> Classes:
 
 def dtd(folder: Folder) -> Classes:
     """dtd/labels/test1.txt, the first of ten official splits: class/picture."""
-    file = "dtd/labels/test1.txt"
-    return _by_folder(folder, file, lines_of(folder, file), folder.root / "dtd/images")
-
-
-def _by_folder(folder: Folder, file: str, lines: Sequence[str], place: Path) -> Classes:
-    """Lines that are class/picture."""
+    file, place = "dtd/labels/test1.txt", folder.root / "dtd/images"
+    lines = lines_of(folder, file)
     for line in lines:
         if len(PurePosixPath(line).parts) != 2:
             raise _no_line(folder, file, line, "class/picture")
     names = sorted({line.partition("/")[0] for line in lines})
     label_of = {name: at for at, name in enumerate(names)}
-    found = [
-        Labelled(
-            line,
-            folder.picture(place, line, f"{file}: {line!r}"),
-            label_of[line.partition("/")[0]],
-        )
-        for line in lines
-    ]
+    found = []
+    for line in lines:
+        picture = folder.picture(place, line, f"{file}: {line!r}")
+        found.append(Labelled(line, picture, label_of[line.partition("/")[0]]))
     return _checked(folder, file, [_spaced(name) for name in names], found)
 
 
@@ -186,11 +174,9 @@ def aircraft(folder: Folder) -> Classes:
         picture, _, kind = line.partition(" ")
         if kind not in label_of:
             raise _no_line(folder, file, line, "picture and one of data/variants.txt")
-        where = f"{file}: {line!r}"
-        place = folder.root / "data/images"
-        found.append(
-            Labelled(picture, folder.picture(place, f"{picture}.jpg", where), label_of[kind])
-        )
+        place, where = folder.root / "data/images", f"{file}: {line!r}"
+        opened = folder.picture(place, f"{picture}.jpg", where)
+        found.append(Labelled(picture, opened, label_of[kind]))
     return _checked(folder, file, names, found)
 
 
@@ -204,9 +190,8 @@ def gtsrb(folder: Folder) -> Classes:
         if not name or not label or not label.isdecimal() or int(label) >= len(names):
             raise _no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
         place = folder.root / "GTSRB/Final_Test/Images"
-        found.append(
-            Labelled(name, folder.picture(place, name, f"{file}, row {number}"), int(label))
-        )
+        picture = folder.picture(place, name, f"{file}, row {number}")
+        found.append(Labelled(name, picture, int(label)))
     return _checked(folder, file, names, found)
 
 
@@ -250,10 +235,8 @@ def _row(folder: Folder, file: str, variable: str) -> NDArray[Any]:
     """One variable of a MATLAB file, as a row."""
     content = _variables(folder, file)
     if variable not in content:
-        raise UserError(
-            f"{file} of {folder.benchmark} has no variable {variable!r}",
-            expected=f"the variable {variable}",
-            way_out="check that it is the official file",
+        raise not_official(
+            f"{file} of {folder.benchmark} has no variable {variable!r}", f"the variable {variable}"
         )
     return np.atleast_1d(content[variable]).ravel()
 

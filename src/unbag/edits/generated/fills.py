@@ -12,15 +12,16 @@ Dimensions: N blanks of a batch, L tokens, V vocabulary, W whole words of it, K 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import islice
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind, Rule, apply, finished
+from unbag.edits.generated.batches import by_length, padded
+from unbag.edits.kinds import Changes, Draw, EditParts, Kind, Rule, apply, finished
 from unbag.edits.lexicon import is_near
 from unbag.edits.negatives.replace import replace_action, replace_attribute, replace_relation
 from unbag.edits.negatives.wordnet import NounRule
@@ -40,11 +41,6 @@ from unbag.models.huggingface.loading import (
 from unbag.models.loading import choose_device
 from unbag.types import Change
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-BATCH = 32
-"""Captions run together, of nearly the same length."""
 TOP = 200
 """Words that a masked model names for a blank; few of them pass what is asked of a fill."""
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
@@ -93,67 +89,49 @@ class ByRules:
         for changes in (c for rule in self.rules for c in rule(parsed)):
             spans = tuple((change.start, change.end) for change in changes)
             found.setdefault(spans, {})[" ".join(change.new for change in changes)] = changes
-        places = (self._place(parsed, spans, options) for spans, options in found.items())
+        word_at = {(word.start, word.end): at for at, word in enumerate(parsed.words)}
+        places = []
+        for spans, options in found.items():
+            word = word_at.get(spans[0]) if len(spans) == 1 else None
+            is_open = self.is_open and word is not None
+            places.append(FillPlace(*spans[0], options, word, is_open=is_open))
         return [place for place in places if self.fits(parsed, place)]
-
-    def _place(
-        self,
-        parsed: Parsed,
-        spans: Iterable[tuple[int, int]],
-        options: Mapping[str, Changes],
-    ) -> FillPlace:
-        (start, end), *more = spans
-        word = None if more else _word_at(parsed, start, end)
-        return FillPlace(start, end, options, word, is_open=self.is_open and word is not None)
-
-
-def _word_at(parsed: Parsed, start: int, end: int) -> int | None:
-    at = (i for i, word in enumerate(parsed.words) if (word.start, word.end) == (start, end))
-    return next(at, None)
 
 
 def _is_verb(parsed: Parsed, place: FillPlace) -> bool:
     return place.word is not None and parsed.words[place.word].tag in VERB_TAGS
 
 
-def _is_no_verb(parsed: Parsed, place: FillPlace) -> bool:
-    return not _is_verb(parsed, place)
-
-
 ATTRIBUTES = ByRules((replace_attribute,))
 ACTIONS = ByRules((replace_action, replace_relation), _is_verb)
-RELATIONS = ByRules((replace_relation,), _is_no_verb)
+RELATIONS = ByRules((replace_relation,), lambda parsed, place: not _is_verb(parsed, place))
 
 
-def _editor(places: FillPlaces, parts: EditParts) -> Editor:
-    return Fills(_tools(parts), places)
+def _objects(parts: EditParts) -> ByRules:
+    return ByRules((NounRule(find_wordnet(parts.wordnet)),), is_open=True)
 
 
-def _object_editor(parts: EditParts) -> Editor:
-    rule = NounRule(find_wordnet(parts.wordnet))
-    return Fills(_tools(parts), ByRules((rule,), is_open=True))
-
-
-def _kind(name: str, about: str, editor: Callable[[EditParts], Editor]) -> Kind:
+def _kind(name: str, about: str, places: Callable[[EditParts], FillPlaces]) -> Kind:
     return Kind(
         name=name,
         keeps_meaning=False,
         about=f"a language model's {about}",
         source="CE-CLIP, SVLC",
-        editor=editor,
+        # WordNet is found or missed before a model is loaded.
+        editor=lambda parts: Fills(places=places(parts), tools=_tools(parts)),
         is_default=False,
     )
 
 
 FILL_ATTRIBUTE = _kind(
-    "fill_attribute", "adjective: a red bus -> a blue bus", partial(_editor, ATTRIBUTES)
+    "fill_attribute", "adjective: a red bus -> a blue bus", lambda parts: ATTRIBUTES
 )
-FILL_OBJECT = _kind("fill_object", "noun: a dog on a bed -> a cat on a bed", _object_editor)
+FILL_OBJECT = _kind("fill_object", "noun: a dog on a bed -> a cat on a bed", _objects)
 FILL_ACTION = _kind(
-    "fill_action", "verb: a man is sitting -> a man is dancing", partial(_editor, ACTIONS)
+    "fill_action", "verb: a man is sitting -> a man is dancing", lambda parts: ACTIONS
 )
 FILL_RELATION = _kind(
-    "fill_relation", "preposition: a cat on a car -> a cat under a car", partial(_editor, RELATIONS)
+    "fill_relation", "preposition: a cat on a car -> a cat under a car", lambda parts: RELATIONS
 )
 
 
@@ -176,17 +154,14 @@ def _tools(parts: EditParts) -> Tools:
             way_out="name it with --fill, or leave the kinds fill_... out",
         )
     filler = load_filler(parts.fill, device=choose_device(parts.device))
-    return Tools(filler, find_parser(parts.pipeline), _wordnet(parts.wordnet))
-
-
-def _wordnet(choice: str) -> WordNet | None:
-    """Wanted, but needed for nouns only: without it our own tables say what is related."""
+    parser = find_parser(parts.pipeline)
     try:
-        return find_wordnet(choice)
+        return Tools(filler, parser, find_wordnet(parts.wordnet))
     except UserError:
-        if choice != "auto":
+        # Only nouns need WordNet: without it our own tables say what is related.
+        if parts.wordnet != "auto":
             raise
-        return None
+        return Tools(filler, parser, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,9 +210,11 @@ class Fills:
         pos = _POS.get(old.tag[0])
         if net is not None and pos is not None and net.are_related(old.lemma, lemma, pos):
             return False
-        if fill in one.place.options:
-            return True
-        return one.place.is_open and net is not None and _is_sister(net, old.lemma, lemma)
+        if fill in one.place.options or not one.place.is_open or net is None:
+            return fill in one.place.options
+        # Both must be things to see, of one sort, by their commonest sense.
+        sort = net.field_of(old.lemma, "n")
+        return sort in _PICTURABLE and net.field_of(lemma, "n") == sort
 
     def _same_form(self, found: Sequence[tuple[_Open, str]]) -> Iterator[tuple[_Open, str]]:
         """Of words that no rule offered, those that the parser reads as it read the old word."""
@@ -279,12 +256,6 @@ def _is_alike(one: _Open, again: Parsed) -> bool:
     at, words = one.place.word, one.parsed.words
     is_same_length = len(again.words) == len(words)
     return at is not None and is_same_length and again.words[at].tag == words[at].tag
-
-
-def _is_sister(net: WordNet, old: str, new: str) -> bool:
-    """Whether both are things to see, of one sort, by their commonest sense."""
-    sort = net.field_of(old, "n")
-    return sort in _PICTURABLE and net.field_of(new, "n") == sort
 
 
 @lru_cache(maxsize=4096)
@@ -371,13 +342,7 @@ class MaskedFiller:
     def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
         """Batches of nearly the same length; equal blanks are computed once."""
         tokens = {blank[:3]: self._tokens(blank) for blank in blanks}
-        order = sorted(
-            (key for key in tokens if tokens[key]), key=lambda key: (len(tokens[key]), key)
-        )
-        found: dict[tuple[str, int, int], Gains] = {}
-        for at in range(0, len(order), BATCH):
-            some = order[at : at + BATCH]
-            found.update(zip(some, self._run([tokens[key] for key in some]), strict=True))
+        found = by_length({key: some for key, some in tokens.items() if some}, self._run)
         return [found.get(blank[:3], {}) for blank in blanks]
 
     @cached_property
@@ -409,19 +374,14 @@ class MaskedFiller:
     def _run(self, batch: Sequence[list[int]]) -> list[Gains]:
         import torch
 
-        longest = max(map(len, batch))
-        pad = self.tokenizer.pad_token_id
-        token_NL = torch.tensor([t + [pad] * (longest - len(t)) for t in batch])
-        mask_NL = torch.tensor([[1] * len(t) + [0] * (longest - len(t)) for t in batch])
+        token_NL, mask_NL = padded(batch, self.tokenizer.pad_token_id, side="right")
         device = self.model.device
         with torch.inference_mode():
             logit_NLV = self.model(
                 input_ids=token_NL.to(device), attention_mask=mask_NL.to(device)
             ).logits
         at_N = torch.tensor([t.index(self.tokenizer.mask_token_id) for t in batch])
-        return self._named(logit_NLV[torch.arange(len(batch)), at_N.to(device)])
-
-    def _named(self, logit_NV: Tensor) -> list[Gains]:
+        logit_NV = logit_NLV[torch.arange(len(batch)), at_N.to(device)]
         ids = list(self.words)
         log_NV = logit_NV.float().log_softmax(dim=-1).cpu()
         value_NK, at_NK = log_NV[:, ids].topk(min(TOP, len(ids)), dim=-1)

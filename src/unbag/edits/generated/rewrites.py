@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from unbag.edits.filters import Differs, Filter, KeepsLength, Proposal
-from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind, difference, normalised
+from unbag.edits.generated.batches import by_length, padded
+from unbag.edits.kinds import Changes, Draw, EditParts, Kind, difference, normalised
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
 from unbag.errors import UserError
@@ -35,11 +36,6 @@ from unbag.models.server import (
     UnansweredError,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-BATCH = 32
-"""Prompts answered together, of nearly the same length."""
 CUT = " …"
 """Ends an answer that had reached its longest length and was not over."""
 REFUSED, UNANSWERED, TOO_LONG = "\ue000", "\ue001", "\ue002"
@@ -218,20 +214,12 @@ REPLACED: tuple[Filter, ...] = (
 EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
 
 
-def _replacing(parts: EditParts) -> Editor:
-    return Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace)
-
-
-def _swapping(parts: EditParts) -> Editor:
-    return Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap)
-
-
 REWRITE_REPLACE = Kind(
     name="rewrite_replace",
     keeps_meaning=True,
     about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
     source="Hard Positives",
-    editor=_replacing,
+    editor=lambda parts: Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace),
     is_default=False,
     filters=REPLACED,
 )
@@ -240,7 +228,7 @@ REWRITE_SWAP = Kind(
     keeps_meaning=True,
     about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
     source="Hard Positives",
-    editor=_swapping,
+    editor=lambda parts: Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap),
     is_default=False,
     filters=EXCHANGED,
 )
@@ -284,7 +272,13 @@ def tidied(answer: str, caption: str) -> str:
 
     Capitals and stops that only rewritten captions have would tell them from others.
     """
-    text = _without_marks(answer, caption)
+    text = answer.strip()
+    # Markdown goes, unless the caption has such marks itself.
+    if not caption.startswith("* "):
+        text = text.removeprefix("* ")
+    if not _MARKS.search(caption):
+        text = _MARKS.sub("", text).strip()
+    text = _without_lead(text, caption)
     first, newline, rest = text.partition("\n")
     if newline and first.rstrip().endswith(":") and rest.strip():
         text = _without_lead(rest.strip(), caption)
@@ -302,16 +296,6 @@ def tidied(answer: str, caption: str) -> str:
     if is_plain and caption[:1].isupper() != text[:1].isupper():
         text = text[0].swapcase() + text[1:]
     return text
-
-
-def _without_marks(answer: str, caption: str) -> str:
-    """Without Markdown, unless the caption has such marks itself."""
-    text = answer.strip()
-    if not caption.startswith("* "):
-        text = text.removeprefix("* ")
-    if not _MARKS.search(caption):
-        text = _MARKS.sub("", text).strip()
-    return _without_lead(text, caption)
 
 
 def _without_lead(text: str, caption: str) -> str:
@@ -368,13 +352,11 @@ class LocalWriter:
                 expected="a chat model with a context of about a thousand tokens",
                 way_out="take another one",
             )
-        order = sorted(fitting, key=lambda prompt: (needed[prompt], prompt))
-        found = dict.fromkeys(tokens, TOO_LONG)
-        for at in range(0, len(order), BATCH):
-            some = order[at : at + BATCH]
-            answers = self._answer([tokens[prompt] for prompt in some], longest)
-            found.update(zip(some, answers, strict=True))
-        return [found[prompt] for prompt in prompts]
+        found = by_length(
+            {prompt: tokens[prompt] for prompt in fitting},
+            lambda batch: self._answer(batch, longest),
+        )
+        return [found.get(prompt, TOO_LONG) for prompt in prompts]
 
     def _tokens(self, prompt: str) -> list[int]:
         asked = [{"role": "user", "content": prompt}]
@@ -387,10 +369,8 @@ class LocalWriter:
         import torch
         import transformers
 
-        width = max(map(len, batch))
         # Answers begin at the right end, so what pads a prompt stands on its left.
-        token_NL = torch.tensor([[self.ends[0]] * (width - len(t)) + t for t in batch])
-        mask_NL = torch.tensor([[0] * (width - len(t)) + [1] * len(t) for t in batch])
+        token_NL, mask_NL = padded(batch, self.ends[0], side="left")
         config: Any = transformers.GenerationConfig
         # Made anew: that of the checkpoint may draw tokens or punish repetition.
         greedy = config(
@@ -405,10 +385,10 @@ class LocalWriter:
                 attention_mask=mask_NL.to(self.model.device),
                 generation_config=greedy,
             )
-        return [self._text(answer_L) for answer_L in answer_NL[:, width:].cpu()]
+        answers: list[list[int]] = answer_NL[:, token_NL.shape[1] :].tolist()
+        return [self._text(tokens) for tokens in answers]
 
-    def _text(self, answer_L: Tensor) -> str:
-        tokens: list[int] = answer_L.tolist()
+    def _text(self, tokens: list[int]) -> str:
         end = next((at for at, token in enumerate(tokens) if token in self.ends), None)
         text = str(self.tokenizer.decode(tokens[:end], skip_special_tokens=True)).strip()
         return text if end is not None else text + CUT

@@ -75,7 +75,7 @@ class JobFolder:
 
     def save(self, finished: EditedChunk) -> None:
         """Keep a chunk."""
-        write_text(self._path(finished.index), finished.text)
+        write_text(self.folder / f"{finished.index:06}.jsonl", finished.text)
 
     def done(self) -> dict[int, int]:
         """Chunks that are done, with their number of captions."""
@@ -112,13 +112,6 @@ class JobFolder:
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
 
-    def _path(self, index: int) -> Path:
-        return self.folder / f"{index:06}.jsonl"
-
-
-def _ignored(steps: int) -> None:
-    """Nobody looks."""
-
 
 @dataclass(frozen=True)
 class JobEntries:
@@ -126,7 +119,7 @@ class JobEntries:
 
     source: Source
     kept: JobFolder
-    advance: Advance = _ignored
+    advance: Advance = lambda steps: None
 
     def __iter__(self) -> Iterator[EditedEntry]:
         """Both are read side by side, so that neither need fit in memory."""
@@ -164,21 +157,16 @@ def surveyed(source: Source) -> Survey:
             + (f", only {bad.count} broken lines, first {bad.named[0]}" if bad.count else ""),
             expected="at least one",
         )
-    _check_once(_repeated(ids), source)
+    # Two captions must not have one id: it decides what is drawn for them.
+    if repeated := _repeated(ids):
+        name, first, second = _places(entries(source), repeated)
+        raise UserError(
+            f"two captions have the id {name!r}: {first} and {second}",
+            expected="an id for each caption",
+            way_out="mend the ids; without a field or column id they are made from the line",
+        )
     back = len(_repeated(pictures))
     return Survey(len(ids), count, nameless, back, bad.count, tuple(bad.named))
-
-
-def _check_once(repeated: set[int], source: Source) -> None:
-    """Two captions must not have one id: it decides what is drawn for them."""
-    if not repeated:
-        return
-    name, first, second = _places(entries(source), repeated)
-    raise UserError(
-        f"two captions have the id {name!r}: {first} and {second}",
-        expected="an id for each caption",
-        way_out="mend the ids; without a field or column id they are made from the line",
-    )
 
 
 def _places(found: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, islice
 from logging import ERROR, getLogger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unbag.data.captions import Chunk
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, Worker, make_worker
@@ -52,7 +52,10 @@ class RayRunner:
     def _edited(self, chunks: list[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         import ray
 
-        rows = [{"chunk": _as_text(chunk)} for chunk in chunks]
+        rows = []
+        for chunk in chunks:
+            given = [[one.id, one.text, one.others] for one in chunk.given]
+            rows.append({"chunk": json.dumps([chunk.index, given])})
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         done = data.map_batches(
             _RayWorker,
@@ -63,7 +66,10 @@ class RayRunner:
         )
         try:
             for row in done.iter_rows():
-                yield _finished(row)
+                what, first, second, third = json.loads(row["done"])
+                if what == "error":
+                    raise UserError(first, expected=second, way_out=third)
+                yield EditedChunk(first, second, third)
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
 
@@ -88,26 +94,12 @@ class _RayWorker:
         try:
             if self.problem is not None:
                 raise self.problem
-            done = self.worker(_as_chunk(str(chunk)))
+            index, given = json.loads(str(chunk))
+            some = tuple(Given(id_, text, tuple(others)) for id_, text, others in given)
+            done = self.worker(Chunk(index, some))
         except UserError as error:
             return json.dumps(["error", error.found, error.expected, error.way_out])
         return json.dumps(["done", done.index, done.captions, done.text])
-
-
-def _as_text(chunk: Chunk) -> str:
-    return json.dumps([chunk.index, [[one.id, one.text, one.others] for one in chunk.given]])
-
-
-def _as_chunk(text: str) -> Chunk:
-    index, given = json.loads(text)
-    return Chunk(index, tuple(Given(id_, said, tuple(others)) for id_, said, others in given))
-
-
-def _finished(row: dict[str, Any]) -> EditedChunk:
-    what, first, second, third = json.loads(row["done"])
-    if what == "error":
-        raise UserError(first, expected=second, way_out=third)
-    return EditedChunk(first, second, third)
 
 
 @contextmanager

@@ -7,14 +7,14 @@ output is put together at the end, in the order of the source.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from unbag.data import negclip
-from unbag.data.captions import Chunk, Source, chunks
+from unbag.data.captions import Source, chunks
 from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
 from unbag.edits import parsing, wordnet
 from unbag.edits.editor import EditTally
@@ -33,9 +33,6 @@ from unbag.runs.identity import RunIdentity, differences
 from unbag.runs.progress import Progress, Silent
 from unbag.types.json import from_json, to_json
 from unbag.version import __version__
-
-_DECIDING = ("fill", "rewrite", "device")
-"""Fields of EditParts that decide the output as they are written."""
 
 
 def run_edit(
@@ -60,8 +57,14 @@ def run_edit(
         with open_run_folder(
             kept.folder, EDITING, resumes="it resumes after the last chunk that was saved"
         ) as run:
-            # Another process may have ended since the first look: loading takes seconds.
-            summary = _finished_since(job, asked, kept, progress)
+            try:
+                # Another process may have ended since the first look: loading takes seconds.
+                summary = _finished(job, asked, kept, progress)
+            except UserError:
+                # The folder may have been made for its lock only.
+                if not kept.done():
+                    kept.remove()
+                raise
             if summary is None:
                 identity = RunIdentity(**asked)
                 survey = kept.begin(run, identity, lambda: _surveyed(job, progress))
@@ -118,10 +121,9 @@ class EditJob:
         if self.leak:
             # It is asked in this process, when all else is done.
             choose_device(self.parts.device)
-        choice = self.parts.pipeline
-        place = parsing.find_installed() if choice == "auto" else choice
+        place = parsing.find_installed() if self.parts.pipeline == "auto" else self.parts.pipeline
         if place is None or not parsing.is_there(place):
-            parsing.find_parser(choice)
+            parsing.find_parser(self.parts.pipeline)
         if self.neighbours and self.form != NEGCLIP:
             raise UserError(
                 f"neighbours are given, but the form is {self.form}",
@@ -149,7 +151,7 @@ class EditJob:
 
         What was found stands for "auto", which may find something else another day.
         """
-        source = self.source
+        source, parts = self.source, self.parts
         near = Source(str(self.neighbours), "jsonl").fingerprint() if self.neighbours else ""
         return {
             "captions": source.fingerprint(),
@@ -160,9 +162,11 @@ class EditJob:
             "limit": source.limit,
             "format": self.form,
             "kinds": [kind.name for kind in find_kinds(self.kinds)],
-            "pipeline": parsing.described(self.parts.pipeline),
-            "wordnet": wordnet.described(self.parts.wordnet),
-            **{name: asdict(self.parts)[name] for name in _DECIDING},
+            "pipeline": parsing.described(parts.pipeline),
+            "wordnet": wordnet.described(parts.wordnet),
+            "fill": parts.fill,
+            "rewrite": parts.rewrite,
+            "device": parts.device,
             "filters": list(self.filters),
             "seed": self.seed,
             "per_kind": self.per_kind,
@@ -257,18 +261,6 @@ def _finished(
     return found
 
 
-def _finished_since(
-    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
-) -> EditSummary | None:
-    """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
-    try:
-        return _finished(job, asked, kept, progress)
-    except UserError:
-        if not kept.done():
-            kept.remove()
-        raise
-
-
 def _surveyed(job: EditJob, progress: Progress) -> Survey:
     found = surveyed(job.source)
     if job.form == NEGCLIP and found.nameless:
@@ -310,14 +302,11 @@ def _edit(
     done = kept.done()
     if done:
         progress.say(f"going on: {sum(done.values()):,} of {survey.captions:,} captions are done")
+    todo = (one for one in chunks(entries(job.source), job.chunk) if one.index not in done)
     with progress.task("edit", survey.captions - sum(done.values())) as advance:
-        for finished in runner(_todo(job, done), job.settings):
+        for finished in runner(todo, job.settings):
             kept.save(finished)
             advance(finished.captions)
-
-
-def _todo(job: EditJob, done: dict[int, int]) -> Iterator[Chunk]:
-    return (c for c in chunks(entries(job.source), job.chunk) if c.index not in done)
 
 
 def _written(
@@ -349,18 +338,19 @@ def _written(
 
 def _write(job: EditJob, pairs: JobEntries, made: Path) -> list[str]:
     """Gives what a reader must know of the output."""
-    if job.form == "shards":
+    if job.form == NEGCLIP:
+        near = negclip.read_neighbours(job.neighbours) if job.neighbours else None
+        without: list[int] = []
+        write_atomically(made, lambda path: without.append(negclip.write(pairs, path, near)))
+        return negclip.notes(without[0], near is not None)
+    write = FORMS[job.form].write
+    if job.form != "shards":
+        write_atomically(made, lambda path: write(pairs, path))
+        return []
+    rmtree(made, ignore_errors=True)
+    try:
+        write(pairs, made)
+    except OSError:
         rmtree(made, ignore_errors=True)
-        try:
-            FORMS[job.form].write(pairs, made)
-        except OSError:
-            rmtree(made, ignore_errors=True)
-            raise
-        return []
-    if job.form != NEGCLIP:
-        write_atomically(made, lambda path: FORMS[job.form].write(pairs, path))
-        return []
-    near = negclip.read_neighbours(job.neighbours) if job.neighbours else None
-    without: list[int] = []
-    write_atomically(made, lambda path: without.append(negclip.write(pairs, path, near)))
-    return negclip.notes(without[0], near is not None)
+        raise
+    return []

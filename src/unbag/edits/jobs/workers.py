@@ -99,52 +99,44 @@ class Worker:
 
     def __call__(self, chunk: Chunk) -> EditedChunk:
         """The chunk as it is saved."""
-        found = _Found()
+        total, all_edited, failures = EditTally(), list[Edited](), list[str]()
         # Edits make many small objects beside the large ones of a pipeline; looking through all of
         # them for cycles again and again takes a third of the time.
         with paused_collector():
-            self._edit(chunk.given, found)
-        tried = sum(not one.skipped for one in found.edited) + len(found.failures)
-        if len(found.failures) == tried >= _MANY:
+            for edited, tally, failure in self._edit(chunk.given):
+                all_edited += edited
+                total.add(tally)
+                failures += [failure] if failure else []
+        tried = sum(not one.skipped for one in all_edited) + len(failures)
+        if len(failures) == tried >= _MANY:
             raise UserError(
-                f"the editor failed on all captions of {chunk}, first on {found.failures[0]}",
+                f"the editor failed on all captions of {chunk}, first on {failures[0]}",
                 expected="an editor that fails on some captions at most",
                 way_out="what was done is kept: mend the cause and give the same command again",
             )
-        text = as_text(found.edited, found.tally, found.failures)
+        text = as_text(all_edited, total, failures)
         return EditedChunk(chunk.index, len(chunk.given), text)
 
-    def _edit(self, given: Sequence[Given], found: _Found) -> None:
+    def _edit(self, given: Sequence[Given]) -> Iterator[tuple[list[Edited], EditTally, str]]:
         """All at once; if that fails by halves, until the captions that fail stand alone."""
         try:
             edited, tally = self.edits(given)
         except UserError:
             raise
         except Exception as error:
-            if len(given) == 1:
-                found.add_failure(given[0], error)
-                return
-            half = len(given) // 2
-            self._edit(given[:half], found)
-            self._edit(given[half:], found)
+            name, message = type(error).__name__, str(error)
+        else:
+            yield edited, tally, ""
             return
-        found.edited += edited
-        found.tally.add(tally)
-
-
-@dataclass(eq=False)
-class _Found:
-    edited: list[Edited] = field(default_factory=list)
-    tally: EditTally = field(default_factory=EditTally)
-    failures: list[str] = field(default_factory=list)
-    """Of captions that the editor failed on: id and error."""
-
-    def add_failure(self, given: Given, error: Exception) -> None:
-        name = type(error).__name__
-        one = Edited(given.id, cleaned(given.text), (), f"{FAILED}: {name}")
-        self.edited.append(one)
-        self.tally.count_captions([one])
-        self.failures.append(f"{given.id!r}: {name}: {error}"[:300])
+        half = len(given) // 2
+        if half:
+            yield from self._edit(given[:half])
+            yield from self._edit(given[half:])
+            return
+        one = Edited(given[0].id, cleaned(given[0].text), (), f"{FAILED}: {name}")
+        tally = EditTally()
+        tally.count_captions([one])
+        yield [one], tally, f"{given[0].id!r}: {name}: {message}"[:300]
 
 
 Make: TypeAlias = Callable[[EditSettings], Worker]

@@ -1,10 +1,11 @@
 """The word lists of the edit rules: TOML files of this folder, each read when it is first needed.
 
-Every entry of a file is a text in one of three forms:
+Every entry of a file is a text in one of four forms:
 
 - words, separated by spaces;
 - lines, of which one that begins with four spaces continues the line before;
-- a table, of lines "word: others" or "word word: others".
+- a table, of lines "word: others" or "word word: others";
+- replacements, of lines "old > new", or "one = other" for both ways.
 
 Words are lemmas in lower case, written for captions of photographs. A word that is missing makes a
 rule decline or be less strict, never fail. Lists that several rules share have a name here.
@@ -50,6 +51,21 @@ class WordLists:
     def sets(self, key: str) -> Mapping[str, frozenset[str]]:
         """A table with sets of words."""
         return MappingProxyType({word: frozenset(some) for word, some in self.table(key).items()})
+
+    def classes(self, key: str) -> Mapping[str, str]:
+        """For each word after the colons of a table, the word before its colon."""
+        table = self.table(key)
+        return MappingProxyType({word: name for name, words in table.items() for word in words})
+
+    def replacements(self, key: str) -> Mapping[str, str]:
+        """Lines "old > new" and "one = other" as a mapping; the first that names a text decides."""
+        found: dict[str, str] = {}
+        for line in self.lines(key):
+            one, sign, other = line.partition(" = ") if " = " in line else line.partition(" > ")
+            found.setdefault(one, other)
+            if sign == " = ":
+                found.setdefault(other, one)
+        return MappingProxyType(found)
 
     def pairs(self, key: str) -> frozenset[tuple[str, str]]:
         """Every pair of a word of a table and one after its colon, in both orders."""

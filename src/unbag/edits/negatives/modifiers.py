@@ -8,14 +8,12 @@ frame: both with an object or both without, and those without take each other's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import combinations
-from types import MappingProxyType
 from typing import NamedTuple
 
-from unbag.edits.filters import LEAVES_MARKED_WORDS
 from unbag.edits.inflection import verb_lemma
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes
 from unbag.edits.lexicon import (
     AGES,
     ALIVE,
@@ -31,19 +29,20 @@ from unbag.edits.lexicon import (
     is_near,
     word_lists,
 )
-from unbag.edits.negatives.swaps import exchanged
+from unbag.edits.negatives.swaps import exchanged, swap_kind
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import NOUN_TAGS, Attribute, Parsed
 
 # What swap_adjectives and swap_attributes look up.
 _ATTRIBUTES = word_lists("attributes")
-_SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
+_SHADES = _ATTRIBUTES.words("shades_and_heat")
 _PARTS = _ATTRIBUTES.words("parts")
 _NEAR_ADJECTIVES = _ATTRIBUTES.pairs("near")
 _WEAK = _ATTRIBUTES.words("weak") | frozenset(REPLACED_SIZES)
 _TELLING = _ATTRIBUTES.words("telling")
+_STRONG = (COLOURS, MATERIALS, _TELLING)
 _SKIN_COLOURS = _ATTRIBUTES.words("skin_colours")
-_TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
+_TOYS = _ATTRIBUTES.words("toys")
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
 
@@ -51,11 +50,9 @@ _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYP
 _ACTIONS = word_lists("actions")
 _ANYWHERE = _ACTIONS.words("anywhere")
 _NEAR_VERBS = _ACTIONS.pairs("near")
-_ADVERBS: Mapping[str, str] = MappingProxyType(
-    {word: name for name, words in _ACTIONS.table("adverbs").items() for word in words}
-)
-_BEFORE_NOUNS = frozenset(("of", "by", "into", "for", "from", "with", "before"))
-_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg"))
+_ADVERBS = _ACTIONS.classes("adverbs")
+_BEFORE_NOUNS = _ACTIONS.words("before_nouns")
+_DEPENDENT = ("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg")
 
 
 def swap_adjectives(parsed: Parsed) -> list[Changes]:
@@ -73,14 +70,9 @@ def swap_adjectives(parsed: Parsed) -> list[Changes]:
     ]
 
 
-SWAP_ADJECTIVES = Kind(
-    name="swap_adjectives",
-    keeps_meaning=False,
-    about="an adjective each: a red cup on a wooden table -> a wooden cup on a red table",
-    source="NegCLIP",
-    editor=by_rule(swap_adjectives),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_ADJECTIVES = swap_kind(
+    swap_adjectives,
+    "an adjective each: a red cup on a wooden table -> a wooden cup on a red table",
 )
 
 
@@ -94,72 +86,65 @@ def swap_attributes(parsed: Parsed) -> list[Changes]:
         if _are_two_things(parsed, one.noun, other.noun)
         and any(
             _become_false(parsed, a, b)
-            for a in _inside(parsed, one)
-            for b in _inside(parsed, other)
-            if parsed.lower[a.word] not in _texts(parsed, other)
-            and parsed.lower[b.word] not in _texts(parsed, one)
+            for a in parsed.attributes
+            for b in parsed.attributes
+            if (a.noun, b.noun) == (one.noun, other.noun)
+            and parsed.lower[a.word] not in parsed.lower[other.first : other.last + 1]
+            and parsed.lower[b.word] not in parsed.lower[one.first : one.last + 1]
         )
     ]
 
 
-SWAP_ATTRIBUTES = Kind(
-    name="swap_attributes",
-    keeps_meaning=False,
-    about="all adjectives: a small black dog and a white cat -> a white dog and a small black cat",
-    source="CREPE, SugarCrepe",
-    editor=by_rule(swap_attributes),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_ATTRIBUTES = swap_kind(
+    swap_attributes,
+    "all adjectives: a small black dog and a white cat -> a white dog and a small black cat",
+    "CREPE, SugarCrepe",
 )
 
 
 def swap_verbs(parsed: Parsed) -> list[Changes]:
-    """Two verbs of the same form."""
+    """Two verbs of the same form that do not mean nearly the same."""
     if len(parsed.verbs) < 2:
         return []
-    return [
-        exchanged(parsed, (one, one), (other, other))
-        for one, other in combinations(parsed.verbs, 2)
-        if parsed.words[one].tag == parsed.words[other].tag
-        and not _are_near(parsed, one, other)
-        and _fit(parsed, one, other)
-    ]
+    found = []
+    for one, other in combinations(parsed.verbs, 2):
+        lemmas = verb_lemma(parsed, one), verb_lemma(parsed, other)
+        is_one_form = parsed.words[one].tag == parsed.words[other].tag
+        is_near_other = lemmas[0] == lemmas[1] or lemmas in _NEAR_VERBS
+        if is_one_form and not is_near_other and _fit(parsed, one, other):
+            found.append(exchanged(parsed, (one, one), (other, other)))
+    return found
 
 
-SWAP_VERBS = Kind(
-    name="swap_verbs",
-    keeps_meaning=False,
-    about="two verbs: a man holding a cup and reading a book -> reading a cup and holding a book",
-    source="NegCLIP",
-    editor=by_rule(swap_verbs),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_VERBS = swap_kind(
+    swap_verbs,
+    "two verbs: a man holding a cup and reading a book -> reading a cup and holding a book",
 )
 
 
 def swap_adverbs(parsed: Parsed) -> list[Changes]:
-    """Two adverbs of one kind that belong to different words."""
+    """Two adverbs of one kind that belong to different words; no part of "up and down"."""
     found = [
-        at for at, text in enumerate(parsed.lower) if text in _ADVERBS and _is_free(parsed, at)
+        (at, text, word)
+        for at, (text, word) in enumerate(zip(parsed.lower, parsed.words, strict=True))
+        if text in _ADVERBS
+        and word.dep in ("advmod", "prt")
+        and at not in parsed.bound
+        and not parsed.children[at]
     ]
     return [
         exchanged(parsed, (one, one), (other, other))
-        for one, other in combinations(found, 2)
-        if parsed.lower[one] != parsed.lower[other]
-        and _ADVERBS[parsed.lower[one]] == _ADVERBS[parsed.lower[other]]
-        and parsed.words[one].head != parsed.words[other].head
-        and parsed.words[one].dep == parsed.words[other].dep
+        for (one, text, word), (other, other_text, other_word) in combinations(found, 2)
+        if text != other_text
+        and _ADVERBS[text] == _ADVERBS[other_text]
+        and word.head != other_word.head
+        and word.dep == other_word.dep
     ]
 
 
-SWAP_ADVERBS = Kind(
-    name="swap_adverbs",
-    keeps_meaning=False,
-    about="two adverbs: a cat outside while a dog sits inside -> a cat inside, a dog outside",
-    source="NegCLIP",
-    editor=by_rule(swap_adverbs),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_ADVERBS = swap_kind(
+    swap_adverbs,
+    "two adverbs: a cat outside while a dog sits inside -> a cat inside, a dog outside",
     # Too rare in captions to be judged: one in thousands.
     is_default=False,
 )
@@ -175,8 +160,7 @@ def _is_movable(parsed: Parsed, one: Attribute) -> bool:
     if "-" in (before, after) or before in _SHADES or _follows_noun(parsed, one.word):
         return False
     # "snow covered", "horse drawn": half of such a pair says nothing.
-    modifiers = [parsed.words[at].dep for at in parsed.children[one.word]]
-    return not any(dep in ("npadvmod", "compound", "prep", "amod") for dep in modifiers)
+    return parsed.child(one.word, "npadvmod", "compound", "prep", "amod") is None
 
 
 def _follows_noun(parsed: Parsed, at: int) -> bool:
@@ -184,9 +168,7 @@ def _follows_noun(parsed: Parsed, at: int) -> bool:
 
 
 def _are_two_things(parsed: Parsed, one: int, other: int) -> bool:
-    if one == other:
-        return False
-    return not is_near(parsed.words[one].lemma.lower(), parsed.words[other].lemma.lower())
+    return one != other and not is_near(parsed.lemma_at(one), parsed.lemma_at(other))
 
 
 def _has_attribute(parsed: Parsed, noun: int, attribute: int) -> bool:
@@ -206,52 +188,34 @@ def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
         or is_fixed(b, parsed.lower[one.noun])
     ):
         return False
-    if _is_of_person(parsed, a, other.noun) or _is_of_person(parsed, b, one.noun):
+    lemmas = parsed.words[one.noun].lemma, parsed.words[other.noun].lemma
+    if (a in _SKIN_COLOURS and lemmas[1] in PEOPLE) or (b in _SKIN_COLOURS and lemmas[0] in PEOPLE):
         return False
-    if _is_part(parsed, one.noun, other.noun):
+    if not _PARTS.isdisjoint(lemmas):
+        # One may be a part of the other: a curly dog with white hair has curly hair.
         return a in COLOURS and b in COLOURS
-    if _is_strong(a) and _is_strong(b):
-        return _is_one_class(a, b) or not (_is_listed(parsed, one) or _is_listed(parsed, other))
+    is_strong = any(a in some for some in _STRONG), any(b in some for some in _STRONG)
+    if all(is_strong):
+        is_one_class = any(a in some and b in some for some in _STRONG)
+        return is_one_class or not (_is_listed(parsed, one) or _is_listed(parsed, other))
     if any(b in of.get(a, ()) for of in (REPLACED_SIZES, AGES, REPLACED_STATES)):
         return True
-    if _is_strong(a) == _is_strong(b) or not {a, b} & _WEAK:
+    if not any(is_strong) or not {a, b} & _WEAK:
         return False
-    strong, giver, receiver = (a, one, other) if _is_strong(a) else (b, other, one)
-    if strong in _TELLING or not _is_alive(parsed, receiver.noun):
-        return False
-    return not (_is_listed(parsed, giver) or _has_colour(parsed, receiver.noun))
-
-
-def _is_alive(parsed: Parsed, noun: int) -> bool:
+    strong, giver, receiver = (a, one, other) if is_strong[0] else (b, other, one)
+    noun = receiver.noun
     is_toy = any(parsed.lower[at] in _TOYS for at in parsed.children[noun])
-    return parsed.words[noun].lemma in ALIVE and not is_toy
-
-
-def _is_strong(adjective: str) -> bool:
-    return adjective in COLOURS or adjective in MATERIALS or adjective in _TELLING
-
-
-def _is_one_class(a: str, b: str) -> bool:
-    return any(a in some and b in some for some in (COLOURS, MATERIALS, _TELLING))
-
-
-def _is_of_person(parsed: Parsed, adjective: str, noun: int) -> bool:
-    return adjective in _SKIN_COLOURS and parsed.words[noun].lemma in PEOPLE
-
-
-def _is_part(parsed: Parsed, one: int, other: int) -> bool:
-    """Whether one may be a part of the other: a curly dog with white hair has curly hair."""
-    return not _PARTS.isdisjoint((parsed.words[one].lemma, parsed.words[other].lemma))
+    if strong in _TELLING or is_toy or parsed.words[noun].lemma not in ALIVE:
+        return False
+    return not _is_listed(parsed, giver) and not any(
+        its.noun == noun and parsed.lower[its.word] in COLOURS for its in parsed.attributes
+    )
 
 
 def _is_listed(parsed: Parsed, one: Attribute) -> bool:
     """Whether it stands in a list: "red" in "red and white"."""
     around = parsed.lower[max(one.word - 1, 0)], parsed.lower[one.word + 1]
     return not _JOINING.isdisjoint(around)
-
-
-def _has_colour(parsed: Parsed, noun: int) -> bool:
-    return any(one.noun == noun and parsed.lower[one.word] in COLOURS for one in parsed.attributes)
 
 
 class _List(NamedTuple):
@@ -265,50 +229,25 @@ class _List(NamedTuple):
 def _lists(parsed: Parsed) -> Iterator[_List]:
     for noun in dict.fromkeys(one.noun for one in parsed.attributes):
         words = [one.word for one in parsed.attributes if one.noun == noun]
-        found = _List(min(words), _end(parsed, noun), noun)
+        # Up to the nouns that specify the noun.
+        end = next(found.first for found in parsed.nouns if found.head == noun)
+        found = _List(min(words), end - 1, noun)
         if found.first and parsed.lower[found.first - 1] in _JOINING | _SHADES:
             continue
-        inner = range(found.first, found.last + 1)
-        if all(parsed.words[at].tag in _INNER_TAGS for at in inner) and all(
-            _is_movable_inside(parsed, Attribute(at, noun)) for at in words
+        if all(word.tag in _INNER_TAGS for word in parsed.words[found.first : end]) and all(
+            _is_movable_inside(parsed, at, noun) for at in words
         ):
             yield found
 
 
-def _is_movable_inside(parsed: Parsed, one: Attribute) -> bool:
-    text = parsed.lower[one.word]
-    if text in NOT_ATTRIBUTES or parsed.words[one.noun].lemma in PICTURES | NO_THINGS:
+def _is_movable_inside(parsed: Parsed, at: int, noun: int) -> bool:
+    text = parsed.lower[at]
+    if text in NOT_ATTRIBUTES or parsed.words[noun].lemma in PICTURES | NO_THINGS:
         return False
-    before = parsed.words[one.word - 1] if one.word else None
+    before = parsed.words[at - 1] if at else None
     if before is not None and (before.text == "-" or before.dep in ("npadvmod", "advmod")):
         return False
-    if _follows_noun(parsed, one.word):
-        return False
-    return not is_fixed(text, parsed.lower[one.word + 1])
-
-
-def _end(parsed: Parsed, noun: int) -> int:
-    """The word before the noun and the nouns that specify it."""
-    return next(found.first for found in parsed.nouns if found.head == noun) - 1
-
-
-def _inside(parsed: Parsed, one: _List) -> list[Attribute]:
-    return [a for a in parsed.attributes if a.noun == one.noun]
-
-
-def _texts(parsed: Parsed, one: _List) -> Sequence[str]:
-    return parsed.lower[one.first : one.last + 1]
-
-
-def _is_free(parsed: Parsed, at: int) -> bool:
-    """Whether it is an adverb and no part of "up and down" or "inside of"."""
-    word = parsed.words[at]
-    return word.dep in ("advmod", "prt") and at not in parsed.bound and not parsed.children[at]
-
-
-def _are_near(parsed: Parsed, one: int, other: int) -> bool:
-    a, b = verb_lemma(parsed, one), verb_lemma(parsed, other)
-    return a == b or (a, b) in _NEAR_VERBS
+    return not _follows_noun(parsed, at) and not is_fixed(text, parsed.lower[at + 1])
 
 
 def _fit(parsed: Parsed, one: int, other: int) -> bool:
@@ -329,7 +268,13 @@ def _fit(parsed: Parsed, one: int, other: int) -> bool:
         return False
     if _lemma(parsed, doers[0]) == _lemma(parsed, doers[1]):
         return False
-    return _take_same_places(parsed, one, other)
+    # Both must go with any preposition, or with the same one.
+    if {verb_lemma(parsed, one), verb_lemma(parsed, other)} <= _ANYWHERE:
+        return all(_lemma(parsed, at) in ALIVE for at in doers)
+    links = [parsed.child(at, "prep") for at in (one, other)]
+    if links[0] is None or links[1] is None:
+        return False
+    return parsed.lower[links[0]] == parsed.lower[links[1]]
 
 
 def _is_noun_like(parsed: Parsed, verb: int) -> bool:
@@ -338,22 +283,6 @@ def _is_noun_like(parsed: Parsed, verb: int) -> bool:
     if before < 0 or parsed.words[verb].tag not in ("VBG", "VBN"):
         return False
     return parsed.words[before].tag in ("DT", "JJ", "CD") or parsed.lower[before] in _BEFORE_NOUNS
-
-
-def _take_same_places(parsed: Parsed, one: int, other: int) -> bool:
-    """Whether both go with any preposition, or with the same one."""
-    lemmas = verb_lemma(parsed, one), verb_lemma(parsed, other)
-    if lemmas[0] in _ANYWHERE and lemmas[1] in _ANYWHERE:
-        return _is_done_by_living(parsed, one) and _is_done_by_living(parsed, other)
-    links = [parsed.child(at, "prep") for at in (one, other)]
-    if links[0] is None or links[1] is None:
-        return False
-    return parsed.lower[links[0]] == parsed.lower[links[1]]
-
-
-def _is_done_by_living(parsed: Parsed, verb: int) -> bool:
-    subject = doer(parsed, verb)
-    return subject is not None and parsed.words[subject].lemma in ALIVE
 
 
 def _lemma(parsed: Parsed, at: int | None) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from unbag.edits.inflection import agreeing, inflected, verb_lemma
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import GROUPINGS, NO_THINGS, word_lists
 from unbag.edits.nouns import content_of, is_joined
 from unbag.edits.parsed import BE, NOUN_TAGS, SUBJECTS, Parsed, Phrase
@@ -28,9 +28,9 @@ _LISTS = word_lists("numbers")
 _DENYING = _LISTS.words("denying")
 _VAGUE = _LISTS.words("vague")
 """Of some people a thing and its contrary are true."""
-_PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
-_DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three", "four", "five"))
-_ONES = frozenset(("a", "an", "one", "this", "that"))
+_PUT_ON = _LISTS.words("put_on")
+_DROPPED = _LISTS.words("dropped")
+_ONES = _LISTS.words("ones")
 _LOOSE_DEPS = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
 
 # What replace_number looks up.
@@ -41,40 +41,34 @@ _VALUES: Mapping[str, int] = MappingProxyType(
 )
 _UNITS = _LISTS.words("units")
 _TAKEN_UP = _LISTS.words("taken_up")
-_NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at", "of", "all"))
+_NO_COUNT_AFTER = _LISTS.words("no_count_after")
 _IN_PAIRS = _LISTS.words("in_pairs")
-_ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
+_ITS = _LISTS.words("its")
 
 # What replace_quantifier looks up.
-_MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
-_LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
-_QUANTIFIERS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))
+_MANY = _LISTS.words("many")
+_LOTS = _LISTS.words("lots")
+_QUANTIFIERS = _MANY | _LOTS | {"no", "all", "both", "none", "every", "each"}
 _NOT_SINGLE = _LISTS.words("not_single")
 _LOOSE = _LISTS.words("loose")
-_THEY = frozenset(
-    ("they", "them", "their", "themselves", "other", "another", "together", "row", "including")
-)
+_THEY = _LISTS.words("they")
 _GATHERING = _LISTS.words("gathering")
 _UNSEEN = _LISTS.words("unseen")
-_HOLDING = frozenset(("have", "hold", "contain", "show", "include", "feature", "wear", "carry"))
-_NARROWING = frozenset(("only", "just", "quite", "not", "so", "too", "very"))
-_AMONG = frozenset(("among", "between", "around", "through", "amongst", "amid", "of", "by"))
+_HOLDING = _LISTS.words("holding")
+_NARROWING = _LISTS.words("narrowing")
+_AMONG = _LISTS.words("among")
 
 
 def negate(parsed: Parsed) -> list[Changes]:
     """Every single place where a negation can stand."""
     if not _DENYING.isdisjoint(parsed.lower):
         return []
-    single = [*_at_be(parsed), *_at_verbs(parsed), *_at_objects(parsed)]
+    single = (*_at_be(parsed), *_at_verbs(parsed), *_at_objects(parsed))
     return [(change,) for change in dict.fromkeys(single)]
 
 
-NEGATE = Kind(
-    name="negate",
-    keeps_meaning=False,
-    about="a negation: a man is riding a horse -> a man is not riding a horse",
-    source="CREPE",
-    editor=by_rule(negate),
+NEGATE = rule_kind(
+    negate, "a negation: a man is riding a horse -> a man is not riding a horse", "CREPE"
 )
 
 
@@ -92,12 +86,8 @@ def replace_number(parsed: Parsed) -> list[Changes]:
     return found
 
 
-REPLACE_NUMBER = Kind(
-    name="replace_number",
-    keeps_meaning=False,
-    about="a larger number: two dogs on a sofa -> four dogs on a sofa",
-    source="ours",
-    editor=by_rule(replace_number),
+REPLACE_NUMBER = rule_kind(
+    replace_number, "a larger number: two dogs on a sofa -> four dogs on a sofa", "ours"
 )
 
 
@@ -116,12 +106,10 @@ def replace_quantifier(parsed: Parsed) -> list[Changes]:
     return found
 
 
-REPLACE_QUANTIFIER = Kind(
-    name="replace_quantifier",
-    keeps_meaning=False,
-    about="a quantifier that contradicts: many boats in a harbour -> no boats in a harbour",
-    source="ours",
-    editor=by_rule(replace_quantifier),
+REPLACE_QUANTIFIER = rule_kind(
+    replace_quantifier,
+    "a quantifier that contradicts: many boats in a harbour -> no boats in a harbour",
+    "ours",
 )
 
 
@@ -143,7 +131,8 @@ def _at_verbs(parsed: Parsed) -> Iterator[Change]:
     """Not before participles, "does not" before tensed verbs."""
     for at in parsed.verbs:
         word = parsed.words[at]
-        if _has_helper(parsed, at) or word.dep in _LOOSE_DEPS:
+        has_helper = parsed.child(at, "aux", "auxpass", "neg", "mark") is not None
+        if has_helper or word.dep in _LOOSE_DEPS:
             continue
         if word.tag in ("VBG", "VBN"):
             if _says_of_noun(parsed, at):
@@ -163,11 +152,7 @@ def _at_objects(parsed: Parsed) -> Iterator[Change]:
         word = parsed.words[phrase.head]
         if word.lemma in NO_THINGS or word.lemma in GROUPINGS or is_joined(parsed, phrase.head):
             continue
-        if not (
-            _after_with(parsed, phrase)
-            or _after_there(parsed, phrase)
-            or _is_put_on(parsed, phrase)
-        ):
+        if not _may_be_lacking(parsed, phrase):
             continue
         first = parsed.words[phrase.first]
         if parsed.lower[phrase.first] in _DROPPED and phrase.first < phrase.head:
@@ -176,25 +161,18 @@ def _at_objects(parsed: Parsed) -> Iterator[Change]:
             yield parsed.insert_before(phrase.first, "no")
 
 
-def _after_with(parsed: Parsed, phrase: Phrase) -> bool:
-    """A noun with something, not "covered with" it."""
+def _may_be_lacking(parsed: Parsed, phrase: Phrase) -> bool:
+    """After "with" (a noun with something, not "covered with" it), "there is" and "wearing"."""
     word = parsed.words[phrase.head]
-    if word.dep != "pobj" or parsed.lower[word.head] != "with":
-        return False
-    holder = parsed.words[parsed.words[word.head].head]
-    return holder.tag in NOUN_TAGS and parsed.lower[phrase.first - 1] == "with"
-
-
-def _after_there(parsed: Parsed, phrase: Phrase) -> bool:
-    before = parsed.lower[max(phrase.first - 2, 0) : phrase.first]
-    return len(before) == 2 and before[0] == "there" and before[1] in BE
-
-
-def _is_put_on(parsed: Parsed, phrase: Phrase) -> bool:
-    word = parsed.words[phrase.head]
+    head, before = parsed.words[word.head], parsed.lower_at(phrase.first - 1)
+    if parsed.lower_at(phrase.first - 2) == "there" and before in BE:
+        return True
+    if word.dep == "pobj":
+        is_with = parsed.lower[word.head] == "with" == before
+        return is_with and parsed.words[head.head].tag in NOUN_TAGS
     if word.dep != "dobj" or word.head != phrase.first - 1:
         return False
-    return verb_lemma(parsed, word.head) in _PUT_ON and parsed.words[word.head].pos == "VERB"
+    return verb_lemma(parsed, word.head) in _PUT_ON and head.pos == "VERB"
 
 
 def _agrees(parsed: Parsed, subject: int, verb: int) -> bool:
@@ -213,12 +191,6 @@ def _is_vague(parsed: Parsed, subject: int) -> bool:
         return True
     measures = parsed.words[subject].lemma in GROUPINGS
     return measures and content_of(parsed, subject) == subject
-
-
-def _has_helper(parsed: Parsed, verb: int) -> bool:
-    return any(
-        parsed.words[at].dep in ("aux", "auxpass", "neg", "mark") for at in parsed.children[verb]
-    )
 
 
 def _says_of_noun(parsed: Parsed, verb: int) -> bool:
@@ -260,12 +232,10 @@ def _is_count(parsed: Parsed, at: int) -> bool:
 
 def _is_taken_up(parsed: Parsed, at: int) -> bool:
     for other, text in enumerate(parsed.lower):
-        if other == at or text not in _TAKEN_UP:
-            continue
         # "each other" fits any number from two on.
-        is_mutual = text == "each" and parsed.lower[other + 1 : other + 2] == ("other",)
-        is_mutual |= text == "other" and other > 0 and parsed.lower[other - 1] == "each"
-        if not is_mutual:
+        is_mutual = text == "each" and parsed.lower_at(other + 1) == "other"
+        is_mutual |= text == "other" and parsed.lower_at(other - 1) == "each"
+        if other != at and text in _TAKEN_UP and not is_mutual:
             return True
     return False
 
@@ -276,26 +246,17 @@ def _from_one(parsed: Parsed, at: int) -> list[Changes]:
     word = parsed.words[noun]
     is_plain = word.tag == "NN" and _ITS.isdisjoint(parsed.lower[at:])
     is_plain = is_plain and sum(one.lemma == word.lemma for one in parsed.words) == 1
-    if not is_plain or not _stands_alone(parsed, noun):
+    # No "a" or "this" before the number, and nothing joined to the noun.
+    if not is_plain or parsed.child(noun, "det", "poss", "conj", "appos") is not None:
         return []
     plural = inflected(word.lemma, "NNS")
     if plural == word.text.lower():
         return []
-    verbs = agreeing(parsed, noun, is_plural=True)
+    rest = parsed.change(noun, noun, plural), *agreeing(parsed, noun, is_plural=True)
     return [
-        (
-            parsed.change(at, at, _written(parsed, at, value)),
-            parsed.change(noun, noun, plural),
-            *verbs,
-        )
+        (parsed.change(at, at, _written(parsed, at, value)), *rest)
         for value in ((2,) if word.lemma in _IN_PAIRS else (2, 3))
     ]
-
-
-def _stands_alone(parsed: Parsed, noun: int) -> bool:
-    """No "a" or "this" before the number, and nothing joined to the noun."""
-    children = [parsed.words[at] for at in parsed.children[noun]]
-    return not any(child.dep in ("det", "poss", "conj", "appos") for child in children)
 
 
 def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
@@ -308,10 +269,9 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
         return
     # In "lots of dogs are" it is the quantifier that is the subject.
     role = at if parsed.lower[at] in _LOTS else noun
-    is_joined = any(parsed.words[one].dep == "conj" for one in parsed.children[noun])
-    if any(parsed.words[one].lemma in _LOOSE for one in range(last + 1, noun + 1)) or is_joined:
+    if any(parsed.words[one].lemma in _LOOSE for one in range(last + 1, noun + 1)):
         return
-    if not _THEY.isdisjoint(parsed.lower[noun + 1 :]):
+    if parsed.child(noun, "conj") is not None or not _THEY.isdisjoint(parsed.lower[noun + 1 :]):
         return
     if _may_be_none(parsed, role):
         yield (parsed.change(first, last, "no"),)
@@ -319,10 +279,9 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
         return
     singular = word.lemma if word.lemma != "people" else "person"
     if singular != word.text.lower():
+        one = "only one" if parsed.words[role].dep in SUBJECTS else "a single"
         yield (
-            parsed.change(
-                first, last, "only one" if parsed.words[role].dep in SUBJECTS else "a single"
-            ),
+            parsed.change(first, last, one),
             parsed.change(noun, noun, singular),
             *agreeing(parsed, role, is_plural=False),
         )
@@ -332,18 +291,19 @@ def _quantity(parsed: Parsed, at: int) -> tuple[int, int, int] | None:
     """First and last word of the quantifier and its noun: "several", "a few", "lots of"."""
     text, word = parsed.lower[at], parsed.words[at]
     if text in _LOTS:
-        if parsed.lower[at + 1 : at + 2] != ("of",):
+        if parsed.lower_at(at + 1) != "of":
             return None
         first = at - 1 if text == "lot" and at and parsed.lower[at - 1] == "a" else at
-        nouns = [one for one in parsed.children[at + 1] if parsed.words[one].dep == "pobj"]
+        noun = parsed.child(at + 1, "pobj")
         is_parking = at > 0 and parsed.words[at - 1].dep == "compound"
-        if not nouns or is_parking or (text == "lot" and first == at):
+        if noun is None or is_parking or (text == "lot" and first == at):
             return None
-        return first, at + 1, nouns[0]
+        return first, at + 1, noun
     if word.dep not in ("amod", "det", "nummod") or word.head < at:
         return None
-    is_few = text == "few" and at > 0 and parsed.lower[at - 1] == "a"
-    if (text == "few") != is_few or (at and parsed.lower[at - 1] in ("the", "so", "their", "in")):
+    before = parsed.lower_at(at - 1)
+    is_few = text == "few"
+    if (is_few and before != "a") or before in ("the", "so", "their", "in"):
         return None
     return at - is_few, at, word.head
 
@@ -353,8 +313,6 @@ def _may_be_none(parsed: Parsed, noun: int) -> bool:
     word = parsed.words[noun]
     if word.dep == "pobj":
         return parsed.lower[word.head] == "with"
-    if word.dep == "conj":
-        return False
     if word.dep == "dobj":
         return parsed.words[word.head].lemma in _HOLDING
     return word.dep in SUBJECTS or word.dep in ("attr", "ROOT")
@@ -376,7 +334,11 @@ def _may_be_one(parsed: Parsed, noun: int, role: int) -> bool:
 def _of_no(parsed: Parsed, at: int) -> Iterator[Changes]:
     noun = parsed.words[at].head
     word = parsed.words[noun]
-    if parsed.words[at].dep != "det" or noun < at or not _is_seen(parsed, at, noun):
+    if parsed.words[at].dep != "det" or noun < at or word.lemma in _UNSEEN:
+        return
+    # No thing is meant on a sign ("no parking") and by "no one".
+    is_sign = not {word.lemma for word in parsed.words}.isdisjoint(("sign", "say", "read"))
+    if is_sign or parsed.words[at + 1].pos not in ("NOUN", "ADJ"):
         return
     if word.tag == "NNS":
         yield (parsed.change(at, at, "many"),)
@@ -384,40 +346,26 @@ def _of_no(parsed: Parsed, at: int) -> Iterator[Changes]:
         yield (parsed.change(at, at, "some" if word.lemma in _NOT_SINGLE else "a"),)
 
 
-def _is_seen(parsed: Parsed, at: int, noun: int) -> bool:
-    """Whether a thing is meant: not on a sign ("no parking"), not "no one"."""
-    if parsed.words[noun].lemma in _UNSEEN:
-        return False
-    around = {word.lemma for word in parsed.words}
-    is_sign = not around.isdisjoint(("sign", "say", "read"))
-    return not is_sign and parsed.words[at + 1].pos in ("NOUN", "ADJ")
-
-
 def _of_all(parsed: Parsed, at: int) -> Iterator[Changes]:
     """All of the, all the, both: none of the, neither of the."""
-    new = "none of the" if parsed.lower[at] == "all" else "neither of the"
-    after = parsed.lower[at + 1 : at + 3]
-    subject = _subject_after(parsed, at)
-    if subject is None or parsed.words[at].dep not in ("det", "predet", "nsubj", "nsubjpass"):
+    word, is_both = parsed.words[at], parsed.lower[at] == "both"
+    # The plural subject that the quantifier belongs to: itself in "all of the dogs".
+    subject, noun = at, parsed.words[word.head]
+    if word.dep not in SUBJECTS:
+        if noun.dep not in SUBJECTS or noun.tag != "NNS" or word.head <= at:
+            return
+        subject = word.head
+    if word.dep not in ("det", "predet", *SUBJECTS):
         return
-    if after == ("of", "the"):
-        yield (parsed.change(at, at + 2, new), *_alone(parsed, at, subject))
-    elif after[:1] == ("the",):
-        yield (parsed.change(at, at + 1, new), *_alone(parsed, at, subject))
-    elif parsed.words[at].dep == "det" and parsed.lower[at] == "both":
-        yield (parsed.change(at, at, new), *_alone(parsed, at, subject))
-
-
-def _alone(parsed: Parsed, at: int, subject: int) -> list[Change]:
-    """As in "neither of the dogs is"; after "none" the plural may stay."""
-    return agreeing(parsed, subject, is_plural=False) if parsed.lower[at] == "both" else []
-
-
-def _subject_after(parsed: Parsed, at: int) -> int | None:
-    """The plural subject that the quantifier belongs to: itself in "all of the dogs"."""
-    word = parsed.words[at]
-    if word.dep in SUBJECTS:
-        return at
-    noun = parsed.words[word.head]
-    is_subject = noun.dep in SUBJECTS and noun.tag == "NNS" and word.head > at
-    return word.head if is_subject else None
+    if parsed.lower[at + 1 : at + 3] == ("of", "the"):
+        last = at + 2
+    elif parsed.lower_at(at + 1) == "the":
+        last = at + 1
+    elif word.dep == "det" and is_both:
+        last = at
+    else:
+        return
+    # As in "neither of the dogs is"; after "none" the plural may stay.
+    verbs = agreeing(parsed, subject, is_plural=False) if is_both else []
+    new = "neither of the" if is_both else "none of the"
+    yield (parsed.change(at, last, new), *verbs)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from unbag.edits.inflection import inflected, verb_lemma
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import (
     AGES,
     ALIVE,
@@ -38,9 +38,9 @@ from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, NounRelation, Parsed, 
 _ATTRIBUTES = word_lists("attributes")
 _NATURAL_COLOURS = _ATTRIBUTES.words("natural_colours")
 _SHADES = _ATTRIBUTES.words("shades")
-_SHADELESS = frozenset(("black", "white", "gray", "orange", "yellow"))
-_HAIR = frozenset(("hair", "beard", "mustache", "fur", "mane"))
-_WORN_IN = frozenset(("dress", "clothe", "clad", "wear"))
+_SHADELESS = _ATTRIBUTES.words("shadeless")
+_HAIR = _ATTRIBUTES.words("hair")
+_WORN_IN = _ATTRIBUTES.words("worn_in")
 _PAVED = _ATTRIBUTES.words("paved")
 _TALL = _ATTRIBUTES.words("tall")
 _SIZES_OF_CHILDREN = _ATTRIBUTES.words("sizes_of_children")
@@ -72,14 +72,12 @@ _WITHOUT_OBJECT = _ACTIONS.table("without_object")
 _OF_ANIMALS = _ACTIONS.table("of_animals")
 _ALONG_WAY = _ACTIONS.table("along_way")
 _WAYS = _ACTIONS.words("ways")
-_ACTION_VERBS = frozenset(key.partition("/")[0] for key in _WITH_OBJECT) | frozenset(
-    _WITHOUT_OBJECT
-)
-_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg", "nsubjpass"))
+_ACTION_VERBS = frozenset((*(key.partition("/")[0] for key in _WITH_OBJECT), *_WITHOUT_OBJECT))
+_DEPENDENT = ("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg", "nsubjpass")
 _TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
 # "Lying" is the one form that the dictionary gives for another verb first.
 _FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
-_BODY = frozenset(("back", "side", "belly", "stomach", "knee", "leg", "foot", "lap", "shoulder"))
+_BODY = _ACTIONS.words("body")
 
 # What replace_relation looks up.
 _RELATIONS = word_lists("relations")
@@ -88,10 +86,9 @@ _HOLLOW = _RELATIONS.words("hollow")
 _TOPS = _RELATIONS.words("tops")
 _FLAT = _RELATIONS.words("flat")
 _STILL = _RELATIONS.words("still")
-_BESIDE = frozenset(("next to", "beside", "near", "by"))
 _RELATION_VERBS = _RELATIONS.table("verbs")
-_DONE_BY_ANIMALS = frozenset(("catch", "chase", "pull", "push", "hold", "carry", "climb", "lick"))
-"""Of what animals do, that which has a replacement that they do as well."""
+_DONE_BY_ANIMALS = _RELATIONS.words("done_by_animals")
+_NO_SUBJECTS = _RELATIONS.words("parts") | NO_THINGS | PICTURES | DOINGS
 _ON_WAY = _RELATIONS.words("ways")
 _NOT_DONE_TO = _RELATIONS.words("not_done_to")
 _FITTING = _RELATIONS.sets("fitting")
@@ -120,12 +117,8 @@ def replace_state(parsed: Parsed) -> list[Changes]:
 
 def replace_attribute(parsed: Parsed) -> list[Changes]:
     """A colour, a material, a size or a state by one that excludes it."""
-    return [
-        *replace_colour(parsed),
-        *replace_material(parsed),
-        *replace_size(parsed),
-        *replace_state(parsed),
-    ]
+    rules = (replace_colour, replace_material, replace_size, replace_state)
+    return [changes for rule in rules for changes in rule(parsed)]
 
 
 def replace_action(parsed: Parsed) -> list[Changes]:
@@ -133,12 +126,11 @@ def replace_action(parsed: Parsed) -> list[Changes]:
     found: list[Changes] = []
     said = frozenset(parsed.words[at].lemma for at in parsed.verbs)
     for verb in parsed.verbs:
-        lemma = verb_lemma(parsed, verb)
-        if lemma not in _ACTION_VERBS or parsed.words[verb].tag not in _TENSED:
+        lemma, tag = verb_lemma(parsed, verb), parsed.words[verb].tag
+        if lemma not in _ACTION_VERBS or tag not in _TENSED:
             continue
-        if any(parsed.words[c].dep in _DEPENDENT for c in parsed.children[verb]):
+        if parsed.child(verb, *_DEPENDENT) is not None:
             continue
-        tag = parsed.words[verb].tag
         found += [
             (parsed.change(verb, verb, _FORMS.get((new, tag)) or inflected(new, tag)),)
             for new in _excluding(parsed, verb, lemma)
@@ -150,46 +142,40 @@ def replace_action(parsed: Parsed) -> list[Changes]:
 def replace_relation(parsed: Parsed) -> list[Changes]:
     """A preposition or a verb between two nouns."""
     return [
-        change
-        for relation in relations_in(parsed)
-        for change in _relation_replaced(parsed, relation)
+        changes
+        for one in relations_in(parsed)
+        for changes in (
+            _other_verbs(parsed, one, one.verb)
+            if one.is_direct and one.verb is not None
+            else _other_prepositions(parsed, one)
+        )
     ]
 
 
-def _kind(name: str, about: str, rule: Callable[[Parsed], list[Changes]]) -> Kind:
-    return Kind(name, keeps_meaning=False, about=about, source="SVLC", editor=by_rule(rule))
-
-
-REPLACE_COLOUR = _kind("replace_colour", "a colour: a red bus -> a blue bus", replace_colour)
-REPLACE_MATERIAL = _kind(
-    "replace_material", "what it is made of: a wooden bench -> a metal bench", replace_material
+REPLACE_COLOUR = rule_kind(replace_colour, "a colour: a red bus -> a blue bus", "SVLC")
+REPLACE_MATERIAL = rule_kind(
+    replace_material, "what it is made of: a wooden bench -> a metal bench", "SVLC"
 )
-REPLACE_SIZE = _kind("replace_size", "a size: a large box -> a small box", replace_size)
-REPLACE_STATE = _kind(
-    "replace_state", "a state, age, pattern or shape: an open door -> a closed door", replace_state
+REPLACE_SIZE = rule_kind(replace_size, "a size: a large box -> a small box", "SVLC")
+REPLACE_STATE = rule_kind(
+    replace_state, "a state, age, pattern or shape: an open door -> a closed door", "SVLC"
 )
-REPLACE_ACTION = Kind(
-    name="replace_action",
-    keeps_meaning=False,
-    about="what is done: a man riding a bike -> a man pushing a bike",
-    source="SVLC",
-    editor=by_rule(replace_action),
+REPLACE_ACTION = rule_kind(
+    replace_action,
+    "what is done: a man riding a bike -> a man pushing a bike",
+    "SVLC",
 )
-REPLACE_ATTRIBUTE = Kind(
-    name="replace_attribute",
-    keeps_meaning=False,
-    about="another colour, material, size or state: a wet dog -> a dry dog",
-    source="CREPE",
-    editor=by_rule(replace_attribute),
+REPLACE_ATTRIBUTE = rule_kind(
+    replace_attribute,
+    "another colour, material, size or state: a wet dog -> a dry dog",
+    "CREPE",
     # Its four parts are kinds of their own.
     is_default=False,
 )
-REPLACE_RELATION = Kind(
-    name="replace_relation",
-    keeps_meaning=False,
-    about="a relation that excludes the old: a cat on a table -> a cat under a table",
-    source="CREPE",
-    editor=by_rule(replace_relation),
+REPLACE_RELATION = rule_kind(
+    replace_relation,
+    "a relation that excludes the old: a cat on a table -> a cat under a table",
+    "CREPE",
 )
 
 
@@ -309,20 +295,20 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
         return
     lemma = parsed.lemma_at(noun)
     is_alive = lemma in ALIVE
-    if (
-        lemma in GROUPINGS
-        or lemma in PICTURES
-        or _follows_noun(parsed, at)
-        or (is_alive and lemma in _CHILDREN)
-    ):
+    # "three years old", "rain soaked"
+    follows_noun = at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
+    if follows_noun or lemma in GROUPINGS or lemma in PICTURES:
+        return
+    if is_alive and lemma in _CHILDREN:
         return
     if text in AGES or text in _AGES_OF_THINGS:
         yield from (AGES if is_alive else _AGES_OF_THINGS).get(text, ())
     elif is_fixed(text, parsed.lower[noun]) or _is_graded(parsed, at):
         return
     elif parsed.words[at].tag != "VBG" or text in ("smiling", "sleeping", "crying", "moving"):
-        new_ones = REPLACED_STATES[text]
-        yield from (new for new in new_ones if _is_said_of(new, lemma, instead_of=text))
+        for new in REPLACED_STATES[text]:
+            if _is_said_of(new, lemma, instead_of=text):
+                yield new
 
 
 def _is_said_of(state: str, noun: str, *, instead_of: str) -> bool:
@@ -341,29 +327,25 @@ def _is_graded(parsed: Parsed, at: int) -> bool:
     return before in ("wide", "half", "fast") or (before.endswith("ly") and before != "really")
 
 
-def _follows_noun(parsed: Parsed, at: int) -> bool:
-    """Whether it is "three years old" or "rain soaked"."""
-    return at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
-
-
 def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
-    children = [(at, parsed.words[at]) for at in parsed.children[verb]]
-    objects = [word for _, word in children if word.dep == "dobj"]
-    if objects:
-        name = objects[0].lemma.lower()
+    thing = parsed.child(verb, "dobj")
+    if thing is not None:
         for of, words in _OBJECTS.items():
-            if name in words:
+            if parsed.lemma_at(thing) in words:
                 yield from _WITH_OBJECT.get(f"{lemma}/{of}", ())
         return
-    if any(word.dep == "conj" for _, word in children) or parsed.words[verb].dep == "conj":
+    subject, children = doer(parsed, verb), parsed.children[verb]
+    is_joined = parsed.child(verb, "conj") is not None or parsed.words[verb].dep == "conj"
+    if is_joined or subject is None:
         return
-    subject = doer(parsed, verb)
-    if subject is None:
+    # Where some people stand, others may well sit.
+    if any(parsed.lower[at] in ("some", "several", "many") for at in parsed.children[subject]):
         return
-    name = parsed.words[subject].lemma.lower()
-    if _is_vague(parsed, subject) or any(_is_posture(parsed, at) for at, _ in children):
+    # On one's back nobody runs.
+    if any(parsed.words[below].lemma in _BODY for at in children for below in parsed.children[at]):
         return
-    if any(parsed.lower[at] in _WAYS for at, _ in children):
+    name = parsed.lemma_at(subject)
+    if any(parsed.lower[at] in _WAYS for at in children):
         yield from _ALONG_WAY.get(lemma, ()) if name in ALIVE else ()
     elif name in PEOPLE:
         yield from _WITHOUT_OBJECT.get(lemma, ())
@@ -371,37 +353,17 @@ def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
         yield from _OF_ANIMALS.get(lemma, ())
 
 
-def _is_vague(parsed: Parsed, subject: int) -> bool:
-    """Where some people stand, others may well sit."""
-    return any(parsed.lower[at] in ("some", "several", "many") for at in parsed.children[subject])
-
-
-def _is_posture(parsed: Parsed, at: int) -> bool:
-    """On one's back nobody runs."""
-    return any(parsed.words[child].lemma in _BODY for child in parsed.children[at])
-
-
-def _relation_replaced(parsed: Parsed, relation: NounRelation) -> Iterator[Changes]:
-    if relation.is_direct and relation.verb is not None:
-        yield from _other_verbs(parsed, relation, relation.verb)
-        return
+def _other_prepositions(parsed: Parsed, relation: NounRelation) -> Iterator[Changes]:
     is_still = relation.verb is None or verb_lemma(parsed, relation.verb) in _STILL
-    thing = parsed.words[relation.object.head]
-    has_name = relation.object.head > 0 and parsed.words[relation.object.head - 1].dep == "compound"
-    if not is_still or has_name or thing.lemma.lower() not in _THINGS:
+    noun, (first, last) = relation.object.head, relation.link
+    thing = parsed.lemma_at(noun)
+    has_name = noun > 0 and parsed.words[noun - 1].dep == "compound"
+    if not is_still or has_name or thing not in _THINGS or last + 1 != relation.object.first:
         return
-    if _is_part(parsed, relation) or relation.link.last + 1 != relation.object.first:
-        return
-    link = parsed.text_of(relation.link.first, relation.link.last).lower()
-    for new in _other_links(link, thing.lemma.lower()):
-        yield (parsed.change(relation.link.first, relation.link.last, new),)
-
-
-def _is_part(parsed: Parsed, relation: NounRelation) -> bool:
-    """Whether the subject is a word for a place or a picture, or belongs to the object."""
-    subject = parsed.words[relation.subject.head].lemma.lower()
-    is_part = subject in ("wheel", "leg", "hand", "head", "arm", "foot", "door", "light")
-    return is_part or subject in NO_THINGS or subject in PICTURES or subject in DOINGS
+    # The subject may be a word for a place or a picture, or belong to the object.
+    if parsed.lemma_at(relation.subject.head) not in _NO_SUBJECTS:
+        for new in _other_links(parsed.text_of(first, last).lower(), thing):
+            yield (parsed.change(first, last, new),)
 
 
 def _other_links(link: str, thing: str) -> tuple[str, ...]:
@@ -412,35 +374,26 @@ def _other_links(link: str, thing: str) -> tuple[str, ...]:
         return ("behind", "next to", *top) if thing in _HOLLOW else ()
     if link in ("under", "underneath", "beneath"):
         return ("next to", *top)
-    if link in _BESIDE or link in ("behind", "in front of"):
-        return top
-    return ()
+    return top if link in ("next to", "beside", "near", "by", "behind", "in front of") else ()
 
 
 def _other_verbs(parsed: Parsed, relation: NounRelation, verb: int) -> Iterator[Changes]:
-    thing = parsed.words[relation.object.head]
-    lemma = thing.lemma.lower()
-    word = parsed.words[verb]
+    thing, word = parsed.words[relation.object.head], parsed.words[verb]
+    lemma, old = thing.lemma.lower(), verb_lemma(parsed, verb)
     if lemma in _NOT_DONE_TO or thing.tag == "VBG" or relation.object.first != verb + 1:
         return
-    if not _TIED_TO.isdisjoint(parsed.lower[relation.object.last + 1 :]) or _is_wish(parsed, verb):
+    if not _TIED_TO.isdisjoint(parsed.lower[relation.object.last + 1 :]):
         return
-    is_animal = parsed.words[relation.subject.head].lemma.lower() in ANIMALS
-    if is_animal and verb_lemma(parsed, verb) not in _DONE_BY_ANIMALS:
+    is_animal = parsed.lemma_at(relation.subject.head) in ANIMALS
+    # What somebody is about to do ("to throw") is not seen.
+    if parsed.lower_at(verb - 1) == "to" or (is_animal and old not in _DONE_BY_ANIMALS):
         return
-    for new in _RELATION_VERBS.get(verb_lemma(parsed, verb), ()):
+    for new in _RELATION_VERBS.get(old, ()):
         if new in ("wash", "repair", "catch") and not _ON_WAY.isdisjoint(parsed.lower[verb:]):
             continue
-        if lemma not in _FITTING.get(new, (lemma,)):
+        if lemma not in _FITTING.get(new, (lemma,)) or (new == "throw" and is_animal):
             continue
-        if new == "throw" and (is_animal or lemma in ALIVE):
-            continue
-        if new == "drop" and lemma in ALIVE:
+        if new in ("throw", "drop") and lemma in ALIVE:
             continue
         if not any(other.lemma == new for other in parsed.words):
             yield (parsed.change(verb, verb, inflected(new, word.tag)),)
-
-
-def _is_wish(parsed: Parsed, verb: int) -> bool:
-    """Whether it is "to throw": what somebody is about to do is not seen."""
-    return verb > 0 and parsed.lower[verb - 1] == "to"

@@ -10,66 +10,53 @@ from collections.abc import Iterator
 from itertools import pairwise
 from types import MappingProxyType
 
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import NOUN_TAGS, Parsed
 from unbag.types import Change
 
 _LISTS = word_lists("spatial")
 _OWNERS = _LISTS.words("owners")
-_SIDE_PARTS = _LISTS.words("side_parts")
-_TURNING = _LISTS.words("turning")
 
 # What left_right looks up.
-_SIDES = {"left": "right", "right": "left", "leftmost": "rightmost", "rightmost": "leftmost"}
-_FAR = frozenset(("far", "extreme", "very", "top", "bottom", "upper", "lower", "front", "back"))
+_SIDES = _LISTS.replacements("sides")
+_SIDE_PARTS = _LISTS.words("side_parts")
+_TURNING = _LISTS.words("turning")
+_FAR = _LISTS.words("far")
 
 # What front_behind looks up.
+_FRONT_WORDS = _LISTS.words("front_words")
+_FRONTS = _LISTS.replacements("fronts")
 _FRONT_OBJECTS = _LISTS.words("front_objects")
 _FRONT_PARTS = _LISTS.words("front_parts")
-_NOT_BEHIND = _LISTS.words("not_behind")
-_NOT_BEHIND_OBJECTS = _LISTS.words("not_behind_objects") | _NOT_BEHIND
-_NOT_BEHIND_VERBS = _LISTS.words("not_behind_verbs")
 _BACK_PARTS = _FRONT_PARTS - {"foot", "end"}
 _BACK_PARTS_OF = MappingProxyType(
     {"back": _BACK_PARTS, "rear": _BACK_PARTS, "hind": frozenset(("leg", "paw", "foot"))}
 )
+_NOT_BEHIND = _LISTS.words("not_behind")
+_NOT_BEHIND_OBJECTS = _LISTS.words("not_behind_objects") | _NOT_BEHIND
+_NOT_BEHIND_VERBS = _LISTS.words("not_behind_verbs")
 _MUTUAL = frozenset(("other", "another"))
 """Where one thing is behind another, another is in front of one."""
-_DEPTHS = {"background": "foreground", "foreground": "background"}
-_FRONT = {
-    "in front of": "behind",
-    "in the front of": "in the back of",
-    "in the back of": "in the front of",
-    "in back of": "in front of",
-    "at the front of": "at the back of",
-    "at the back of": "at the front of",
-    "to the rear of": "in front of",
-    "in the front": "in the back",
-    "in the back": "in the front",
-    "in front": "in back",
-}
-_FRONT_WORDS = frozenset(
-    ("front", "back", "rear", "hind", "behind", "background", "foreground", "backyard")
-)
+_DEPTHS = _LISTS.replacements("depths")
 
 # What inside_outside and near_far look up.
+_INSIDE = _LISTS.replacements("inside")
+_DOORS = _LISTS.replacements("doors")
+_INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_DOORS))
 _DRY = _LISTS.words("dry")
 _ENTERED = _DRY | _LISTS.words("entered")
 _ENTERING = _LISTS.words("entering")
+_NEAR_WORDS = _LISTS.words("near_words")
 _TOWARDS = _LISTS.words("towards")
 _NOT_FAR = _LISTS.words("not_far")
-_INSIDE = {"inside": "outside", "outside": "inside"}
-_DOORS = {
-    "indoors": "outdoors",
-    "outdoors": "indoors",
-    "indoor": "outdoor",
-    "outdoor": "indoor",
-}
-_INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_DOORS))
-_NEAR_WORDS = frozenset(("near", "beside", "next", "close", "far", "toward", "towards", "away"))
 
 # What above_below looks up.
+_UNDER = frozenset(("under", "underneath", "beneath", "below"))
+_OTHER_LEVEL = _LISTS.replacements("other_level")
+_UP = _LISTS.replacements("up")
+_UPWARD = _LISTS.replacements("upward")
+_VERTICAL_WORDS = frozenset(("above", "over", *_UNDER, *_OTHER_LEVEL, *_UP, *_UPWARD))
 _HIGH = _LISTS.words("high")
 _GROUND = _LISTS.words("ground")
 _LEVELS = _LISTS.words("levels")
@@ -81,23 +68,6 @@ _STANDABLE = _LISTS.words("standable")
 _MOTION = _LISTS.words("motion")
 _SLOPES = _LISTS.words("slopes")
 _UP_VERBS = _LISTS.words("up_verbs")
-_UNDER = frozenset(("under", "underneath", "beneath", "below"))
-_OTHER_LEVEL = {"top": "bottom", "bottom": "top", "upper": "lower", "lower": "upper"}
-_UPWARD = {
-    "uphill": "downhill",
-    "downhill": "uphill",
-    "upstairs": "downstairs",
-    "downstairs": "upstairs",
-    "upward": "downward",
-    "downward": "upward",
-    "upwards": "downwards",
-    "downwards": "upwards",
-}
-_UP = {"up": "down", "down": "up"}
-_TOPS = {"at the top of": "at the bottom of", "at the bottom of": "at the top of"}
-_FLAT = frozenset(("water", "ground", "sea", "ocean"))
-_VERTICAL_WORDS = frozenset(("above", "over", *_UNDER, *_OTHER_LEVEL, *_UP, *_UPWARD))
-_LOOKING = frozenset(("look", "gaze", "stare", "glance"))
 
 
 def left_right(parsed: Parsed) -> list[Changes]:
@@ -114,12 +84,10 @@ def left_right(parsed: Parsed) -> list[Changes]:
     return [tuple(changes)]
 
 
-LEFT_RIGHT = Kind(
-    name="left_right",
-    keeps_meaning=False,
-    about="left becomes right: a cup on the left of a plate -> a cup on the right of a plate",
-    source="Kamath et al. 2023 and others",
-    editor=by_rule(left_right),
+LEFT_RIGHT = rule_kind(
+    left_right,
+    "left becomes right: a cup on the left of a plate -> a cup on the right of a plate",
+    "Kamath et al. 2023 and others",
 )
 
 
@@ -127,19 +95,21 @@ def front_behind(parsed: Parsed) -> list[Changes]:
     """In front of, behind, foreground, background, front and back parts."""
     if _FRONT_WORDS.isdisjoint(parsed.lower):
         return []
-    found = [*_front_expressions(parsed), *_behind(parsed), *_depths(parsed), *_parts(parsed)]
-    depths = [one for one in found if one.new in _DEPTHS]
+    depths = [
+        parsed.change(at, at, _DEPTHS[word])
+        for at, word in enumerate(parsed.lower)
+        if word in _DEPTHS and _is_in_picture(parsed, at)
+    ]
     if len({one.new for one in depths}) == 2:
-        return [tuple(sorted(depths))]
+        return [tuple(depths)]
+    found = [*_front_expressions(parsed), *_behind(parsed), *depths, *_parts(parsed)]
     return [(change,) for change in found]
 
 
-FRONT_BEHIND = Kind(
-    name="front_behind",
-    keeps_meaning=False,
-    about="in front becomes behind: a dog behind a fence -> a dog in front of a fence",
-    source="ours",
-    editor=by_rule(front_behind),
+FRONT_BEHIND = rule_kind(
+    front_behind,
+    "in front becomes behind: a dog behind a fence -> a dog in front of a fence",
+    "ours",
 )
 
 
@@ -147,16 +117,19 @@ def inside_outside(parsed: Parsed) -> list[Changes]:
     """Inside, outside, into, out of, indoors, outdoors."""
     if _INSIDE_WORDS.isdisjoint(parsed.lower):
         return []
-    found = [*_inside(parsed), *_ways(parsed)]
-    return [(change,) for change in found]
+    found: list[Changes] = []
+    for at, word in enumerate(parsed.lower):
+        if word in _DOORS:
+            found.append((parsed.change(at, at, _DOORS[word]),))
+        elif word in _INSIDE and _has_inside(parsed, at):
+            found.append((parsed.change(at, at, _INSIDE[word]),))
+    return [*found, *((change,) for change in _ways(parsed))]
 
 
-INSIDE_OUTSIDE = Kind(
-    name="inside_outside",
-    keeps_meaning=False,
-    about="inside becomes outside, into out of: a dog jumps into a pool -> out of a pool",
-    source="ours",
-    editor=by_rule(inside_outside),
+INSIDE_OUTSIDE = rule_kind(
+    inside_outside,
+    "inside becomes outside, into out of: a dog jumps into a pool -> out of a pool",
+    "ours",
 )
 
 
@@ -167,12 +140,8 @@ def near_far(parsed: Parsed) -> list[Changes]:
     return [(change,) for change in (*_near(parsed), *_towards(parsed))]
 
 
-NEAR_FAR = Kind(
-    name="near_far",
-    keeps_meaning=False,
-    about="near becomes far from: a bench near a lake -> a bench far from a lake",
-    source="ours",
-    editor=by_rule(near_far),
+NEAR_FAR = rule_kind(
+    near_far, "near becomes far from: a bench near a lake -> a bench far from a lake", "ours"
 )
 
 
@@ -180,22 +149,18 @@ def above_below(parsed: Parsed) -> list[Changes]:
     """Every word for high and low that names a place or a way."""
     if _VERTICAL_WORDS.isdisjoint(parsed.lower):
         return []
-    found: list[Change] = [*_tops(parsed)]
+    found = [(change,) for change in _tops(parsed)]
     for at, word in enumerate(parsed.lower):
-        if word not in _VERTICAL_WORDS or at in parsed.bound:
-            continue
-        change = _changed(parsed, at, word)
-        if change is not None:
-            found.append(change)
-    return [(change,) for change in found]
+        if word in _VERTICAL_WORDS and at not in parsed.bound:
+            new = _other_height(parsed, at, word)
+            found += [(parsed.change(at, at, new),)] if new else []
+    return [*found]
 
 
-ABOVE_BELOW = Kind(
-    name="above_below",
-    keeps_meaning=False,
-    about="above becomes below, top bottom, up down: a cat under a table -> on top of a table",
-    source="ours",
-    editor=by_rule(above_below),
+ABOVE_BELOW = rule_kind(
+    above_below,
+    "above becomes below, top bottom, up down: a cat under a table -> on top of a table",
+    "ours",
 )
 
 
@@ -206,43 +171,32 @@ def _is_side(parsed: Parsed, at: int) -> bool:
     if after == "-":
         return parsed.lower_at(at + 2) in ("hand", "handed", "side", "facing")
     if after in _SIDE_PARTS:
-        return before not in ("have", "has", "had") and parsed.lower_at(at + 2) not in (
-            "up",
-            "man",
-        )
+        is_verb = before in ("have", "has", "had")
+        return not is_verb and parsed.lower_at(at + 2) not in ("up", "man")
     if after == "of":
         return before not in ("what", "all", "'s", "that", "is", "are")
     if before in _OWNERS or (before in _FAR and parsed.lower_at(at - 2) in _OWNERS):
-        return _is_bare(parsed, at + 1)
-    return _is_direction(parsed, at)
-
-
-def _is_bare(parsed: Parsed, at: int) -> bool:
-    """Whether no noun or adjective goes on here."""
-    if at >= len(parsed.words):
-        return True
-    word = parsed.words[at]
-    return word.tag not in NOUN_TAGS and word.pos not in ("ADJ", "NUM") and word.text != "over"
-
-
-def _is_direction(parsed: Parsed, at: int) -> bool:
-    """As in "turning left"; often "right" only stresses what follows ("right into the lens")."""
-    before, after = parsed.words[at - 1] if at else None, parsed.lower_at(at + 1)
-    if before is None or before.lemma not in _TURNING:
-        return False
-    return after in ("", ".", ",", ";", "and", "while", "as", "on", "onto")
+        # No noun or adjective may go on there.
+        next_word = parsed.words[at + 1] if after else None
+        return next_word is None or (
+            next_word.tag not in NOUN_TAGS
+            and next_word.pos not in ("ADJ", "NUM")
+            and next_word.text != "over"
+        )
+    # As in "turning left"; often "right" only stresses what follows ("right into the lens").
+    is_turn = at > 0 and parsed.words[at - 1].lemma in _TURNING
+    return is_turn and after in ("", ".", ",", ";", "and", "while", "as", "on", "onto")
 
 
 def _front_expressions(parsed: Parsed) -> Iterator[Change]:
     for first, last in parsed.expressions:
         text = parsed.text_of(first, last).lower()
-        new = _FRONT.get(text)
         if text == "on the back of":
             thing = parsed.child(last, "pobj")
             if thing is not None and parsed.words[thing].lemma in _FRONT_OBJECTS:
                 yield parsed.change(first, last, "on the front of")
-        elif new is not None and _has_front(parsed, text, last):
-            yield parsed.change(first, last, new)
+        elif text in _FRONTS and _has_front(parsed, text, last):
+            yield parsed.change(first, last, _FRONTS[text])
 
 
 def _has_front(parsed: Parsed, text: str, last: int) -> bool:
@@ -267,12 +221,6 @@ def _behind(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(at, at, "in front of")
 
 
-def _depths(parsed: Parsed) -> Iterator[Change]:
-    for at, word in enumerate(parsed.lower):
-        if word in _DEPTHS and _is_in_picture(parsed, at):
-            yield parsed.change(at, at, _DEPTHS[word])
-
-
 def _is_in_picture(parsed: Parsed, at: int) -> bool:
     """As in "in the background", "in background"; but no sky comes to the foreground."""
     start = next((i for i in (at - 1, at - 2, at - 3) if parsed.lower_at(i) in ("in", "int")), 0)
@@ -295,17 +243,9 @@ def _parts(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(at, at, "front yard")
 
 
-def _inside(parsed: Parsed) -> Iterator[Change]:
-    for at, word in enumerate(parsed.lower):
-        if word in _DOORS:
-            yield parsed.change(at, at, _DOORS[word])
-        elif word in _INSIDE and _has_inside(parsed, at):
-            yield parsed.change(at, at, _INSIDE[word])
-
-
 def _has_inside(parsed: Parsed, at: int) -> bool:
-    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
-    if before in ("the", "an", "from"):
+    after = parsed.lower_at(at + 1)
+    if parsed.lower_at(at - 1) in ("the", "an", "from"):
         return False
     if after in ("", ".", ","):
         return parsed.words[at].tag == "RB"
@@ -328,25 +268,22 @@ def _ways(parsed: Parsed) -> Iterator[Change]:
 
 def _near(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        after = parsed.lower_at(at + 1)
+        before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
         if word in ("near", "beside") and _has_object(parsed, at):
             yield parsed.change(at, at, "far from")
         elif word in ("next", "close") and after == "to" and _has_object(parsed, at + 1):
-            if parsed.lower_at(at - 1) not in ("right", "very", "so", "too", "up", "directly"):
+            if before not in ("right", "very", "so", "too", "up", "directly"):
                 yield parsed.change(at, at + 1, "far away from" if word == "next" else "far from")
-        elif word == "far" and _far_end(parsed, at) and parsed.lower_at(at - 1) != "not":
-            yield parsed.change(at, _far_end(parsed, at), "close to")
+        elif word == "far" and before != "not":
+            # "far from" or "far away from"
+            last = at + 2 if after == "away" else at + 1
+            if parsed.lower_at(last) == "from":
+                yield parsed.change(at, last, "close to")
 
 
 def _has_object(parsed: Parsed, at: int) -> bool:
     thing = parsed.child(at, "pobj")
     return thing is not None and parsed.words[thing].lemma not in _NOT_FAR
-
-
-def _far_end(parsed: Parsed, at: int) -> int:
-    """Last word of "far from" or "far away from"; 0 for neither."""
-    last = at + 2 if parsed.lower_at(at + 1) == "away" else at + 1
-    return last if parsed.lower_at(last) == "from" else 0
 
 
 def _towards(parsed: Parsed) -> Iterator[Change]:
@@ -363,71 +300,15 @@ def _towards(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(at, last, "towards" if is_away else "away from")
 
 
-def _changed(parsed: Parsed, at: int, word: str) -> Change | None:
-    if word == "above":
-        return _above(parsed, at)
-    if word == "over":
-        return _over(parsed, at)
-    if word in _UNDER:
-        return _under(parsed, at)
-    if word in _OTHER_LEVEL:
-        return _level(parsed, at)
-    if word in _UP:
-        return _up(parsed, at)
-    return parsed.change(at, at, _UPWARD[word])
-
-
-def _above(parsed: Parsed, at: int) -> Change | None:
-    thing = parsed.child(at, "pobj")
-    if thing is None or parsed.lemma_at(thing) == "average" or _is_part(parsed, thing):
-        return None
-    if parsed.lemma_at(thing) in _FLAT:
-        return parsed.change(at, at, "under")
-    return None if parsed.lemma_at(thing) in _GROUND else parsed.change(at, at, "below")
-
-
-def _over(parsed: Parsed, at: int) -> Change | None:
-    thing = parsed.child(at, "pobj")
-    word = parsed.words[at]
-    holder = parsed.words[word.head]
-    if thing is None or word.dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
-        return None
-    if _is_part(parsed, thing) or parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
-        return None
-    if holder.pos == "NOUN" and holder.lemma not in _OVER_NOT_THINGS:
-        return parsed.change(at, at, "under")
-    return parsed.change(at, at, "under") if holder.lemma in _OVER_VERBS else None
-
-
-def _under(parsed: Parsed, at: int) -> Change | None:
-    thing = parsed.child(at, "pobj")
-    if thing is None or parsed.lemma_at(thing) in _NOT_UNDER_WORDS or _is_part(parsed, thing):
-        return None
-    if parsed.lower_at(at + 1) == "neath":
-        return None
-    if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
-        # "under repair", "under shelter"
-        return None
-    holder = parsed.words[parsed.words[at].head]
-    if holder.lemma in _MOTION:
-        return parsed.change(at, at, "over")
-    return parsed.change(at, at, "on top of" if parsed.lemma_at(thing) in _STANDABLE else "above")
-
-
-def _is_part(parsed: Parsed, thing: int) -> bool:
-    """Of a body or what it wears: "over his shoulder" is no place."""
-    owned = any(parsed.words[at].tag == "PRP$" for at in parsed.children[thing])
-    return owned or parsed.lemma_at(thing) in ("head", "shoulder", "arm", "face", "eye", "another")
-
-
 def _tops(parsed: Parsed) -> Iterator[Change]:
     for first, last in parsed.expressions:
         text = parsed.text_of(first, last).lower()
         thing = parsed.child(last, "pobj")
         if thing is None:
             continue
-        if text in _TOPS:
-            yield parsed.change(first, last, _TOPS[text])
+        if text in ("at the top of", "at the bottom of"):
+            other = _OTHER_LEVEL[parsed.lower[last - 1]]
+            yield parsed.change(first, last, f"at the {other} of")
         elif text in ("on top of", "on the top of") and parsed.lemma_at(thing) not in _GROUND:
             if parsed.lemma_at(thing) in _HIGH:
                 yield parsed.change(first, last, "at the bottom of")
@@ -437,34 +318,79 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(first, last, "on the top of")
 
 
-def _level(parsed: Parsed, at: int) -> Change | None:
+def _other_height(parsed: Parsed, at: int, word: str) -> str | None:
+    """What replaces a word for high or low; None where it names no place or way."""
+    if word in _UPWARD:
+        return _UPWARD[word]
+    if word in _OTHER_LEVEL:
+        return _OTHER_LEVEL[word] if _is_level(parsed, at) else None
+    if word in _UP:
+        return _UP[word] if _is_way(parsed, at) else None
+    thing = parsed.child(at, "pobj")
+    if thing is None or _is_part(parsed, thing):
+        return None
+    if word == "above":
+        return _instead_of_above(parsed.lemma_at(thing))
+    if word == "over":
+        return "under" if _is_over(parsed, at, thing) else None
+    return _instead_of_under(parsed, at, thing)
+
+
+def _is_part(parsed: Parsed, thing: int) -> bool:
+    """Of a body or what it wears: "over his shoulder" is no place."""
+    owned = any(parsed.words[at].tag == "PRP$" for at in parsed.children[thing])
+    return owned or parsed.lemma_at(thing) in ("head", "shoulder", "arm", "face", "eye", "another")
+
+
+def _instead_of_above(thing: str) -> str | None:
+    if thing in ("water", "ground", "sea", "ocean"):
+        return "under"
+    return None if thing in _GROUND or thing == "average" else "below"
+
+
+def _is_over(parsed: Parsed, at: int, thing: int) -> bool:
+    holder = parsed.words[parsed.words[at].head]
+    if parsed.words[at].dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
+        return False
+    if parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
+        return False
+    is_thing = holder.pos == "NOUN" and holder.lemma not in _OVER_NOT_THINGS
+    return is_thing or holder.lemma in _OVER_VERBS
+
+
+def _instead_of_under(parsed: Parsed, at: int, thing: int) -> str | None:
+    if parsed.lemma_at(thing) in _NOT_UNDER_WORDS or parsed.lower_at(at + 1) == "neath":
+        return None
+    if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
+        # "under repair", "under shelter"
+        return None
+    if parsed.words[parsed.words[at].head].lemma in _MOTION:
+        return "over"
+    return "on top of" if parsed.lemma_at(thing) in _STANDABLE else "above"
+
+
+def _is_level(parsed: Parsed, at: int) -> bool:
     """As in "the top shelf", "the bottom of the page"."""
-    word, after = parsed.lower[at], parsed.lower_at(at + 1)
-    if after in _LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
-        return parsed.change(at, at, _OTHER_LEVEL[word])
-    is_end = word in ("top", "bottom") and parsed.lower_at(at - 1) == "the" and after == "of"
-    return parsed.change(at, at, _OTHER_LEVEL[word]) if is_end else None
-
-
-def _up(parsed: Parsed, at: int) -> Change | None:
-    word = parsed.words[at]
-    before = parsed.words[at - 1] if at else None
-    holder = parsed.words[word.head]
-    if before is None or before.text.lower() in ("upside", "close"):
-        return None
     after = parsed.lower_at(at + 1)
-    if before.lemma in _LOOKING and before.pos == "VERB" and after in ("at", "", "."):
-        return parsed.change(at, at, _UP[parsed.lower[at]])
+    if after in _LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
+        return True
+    is_end = parsed.lower[at] in ("top", "bottom")
+    return is_end and parsed.lower_at(at - 1) == "the" and after == "of"
+
+
+def _is_way(parsed: Parsed, at: int) -> bool:
+    """As in "looks up", "climbs up the hill"."""
+    before = parsed.words[at - 1] if at else None
+    if before is None or before.text.lower() in ("upside", "close"):
+        return False
+    is_look = before.lemma in ("look", "gaze", "stare", "glance") and before.pos == "VERB"
+    if is_look and parsed.lower_at(at + 1) in ("at", "", "."):
+        return True
+    holder = parsed.words[parsed.words[at].head]
     if not (holder.lemma in _UP_VERBS and holder.pos == "VERB"):
-        return None
+        return False
     thing = parsed.child(at, "pobj")
     if thing is None:
-        thing = _object_after(parsed, at)
-    if parsed.lemma_at(thing) not in _SLOPES:
-        return None
-    return parsed.change(at, at, _UP[parsed.lower[at]])
-
-
-def _object_after(parsed: Parsed, at: int) -> int | None:
-    """The noun of the phrase that begins right after, where the parser took "up" as a particle."""
-    return next((one.head for one in parsed.chunks if one.first == at + 1), None)
+        # The noun of the phrase right after, where the parser took "up" as a particle.
+        thing = next((one.head for one in parsed.chunks if one.first == at + 1), None)
+    return parsed.lemma_at(thing) in _SLOPES

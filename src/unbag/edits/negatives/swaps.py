@@ -8,11 +8,12 @@ parity with its training data: nothing checks that the caption becomes false or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from unbag.edits.filters import LEAVES_MARKED_WORDS
 from unbag.edits.inflection import agreeing
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, Kind, Rule, rule_kind
 from unbag.edits.lexicon import (
     DOINGS,
     GROUPINGS,
@@ -42,12 +43,16 @@ from unbag.edits.nouns import (
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, VERB_TAGS, Parsed, Phrase
 
 _TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
-_PRONOUNS = frozenset(("PRP", "PRP$"))
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
-_ADVERB_TAGS = frozenset(("RB", "RBR", "RBS"))
-_CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, _ADVERB_TAGS)
+_CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, frozenset(("RB", "RBR", "RBS")))
 _LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
 _NEVER_SWAPPED = word_lists("nouns").words("never_swapped")
+
+
+def swap_kind(rule: Rule, about: str, source: str = "NegCLIP", *, is_default: bool = True) -> Kind:
+    """A kind that exchanges words of the caption, but none in quotation marks or capitals."""
+    kind = rule_kind(rule, about, source, is_default=is_default)
+    return replace(kind, keeps_words=True, filters=(LEAVES_MARKED_WORDS,))
 
 
 def swap_nouns(parsed: Parsed) -> list[Changes]:
@@ -66,19 +71,15 @@ def swap_nouns(parsed: Parsed) -> list[Changes]:
     ]
 
 
-SWAP_NOUNS = Kind(
-    name="swap_nouns",
-    keeps_meaning=False,
-    about="two nouns change places: a dog on a sofa -> a sofa on a dog",
-    source="NegCLIP",
-    editor=by_rule(swap_nouns),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
+SWAP_NOUNS = swap_kind(swap_nouns, "two nouns change places: a dog on a sofa -> a sofa on a dog")
 
 
 def swap_phrases(parsed: Parsed) -> list[Changes]:
-    """Two noun phrases, with article, number and adjectives; verbs agree."""
+    """Two noun phrases, with article, number and adjectives; verbs agree.
+
+    Something must be said of one of them. Between two circumstances of a third thing the exchange
+    often leaves the picture as it is: "he walks along tracks in a forest".
+    """
     if len(parsed.phrases) < 2:
         return []
     facts = facts_of(parsed)
@@ -86,21 +87,15 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
         _exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if _keeps_grammar(parsed, one, other)
-        and _is_told(parsed, one, other)
+        and any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
         and _stands_alone(parsed, a, b)
         and _goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
 
-SWAP_PHRASES = Kind(
-    name="swap_phrases",
-    keeps_meaning=False,
-    about="two noun phrases: a man rides two horses -> two horses ride a man",
-    source="NegCLIP",
-    editor=by_rule(swap_phrases),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_PHRASES = swap_kind(
+    swap_phrases, "two noun phrases: a man rides two horses -> two horses ride a man"
 )
 
 
@@ -125,14 +120,10 @@ def swap_arguments(parsed: Parsed) -> list[Changes]:
     ]
 
 
-SWAP_ARGUMENTS = Kind(
-    name="swap_arguments",
-    keeps_meaning=False,
-    about="subject and object of a relation: the horse eats grass -> grass eats the horse",
-    source="CREPE, SugarCrepe",
-    editor=by_rule(swap_arguments),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_ARGUMENTS = swap_kind(
+    swap_arguments,
+    "subject and object of a relation: the horse eats grass -> grass eats the horse",
+    "CREPE, SugarCrepe",
 )
 
 
@@ -150,14 +141,9 @@ def swap_words(parsed: Parsed) -> list[Changes]:
     )
 
 
-SWAP_WORDS = Kind(
-    name="swap_words",
-    keeps_meaning=False,
-    about="single nouns, of names too: a fire hydrant on a road -> a road hydrant on a fire",
-    source="NegCLIP",
-    editor=by_rule(swap_words),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
+SWAP_WORDS = swap_kind(
+    swap_words,
+    "single nouns, of names too: a fire hydrant on a road -> a road hydrant on a fire",
     is_default=False,
 )
 
@@ -180,14 +166,14 @@ def neg_clip_swap(parsed: Parsed) -> list[Changes]:
     return found
 
 
-NEG_CLIP_SWAP = Kind(
-    name="neg_clip_swap",
-    keeps_meaning=False,
-    about="any two of a class, unchecked, as published: a zebra by a rock -> a rock by a zebra",
-    source="NegCLIP",
-    editor=by_rule(neg_clip_swap),
+NEG_CLIP_SWAP = replace(
+    rule_kind(
+        neg_clip_swap,
+        "any two of a class, unchecked, as published: a zebra by a rock -> a rock by a zebra",
+        "NegCLIP",
+        is_default=False,
+    ),
     keeps_words=True,
-    is_default=False,
     is_published=True,
 )
 
@@ -232,7 +218,13 @@ def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
         if before >= 0 and parsed.lower[before] == "of" and before not in parsed.bound:
             continue
         whole = whole_phrase(parsed, phrase)
-        if whole is not None and not _is_cut(parsed, whole):
+        # The parser may have ended it inside a word with hyphens, or before "'s" or "of".
+        if (
+            whole is not None
+            and parsed.lower_at(whole.last + 1) not in ("-", "'s", "'", "of")
+            and parsed.lower_at(whole.first - 1) != "-"
+            and not goes_on(parsed, whole.last)
+        ):
             yield whole, thing
 
 
@@ -251,32 +243,14 @@ def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     return not (is_bare and between.tag in ("VBG", "VBN") and other.first == one.last + 2)
 
 
-def _is_told(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Whether something is said of one of them.
-
-    Between two circumstances of a third thing the exchange often leaves the picture as it is: "he
-    walks along tracks in a forest".
-    """
-    return any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
-
-
 def _stands_alone(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
     """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
-    if any(word.tag in _PRONOUNS for word in parsed.words):
+    if any(word.tag in ("PRP", "PRP$") for word in parsed.words):
         return False
-    bare = [is_bare_count(thing) for thing in (one, other)]
-    joined = [
-        is_joined(parsed, thing.head) or parsed.words[thing.head].dep == "conj"
-        for thing in (one, other)
-    ]
-    return not any(joined) and bare[0] == bare[1]
-
-
-def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether the parser ended it inside a word with hyphens, or before "'s" or "of"."""
-    after = parsed.lower_at(phrase.last + 1)
-    before = parsed.lower_at(phrase.first - 1)
-    return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
+    heads = (one.head, other.head)
+    if any(is_joined(parsed, at) or parsed.words[at].dep == "conj" for at in heads):
+        return False
+    return is_bare_count(one) == is_bare_count(other)
 
 
 def _goes(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
@@ -291,11 +265,10 @@ def _goes(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
 
 
 def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[Changes]:
-    parsed = facts.parsed
-    places = [at for at in range(len(parsed.words)) if _is_single(parsed, at, left_out)]
+    singles = (_single(facts.parsed, at, left_out) for at in range(len(facts.parsed.words)))
     return [
-        exchanged(parsed, one[:2], other[:2])
-        for one, other in combinations([_as_thing(parsed, at) for at in places], 2)
+        exchanged(facts.parsed, one[:2], other[:2])
+        for one, other in combinations([one for one in singles if one], 2)
         if not is_near(one.lemma, other.lemma)
         and fits(one, other)
         and fits(other, one)
@@ -303,27 +276,23 @@ def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[
     ]
 
 
-def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
-    word = parsed.words[at]
+def _single(parsed: Parsed, at: int, left_out: frozenset[str]) -> ThingNoun | None:
+    """The noun that stands there, if it can move alone."""
+    word, lemma = parsed.words[at], parsed.words[at].lemma.lower()
     if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
-        return False
-    if _ends_name(parsed, at):
-        return False
+        return None
+    is_modifier = _is_modifier(parsed, at)
     is_parking_lot = word.lemma == "lot" and at > 0 and _is_modifier(parsed, at - 1)
-    if (word.lemma.lower() in left_out and not is_parking_lot) or (
-        _is_modifier(parsed, at) and word.text.endswith("ing")
+    if (
+        _ends_name(parsed, at)
+        or (lemma in left_out and not is_parking_lot)
+        or (is_modifier and word.text.endswith("ing"))
+        or parsed.lower_at(at - 1) == "-"
+        or parsed.lower_at(at + 1) in ("-", "'s", "'")
     ):
-        return False
-    before = parsed.lower_at(at - 1)
-    after = parsed.lower_at(at + 1)
-    return before != "-" and after not in ("-", "'s", "'")
-
-
-def _as_thing(parsed: Parsed, at: int) -> ThingNoun:
-    word = parsed.words[at]
-    lemma = word.lemma.lower()
-    if _is_modifier(parsed, at):
-        return ThingNoun(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
+        return None
+    if is_modifier:
+        return ThingNoun(at, at, at, lemma, word.tag == "NNS", Determined.THE)
     return ThingNoun(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
 
 
@@ -335,9 +304,11 @@ def _is_modifier(parsed: Parsed, at: int) -> bool:
 def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -> bool:
     """Whether the caption becomes another; parts of one compound are exchanged last."""
     parsed = facts.parsed
-    parts = [_is_modifier(parsed, thing.head) for thing in (one, other)]
-    if any(parts):
-        if is_first and _are_in_one(parsed, one.head, other.head):
+    if _is_modifier(parsed, one.head) or _is_modifier(parsed, other.head):
+        # A night city says much what a city night says.
+        if is_first and any(
+            noun.first <= one.head and other.head <= noun.last for noun in parsed.nouns
+        ):
             return False
         # "A wii playing man games" is no English: the verb becomes part of a compound.
         is_verb = parsed.words[one.head + 1].tag in ("VBG", "VBN")
@@ -351,11 +322,6 @@ def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -
     a, b = facts.group_of(one.head), facts.group_of(other.head)
     links = {f.link for f in facts.facts if {f.subject, f.object} == {a, b}}
     return a != b and links <= {"with"}
-
-
-def _are_in_one(parsed: Parsed, one: int, other: int) -> bool:
-    """Whether they are parts of one compound: a night city says much what a city night says."""
-    return any(noun.first <= one and other <= noun.last for noun in parsed.nouns)
 
 
 def _adjectives(parsed: Parsed, noun: int) -> frozenset[str]:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import inflected, verb_lemma
-from unbag.edits.kinds import ByRule, Changes, Editor, EditParts, Kind
+from unbag.edits.kinds import ByRule, Changes, Kind
 from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, word_lists
 from unbag.edits.parsed import VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
@@ -40,18 +40,17 @@ _TALL = _WORDNET.words("tall")
 _SEEN = ("noun.artifact", "noun.animal", "noun.plant", "noun.body", "noun.object", "noun.person")
 """What a thing can have or lack to the eye; nobody lacks a picnic."""
 _COUNTING = _WORDNET.words("counting")
-_NOT_HAD = frozenset(("look", "drink", "party", "lunch", "dinner", "meal", "hand", "view", "side"))
+_NOT_HAD = _WORDNET.words("not_had")
+_PARTICLES = _WORDNET.words("particles")
 
 # What NounRule looks up.
 _NOUNS = word_lists("nouns")
-_MEN = frozenset(("man", "guy", "gentleman", "boy", "male", "groom", "father", "dad"))
-_MASCULINE = frozenset(("he", "his", "him", "himself"))
-_FEMININE = frozenset(("she", "her", "hers", "herself"))
-_HIS = {"he": "she", "his": "her", "him": "her", "himself": "herself"}
-_HERS = {"she": "he", "hers": "his", "herself": "himself"}
+_MEN = _NOUNS.words("men")
+_MASCULINE = _NOUNS.replacements("masculine")
+_OTHER_PRONOUN = {**_MASCULINE, **_NOUNS.replacements("feminine")}
 _GAMES = _NOUNS.words("games")
 _HERDS = frozenset(("herd", "flock"))
-_HERDED = frozenset(("cow", "sheep", "elephant", "horse", "zebra", "giraffe", "bird", "goat"))
+_HERDED = _NOUNS.words("herded")
 _MEASURES = _NOUNS.words("measures")
 _NAMED_BY = _NOUNS.words("named_by")
 _OBJECT_DEPS = frozenset(("nsubj", "nsubjpass", "dobj", "ROOT", "attr"))
@@ -153,7 +152,9 @@ class AntonymRule:
     def _of_adjective(self, parsed: Parsed, at: int) -> Iterator[Changes]:
         word = parsed.words[at]
         noun = _described(parsed, at)
-        if noun is None or _is_name(parsed, at, noun):
+        # "Hot air" of a balloon is a name too.
+        beside = () if noun is None else (parsed.lower_at(at + 1), parsed.lower[noun])
+        if noun is None or any(is_fixed(parsed.lower[at], other) for other in beside):
             return
         for new in self._antonyms(word.lemma.lower(), "a"):
             if word.dep == "amod" and (new in _AFTER_BE or (new, word.tag) == ("little", "JJR")):
@@ -164,17 +165,18 @@ class AntonymRule:
 
     def _of_verb(self, parsed: Parsed, at: int) -> Iterator[Changes]:
         lemma = verb_lemma(parsed, at)
-        if lemma not in _CHECKED["v"] or _has_particle(parsed, at):
+        if lemma not in _CHECKED["v"] or parsed.lower_at(at + 1) in _PARTICLES:
             return
         if lemma in _POSITIONS and not _is_body(parsed, at):
             return
-        if at and parsed.lower[at - 1] == "to":
-            # What somebody is about to do is not seen.
+        # What somebody is about to do is not seen.
+        if parsed.lower_at(at - 1) == "to" or (lemma == "have" and not self._has_thing(parsed, at)):
             return
-        if lemma == "have" and not self._has_thing(parsed, at):
-            return
+        subject = subject_of(parsed, at)
+        is_animal = subject is not None and parsed.lemma_at(subject.head) in ANIMALS
         for new in self._antonyms(lemma, "v"):
-            if {lemma, new} != {"sit", "lie"} or not _is_animal(parsed, at):
+            # A cat that sits is soon said to lie.
+            if {lemma, new} != {"sit", "lie"} or not is_animal:
                 yield (parsed.change(at, at, inflected(new, parsed.words[at].tag)),)
 
     def _has_thing(self, parsed: Parsed, at: int) -> bool:
@@ -182,18 +184,16 @@ class AntonymRule:
         if parsed.words[at].tag not in ("VBZ", "VBP"):
             return False
         things = [child for child in parsed.children[at] if parsed.words[child].dep == "dobj"]
-        if len(things) != 1 or any(parsed.words[c].dep == "xcomp" for c in parsed.children[at]):
+        if len(things) != 1 or parsed.child(at, "xcomp") is not None:
             return False
-        if any(_is_put_on(parsed, c) for of in (at, *things) for c in parsed.children[of]):
+        # The last word of "has a hat on": nobody lacks a hat on.
+        below = (child for of in (at, *things) for child in parsed.children[of])
+        if any(parsed.lower[child] == "on" and not parsed.children[child] for child in below):
             return False
-        lemma = parsed.words[things[0]].lemma.lower()
+        lemma = parsed.lemma_at(things[0])
         is_seen = self.wordnet.field_of(lemma, "n") in _SEEN
         before = {parsed.lower[child] for child in parsed.children[things[0]]}
         return is_seen and lemma not in _NOT_HAD and before.isdisjoint(_COUNTING)
-
-
-def _antonym_editor(parts: EditParts) -> Editor:
-    return ByRule(AntonymRule(find_wordnet(parts.wordnet)))
 
 
 ANTONYM = Kind(
@@ -201,7 +201,7 @@ ANTONYM = Kind(
     keeps_meaning=False,
     about="the contrary, by WordNet: a man pulls a cart -> a man pushes a cart",
     source="WordNet",
-    editor=_antonym_editor,
+    editor=lambda parts: ByRule(AntonymRule(find_wordnet(parts.wordnet))),
 )
 
 
@@ -245,44 +245,19 @@ class NounRule:
         return self._others[key]
 
 
-def _noun_editor(parts: EditParts) -> Editor:
-    return ByRule(NounRule(find_wordnet(parts.wordnet)))
-
-
 REPLACE_NOUN = Kind(
     name="replace_noun",
     keeps_meaning=False,
     about="another thing of the same sort: a dog on a sofa -> a cat on a sofa",
     source="CREPE",
-    editor=_noun_editor,
+    editor=lambda parts: ByRule(NounRule(find_wordnet(parts.wordnet))),
 )
-
-
-def _has_particle(parsed: Parsed, verb: int) -> bool:
-    """Whether "up", "down" or "out" belongs to the verb."""
-    particles = ("up", "down", "out", "off", "over", "back")
-    after = parsed.lower[verb + 1 : verb + 2]
-    return bool(after) and after[0] in particles
-
-
-def _is_put_on(parsed: Parsed, at: int) -> bool:
-    """The last word of "has a hat on": nobody lacks a hat on."""
-    return parsed.lower[at] == "on" and not parsed.children[at]
-
-
-def _is_name(parsed: Parsed, at: int, noun: int) -> bool:
-    """Whether it is part of a name: "hot air" of a balloon too."""
-    beside = (*parsed.lower[at + 1 : at + 2], parsed.lower[noun])
-    return any(is_fixed(parsed.lower[at], other) for other in beside)
 
 
 def _described(parsed: Parsed, at: int) -> int | None:
     """The noun an adjective tells about, before it or by "is"."""
-    word = parsed.words[at]
-    after = parsed.lower[at + 1 : at + 2]
-    if after == ("-",) or (
-        at and parsed.lower[at - 1] in ("-", "very", "too", "so", "half", "fast")
-    ):
+    word, before = parsed.words[at], parsed.lower_at(at - 1)
+    if parsed.lower_at(at + 1) == "-" or before in ("-", "very", "too", "so", "half", "fast"):
         return None
     if word.dep == "amod" and word.head > at and parsed.words[word.head].pos == "NOUN":
         return word.head
@@ -297,29 +272,22 @@ def _is_contrary_for(parsed: Parsed, old: str, new: str, noun: int) -> bool:
     is_alive = lemma in ALIVE
     if lemma in GROUPINGS:
         return False
-    if {old, new} == {"old", "new"}:
+    pair = {old, new}
+    if pair in ({"old", "new"}, {"thick", "thin"}):
         return not is_alive
-    if {old, new} & {"young", "little"}:
-        return (is_alive or "little" in (old, new)) and lemma not in _YOUNG
-    if {old, new} == {"long", "short"}:
+    if pair & {"young", "little"}:
+        return (is_alive or "little" in pair) and lemma not in _YOUNG
+    if pair == {"long", "short"}:
         return not is_alive and lemma not in _TALL
-    if {old, new} == {"thick", "thin"}:
-        return not is_alive
-    if {old, new} & {"small", "short"}:
+    if pair & {"small", "short"}:
         return lemma not in _YOUNG
-    if {old, new} == {"rough", "smooth"}:
+    if pair == {"rough", "smooth"}:
         return lemma not in NO_THINGS
-    if {old, new} <= {"light", "dark", "hot", "cold"} and is_alive:
+    if pair <= {"light", "dark", "hot", "cold"} and is_alive:
         return False
-    if {old, new} == {"light", "dark"}:
+    if pair == {"light", "dark"}:
         return parsed.lower[noun - 1] in ("light", "dark", "blue", "brown", "green", "grey", "gray")
-    return {old, new} != {"open", "closed"} or lemma not in ("field", "area", "space", "air")
-
-
-def _is_animal(parsed: Parsed, verb: int) -> bool:
-    """A cat that sits is soon said to lie."""
-    subject = subject_of(parsed, verb)
-    return subject is not None and parsed.words[subject.head].lemma.lower() in ANIMALS
+    return pair != {"open", "closed"} or lemma not in ("field", "area", "space", "air")
 
 
 def _is_body(parsed: Parsed, verb: int) -> bool:
@@ -347,18 +315,14 @@ def _name(parsed: Parsed, noun: Phrase) -> str:
 def _in_number(parsed: Parsed, noun: Phrase, new: str) -> str:
     """The new noun in the singular or plural, as the old one stood."""
     is_plural = parsed.words[noun.head].tag in ("NNS", "NNPS") and _name(parsed, noun) != "wood"
-    is_plural |= parsed.lower[noun.head] in ("people", "sheep", "cattle") and _is_many(parsed, noun)
+    if parsed.lower[noun.head] in ("people", "sheep", "cattle"):
+        # Looks the same in the plural.
+        before = {parsed.lower[at] for at in parsed.children[noun.head]}
+        is_plural |= before.isdisjoint(("a", "an", "one", "this"))
     if not is_plural:
         return new
     *first, last = new.split()
     return " ".join((*first, inflected(last, "NNS")))
-
-
-def _is_many(parsed: Parsed, noun: Phrase) -> bool:
-    """Whether no "a" stands before a noun that looks the same in the plural."""
-    return not any(
-        parsed.lower[at] in ("a", "an", "one", "this") for at in parsed.children[noun.head]
-    )
 
 
 def _may_change(parsed: Parsed, noun: Phrase) -> bool:
@@ -366,12 +330,12 @@ def _may_change(parsed: Parsed, noun: Phrase) -> bool:
     word = parsed.words[noun.head]
     if word.tag in ("NNP", "NNPS") or word.dep not in _ROLES:
         return False
-    if noun.first and parsed.lower[noun.first - 1] in _NAMED_BY:
+    if parsed.lower_at(noun.first - 1) in _NAMED_BY:
         return False
     if sum(other.lemma.lower() == word.lemma.lower() for other in parsed.words) > 1:
         return False
-    after = parsed.lower[noun.last + 1 : noun.last + 2]
-    return after not in (("-",), ("'s",), ("'",)) and _measure_of(parsed, noun) not in _MEASURES
+    after = parsed.lower_at(noun.last + 1)
+    return after not in ("-", "'s", "'") and _measure_of(parsed, noun) not in _MEASURES
 
 
 def _measure_of(parsed: Parsed, noun: Phrase) -> str:
@@ -405,7 +369,9 @@ def _is_place(parsed: Parsed, noun: Phrase, group: NounGroup) -> bool:
     if group.place == "worn" and word.dep == "dobj":
         return parsed.words[word.head].lemma in _WEARING
     if word.dep in _OBJECT_DEPS:
-        return group.place in _SUBJECTS and not _has_place(parsed, word.head, word.dep)
+        # These verbs only say that it is there as well: "a table has a fork".
+        is_there = parsed.words[word.head].lemma in ("have", "contain", "include", "show")
+        return group.place in _SUBJECTS and not (word.dep == "dobj" and is_there)
     if word.dep != "pobj" or group.place == "subject":
         return False
     places = PLACES[group.place]
@@ -415,20 +381,19 @@ def _is_place(parsed: Parsed, noun: Phrase, group: NounGroup) -> bool:
     return preposition != "like" and (not places or preposition in places)
 
 
-def _has_place(parsed: Parsed, verb: int, dep: str) -> bool:
-    """Whether the verb only says that it is there as well: "a table has a fork"."""
-    return dep == "dobj" and parsed.words[verb].lemma in ("have", "contain", "include", "show")
-
-
 def _other_sex(
     parsed: Parsed, noun: Phrase, name: str, lemmas: frozenset[str]
 ) -> Iterator[Changes]:
     """Man for woman and the like, with "his" for "her" where nobody else can be meant."""
-    pronouns = [at for at, text in enumerate(parsed.lower) if text in _MASCULINE | _FEMININE]
+    pronouns = [at for at, text in enumerate(parsed.lower) if text in _OTHER_PRONOUN]
     people = [one for one in parsed.nouns if _name(parsed, one) in GENDERED]
     if pronouns and (len(people) > 1 or not _are_of(parsed, noun, name, pronouns)):
         return
-    mended = [parsed.change(at, at, _other_pronoun(parsed, at)) for at in pronouns]
+    mended = []
+    for at in pronouns:
+        is_her_own = parsed.lower[at] == "her" and parsed.words[at].tag == "PRP$"
+        other = "his" if is_her_own else _OTHER_PRONOUN[parsed.lower[at]]
+        mended.append(parsed.change(at, at, other))
     for new in GENDERED[name]:
         if new not in lemmas:
             changed = parsed.change(noun.first, noun.last, _in_number(parsed, noun, new))
@@ -446,10 +411,3 @@ def _are_of(parsed: Parsed, noun: Phrase, name: str, pronouns: Sequence[int]) ->
         if one.head != noun.head and parsed.words[one.head].lemma.lower() in ALIVE
     ]
     return not any(noun.head < other < at for at in pronouns for other in others)
-
-
-def _other_pronoun(parsed: Parsed, at: int) -> str:
-    text = parsed.lower[at]
-    if text == "her":
-        return "his" if parsed.words[at].tag == "PRP$" else "him"
-    return _HIS.get(text) or _HERS[text]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import LOOKING_BACK, MASS, WORD_GROUPS, word_lists
 from unbag.edits.parsed import BE, Parsed, Phrase, subtree
 
@@ -25,6 +25,7 @@ _WIDE = _LISTS.words("wide")
 _PARTICIPLES = {"pet": "petted", "light": "lit", "smell": "smelled", "mow": "mowed"}
 _FORMS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
 _STATES = frozenset(("hold", "wear"))
+_MOVING = frozenset(("ride", "climb", "walk", "fly", "drive", "race"))
 _PARTICLES = frozenset(("up", "off", "out"))
 _NOUN_TAGS = frozenset(("NN", "NNS"))
 _UNSURE = frozenset(("by", "and", "with", "of"))
@@ -36,20 +37,22 @@ def passive(parsed: Parsed) -> list[Changes]:
     """The caption the other way round, if it is one deed and nothing else."""
     forms = _base_forms()
     for verb in parsed.verbs[:2]:
-        if parsed.lower[verb] not in forms or not _is_main(parsed, verb):
-            continue
-        if parsed.words[verb].tag == "VBN":
-            return list(_as_active(parsed, verb))
-        return list(_as_passive(parsed, verb))
+        word = parsed.words[verb]
+        # The verb of the whole caption, or what its only thing does: "a boy holding a ball".
+        is_main = word.dep == "ROOT" or (
+            word.dep == "acl" and parsed.words[word.head].dep == "ROOT"
+        )
+        if parsed.lower[verb] in forms and is_main:
+            turned = _as_active if word.tag == "VBN" else _as_passive
+            return list(turned(parsed, verb))
     return []
 
 
-PASSIVE = Kind(
-    name="passive",
+PASSIVE = rule_kind(
+    passive,
+    "active to passive or back: a dog chases a cat -> a cat is chased by a dog",
+    "ours",
     keeps_meaning=True,
-    about="active to passive or back: a dog chases a cat -> a cat is chased by a dog",
-    source="ours",
-    editor=by_rule(passive),
 )
 
 
@@ -70,12 +73,6 @@ class _Deed(NamedTuple):
     done_to: Phrase
     rest: str
     """The phrase of place, with a space before it; or empty."""
-
-
-def _is_main(parsed: Parsed, verb: int) -> bool:
-    """The verb of the whole caption, or what its only thing does: "a boy holding a ball"."""
-    word = parsed.words[verb]
-    return word.dep == "ROOT" or (word.dep == "acl" and parsed.words[word.head].dep == "ROOT")
 
 
 def _as_passive(parsed: Parsed, verb: int) -> Iterator[Changes]:
@@ -126,15 +123,13 @@ def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
     done_to = next((c for c in parsed.chunks if c.head == whom and c.first == start), None)
     if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
         return None
-    between = parsed.lower[doer.last + 1 : verb]
-    is_progressive = len(between) == 1 and between[0] in BE
-    has_verb_form = parsed.words[verb].tag == "VBG" if between else True
-    if (between and not is_progressive) or not has_verb_form:
-        return None
-    if parsed.words[verb].tag == "VB":
+    between, tag = parsed.lower[doer.last + 1 : verb], parsed.words[verb].tag
+    is_progressive = len(between) == 1 and between[0] in BE and tag == "VBG"
+    if tag == "VB" or (between and not is_progressive):
         return None
     rest = _rest(parsed, done_to.last + 1)
-    if rest is None or (rest and _is_state(parsed, verb) and not _is_wide(parsed)):
+    last = parsed.lower[-1] if parsed.lower[-1] != "." else parsed.lower_at(len(parsed.words) - 2)
+    if rest is None or (rest and _is_state(parsed, verb) and last not in _WIDE):
         return None
     return _Deed(doer, verb, done_to, rest)
 
@@ -148,12 +143,8 @@ def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
     if doer is None or not _is_simple(parsed, verb, doer, done_to):
         return None
     between = parsed.lower[done_to.last + 1 : verb]
-    if between not in ((), ("being",)) and (
-        between[0] not in BE or between[1:] not in ((), ("being",))
-    ):
-        return None
-    start = verb + 1 + bool(_particle(parsed, verb))
-    if agent != start:
+    helpers = between[1:] if between and between[0] in BE else between
+    if helpers not in ((), ("being",)) or agent != verb + 1 + bool(_particle(parsed, verb)):
         return None
     rest = _rest(parsed, doer.last + 1)
     return None if rest is None else _Deed(doer, verb, done_to, rest)
@@ -174,7 +165,10 @@ def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool
             return False
         if not {"and", "or", ","}.isdisjoint(words) or phrase.head != phrase.last:
             return False
-        if phrase == doer and _is_bare(parsed, phrase):
+        noun, first_tag = parsed.words[phrase.head], parsed.words[phrase.first].tag
+        # A singular without article, as in the style of headlines: "man walking dog".
+        is_bare = noun.tag == "NN" and first_tag not in ("DT", "CD", "PRP$")
+        if phrase == doer and is_bare and noun.lemma not in MASS:
             return False
         tags = {word.tag for word in parsed.words[phrase.first : phrase.last + 1]}
         if (words[0] in ("a", "an") and "NNS" in tags) or tags & {"IN", "RP", "POS"}:
@@ -183,16 +177,6 @@ def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool
         if not _OPEN_ENDED.isdisjoint(of):
             return False
     return _fits_verb(parsed, verb, done_to)
-
-
-def _is_bare(parsed: Parsed, phrase: Phrase) -> bool:
-    """A singular without article, as in the style of headlines: "man walking dog"."""
-    is_told = parsed.words[phrase.first].tag in ("DT", "CD", "PRP$")
-    return (
-        parsed.words[phrase.head].tag == "NN"
-        and not is_told
-        and parsed.words[phrase.head].lemma not in MASS
-    )
 
 
 def _fits_verb(parsed: Parsed, verb: int, done_to: Phrase) -> bool:
@@ -227,24 +211,15 @@ def _rest(parsed: Parsed, at: int) -> str | None:
 
 def _particle(parsed: Parsed, verb: int) -> str:
     found = parsed.child(verb, "prt")
-    if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES or _moves(parsed, verb):
+    if found != verb + 1 or parsed.lower[found] not in _PARTICLES:
         return ""
-    return f" {parsed.lower[verb + 1]}"
-
-
-def _moves(parsed: Parsed, verb: int) -> bool:
-    """Verbs with which "up" says where to: "rides up a hill"."""
-    return _base_forms()[parsed.lower[verb]] in ("ride", "climb", "walk", "fly", "drive", "race")
+    # With some verbs "up" says where to: "rides up a hill".
+    is_way = _base_forms()[parsed.lower[verb]] in _MOVING
+    return "" if is_way else f" {parsed.lower[found]}"
 
 
 def _is_state(parsed: Parsed, verb: int) -> bool:
     return _base_forms()[parsed.lower[verb]] in _STATES
-
-
-def _is_wide(parsed: Parsed) -> bool:
-    """Whether the caption ends in a wide place."""
-    end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
-    return parsed.lower[end] in _WIDE
 
 
 def _be(is_past: bool, is_many: bool) -> str:

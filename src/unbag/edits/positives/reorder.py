@@ -10,12 +10,12 @@ the second one comes first: "a table with a cat sleeping under it".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from unbag.edits.inflection import activities, in_number, inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import (
     ALIVE,
     COLOUR_NAMES,
@@ -54,22 +54,13 @@ _CLOTHES = WORD_GROUPS["@clothes"]
 _GROUNDS = _LISTS.words("grounds")
 _BEHIND_SOMEBODY = _LISTS.words("behind_somebody")
 _OVER = _LISTS.words("over")
-_IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
+_IDIOMS = _LISTS.words("idioms")
 _POSTURES = _LISTS.words("postures")
 _PLACED = _LISTS.words("placed")
 _NO_WITH = PEOPLE | _LISTS.words("no_with")
 
 
-def _inverses() -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for line in _LISTS.lines("inverses"):
-        one, two = line.split(" = ")
-        found[one] = two
-        found.setdefault(two, one)
-    return MappingProxyType(found)
-
-
-INVERSES = _inverses()
+INVERSES = _LISTS.replacements("inverses")
 """Relations and what they are from the other end."""
 
 
@@ -80,12 +71,13 @@ def conjunct_swap(parsed: Parsed) -> list[Changes]:
     return [*_nouns(parsed), *_adjectives(parsed), *_verbs(parsed)]
 
 
-CONJUNCT_SWAP = Kind(
-    name="conjunct_swap",
-    keeps_meaning=True,
-    about="what and joins, the other way round: a dog and a cat -> a cat and a dog",
-    source="SWAP of the hard positives",
-    editor=by_rule(conjunct_swap),
+CONJUNCT_SWAP = replace(
+    rule_kind(
+        conjunct_swap,
+        "what and joins, the other way round: a dog and a cat -> a cat and a dog",
+        "SWAP of the hard positives",
+        keeps_meaning=True,
+    ),
     keeps_words=True,
 )
 
@@ -112,19 +104,17 @@ def relation_inverse(parsed: Parsed) -> list[Changes]:
     return [tuple(changes)]
 
 
-RELATION_INVERSE = Kind(
-    name="relation_inverse",
+RELATION_INVERSE = rule_kind(
+    relation_inverse,
+    "a relation from its other end: a lamp above a desk -> a desk below a lamp",
+    "ours",
     keeps_meaning=True,
-    about="a relation from its other end: a lamp above a desk -> a desk below a lamp",
-    source="ours",
-    editor=by_rule(relation_inverse),
 )
 
 
 def _nouns(parsed: Parsed) -> Iterator[Changes]:
     chunks = {chunk.head: chunk for chunk in parsed.chunks}
-    for word, _ in _ands(parsed):
-        first = parsed.words[word].head
+    for word, first in _ands(parsed):
         seconds = [at for at in parsed.children[first] if parsed.words[at].dep == "conj"]
         if len(seconds) != 1 or first not in chunks or seconds[0] not in chunks:
             continue
@@ -133,8 +123,15 @@ def _nouns(parsed: Parsed) -> Iterator[Changes]:
             continue
         if other.head != other.last or not _are_whole(parsed, one, other):
             continue
-        if _is_free(parsed, one, other):
-            yield _swapped(parsed, one, other)
+        if not _is_free(parsed, one, other):
+            continue
+        noun = parsed.words[other.head]
+        # "A" cannot stand before the second: "a couch and chairs".
+        takes_none = noun.tag == "NNS" or noun.lemma in MASS
+        article_goes = parsed.lower[one.first] in ("a", "an") and takes_none
+        if not (_is_determined(parsed, other) or article_goes):
+            one = _body(parsed, one)
+        yield exchanged(parsed, one[:2], other[:2])
 
 
 def _ands(parsed: Parsed) -> Iterator[tuple[int, int]]:
@@ -181,16 +178,15 @@ def _share_fairly(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     if _is_determined(parsed, other):
         return False
     left = _body(parsed, one)
-    first_tag = parsed.words[one.first].tag
+    # "A man and two dogs" never comes here; "two cups and plates" counts both or one.
+    if parsed.words[one.first].tag == "CD":
+        return False
     if left.first == one.head:
-        # "A man and two dogs" never comes here; "two cups and plates" counts both or one.
-        return first_tag != "CD" and other.first == other.head
-    has_own = _adjective_first(parsed, left) and _adjective_first(parsed, other)
-    return has_own and first_tag != "CD"
-
-
-def _adjective_first(parsed: Parsed, part: Phrase) -> bool:
-    return part.first < part.head and parsed.words[part.first].tag in ADJECTIVE_TAGS
+        return other.first == other.head
+    return all(
+        part.first < part.head and parsed.words[part.first].tag in ADJECTIVE_TAGS
+        for part in (left, other)
+    )
 
 
 def _body(parsed: Parsed, phrase: Phrase) -> Phrase:
@@ -207,23 +203,17 @@ def _is_free(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     lives = [parsed.words[p.head].lemma in ALIVE for p in (one, other)]
     if dep in _SUBJECTS and one.first == 0:
         return is_end or _goes_for_both(parsed, after, all(lives))
-    is_inside = not is_end and not any(lives) and _goes_on(parsed, one, other)
-    return (is_end or is_inside) and _object_pair(parsed, one, other)
-
-
-def _goes_on(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
-    """Whether a verb follows whose subject stands before the pair."""
-    after = other.last + 1
-    word = parsed.words[after]
-    verb = word.head if word.dep in ("aux", "auxpass") else after
-    if word.tag not in _FINITE and word.tag != "VBG":
-        return False
-    subject = subject_of(parsed, verb)
-    return (
-        subject is not None
-        and subject.last < one.first
-        and parsed.words[subject.head].lemma in ALIVE
-    )
+    if not is_end:
+        # A verb may follow whose subject stands before the pair.
+        word = parsed.words[after]
+        if any(lives) or (word.tag not in _FINITE and word.tag != "VBG"):
+            return False
+        subject = subject_of(parsed, word.head if word.dep in ("aux", "auxpass") else after)
+        if subject is None or subject.last >= one.first:
+            return False
+        if parsed.words[subject.head].lemma not in ALIVE:
+            return False
+    return _is_object_pair(parsed, one, other)
 
 
 def _goes_for_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
@@ -237,38 +227,21 @@ def _goes_for_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
     return parsed.lower[after] in ("on", "at", "near", "under", "behind", "beside", "next")
 
 
-def _object_pair(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+def _is_object_pair(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     words = parsed.words
-    lemmas = (words[one.head].lemma, words[other.head].lemma)
-    people = [lemma in PEOPLE for lemma in lemmas]
-    if people[0] != people[1]:
+    lemmas = {words[one.head].lemma, words[other.head].lemma}
+    are_people = [words[phrase.head].lemma in PEOPLE for phrase in (one, other)]
+    if are_people[0] != are_people[1]:
         return False
-    dep, holder = words[one.head].dep, parsed.lower[words[one.head].head]
+    dep, holder = words[one.head].dep, words[one.head].head
     if dep == "dobj":
-        return not any(people)
+        return not any(are_people)
     if dep != "pobj":
         return False
-    if holder in _OPEN_LINKS:
-        return _hangs_well(parsed, words[one.head].head)
-    return holder == "in" and all(lemma in _CLOTHES for lemma in lemmas)
-
-
-def _hangs_well(parsed: Parsed, preposition: int) -> bool:
-    """Whether the preposition belongs to the word right before it, so that "and" stays inside."""
-    return parsed.words[preposition].head == preposition - 1
-
-
-def _swapped(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
-    article_goes = parsed.lower[one.first] in ("a", "an") and _takes_none(parsed, other)
-    if _is_determined(parsed, other) or not _is_determined(parsed, one) or article_goes:
-        return exchanged(parsed, one[:2], other[:2])
-    return exchanged(parsed, _body(parsed, one)[:2], other[:2])
-
-
-def _takes_none(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether "a" cannot stand before it: "a couch and chairs"."""
-    word = parsed.words[phrase.head]
-    return word.tag == "NNS" or word.lemma in MASS
+    if parsed.lower[holder] in _OPEN_LINKS:
+        # It must belong to the word right before it, so that "and" stays inside.
+        return words[holder].head == holder - 1
+    return parsed.lower[holder] == "in" and lemmas <= _CLOTHES
 
 
 def _adjectives(parsed: Parsed) -> Iterator[Changes]:
@@ -315,9 +288,9 @@ def _is_closed(parsed: Parsed, left: WordSpan, right: WordSpan) -> bool:
     said = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
     is_end = right.last + 1 == len(parsed.words) or parsed.lower[right.last + 1] == "."
     spans_left = all(subtree(parsed, c) is not None for c in parsed.children[left.first])
-    has_before = any(
-        parsed.words[c].dep == "advmod" and c < left.first for c in parsed.children[left.first]
-    )
+    # The first child is the first in the caption.
+    adverb = parsed.child(left.first, "advmod")
+    has_before = adverb is not None and adverb < left.first
     # What follows a bare first verb may belong to both: "standing and eating in a field".
     is_even = left.last > left.first or right.last == right.first
     is_plain = not said & LOOKING_BACK and "," not in said and "while" not in said
@@ -379,14 +352,13 @@ def _tags_fit(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
         or parsed.words[at].tag in ("POS", "IN", "RP")
         for at in inside
     )
-    is_nominal &= not any(_is_at_odds(parsed, phrase) for phrase in (one, two))
+    # A plural after "a" is a verb, or a slip.
+    is_nominal &= not any(
+        parsed.lower[phrase.first] in ("a", "an") and parsed.words[phrase.head].tag == "NNS"
+        for phrase in (one, two)
+    )
     is_noun = parsed.words[one.head].tag in nouns and parsed.words[two.head].tag in nouns
     return is_noun and is_nominal
-
-
-def _is_at_odds(parsed: Parsed, phrase: Phrase) -> bool:
-    """A plural after "a": a verb, or a slip."""
-    return parsed.lower[phrase.first] in ("a", "an") and parsed.words[phrase.head].tag == "NNS"
 
 
 def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
@@ -421,21 +393,17 @@ def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:
 
 def _is_placed(parsed: Parsed, clause: _Clause) -> bool:
     """Whether it says where something sits, stands or lies, next to a new thing."""
-    verb, two = clause.verb, clause.two
+    verb, one, two = clause.verb, clause.one, clause.two
     if verb is None or parsed.words[verb].lemma not in _POSTURES:
         return False
-    is_placed = clause.relation.replace(" ", "_") in _PLACED
-    is_new = parsed.words[two.first].tag in ("DT", "CD") and parsed.lower[two.first] != "the"
+    if "the" in (parsed.lower[one.first], parsed.lower[two.first]):
+        return False
+    has_number = [parsed.words[phrase.first].tag in ("DT", "CD") for phrase in (one, two)]
+    # A bare "dog" cannot stand in the middle.
+    can_be_inside = has_number[0] or parsed.words[one.head].tag != "NN"
     return (
-        is_placed
-        and is_new
-        and _is_told(parsed, clause.one)
-        and (parsed.words[two.head].lemma not in _NO_WITH)
+        can_be_inside
+        and has_number[1]
+        and clause.relation.replace(" ", "_") in _PLACED
+        and parsed.words[two.head].lemma not in _NO_WITH
     )
-
-
-def _is_told(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether it can stand in the middle: not "the cap", which is known, nor a bare "dog"."""
-    is_bare = parsed.words[phrase.first].tag not in ("DT", "CD")
-    is_one = parsed.words[phrase.head].tag == "NN"
-    return parsed.lower[phrase.first] != "the" and not (is_bare and is_one)

@@ -38,7 +38,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import WORD_GROUPS, is_fixed, word_lists
 from unbag.edits.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Phrase, subject_of
 
@@ -52,9 +52,7 @@ _ACTIVE_TAGS = ("VB", "VBP", "VBZ", "VBG")
 _WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end", "early"))
 _EARLY = 7
 _PLURALS = frozenset(("NNS", "NNPS"))
-_LITTLE = frozenset(
-    ("a", "an", "the", "in", "on", "of", "to", "up", "by", "with", "at", "is", "as")
-)
+_LITTLE = word_lists("synonyms").words("little")
 _JOINED = frozenset("-‐–/&@#_")
 _COMMON_NOUNS = frozenset(("NN", "NNS"))
 
@@ -71,12 +69,11 @@ def synonym(parsed: Parsed) -> list[Changes]:
     ]
 
 
-SYNONYM = Kind(
-    name="synonym",
+SYNONYM = rule_kind(
+    synonym,
+    "a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
+    "REPLACE of the hard positives, with a table of our own",
     keeps_meaning=True,
-    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
-    source="REPLACE of the hard positives, with a table of our own",
-    editor=by_rule(synonym),
 )
 
 
@@ -97,19 +94,21 @@ def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
     last = at + len(one.old) - 1
     if len(one.old) > 1 and parsed.lower[at : last + 1] != one.old:
         return False
-    if one.tag and parsed.words[at + one.inflected_at].tag != one.tag:
+    # The last word of a noun shows the form, and the first of a verb.
+    shown = last if one.word_class == "noun" else at
+    if one.tag and parsed.words[shown].tag != one.tag:
         return False
     if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
         return False
     place = SynonymPlace(parsed, at, last)
     if not all(CHECKS[name](place, words) for name, words in one.conditions):
         return False
-    return not any(word in parsed.lower for word in _new_words(one))
-
-
-def _new_words(one: Synonym) -> Iterator[str]:
-    """What it brings in, little words aside: said twice it would sound wrong."""
-    return (word for word in one.new.split() if word not in _LITTLE and word not in one.old)
+    # What it brings in, little words aside, would sound wrong if it were said twice.
+    return not any(
+        word in parsed.lower
+        for word in one.new.split()
+        if word not in _LITTLE and word not in one.old
+    )
 
 
 def _is_class(parsed: Parsed, first: int, last: int, one: Synonym) -> bool:
@@ -129,8 +128,7 @@ def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
     word = parsed.words[last]
     if word.tag not in _COMMON_NOUNS or last in parsed.bound:
         return False
-    before = parsed.words[first - 1] if first else None
-    if before is not None and before.tag in NOUN_TAGS and "c" not in flags:
+    if first and parsed.words[first - 1].tag in NOUN_TAGS and "c" not in flags:
         return False
     if last + 1 == len(parsed.words):
         return True
@@ -158,11 +156,6 @@ class Synonym(NamedTuple):
     """That the inflected word of `old` must have; empty for any."""
     conditions: tuple[SynonymCondition, ...]
 
-    @property
-    def inflected_at(self) -> int:
-        """Which word of `old` shows the form: the last of nouns, the first of verbs."""
-        return len(self.old) - 1 if self.word_class == "noun" else 0
-
 
 class SynonymLine(NamedTuple):
     """An entry as written."""
@@ -188,7 +181,7 @@ def lines_of(lines: Iterable[str]) -> Iterator[SynonymLine]:
     """Entries of a table; one that goes both ways is two."""
     for line in lines:
         pair, *rest = (part.strip() for part in line.split("|"))
-        conditions = tuple(_condition(part) for part in rest for part in _flags(part))
+        conditions = tuple(one for part in rest for one in _conditions(part))
         if " = " in pair:
             one, other = pair.split(" = ")
             yield SynonymLine(one, other, conditions)
@@ -198,37 +191,29 @@ def lines_of(lines: Iterable[str]) -> Iterator[SynonymLine]:
             yield SynonymLine(old, new, conditions)
 
 
-def _flags(part: str) -> list[str]:
+def _conditions(part: str) -> list[SynonymCondition]:
     """One condition with its words, or several that take none."""
-    words = part.split()
-    return words if all(word in _WITHOUT_WORDS for word in words) else [part]
-
-
-def _condition(part: str) -> SynonymCondition:
     name, *words = part.split()
-    groups = [WORD_GROUPS[word] for word in words if word in WORD_GROUPS]
-    plain = (word for word in words if word not in WORD_GROUPS)
-    return SynonymCondition(name, frozenset(plain).union(*groups))
+    if _WITHOUT_WORDS.issuperset((name, *words)):
+        return [SynonymCondition(one, frozenset()) for one in (name, *words)]
+    groups = (WORD_GROUPS.get(word, frozenset((word,))) for word in words)
+    return [SynonymCondition(name, frozenset().union(*groups))]
 
 
 def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
-    names = {one.name for one in line.conditions}
-    if word_class == "noun" and "plural" not in names:
-        yield _form(line, word_class, "NN", line.old, line.new)
-        if "singular" not in names:
-            yield _form(line, word_class, "NNS", _plural(line.old), _plural(line.new))
-    elif word_class == "noun":
-        yield _form(line, word_class, "NNS", line.old, line.new)
-    elif word_class == "verb":
+    names, old, new = {one.name for one in line.conditions}, line.old, line.new
+    if word_class == "verb":
         tags = ("VBN",) if "passive" in names else _VERB_TAGS
-        for tag in _ACTIVE_TAGS if "active" in names else tags:
-            yield _form(line, word_class, tag, _verb(line.old, tag), _verb(line.new, tag))
+        tags = _ACTIVE_TAGS if "active" in names else tags
+        forms = [(tag, _verb(old, tag), _verb(new, tag)) for tag in tags]
+    elif word_class == "noun":
+        forms = [("NNS" if "plural" in names else "NN", old, new)]
+        if names.isdisjoint(("plural", "singular")):
+            forms.append(("NNS", _plural(old), _plural(new)))
     else:
-        yield _form(line, word_class, "", line.old, line.new)
-
-
-def _form(line: SynonymLine, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
-    return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
+        forms = [("", old, new)]
+    for tag, one, other in forms:
+        yield Synonym(tuple(one.split()), other, word_class, tag, line.conditions)
 
 
 def _plural(noun: str) -> str:
@@ -250,16 +235,26 @@ class SynonymPlace(NamedTuple):
 
     def after(self, step: int = 1) -> str:
         """A word after them in lower case; empty at the end."""
-        at = self.last + step
-        return self.parsed.lower[at] if at < len(self.parsed.words) else ""
+        return self.parsed.lower_at(self.last + step)
 
     def before(self) -> str:
         """The word before them in lower case; empty at the start."""
         return self.parsed.lower_at(self.first - 1)
 
-    def is_one(self, at: int, words: frozenset[str]) -> bool:
-        """Whether a word of the caption is one of these, as it stands or as lemma."""
-        return self.parsed.lower[at] in words or self.parsed.words[at].lemma.lower() in words
+    def is_one(self, at: int | None, words: frozenset[str]) -> bool:
+        """Whether there is such a word, and it is one of these as it stands or as lemma."""
+        return at is not None and (
+            self.parsed.lower[at] in words or self.parsed.lemma_at(at) in words
+        )
+
+    def noun_tag(self) -> str:
+        """Of the noun: of the last word itself, or of what that belongs to."""
+        return self.parsed.words[self.noun()].tag
+
+    def noun(self) -> int:
+        """The last word if it is a noun, else what it belongs to."""
+        word = self.parsed.words[self.last]
+        return self.last if word.tag in NOUN_TAGS else word.head
 
 
 Check: TypeAlias = Callable[[SynonymPlace, frozenset[str]], bool]
@@ -281,18 +276,13 @@ def _then(place: SynonymPlace, words: frozenset[str]) -> bool:
     return place.is_one(phrase.head, words) or place.parsed.lower[start] in words
 
 
-def _noun(place: SynonymPlace) -> int | None:
-    """The noun that an adjective or a preposition belongs to."""
-    word = place.parsed.words[place.last]
-    if word.dep == "prep" or place.parsed.child(place.last, "pobj") is not None:
-        return place.parsed.child(place.last, "pobj")
-    head = place.parsed.words[place.first].head
-    return head if place.parsed.words[head].tag in NOUN_TAGS else None
-
-
 def _of(place: SynonymPlace, words: frozenset[str]) -> bool:
-    noun = _noun(place)
-    return noun is not None and place.is_one(noun, words)
+    """By the noun that an adjective or a preposition belongs to."""
+    thing = place.parsed.child(place.last, "pobj")
+    if thing is not None or place.parsed.words[place.last].dep == "prep":
+        return place.is_one(thing, words)
+    head = place.parsed.words[place.first].head
+    return place.parsed.words[head].tag in NOUN_TAGS and place.is_one(head, words)
 
 
 def _object(place: SynonymPlace) -> int | None:
@@ -318,26 +308,6 @@ def _on(place: SynonymPlace, words: frozenset[str]) -> bool:
     return place.is_one(place.parsed.words[place.first].head, words)
 
 
-def _det(place: SynonymPlace, words: frozenset[str]) -> bool:
-    noun = place.last
-    if place.parsed.words[noun].tag not in NOUN_TAGS:
-        noun = place.parsed.words[noun].head
-    return place.parsed.child(noun, "det", "poss") is not None
-
-
-def _number(place: SynonymPlace) -> str:
-    """Tag of the noun: of itself, or of the one that the adjective belongs to."""
-    at = place.last
-    if place.parsed.words[at].tag not in NOUN_TAGS:
-        at = place.parsed.words[at].head
-    return place.parsed.words[at].tag
-
-
-def _prep(place: SynonymPlace, words: frozenset[str]) -> bool:
-    found = place.parsed.child(place.last, "pobj")
-    return found is not None and found > place.last
-
-
 def _adv(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     after = place.last + 1
@@ -359,6 +329,11 @@ def _acl(place: SynonymPlace, words: frozenset[str]) -> bool:
     return word.dep == "acl" and word.head == place.first - 1
 
 
+def _nns(place: SynonymPlace, words: frozenset[str]) -> bool:
+    phrase = _next_phrase(place)
+    return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
+
+
 def _predicate(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     is_bound = word.dep in ("amod", "compound", "pcomp", "nsubj", "conj")
@@ -373,15 +348,6 @@ def _worn(place: SynonymPlace, words: frozenset[str]) -> bool:
     return is_worn and place.is_one(word.head, WORD_GROUPS["@people"])
 
 
-def _nns(place: SynonymPlace, words: frozenset[str]) -> bool:
-    phrase = _next_phrase(place)
-    return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
-
-
-def _attributive(place: SynonymPlace, words: frozenset[str]) -> bool:
-    return place.parsed.words[place.last].dep == "amod"
-
-
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         # Read by the rule itself, or when forms are made.
@@ -389,9 +355,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "m": lambda place, words: True,
         "active": lambda place, words: True,
         "passive": lambda place, words: _object(place) is None,
-        "plural": lambda place, words: _number(place) in _PLURALS,
-        "singular": lambda place, words: _number(place) == "NN",
-        "det": _det,
+        "plural": lambda place, words: place.noun_tag() in _PLURALS,
+        "singular": lambda place, words: place.noun_tag() == "NN",
+        "det": lambda place, words: place.parsed.child(place.noun(), "det", "poss") is not None,
         "bare": lambda place, words: place.parsed.child(place.last, "amod", "compound") is None,
         "end": lambda place, words: place.after() in ("", "."),
         "early": lambda place, words: place.first < _EARLY,
@@ -412,7 +378,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "notof": lambda place, words: not _of(place, words),
         "on": _on,
         "noton": lambda place, words: not _on(place, words),
-        "prep": _prep,
+        "prep": lambda place, words: (place.parsed.child(place.last, "pobj") or 0) > place.last,
         "adv": _adv,
         "clause": _clause,
         "acl": _acl,
@@ -420,6 +386,6 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "plain": lambda place, words: place.parsed.words[place.first].tag == "VBP",
         "worn": _worn,
         "nns": _nns,
-        "attributive": _attributive,
+        "attributive": lambda place, words: place.parsed.words[place.last].dep == "amod",
     }
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from unbag.edits.inflection import activities, inflected
-from unbag.edits.kinds import Changes, Kind, by_rule, starts_with_vowel
+from unbag.edits.kinds import Changes, rule_kind, starts_with_vowel
 from unbag.edits.lexicon import ALIVE, WORD_GROUPS, word_lists
 from unbag.edits.parsed import Parsed, Phrase, WordSpan, subtree
 from unbag.edits.positives.synonyms import is_whole
@@ -28,11 +28,11 @@ _THINGS = (
 _PLACES = _LISTS.words("places")
 _ARTICLE_AFTER = _LISTS.words("article_after")
 _SPECIAL = _LISTS.words("special")
-_COMPARED = frozenset(("one", "another", "other", "others", "first", "second", "both", "each"))
+_COMPARED = _LISTS.words("compared")
 _BE_NOW = frozenset(("is", "are"))
 _THERE_BEFORE = _LISTS.words("there_before")
-_NEW = frozenset(("a", "an", "some", "several", "many", "two", "three", "four", "five", "six"))
-_PLURAL_IN_SENSE = frozenset(("couple", "number", "few", "lot", "pair", "dozen"))
+_NEW = _LISTS.words("new")
+_PLURAL_IN_SENSE = _LISTS.words("plural_in_sense")
 _NO_TENSE_AFTER = frozenset(("to", "ready", "going"))
 _GOES_ON = frozenset(("DT", "VBG", "VBN", "VB", "IN", "RB", "CD", "PRP$"))
 _NUMBERS = _LISTS.sequence("numbers")
@@ -43,30 +43,19 @@ NUMBERS: Mapping[str, str] = MappingProxyType(
 """Two to twelve, as words and as digits."""
 
 
-def _spelling_table() -> Mapping[tuple[str, ...], str]:
-    found: dict[tuple[str, ...], str] = {}
-    for line in _LISTS.lines("spellings"):
-        one, sign, other = line.partition(" = ") if " = " in line else line.partition(" > ")
-        found.setdefault(_tokens(one), other)
-        if sign == " = ":
-            found.setdefault(_tokens(other), one)
-    return MappingProxyType(found)
-
-
-def _tokens(text: str) -> tuple[str, ...]:
-    """As the parser cuts it: hyphens are words of their own."""
-    return tuple(text.replace("-", " - ").split())
-
-
-SPELLINGS = _spelling_table()
-"""By the words as they stand in lower case."""
+SPELLINGS: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {
+        tuple(old.replace("-", " - ").split()): new
+        for old, new in _LISTS.replacements("spellings").items()
+    }
+)
+"""By the words in lower case as the parser cuts them: hyphens are words of their own."""
 MOST_TOKENS = max(map(len, SPELLINGS))
 FIRST_TOKENS = frozenset(tokens[0] for tokens in SPELLINGS)
 CONTRACTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         (first, second): together
-        for line in _LISTS.lines("contractions")
-        for words, together in (line.split(" > "),)
+        for words, together in _LISTS.replacements("contractions").items()
         for first, second in (words.split(),)
     }
 )
@@ -81,12 +70,11 @@ def article(parsed: Parsed) -> list[Changes]:
     return [*_first(parsed), *_of_places(parsed)]
 
 
-ARTICLE = Kind(
-    name="article",
+ARTICLE = rule_kind(
+    article,
+    "another article: a dog on a bench -> the dog on a bench",
+    "ours",
     keeps_meaning=True,
-    about="another article: a dog on a bench -> the dog on a bench",
-    source="ours",
-    editor=by_rule(article),
 )
 
 
@@ -101,12 +89,11 @@ def word_form(parsed: Parsed) -> list[Changes]:
     ]
 
 
-WORD_FORM = Kind(
-    name="word_form",
+WORD_FORM = rule_kind(
+    word_form,
+    "another form: two grey dogs are running -> two gray dogs are running, 2, run",
+    "ours",
     keeps_meaning=True,
-    about="another form: two grey dogs are running -> two gray dogs are running, 2, run",
-    source="ours",
-    editor=by_rule(word_form),
 )
 
 
@@ -116,6 +103,8 @@ def _first(parsed: Parsed) -> Iterator[Changes]:
     if phrase.first != 0 or not _takes_other_article(parsed, phrase):
         return
     word, noun = parsed.lower[0], parsed.words[phrase.head]
+    # Somebody is named before it: "someone's dog" takes no article.
+    is_owned = any(one.tag == "POS" for one in parsed.words[: phrase.last])
     is_known = noun.lemma in _THINGS
     if noun.tag == "NNS":
         if parsed.words[0].tag == "CD" and word != "one" and not _COMPARED & {*parsed.lower}:
@@ -127,7 +116,7 @@ def _first(parsed: Parsed) -> Iterator[Changes]:
             yield (parsed.change(0, 0, "one"),)
     elif word in ("the", "one") and is_known and not _COMPARED & {*parsed.lower[1:]}:
         yield (parsed.change(0, 0, _a_before(parsed, 1)),)
-    elif parsed.words[0].tag in ("NN", "JJ") and is_known and not _is_owned(parsed, phrase):
+    elif parsed.words[0].tag in ("NN", "JJ") and is_known and not is_owned:
         yield (parsed.change(0, 0, f"{_a_before(parsed, 0)} {word}"),)
 
 
@@ -138,12 +127,9 @@ def _of_places(parsed: Parsed) -> Iterator[Changes]:
         if parsed.lower[phrase.first] not in ("a", "an") or noun.lemma not in _PLACES:
             continue
         is_at = noun.dep == "pobj" and parsed.lower[noun.head] in _ARTICLE_AFTER
-        if (
-            is_at
-            and noun.tag == "NN"
-            and _takes_other_article(parsed, phrase)
-            and _is_said_once(parsed, noun.lemma)
-        ):
+        is_said_once = sum(word.lemma == noun.lemma for word in parsed.words) == 1
+        can_change = noun.tag == "NN" and _takes_other_article(parsed, phrase)
+        if is_at and is_said_once and can_change:
             yield (parsed.change(phrase.first, phrase.first, "the"),)
 
 
@@ -159,25 +145,7 @@ def _takes_other_article(parsed: Parsed, phrase: Phrase) -> bool:
         parsed.lower[at] in _SPECIAL or words[at].tag in ("JJS", "NNP", "NNPS") for at in inside
     ):
         return False
-    after = phrase.last + 1
-    return after == len(words) or parsed.lower[after] not in (
-        "of",
-        "'s",
-        "'",
-        "-",
-        "and",
-        ",",
-        "or",
-    )
-
-
-def _is_owned(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether somebody is named before it: "someone's dog" takes no article."""
-    return any(parsed.words[at].tag == "POS" for at in range(phrase.first, phrase.last))
-
-
-def _is_said_once(parsed: Parsed, lemma: str) -> bool:
-    return sum(word.lemma == lemma for word in parsed.words) == 1
+    return parsed.lower_at(phrase.last + 1) not in ("of", "'s", "'", "-", "and", ",", "or")
 
 
 def _a_before(parsed: Parsed, at: int) -> str:
@@ -202,10 +170,8 @@ def _is_word(parsed: Parsed, first: int, last: int) -> bool:
     words = parsed.words[first : last + 1]
     if any(word.tag in ("NNP", "NNPS") for word in words) or not is_whole(parsed, first, last):
         return False
-    after = parsed.lower_at(last + 1)
-    if parsed.lower[first] == "close":
-        return after in ("of", "view", "photo", "picture", "shot", "image")
-    return True
+    after = ("of", "view", "photo", "picture", "shot", "image")
+    return parsed.lower[first] != "close" or parsed.lower_at(last + 1) in after
 
 
 def _numbers(parsed: Parsed) -> Iterator[Changes]:
@@ -250,9 +216,9 @@ def tenses(parsed: Parsed) -> Iterator[Changes]:
 
 def there_forms(parsed: Parsed) -> Iterator[Changes]:
     """With "there is" or without it: "there is a dog running", "a dog is running"."""
-    if parsed.lower[:1] == ("there",) and parsed.lower[1:2] and parsed.lower[1] in _BE_NOW:
+    if parsed.lower_at(0) == "there" and parsed.lower_at(1) in _BE_NOW:
         yield from _without_there(parsed)
-    elif parsed.lower[:1] and parsed.lower[0] in _NEW:
+    elif parsed.lower_at(0) in _NEW:
         yield from _with_there(parsed)
 
 
@@ -284,23 +250,19 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
 
 def _whole_phrase(parsed: Parsed, start: int) -> WordSpan | None:
     """The noun phrase that starts there, with what "of" adds to it."""
-    found = next((chunk for chunk in parsed.chunks if chunk.first == start), None)
-    if found is None or not _is_plain_subject(parsed, found):
+    chunks = {chunk.first: chunk for chunk in reversed(parsed.chunks)}
+    found = chunks.get(start)
+    if found is None or found.head != found.last:
         return None
-    last = found.last
-    if last + 1 < len(parsed.words) and parsed.lower[last + 1] == "of":
-        more = next((chunk for chunk in parsed.chunks if chunk.first == last + 2), None)
-        if more is None:
+    tag, last = parsed.words[found.head].tag, found.last
+    is_one = parsed.lower[start] in ("a", "an") and tag == "NNS"
+    if tag not in ("NN", "NNS") or is_one or "and" in parsed.lower[start : last + 1]:
+        return None
+    if parsed.lower_at(last + 1) == "of":
+        if last + 2 not in chunks:
             return None
-        last = more.last
+        last = chunks[last + 2].last
     return WordSpan(start, last) if last + 1 < len(parsed.words) else None
-
-
-def _is_plain_subject(parsed: Parsed, chunk: Phrase) -> bool:
-    is_noun = parsed.words[chunk.head].tag in ("NN", "NNS") and chunk.head == chunk.last
-    words = parsed.lower[chunk.first : chunk.last + 1]
-    is_one = words[0] in ("a", "an") and parsed.words[chunk.head].tag == "NNS"
-    return is_noun and not is_one and "and" not in words
 
 
 def _goes_on(parsed: Parsed, before: WordSpan) -> bool:
@@ -334,8 +296,7 @@ def _has_joined(parsed: Parsed, verb: int) -> bool:
     if parsed.words[verb].dep in ("conj", "ccomp", "xcomp"):
         return True
     after = parsed.lower_at(verb + 1)
-    is_joined = any(parsed.words[child].dep == "conj" for child in parsed.children[verb])
-    return is_joined or after in _NO_TENSE_AFTER
+    return parsed.child(verb, "conj") is not None or after in _NO_TENSE_AFTER
 
 
 def _has_noun_before(parsed: Parsed, verb: int) -> bool:
@@ -343,11 +304,10 @@ def _has_noun_before(parsed: Parsed, verb: int) -> bool:
     subject = parsed.child(verb, "nsubj")
     if subject is None or subject > verb:
         return False
-    has_aux = any(parsed.words[c].dep in ("aux", "neg") for c in parsed.children[verb])
+    if parsed.child(verb, "aux", "neg") is not None:
+        return False
     tag, lower = parsed.words[subject].tag, parsed.lower[subject]
-    is_many = tag == "NNS" or lower in ("they", "people", "who", "that")
-    is_one = tag == "NN" or lower in ("he", "she", "it", "who", "that")
-    has_other = any(parsed.words[c].dep == "conj" for c in parsed.children[subject])
     if parsed.words[verb].tag == "VBZ":
-        return is_one and not has_aux
-    return (is_many or has_other) and not has_aux
+        return tag == "NN" or lower in ("he", "she", "it", "who", "that")
+    is_many = tag == "NNS" or lower in ("they", "people", "who", "that")
+    return is_many or parsed.child(subject, "conj") is not None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unbag.edits.inflection import inflected
-from unbag.edits.kinds import Changes, Draw, Editor, EditParts, Kind
+from unbag.edits.kinds import ByRule, Changes, Draw, Kind
 from unbag.edits.lexicon import COLOUR_NAMES, word_lists
 from unbag.edits.parsed import NOUN_TAGS, Parsed, Word
 from unbag.edits.positives.synonyms import is_whole
@@ -45,24 +45,23 @@ class ByWordNet:
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
     ) -> list[Sequence[Changes]]:
         """All synonyms, in a drawn order."""
-        found: list[Sequence[Changes]] = []
-        for caption, draw in zip(captions, draws, strict=True):
-            places = list(self.changes(caption))
-            if len(places) > 1:
-                draw().shuffle(places)
-            found.append(places)
-        return found
+        return ByRule(self.changes)(captions, draws)
 
-    def changes(self, parsed: Parsed) -> Iterator[Changes]:
+    def changes(self, parsed: Parsed) -> list[Changes]:
         """Every word that WordNet has a synonym for."""
+        found: list[Changes] = []
         for at, word in enumerate(parsed.words):
             pos = _POS.get(word.tag)
             if pos is None or not _is_alone(parsed, at, word):
                 continue
-            for new in self.synonyms(word.lemma.lower(), pos):
-                if new not in parsed.lower and _says_nothing_twice(parsed, at, new):
+            is_said_once = parsed.lower.count(parsed.lower[at]) == 1 and is_whole(parsed, at, at)
+            for new in self.synonyms(word.lemma.lower(), pos) if is_said_once else ():
+                # "Young youngsters" says it twice.
+                is_twice = new.startswith("young") and parsed.lower_at(at - 1) in _AGES
+                if new not in parsed.lower and not is_twice:
                     form = inflected(new, word.tag) if word.tag == "NNS" else new
-                    yield (parsed.change(at, at, form),)
+                    found.append((parsed.change(at, at, form),))
+        return found
 
     def synonyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
         """Words that mean the same nearly always, in order of the alphabet."""
@@ -84,7 +83,10 @@ class ByWordNet:
             is_common = is_shared and self.wordnet.uses(new, pos) >= _USES
             if new in _JUDGED_WRONG or len(other) > _MOST_SENSES_OF_NEW:
                 continue
-            if is_common and self._is_clear(new, pos) and _is_plain(lemma, new, pos):
+            # A single word that is not the same stem ("fencing") and, of nouns, no plural.
+            is_plain = new.isalpha() and new[:4] != lemma[:4]
+            is_plural = pos == "n" and (new.endswith("s") or new == "oxen")
+            if is_common and self._is_clear(new, pos) and is_plain and not is_plural:
                 yield new
 
     def _is_clear(self, lemma: str, pos: Pos) -> bool:
@@ -96,25 +98,14 @@ class ByWordNet:
         return len(senses) == 1 or (uses >= _USES and senses[0].uses >= _SHARE * uses)
 
 
-def _editor(parts: EditParts) -> Editor:
-    return ByWordNet(find_wordnet(parts.wordnet))
-
-
 SYNONYM_WORDNET = Kind(
     name="synonym_wordnet",
     keeps_meaning=True,
     about="a word by a synonym of WordNet: a woman on a staircase -> a woman on a stairway",
     source="ours, with WordNet",
-    editor=_editor,
+    editor=lambda parts: ByWordNet(find_wordnet(parts.wordnet)),
     filters=(KEEPS_TRUTH,),
 )
-
-
-def _is_plain(lemma: str, new: str, pos: Pos) -> bool:
-    """A single word that is not the same stem ("fencing") and, of nouns, no plural ("woods")."""
-    if not new.isalpha() or new[:4] == lemma[:4]:
-        return False
-    return pos != "n" or not (new.endswith("s") or new == "oxen")
 
 
 def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
@@ -125,20 +116,9 @@ def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
     after = parsed.words[at + 1].tag if at + 1 < len(parsed.words) else ""
     if word.tag in ("NN", "NNS"):
         is_part = before in NOUN_TAGS or after in NOUN_TAGS or word.dep == "compound"
-        is_clear = word.tag == "NN" or _is_many(parsed, at, word)
+        # The plural that the parser saw is one: it has the form, and no "a" before it.
+        has_form = word.text.lower() != word.lemma.lower()
+        is_one = any(parsed.lower[child] in ("a", "an") for child in parsed.children[at])
+        is_clear = word.tag == "NN" or (has_form and not is_one)
         return is_clear and not is_part and after != "POS" and before != "HYPH"
     return word.dep == "amod" and after in NOUN_TAGS and not word.text.endswith("ed")
-
-
-def _is_many(parsed: Parsed, at: int, word: Word) -> bool:
-    """Whether the plural the parser saw is one: it has the form, and no "a" before it."""
-    is_one = any(parsed.lower[child] in ("a", "an") for child in parsed.children[at])
-    return word.text.lower() != word.lemma.lower() and not is_one
-
-
-def _says_nothing_twice(parsed: Parsed, at: int, new: str) -> bool:
-    """Whether it says nothing twice: "young youngsters"."""
-    before = parsed.lower_at(at - 1)
-    is_twice = new.startswith("young") and before in _AGES
-    is_again = parsed.lower.count(parsed.lower[at]) > 1
-    return not is_twice and not is_again and is_whole(parsed, at, at)

@@ -8,29 +8,22 @@ joint space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from warnings import warn
 
 import torch
 
 from unbag.models.batching import Fitting
-from unbag.models.huggingface.dual import Pictures, states
+from unbag.models.huggingface.dual import Pictures, TwoTowers, states
 from unbag.models.huggingface.inputs import make_captions
-from unbag.models.huggingface.loading import (
-    plain_config,
-    read_image_processor,
-    read_tokenizer,
-    read_weights,
-    torch_dtype,
-)
+from unbag.models.huggingface.loading import plain_config, read_towers, torch_dtype
 from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, TokenFeatures
 from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
     from torch import Tensor
 
     from unbag.models.huggingface.loading import HfSource
@@ -50,16 +43,11 @@ def load_match(
     """The matching head of BLIP or BLIP-2."""
     import transformers
 
-    kind = Blip if architecture == "BlipForImageTextRetrieval" else Blip2
-    reader: Blip | Blip2 = kind(
-        read_weights(source, getattr(transformers, architecture)),
-        read_tokenizer(source),
-        read_image_processor(source),
-        name=source.name,
-        device=device,
-        dtype=dtype,
-        compiles=compiles,
-    )
+    is_first = architecture == "BlipForImageTextRetrieval"
+    kind: Callable[..., PairReader] = Blip if is_first else Blip2
+    weights = getattr(transformers, architecture)
+    where = {"device": device, "dtype": dtype, "compiles": compiles}
+    reader = read_towers(kind, source, weights, **where)
     return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
 
 
@@ -150,35 +138,7 @@ class TowerMatch(Match):
         self.encoder = encoder
 
 
-class PairReader(Protocol):
-    """A model that reads a caption while it looks at the patches of a picture."""
-
-    @property
-    def name(self) -> str:
-        """What a table calls it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of weights, configuration, picture preparation and tokenizer."""
-
-    def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
-
-    def look(self, pixels: Tensor) -> Tensor:
-        """Prepared pictures to their patches, [P, L, H]."""
-
-    def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
-        """Logits of "no match" and "match", [N, 2]."""
-
-
-class _Blip:
+class _Blip(TwoTowers):
     """What both have: a picture tower, a tokenizer and a place to compute."""
 
     text_config = "text_config"
@@ -206,31 +166,10 @@ class _Blip:
         self.fingerprint = fingerprint("hf-blip", model.state_dict(), *said)
         self._look = torch.compile(model.vision_model) if compiles else model.vision_model
 
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
-        return self.captions.context
-
-    def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-        return self.pictures(image)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self.captions.count(captions)
-
     def look(self, pixels: Tensor) -> Tensor:
         """Prepared pictures to their patches, [N, L, H]."""
-        hidden: Tensor = self._look(**self._pixels(pixels)).last_hidden_state
+        hidden: Tensor = self._look(**self._picture_inputs(pixels)).last_hidden_state
         return hidden
-
-    def _pixels(self, pixels: Tensor) -> dict[str, Tensor]:
-        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
-        return {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
-
-    def _tokens(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        found = self.captions(captions)
-        return found["input_ids"].to(self.device), found["attention_mask"].to(self.device)
 
     def _seen(self, patch_NLH: Tensor) -> dict[str, Tensor]:
         patch_NLH = patch_NLH.to(self.device)
@@ -275,20 +214,18 @@ class Blip(_Blip):
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:
         """Patches after each layer, and the class token."""
-        _, hidden = states(self.model.vision_model, self._pixels(pixels))
+        _, hidden = states(self.model.vision_model, self._picture_inputs(pixels))
         return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
 
     @torch.no_grad()
     def caption_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens after each layer, read without a picture; the first is read out."""
-        token_NL, mask_NL = self._tokens(captions)
-        inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
+        inputs = self._caption_inputs(captions)
         _, hidden = states(self.model.text_encoder, inputs)
-        return laid_out(hidden, [one[:, 0] for one in hidden], mask_NL)
+        return laid_out(hidden, [one[:, 0] for one in hidden], inputs["attention_mask"])
 
     def _read(self, captions: Sequence[str], seen: dict[str, Tensor]) -> Tensor:
-        token_NL, mask_NL = self._tokens(captions)
-        found = self.model.text_encoder(input_ids=token_NL, attention_mask=mask_NL, **seen)
+        found = self.model.text_encoder(**self._caption_inputs(captions), **seen)
         hidden: Tensor = found.last_hidden_state
         return hidden
 
@@ -303,7 +240,8 @@ class Blip2(_Blip):
 
     def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
         """Logits of "no match" and "match", [N, 2], the mean over its query tokens."""
-        token_NL, mask_NL = self._tokens(captions)
+        inputs = self._caption_inputs(captions)
+        token_NL, mask_NL = inputs["input_ids"], inputs["attention_mask"]
         query_NQH = self.model.query_tokens.expand(len(token_NL), -1, -1)
         queries = query_NQH.shape[1]
         found = self.model.qformer(
@@ -314,3 +252,7 @@ class Blip2(_Blip):
         )
         logit_NQ2: Tensor = self.model.itm_head(found.last_hidden_state[:, :queries])
         return logit_NQ2.mean(dim=1).cpu()
+
+
+PairReader: TypeAlias = Blip | Blip2
+"""A model that reads a caption while it looks at the patches of a picture."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from warnings import warn
 
@@ -62,7 +62,19 @@ def load_chat(
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
     model = model.to(dtype=getattr(torch, dtype))
-    prompts = _prompts(source.name, model, processor)
+    if not hasattr(processor, "tokenizer"):
+        raise UserError(
+            f"{source.name} has no tokenizer beside its picture preparation",
+            expected="the processor of a chat model",
+            way_out="save its processor into the same folder (processor.save_pretrained)",
+        )
+    prompts = Prompts(
+        source.name,
+        model.config.model_type,
+        processor,
+        str(getattr(processor, "image_token", "")),
+        reads_apart=not getattr(model.config, "use_decoder_only_language_model", True),
+    )
     image_token_id = _image_token_id(source.name, model, processor)
     ends = _ends(model, prompts)
     said = _fingerprinted(model, prompts, ends, image_token_id)
@@ -85,18 +97,6 @@ def load_chat(
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         scores_ends=prompts.own_end is not None,
     )
-
-
-def _prompts(name: str, model: Any, processor: Any) -> Prompts:
-    reads_apart = not getattr(model.config, "use_decoder_only_language_model", True)
-    if not hasattr(processor, "tokenizer"):
-        raise UserError(
-            f"{name} has no tokenizer beside its picture preparation",
-            expected="the processor of a chat model",
-            way_out="save its processor into the same folder (processor.save_pretrained)",
-        )
-    image_token = getattr(processor, "image_token", "")
-    return Prompts(name, model.config.model_type, processor, str(image_token), reads_apart)
 
 
 def _runner(model: Any, processor: Any, device: str) -> CausalRunner | BlipRunner:
@@ -335,19 +335,15 @@ class ChatModel:
             # Refuses: nothing would end these answers but their length.
             _ = self.preparer.prompts.end
         decoder = Decoder(self.runner, self.preparer.prompts.tokenizer, self.ends, m3id, longest)
-        pairs = [(row, priors[n] if m3id else None) for n, row in enumerate(rows)]
-        numbered = list(enumerate(pairs))
 
-        def decoded(part: Sequence[tuple[int, tuple[ChatRow, ChatRow | None]]]) -> Tensor:
+        def decoded(part: Sequence[tuple[int, ChatRow]]) -> Tensor:
             with _belonging(self.name):
-                return decoder([pair for _, pair in part])
+                return decoder([(row, priors[n] if m3id else None) for n, row in part])
 
         found: dict[int, str] = {}
-        for is_blind in (False, True):
-            some = [(n, pair) for n, pair in numbered if (pair[0].seen is None) == is_blind]
-            if some:
-                token_NL = self.fitting(decoded, some)
-                found.update(zip((n for n, _ in some), map(decoder.text, token_NL), strict=True))
+        for some in _by_sight(list(enumerate(rows))):
+            token_NL = self.fitting(decoded, some)
+            found.update(zip((n for n, _ in some), map(decoder.text, token_NL), strict=True))
         return [found[n] for n in range(len(asks))]
 
     def _rows(
@@ -359,37 +355,33 @@ class ChatModel:
         seen = self._see(
             {key: (p, prompts.render(text, sees=True)) for key, (p, text) in first.items()}
         )
-        rows: dict[
-            tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ChatRow, list[int]]
-        ] = {}
+        rows: list[ChatRow] = []
+        # By picture, prompt and what is given of the answer; tokens wanted after it, row by row.
+        row_of: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        wanted: list[list[int]] = []
         places: list[list[_Position]] = []
-        for number, ask in enumerate(asks):
+        for ask in asks:
             rendered = prompts.render(ask.prompt, sees=ask.picture is not None)
             picture = seen[ask.picture.key] if ask.picture is not None else None
             prompt = self.preparer.prompt_of(picture, rendered)
             if not answers:
-                row = ChatRow(picture, prompt, words=ask.prompt)
-                rows[number, (), ()] = (number, row, [])
+                rows.append(ChatRow(picture, prompt, words=ask.prompt))
                 continue
             one: list[_Position] = []
             for continuation in ask.continuations:
-                tokens = prompts.answer_tokens(rendered, continuation, ends=ask.ends)
-                given = tuple(tokens[:-1])
+                *given, last = prompts.answer_tokens(rendered, continuation, ends=ask.ends)
                 self._check_length(len(prompt) + len(given), ask.prompt)
-                key = (id(picture), prompt, given)
-                if key not in rows:
-                    row = ChatRow(picture, prompt, given, words=ask.prompt)
-                    rows[key] = (len(rows), row, [])
-                at, _, wanted = rows[key]
-                if tokens[-1] not in wanted:
-                    wanted.append(tokens[-1])
-                one.append(_Position(at, len(given), wanted.index(tokens[-1])))
+                at = row_of.setdefault((id(picture), prompt, tuple(given)), len(rows))
+                if at == len(rows):
+                    rows.append(ChatRow(picture, prompt, tuple(given), words=ask.prompt))
+                    wanted.append([])
+                if last not in wanted[at]:
+                    wanted[at].append(last)
+                one.append(_Position(at, len(given), wanted[at].index(last)))
             places.append(one)
-        made = [
-            ChatRow(row.seen, row.prompt, row.given, tuple(wanted), row.words)
-            for _, row, wanted in rows.values()
-        ]
-        return made, places
+        if answers:
+            rows = [replace(r, last=tuple(w)) for r, w in zip(rows, wanted, strict=True)]
+        return rows, places
 
     def _see(self, first: Mapping[str, tuple[Picture, Rendered]]) -> dict[str, Seen]:
         """Every picture once, prepared in threads, with any prompt about it."""
@@ -428,8 +420,7 @@ class ChatModel:
             )
 
 
-@dataclass(frozen=True)
-class _Position:
+class _Position(NamedTuple):
     """Where the tokens of one continuation are found among the results."""
 
     row: int

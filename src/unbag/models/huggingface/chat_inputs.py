@@ -220,21 +220,32 @@ class Preparer:
         try:
             found = self._processed(image, rendered)
         except _FAILURES as error:
-            raise self._why_not(picture, image, rendered, error) from error
+            # Is it this picture, or would every picture fail?
+            try:
+                self._processed(image.resize((_USUAL, _USUAL)), rendered)
+            except _FAILURES:
+                raise UserError(
+                    f"{self.prompts.name} cannot prepare any picture: {error}",
+                    expected="a processor and a chat template that put the picture into the prompt",
+                    way_out="take the processor and chat_template that belong to this model",
+                ) from error
+            raise PictureError(
+                picture.key,
+                f"{self.prompts.name} cannot prepare the picture {picture.name} "
+                f"({image.size[0]} x {image.size[1]} pixels): {error}",
+                expected="a picture of a shape that this model takes",
+                way_out="cut it to a usual shape",
+            ) from error
         whole = [int(i) for i in found["input_ids"][0]]
         head, before = self._head(whole, rendered)
-        kinds = {
-            name: tuple(int(i) for i in value[0, : len(head)])
-            for name, value in found.items()
-            if name not in _TEXT
-            and isinstance(value, torch.Tensor)
-            and value.shape == found["input_ids"].shape
-        }
-        arrays = {
-            name: value
-            for name, value in found.items()
-            if name not in _TEXT and name not in kinds and isinstance(value, torch.Tensor)
-        }
+        kinds, arrays = {}, {}
+        for name, value in found.items():
+            if name in _TEXT or not isinstance(value, torch.Tensor):
+                continue
+            if value.shape == found["input_ids"].shape:
+                kinds[name] = tuple(int(i) for i in value[0, : len(head)])
+            else:
+                arrays[name] = value
         return Seen(tuple(head), kinds, arrays, tuple(before))
 
     def _processed(self, image: Image, rendered: Rendered) -> Any:
@@ -242,26 +253,6 @@ class Preparer:
         adds = not (bos is not None and rendered.text.startswith(bos))
         return self.prompts.processor(
             text=[rendered.text], images=[image], return_tensors="pt", add_special_tokens=adds
-        )
-
-    def _why_not(
-        self, picture: Picture, image: Image, rendered: Rendered, error: Exception
-    ) -> UserError:
-        """Is it this picture, or would every picture fail?"""
-        try:
-            self._processed(image.resize((_USUAL, _USUAL)), rendered)
-        except _FAILURES:
-            return UserError(
-                f"{self.prompts.name} cannot prepare any picture: {error}",
-                expected="a processor and a chat template that put the picture into the prompt",
-                way_out="take the processor and chat_template that belong to this model",
-            )
-        return PictureError(
-            picture.key,
-            f"{self.prompts.name} cannot prepare the picture {picture.name} "
-            f"({image.size[0]} x {image.size[1]} pixels): {error}",
-            expected="a picture of a shape that this model takes",
-            way_out="cut it to a usual shape",
         )
 
     def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
@@ -363,22 +354,17 @@ def joined(seen: Sequence[Seen], *, device: str, dtype: Any) -> dict[str, Tensor
     Zeros are what the processors themselves fill with, and what the models then leave out.
     """
     import torch
+    from torch.nn.functional import pad
 
     found: dict[str, Tensor] = {}
     for name in seen[0].arrays if seen else ():
         parts = [one.arrays[name] for one in seen]
         size = [max(part.shape[d] for part in parts) for d in range(1, parts[0].dim())]
-        filled = [_filled(part, size) for part in parts]
-        whole = torch.cat(filled).to(device)
+        for n, part in enumerate(parts):
+            missing = [want - have for want, have in zip(size, part.shape[1:], strict=True)]
+            if any(missing):
+                # At the end of every dimension but the first; `pad` begins with the last.
+                parts[n] = pad(part, [m for gap in reversed(missing) for m in (0, gap)])
+        whole = torch.cat(parts).to(device)
         found[name] = whole.to(dtype) if whole.is_floating_point() else whole
     return found
-
-
-def _filled(part: Tensor, size: Sequence[int]) -> Tensor:
-    """With zeros at the end of every dimension but the first."""
-    from torch.nn.functional import pad
-
-    missing = [want - have for want, have in zip(size, part.shape[1:], strict=True)]
-    if not any(missing):
-        return part
-    return pad(part, [n for gap in reversed(missing) for n in (0, gap)])

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from unbag.errors import UserError
@@ -57,12 +58,16 @@ class CausalRunner:
 
     def logits(self, rows: Sequence[ChatRow], keep: int) -> Tensor:
         """Logits at the last `keep` tokens of every row, [N, K, V]."""
+        import torch
+
         seen = list({id(row.seen): row.seen for row in rows if row.seen is not None}.values())
         may_share = self.is_shared and 0 < len(seen) < len(rows)
         if may_share and self.family in SHARES_BEGINNING:
             return self._by_beginning(rows, seen, keep)
         if may_share and self.family in SHARES_FEATURES:
-            features = self._features(seen)
+            arrays = joined(seen, device=self.device, dtype=self.model.dtype)
+            with torch.inference_mode():
+                features: Tensor = self.model.get_image_features(**arrays).pooler_output
             places = {id(one): b for b, one in enumerate(seen)}
             return self._whole(rows, keep, features=features[[places[id(r.seen)] for r in rows]])[0]
         return self._whole(rows, keep)[0]
@@ -108,8 +113,10 @@ class CausalRunner:
         found = self._forward(keep=keep, use_cache=caches, **inputs)
         state = None
         if caches:
-            after_N = _next(inputs["position_ids"])
-            state = CausalState(found.past_key_values, inputs["attention_mask"], after_N)
+            # The position after the last one of every row; padding on the left has position 0.
+            largest = inputs["position_ids"].amax(dim=-1)
+            next_N = (largest.amax(dim=0) if largest.dim() == 2 else largest) + 1
+            state = CausalState(found.past_key_values, inputs["attention_mask"], next_N)
         return found.logits[:, -keep:], state
 
     def _inputs(
@@ -124,7 +131,8 @@ class CausalRunner:
         kinds = self._kinds(rows, left=left)
         position_TNL = self._positions(token_NL, mask_NL, kinds, arrays)
         if features is not None:
-            arrays = {"mm_encoder_outputs": {"image": _Features(features)}}
+            # As the models of transformers look into the output of a picture tower.
+            arrays = {"mm_encoder_outputs": {"image": SimpleNamespace(pooler_output=features)}}
         if "token_type_ids" in self._accepts and "token_type_ids" in kinds:
             arrays["token_type_ids"] = kinds["token_type_ids"]
         return {
@@ -181,15 +189,7 @@ class CausalRunner:
         """Positions in time, height and width, as Qwen-VL has them."""
         return hasattr(getattr(self.model, "model", None), "get_rope_index")
 
-    def _features(self, seen: Sequence[Seen]) -> Tensor:
-        import torch
-
-        arrays = joined(seen, device=self.device, dtype=self.model.dtype)
-        with torch.inference_mode():
-            found: Tensor = self.model.get_image_features(**arrays).pooler_output
-        return found
-
-    def _kinds(self, rows: Sequence[ChatRow], *, left: bool = True) -> dict[str, Tensor]:
+    def _kinds(self, rows: Sequence[ChatRow], *, left: bool) -> dict[str, Tensor]:
         """Inputs with a number a token: as the processor gave them, 0 for words.
 
         For PaliGemma the tokens of an answer are 1: they look back only.
@@ -240,20 +240,6 @@ class CausalState:
     """Position of the next token."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Features:
-    """A picture tower's output, as the models of transformers look into it."""
-
-    pooler_output: Tensor
-
-
-def _next(position_TNL: Tensor) -> Tensor:
-    """The position after the last one of every row; padding on the left has position 0."""
-    largest = position_TNL.amax(dim=-1)
-    found: Tensor = (largest.amax(dim=0) if largest.dim() == 2 else largest) + 1
-    return found
-
-
 def _shared(rows: Sequence[ChatRow]) -> int:
     """Tokens that all rows begin with, up to one before the first answer."""
     first, *others = (row.prompt for row in rows)
@@ -292,7 +278,9 @@ class BlipRunner:
         tokens = [row.prompt if self.reads_apart else row.tokens for row in rows]
         token_NL, mask_NL = padded(tokens, fill=self.pad, device=self.device)
         inputs: dict[str, Any] = {"input_ids": token_NL, "attention_mask": mask_NL}
-        given = [(self._first, *row.given) for row in rows]
+        start = getattr(self.model.config.text_config, "decoder_start_token_id", None)
+        first = int(self.pad if start is None else start)
+        given = [(first, *row.given) for row in rows]
         if self.reads_apart:
             decoded = padded(given, fill=self.pad, device=self.device, left=False)
             inputs |= {"decoder_input_ids": decoded[0], "decoder_attention_mask": decoded[1]}
@@ -300,7 +288,13 @@ class BlipRunner:
             inputs["position_ids"] = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
         with torch.inference_mode():
             logit_NLV: Tensor = self._run(rows, inputs)
-        return _right(logit_NLV, given, keep) if self.reads_apart else logit_NLV[:, -keep:]
+        if not self.reads_apart:
+            return logit_NLV[:, -keep:]
+        # The last places of each row, where rows are padded on the right.
+        ends = torch.tensor([len(row) for row in given], device=logit_NLV.device)
+        place_NK = ends[:, None] - keep + torch.arange(keep, device=logit_NLV.device)
+        rows_N1 = torch.arange(len(given), device=logit_NLV.device)[:, None]
+        return logit_NLV[rows_N1, place_NK.clamp(min=0)]
 
     def start(self, rows: Sequence[ChatRow]) -> tuple[Tensor, BlipState]:
         """Logits of the first token of the answer, [N, V]."""
@@ -313,12 +307,6 @@ class BlipRunner:
             for row, token in zip(state.rows, token_N, strict=True)
         ]
         return self.start(rows)
-
-    @property
-    def _first(self) -> int:
-        config = self.model.config.text_config
-        start = getattr(config, "decoder_start_token_id", None)
-        return int(self.pad if start is None else start)
 
     def _run(self, rows: Sequence[ChatRow], inputs: dict[str, Any]) -> Tensor:
         if any(row.seen is None for row in rows):
@@ -359,16 +347,6 @@ class BlipState:
     """Rows read so far; nothing is cached, since answers of these models are short."""
 
     rows: tuple[ChatRow, ...]
-
-
-def _right(logit_NLV: Tensor, given: Sequence[Sequence[int]], keep: int) -> Tensor:
-    """The last `keep` places of each row, where rows are padded on the right."""
-    import torch
-
-    ends = torch.tensor([len(row) for row in given], device=logit_NLV.device)
-    place_NK = ends[:, None] - keep + torch.arange(keep, device=logit_NLV.device)
-    rows_N1 = torch.arange(len(given), device=logit_NLV.device)[:, None]
-    return logit_NLV[rows_N1, place_NK.clamp(min=0)]
 
 
 def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:

@@ -8,10 +8,12 @@ Dimensions: N pictures or captions, L patches or tokens, D joint space, F number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
-from warnings import warn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from warnings import catch_warnings, simplefilter, warn
 
 import torch
 
@@ -20,7 +22,7 @@ from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
 from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
-from unbag.models.weights import fingerprint
+from unbag.models.weights import fingerprint, seeded
 from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -37,7 +39,58 @@ _PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
 """SigLIP 2 NaFlex: patches of any grid, padded to a fixed number, with mask and grid."""
 
 
-class HfDual:
+class TwoTowers:
+    """What models of transformers share that have an image processor and a tokenizer."""
+
+    name: str
+    device: str
+    model: Any
+    pictures: Pictures
+    captions: Captions
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included."""
+        return self.captions.context
+
+    def prepare(self, image: Image) -> Tensor:
+        """One picture by the model's own image processor."""
+        return self.pictures(image)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.captions.count(captions)
+
+    def random_twin(self, *, name: str, seed: int) -> Self:
+        """The same architecture, and weights as its class begins."""
+        old, made = self.model, cast(Callable[..., Self], type(self))
+        with seeded(seed):
+            # The class makes its own weights from a config, and may change that config.
+            model = type(old)(deepcopy(old.config))
+        with catch_warnings():
+            # All that is said of captions that run padded was said of the encoder.
+            simplefilter("ignore")
+            return made(
+                model.eval().requires_grad_(False),
+                self.captions.tokenizer,
+                self.pictures.processor,
+                name=name,
+                device=self.device,
+                dtype=str(old.dtype).removeprefix("torch."),
+            )
+
+    def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
+        inputs = self.pictures.inputs(pixels.to(self.device, non_blocking=True))
+        return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
+
+    def _caption_inputs(
+        self, captions: Sequence[str], how: Captions | None = None
+    ) -> dict[str, Tensor]:
+        inputs = (how or self.captions)(captions).items()
+        return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
+
+
+class HfDual(TwoTowers):
     """CLIP, SigLIP, ALIGN and the like. Vectors are those of `get_*_features`, at unit norm."""
 
     def __init__(
@@ -79,19 +132,6 @@ class HfDual:
             self._ask_picture = torch.compile(self._ask_picture)
             self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
 
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
-        return self.captions.context
-
-    def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-        return self.pictures(image)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self.captions.count(captions)
-
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """[N, ...] prepared pictures to unit vectors [N, D]."""
@@ -100,7 +140,7 @@ class HfDual:
     @torch.inference_mode()
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D]: at their real length where that is exact."""
-        return self._embed(self.captions, captions)
+        return self._embed(captions)
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
@@ -123,7 +163,7 @@ class HfDual:
         """Token vectors in the joint space, special ones included; the mask leaves out padding."""
         if self.kind.tokens is None:
             raise self._no_parts("tokens")
-        hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
+        hidden = self.model.text_model(**self._caption_inputs(captions))
         vector_NLD = unit_vectors(self.kind.tokens(self.model, hidden.last_hidden_state))
         return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
@@ -139,7 +179,7 @@ class HfDual:
         how = self.captions.padded()
         if not self.kind.is_padded:
             how = replace(how, context=min(length, how.context), has_mask=True)
-        hidden = self.model.text_model(**self._caption_inputs(how, captions))
+        hidden = self.model.text_model(**self._caption_inputs(captions, how))
         vector_NLD = unit_vectors(
             self.kind.tokens(self.model, hidden.last_hidden_state[:, :length])
         )
@@ -154,8 +194,7 @@ class HfDual:
         """
         inputs = self._picture_inputs(pixels)
         if self.kind.looks is None:
-            known = [name for name, one in KINDS.items() if one.looks is not None]
-            raise _unknown_layers("picture", self.model, known)
+            raise self._unknown_layers("picture", "looks")
         tower = self.model.vision_model
         found, hidden = states(tower, inputs)
         if self.kind.looks == "class":
@@ -168,26 +207,26 @@ class HfDual:
     @torch.no_grad()
     def caption_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens after each layer, special ones included, and the one that is read out."""
-        inputs = self._caption_inputs(self.captions, captions)
-        real_NL = self.captions.real(captions, inputs["input_ids"].shape[1])
+        inputs = self._caption_inputs(captions)
+        token_NL = inputs["input_ids"]
+        real_NL = self.captions.real(captions, token_NL.shape[1])
         if self.kind.tokens is None:
-            known = [name for name, one in KINDS.items() if one.tokens is not None]
-            raise _unknown_layers("caption", self.model, known)
+            raise self._unknown_layers("caption", "tokens")
         _, hidden = states(self.model.text_model, inputs)
-        place_N = _places(self.kind, self.model.config.text_config, inputs["input_ids"])
+        # Where each caption's vector is read, as transformers finds it.
+        end = self.model.config.text_config.eos_token_id
+        if self.kind.pools != "end":
+            place = 0 if self.kind.pools == "first" else token_NL.shape[1] - 1
+            place_N = torch.full((len(token_NL),), place, device=token_NL.device)
+        elif self.kind.pools_at_largest and end == 2:
+            place_N = token_NL.argmax(dim=1)
+        else:
+            place_N = (token_NL == int(end)).int().argmax(dim=1)
         row_N = torch.arange(len(place_N), device=place_N.device)
         return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
 
-    def _embed(self, how: Captions, captions: Sequence[str]) -> Tensor:
-        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))
-
-    def _caption_inputs(self, how: Captions, captions: Sequence[str]) -> dict[str, Tensor]:
-        inputs = how(captions).items()
-        return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
-
-    def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
-        return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
+    def _embed(self, captions: Sequence[str], how: Captions | None = None) -> Tensor:
+        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(captions, how))))
 
     @torch.inference_mode()
     def _exact(self, captions: Captions) -> Captions:
@@ -197,7 +236,7 @@ class HfDual:
                 warn(self._runs_padded(captions, "is a kind not known here"), stacklevel=4)
             return captions
         tried = ["a red cube", "a"]
-        short, full = (self._embed(how, tried) for how in (captions, captions.padded()))
+        short, full = (self._embed(tried, how) for how in (captions, captions.padded()))
         is_exact = (short - full).abs().max() < 1e-5
         if not is_exact:
             warn(self._runs_padded(captions, "gives other vectors without padding"), stacklevel=4)
@@ -221,10 +260,16 @@ class HfDual:
             )
 
     def _no_parts(self, what: str) -> UserError:
-        known = sorted(k for k, kind in KINDS.items() if getattr(kind, what) is not None)
         return UserError(
             f"{self.name}: {what} of a {self.model_type!r} have no place in the joint space",
-            expected=f"one of {', '.join(known)}",
+            expected=f"one of {_known_by(what)}",
+        )
+
+    def _unknown_layers(self, what: str, by: str) -> UserError:
+        return UserError(
+            f"layers of the {what} tower of a {self.model_type!r} are not known",
+            expected=f"one of {_known_by(by)}",
+            way_out=f"use the {what} vector",
         )
 
 
@@ -292,7 +337,8 @@ class Pictures:
                 way_out="set a fixed size, or do_center_crop, in preprocessor_config.json",
             )
         if device != "cpu" and not self.is_packed:
-            self._levels = levels(self._whole, self._in_bytes, self._last)
+            last = partial(self._processed, do_resize=False, do_center_crop=False)
+            self._levels = levels(self._processed, self._in_bytes, last)
 
     def __call__(self, image: Image) -> Tensor:
         """[channels, height, width], in bytes for a device where that is exact.
@@ -302,39 +348,30 @@ class Pictures:
         if self._levels:
             return self._in_bytes(image)
         if not self.is_packed:
-            return self._whole(image)
+            return self._processed(image)
         found = self.processor(images=image, return_tensors="pt")
         value_LF, mask_L, grid = (found[name][0] for name in _PACKED)
         last_L3 = torch.cat([mask_L[:, None], grid.expand(len(mask_L), 2)], dim=1)
         return torch.cat([value_LF, last_L3.to(value_LF.dtype)], dim=1)
 
-    def _whole(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
-        return found
+    def _processed(self, image: Image, **steps: bool) -> Tensor:
+        found: Tensor = self.processor(images=image, return_tensors="pt", **steps)["pixel_values"]
+        return found[0]
 
     def _in_bytes(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(
-            images=image, return_tensors="pt", do_rescale=False, do_normalize=False
-        )["pixel_values"][0]
-        return found
+        return self._processed(image, do_rescale=False, do_normalize=False)
 
-    def _last(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(
-            images=image, return_tensors="pt", do_resize=False, do_center_crop=False
-        )["pixel_values"][0]
-        return found
-
-    def inputs(self, pixels: Tensor) -> Iterable[tuple[str, Tensor]]:
+    def inputs(self, pixels: Tensor) -> dict[str, Tensor]:
         """Arguments of the picture tower by name, from stacked prepared pictures."""
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         if not self.is_packed:
-            return [("pixel_values", pixels)]
-        return [
-            ("pixel_values", pixels[..., :-3]),
-            ("pixel_attention_mask", pixels[..., -3].long()),
-            ("spatial_shapes", pixels[:, 0, -2:].long()),
-        ]
+            return {"pixel_values": pixels}
+        return {
+            "pixel_values": pixels[..., :-3],
+            "pixel_attention_mask": pixels[..., -3].long(),
+            "spatial_shapes": pixels[:, 0, -2:].long(),
+        }
 
     def example(self) -> Tensor:
         """A prepared picture, to try a model on."""
@@ -348,17 +385,6 @@ class Pictures:
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
 
 
-def _places(kind: ModelFamily, text_config: Any, token_NL: Tensor) -> Tensor:
-    """Where each caption's vector is read, as transformers finds it."""
-    if kind.pools != "end":
-        place = 0 if kind.pools == "first" else token_NL.shape[1] - 1
-        return torch.full((len(token_NL),), place, device=token_NL.device)
-    if kind.pools_at_largest and text_config.eos_token_id == 2:
-        return token_NL.argmax(dim=1)
-    is_end_NL: Tensor = token_NL == int(text_config.eos_token_id)
-    return is_end_NL.int().argmax(dim=1)
-
-
 def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
     """What a tower gives; what enters its first block, leaves each, and its last hidden state.
 
@@ -369,14 +395,6 @@ def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]
     blocks = blocks_of(getattr(tower, "roberta", tower))
     found, hidden = recorded(blocks, lambda: tower(**inputs))
     return found, [*hidden, found.last_hidden_state]
-
-
-def _unknown_layers(what: str, model: Any, known: list[str]) -> UserError:
-    return UserError(
-        f"layers of the {what} tower of a {model.config.model_type!r} are not known",
-        expected=f"one of {', '.join(sorted(known))}",
-        way_out=f"use the {what} vector",
-    )
 
 
 @dataclass(frozen=True)
@@ -401,16 +419,6 @@ class ModelFamily:
     tokens: Project | None = None
 
 
-def _clip_patches(model: Any, hidden: Any) -> Tensor:
-    projected: Tensor = model.visual_projection(model.vision_model.post_layernorm(hidden[:, 1:]))
-    return projected
-
-
-def _projected_tokens(model: Any, hidden: Any) -> Tensor:
-    projected: Tensor = model.text_projection(hidden)
-    return projected
-
-
 def _siglip_patches(model: Any, hidden: Any) -> Tensor:
     """SigLIP pools by attention. A patch goes through that head alone.
 
@@ -421,27 +429,23 @@ def _siglip_patches(model: Any, hidden: Any) -> Tensor:
     return pooled.reshape(shape[0], shape[1], -1)
 
 
-def _siglip_tokens(model: Any, hidden: Any) -> Tensor:
-    projected: Tensor = model.text_model.head(hidden)
-    return projected
-
-
-def _map_patches(model: Any, hidden: Any) -> Tensor:
-    """ALIGN's picture vector is the mean of its last map, [N, D, height, width]."""
-    cells: Tensor = hidden.flatten(2).transpose(1, 2)
-    return cells
-
-
 _SIGLIP = ModelFamily(
     "last",
     True,
     has_mask=False,
     looks="attention",
     patches=_siglip_patches,
-    tokens=_siglip_tokens,
+    tokens=lambda model, hidden: model.text_model.head(hidden),
 )
 """Trained on 64 tokens without a mask and pooled at the last, which mostly is padding."""
-_BERT = ModelFamily("first", looks="class", patches=_clip_patches, tokens=_projected_tokens)
+_BERT = ModelFamily(
+    "first",
+    looks="class",
+    patches=lambda model, hidden: model.visual_projection(
+        model.vision_model.post_layernorm(hidden[:, 1:])
+    ),
+    tokens=lambda model, hidden: model.text_projection(hidden),
+)
 """CLIP's picture tower beside a text tower like BERT."""
 _CLIP = replace(_BERT, pools="end", has_mask=False)
 """Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
@@ -453,13 +457,23 @@ KINDS: Mapping[str, ModelFamily] = {
     "aimv2": ModelFamily("end"),
     "chinese_clip": _BERT,
     "altclip": _BERT,
-    "align": ModelFamily(
-        "first", most=64, looks="map", patches=_map_patches, tokens=_projected_tokens
+    # Its picture vector is the mean of its last map, [N, D, height, width].
+    "align": replace(
+        _BERT,
+        most=64,
+        looks="map",
+        patches=lambda model, hidden: hidden.flatten(2).transpose(1, 2),
     ),
     "vision-text-dual-encoder": ModelFamily("first"),
     "siglip": _SIGLIP,
     "siglip2": _SIGLIP,
 }
+
+
+def _known_by(field: str) -> str:
+    return ", ".join(sorted(name for name, kind in KINDS.items() if getattr(kind, field)))
+
+
 UNKNOWN = ModelFamily("last", is_padded=True)
 """A dual encoder of a family not listed: the full context is right, whatever it pools."""
 EXCLUDED = frozenset({"blip", "blip-2", "clipseg", "flava", "owlvit", "owlv2"})

@@ -41,15 +41,8 @@ def make_captions(
             way_out="set pad_token in tokenizer_config.json, as the model was trained",
         )
     tokenizer.padding_side = "right"
-    _check_words(tokenizer)
-    return Captions(
-        tokenizer, _context(text, tokenizer, most), int(text.vocab_size), is_padded, has_mask
-    )
-
-
-def _check_words(tokenizer: Any) -> None:
     # Words of the same lengths: what knows no words may still count letters.
-    one, other = (tokenizer(text)["input_ids"] for text in ("a red cube", "a big ball"))
+    one, other = (tokenizer(words)["input_ids"] for words in ("a red cube", "a big ball"))
     if one == other:
         raise UserError(
             f"the tokenizer {type(tokenizer).__name__} knows no words: 'a red cube' and "
@@ -57,6 +50,8 @@ def _check_words(tokenizer: Any) -> None:
             expected="the files of the tokenizer; transformers makes an empty one without them",
             way_out="save the tokenizer into the model's folder",
         )
+    context = _context(text, tokenizer, most)
+    return Captions(tokenizer, context, int(text.vocab_size), is_padded, has_mask)
 
 
 def _context(text: Any, tokenizer: Any, most: int | None) -> int:

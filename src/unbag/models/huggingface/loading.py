@@ -55,14 +55,24 @@ def load(
     need_transformers(f"hf:{name}")
     source = parse_source(name)
     config = read_config(source)
-    heads = _heads(config, source)
+    heads = config.architectures or []
+    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
+        raise UserError(
+            f"{source.path}: the configuration says architectures: {heads!r}",
+            expected="a list of names of classes, as `save_pretrained` writes it",
+            way_out="mend config.json, or take the one that came with the weights",
+        )
     if any(head in ("BlipForImageTextRetrieval", "Blip2ForImageTextRetrieval") for head in heads):
         from unbag.models.huggingface.blip import load_match
 
         return load_match(source, heads[0], device=device, dtype=dtype, compiles=compiles)
+    from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoModel
+
     if _is_dual(config):
-        return _load_dual(source, device=device, dtype=dtype, compiles=compiles)
-    if _is_chat(config):
+        from unbag.models.huggingface.dual import HfDual
+
+        return read_towers(HfDual, source, AutoModel, device=device, dtype=dtype, compiles=compiles)
+    if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         from unbag.models.huggingface.chat import load_chat
 
         return load_chat(
@@ -75,17 +85,6 @@ def load(
     )
 
 
-def _heads(config: Any, source: HfSource) -> list[str]:
-    found = config.architectures or []
-    if isinstance(found, list) and all(isinstance(head, str) for head in found):
-        return found
-    raise UserError(
-        f"{source.path}: the configuration says architectures: {found!r}",
-        expected="a list of names of classes, as `save_pretrained` writes it",
-        way_out="mend config.json, or take the one that came with the weights",
-    )
-
-
 def _is_dual(config: Any) -> bool:
     from transformers import MODEL_MAPPING
 
@@ -95,28 +94,6 @@ def _is_dual(config: Any) -> bool:
         return False
     kind = MODEL_MAPPING[type(config)]
     return hasattr(kind, "get_image_features") and hasattr(kind, "get_text_features")
-
-
-def _is_chat(config: Any) -> bool:
-    from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-
-    return type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-
-
-def _load_dual(source: HfSource, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
-    from transformers import AutoModel
-
-    from unbag.models.huggingface.dual import HfDual
-
-    return HfDual(
-        read_weights(source, AutoModel),
-        read_tokenizer(source),
-        read_image_processor(source),
-        name=source.name,
-        device=device,
-        dtype=dtype,
-        compiles=compiles,
-    )
 
 
 @dataclass(frozen=True)
@@ -144,8 +121,17 @@ class HfSource:
 def parse_source(text: str) -> HfSource:
     """`NAME_OR_PATH[@REVISION]`; what exists on disk is a path, whatever it looks like."""
     place = on_disk(text)
+    if place is not None and not (place / "config.json").is_file():
+        is_file = place.is_file()
+        raise UserError(
+            f"{place} is a file" if is_file else f"the folder {place} has no config.json",
+            expected="a folder with config.json, as `save_pretrained` writes it",
+            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE"
+            if is_file
+            else "check the path; the checkpoint may lie in a folder below",
+        )
     if place is not None:
-        return HfSource(_checked_folder(place))
+        return HfSource(str(place))
     path, at, revision = text.rpartition("@")
     if not at:
         path, revision = text, ""
@@ -169,22 +155,6 @@ def parse_source(text: str) -> HfSource:
             way_out="check the name, or the path of the folder",
         )
     return HfSource(path, revision or None)
-
-
-def _checked_folder(place: Path) -> str:
-    if place.is_file():
-        raise UserError(
-            f"{place} is a file",
-            expected="a folder with config.json, as `save_pretrained` writes it",
-            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE",
-        )
-    if not (place / "config.json").is_file():
-        raise UserError(
-            f"the folder {place} has no config.json",
-            expected="a folder with config.json, as `save_pretrained` writes it",
-            way_out="check the path; the checkpoint may lie in a folder below",
-        )
-    return str(place)
 
 
 def on_disk(text: str) -> Path | None:
@@ -227,6 +197,12 @@ def read_image_processor(source: HfSource) -> Any:
     from transformers import AutoImageProcessor
 
     return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
+
+
+def read_towers(made: Callable[..., Loaded], source: HfSource, kind: Any, **where: Any) -> Loaded:
+    """`made` of weights of class `kind`, tokenizer and image processor."""
+    parts = read_weights(source, kind), read_tokenizer(source), read_image_processor(source)
+    return made(*parts, name=source.name, **where)
 
 
 def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
@@ -282,8 +258,10 @@ def _read(source: HfSource, what: str, load: Callable[..., Loaded]) -> Loaded:
         is_of_hub = isinstance(error, OSError) and not source.is_folder
         # Who meant a folder need not look for what is wrong with a connection.
         hub = "there is no such folder, and the hub's client says: " if is_of_hub else ""
+        # Some list every kind that there is.
+        lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
         raise UserError(
-            f"{source.path}: {what} cannot be read: {hub}{_first_lines(error)}",
+            f"{source.path}: {what} cannot be read: {hub}{said_by(ValueError(' '.join(lines)))}",
             expected="config.json, weights, tokenizer and image processor, as `save_pretrained` "
             "writes them",
             way_out=_way_out(source, what, error),
@@ -312,12 +290,6 @@ def _way_out(source: HfSource, what: str, error: Exception) -> str:
         "check the name, the revision and the connection; a model that needs permission wants "
         "`hf auth login`; a folder on disk works without a network"
     )
-
-
-def _first_lines(error: Exception) -> str:
-    lines = (str(error).strip() or type(error).__name__).splitlines()
-    # Some list every kind that there is.
-    return said_by(ValueError(" ".join(lines[:2])))
 
 
 def checkpoint_file(source: HfSource, name: str) -> Any:
@@ -361,11 +333,27 @@ def read_language_model(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
     need_transformers("a language model")
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    model: Any
     source = find_language_model(path)
     if isinstance(source, Path):
-        model, tokenizer = _read_gguf(source)
+        # Weights of few bits are written out in full.
+        where = {"gguf_file": source.name, "trust_remote_code": False}
+        try:
+            with quietly():
+                model = AutoModelForCausalLM.from_pretrained(str(source.parent), **where)
+                tokenizer = AutoTokenizer.from_pretrained(str(source.parent), **where)
+        except Exception as error:
+            # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"{source} cannot be read as a language model: {first}",
+                expected="a whole GGUF file of a kind that transformers reads",
+                way_out="pip install gguf accelerate"
+                if isinstance(error, ImportError)
+                else "copy or download the file again, or take a folder with config.json",
+            ) from error
     else:
         model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
     # Some versions refuse `.float()` on what came from a GGUF file.
@@ -414,27 +402,6 @@ def _nothing_at(path: str, *, why: str = "", way_out: str) -> UserError:
     )
 
 
-def _read_gguf(file: Path) -> tuple[Any, Any]:
-    """Weights of few bits are written out in full."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    where = {"gguf_file": file.name, "trust_remote_code": False}
-    try:
-        with quietly():
-            model: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), **where)
-            return model, AutoTokenizer.from_pretrained(str(file.parent), **where)
-    except Exception as error:
-        # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"{file} cannot be read as a language model: {first}",
-            expected="a whole GGUF file of a kind that transformers reads",
-            way_out="pip install gguf accelerate"
-            if isinstance(error, ImportError)
-            else "copy or download the file again, or take a folder with config.json",
-        ) from error
-
-
 def torch_dtype(name: str) -> torch.dtype:
     """By name; auto is float32, since benchmarks turn on differences of a thousandth."""
     import torch
@@ -446,13 +413,13 @@ def torch_dtype(name: str) -> torch.dtype:
 
 def plain_config(config: Any) -> str:
     """All that a configuration decides, as JSON, for a fingerprint."""
-    return json.dumps(_without_volatile(config.to_dict()), sort_keys=True, default=str)
 
+    def stable(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: stable(v) for k, v in value.items() if k not in _VOLATILE}
+        return value
 
-def _without_volatile(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_volatile(v) for k, v in value.items() if k not in _VOLATILE}
-    return value
+    return json.dumps(stable(config.to_dict()), sort_keys=True, default=str)
 
 
 def tokenizer_rules(tokenizer: Any) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,28 +73,24 @@ def find_weights(path: Path) -> Path:
             expected=_EXPECTED,
             way_out=f"write hf:{path}",
         )
-    if len(inside) != 1 and not usual:
-        raise _choose(path, inside)
-    return usual[0] if usual else inside[0]
+    if len(inside) == 1 or usual:
+        return usual[0] if usual else inside[0]
+    # The trainer's are one folder below.
+    below = path / "checkpoints"
+    if not inside and below.is_dir() and _checkpoints(below):
+        path, inside = below, _checkpoints(below)
+    listed = ", ".join(p.name for p in inside[-6:]) or "none"
+    raise UserError(
+        f"the folder {path} holds {len(inside)} checkpoints: {listed}",
+        expected=f"one, or one called {_USUAL_FILES[0]}",
+        way_out=f"name the file, as in ...@{inside[-1]}" if inside else "check the path",
+    )
 
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Files that may be one; epoch_10 after epoch_9."""
     found = [p for p in folder.iterdir() if p.suffix in _FILE_ENDINGS and p.is_file()]
     return sorted(found, key=lambda p: [int(n) if n.isdigit() else n for n in _PARTS.split(p.name)])
-
-
-def _choose(path: Path, inside: list[Path]) -> UserError:
-    """The error for a folder with none or several; the trainer's are one folder below."""
-    below = path / "checkpoints"
-    if not inside and below.is_dir() and _checkpoints(below):
-        path, inside = below, _checkpoints(below)
-    listed = ", ".join(p.name for p in inside[-6:]) or "none"
-    return UserError(
-        f"the folder {path} holds {len(inside)} checkpoints: {listed}",
-        expected=f"one, or one called {_USUAL_FILES[0]}",
-        way_out=f"name the file, as in ...@{inside[-1]}" if inside else "check the path",
-    )
 
 
 def _is_of_transformers(folder: Path) -> bool:
@@ -123,7 +119,11 @@ def read_state(path: Path) -> dict[str, Tensor]:
         raise UserError(
             f"{path} holds no state dict: {str(found)[:200] or 'nothing'}", expected=_EXPECTED
         )
-    return _unwrapped({str(name): value for name, value in content.items()})
+    state = {str(name): value for name, value in content.items()}
+    for wrapper in _WRAPPERS * 2:
+        if all(name.startswith(wrapper) for name in state):
+            state = {name.removeprefix(wrapper): value for name, value in state.items()}
+    return state
 
 
 def _safetensors(path: Path) -> Any:
@@ -140,14 +140,24 @@ def _pickled(path: Path) -> Any:
     import torch
 
     is_zip = zipfile.is_zipfile(path)
-    if is_zip and _is_torchscript(path):
-        raise UserError(
-            f"{path} is a TorchScript archive, as OpenAI published them",
-            expected=_EXPECTED,
-            way_out="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
-        )
-    if not is_zip:
-        _check_start(path)
+    if is_zip:
+        with zipfile.ZipFile(path) as archive:
+            is_script = any(name.endswith("constants.pkl") for name in archive.namelist())
+        if is_script:
+            raise UserError(
+                f"{path} is a TorchScript archive, as OpenAI published them",
+                expected=_EXPECTED,
+                way_out="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
+            )
+    else:
+        # A pickle (of PyTorch before 1.6), an archive that is cut, or neither.
+        with path.open("rb") as file:
+            start = file.read(2)
+        if start == b"PK":
+            raise _unreadable(path, _CUT_SHORT)
+        if not start.startswith(b"\x80"):
+            what = "it is no file of PyTorch" if start else "it is empty"
+            raise _unreadable(path, what, way_out="check the path and how the file was made")
     try:
         with catch_warnings():
             # Of pickles in another form, which then cannot be read.
@@ -169,33 +179,10 @@ def _pickled(path: Path) -> Any:
         raise _unreadable(path, said_by(error)) from error
 
 
-def _check_start(path: Path) -> None:
-    """By its first bytes: a pickle (of PyTorch before 1.6), an archive that is cut, or neither."""
-    with path.open("rb") as file:
-        start = file.read(2)
-    if start == b"PK":
-        raise _unreadable(path, _CUT_SHORT)
-    if not start.startswith(b"\x80"):
-        what = "it is no file of PyTorch" if start else "it is empty"
-        raise _unreadable(path, what, way_out="check the path and how the file was made")
-
-
-def _is_torchscript(path: Path) -> bool:
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("constants.pkl") for name in archive.namelist())
-
-
 def _unreadable(path: Path, why: str, *, way_out: str = "copy or download it again") -> UserError:
     return UserError(
         f"{path} cannot be read as a checkpoint: {why}", expected=_EXPECTED, way_out=way_out
     )
-
-
-def _unwrapped(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    for wrapper in _WRAPPERS * 2:
-        if all(name.startswith(wrapper) for name in state):
-            state = {name.removeprefix(wrapper): value for name, value in state.items()}
-    return state
 
 
 def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
@@ -214,7 +201,11 @@ def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
         # Trained with the sigmoid loss: the trainer adds a bias to any architecture.
         said.setdefault("init_logit_bias", 0.0)
     names = ("CoCa" if "multimodal_cfg" in said else "CustomTextCLIP") if is_custom else "CLIP"
-    return getattr(library(), names)(**said)
+    model = getattr(library(), names)(**said)
+    if names == "CoCa":
+        # open_clip leaves it as the memory was: equal seeds would give different fingerprints.
+        model.text_decoder.text_projection.detach().zero_()
+    return model
 
 
 def load_state(
@@ -226,10 +217,26 @@ def load_state(
     missing = [name for name in wanted if name not in state]
     unexpected = sorted(name for name in state if name not in wanted)
     shaped = [n for n in wanted if n in state and wanted[n].shape != state[n].shape]
-    _check_text(wanted, state, shaped, source, arch)
+    # Another vocabulary or context means another tokenizer: said before all else.
+    for ending, what in (("token_embedding.weight", "words"), ("positional_embedding", "places")):
+        for name in shaped:
+            is_text = name in (ending, f"text.{ending}")
+            if is_text and wanted[name].shape[1:] == state[name].shape[1:]:
+                raise UserError(
+                    f"the text tower of {source} has {len(state[name])} {what}, and the tokenizer "
+                    f"of {arch} gives {len(wanted[name])}",
+                    expected="weights trained with this tokenizer: the scores would be wrong",
+                    way_out="name the architecture it was trained with before the @",
+                )
     if missing or unexpected or shaped:
+        sizes = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
+        parts = (("missing", missing), ("not part of it", unexpected), ("of another shape", sizes))
+        listed = []
+        for what, names in parts:
+            more = " ..." if len(names) > _SHOWN else ""
+            listed += [f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"] if names else []
         raise UserError(
-            f"{source} does not fit {arch}: {_listed(missing, unexpected, shaped, wanted, state)}",
+            f"{source} does not fit {arch}: {'; '.join(listed)}",
             expected=f"all {len(wanted)} tensors of {arch}, and no others",
             way_out=hint or "name the architecture it was trained with before the @",
         )
@@ -256,46 +263,6 @@ def _renamed(
         if name in state and name in wanted and state[name].numel() == 1:
             state[name] = state[name].reshape(wanted[name].shape)
     return state
-
-
-def _check_text(
-    wanted: Mapping[str, Tensor],
-    state: Mapping[str, Tensor],
-    shaped: Sequence[str],
-    source: str,
-    arch: str,
-) -> None:
-    """Another vocabulary or context means another tokenizer: said before all else."""
-    for ending, what in (("token_embedding.weight", "words"), ("positional_embedding", "places")):
-        for name in shaped:
-            is_text = name in (ending, f"text.{ending}")
-            if is_text and wanted[name].shape[1:] == state[name].shape[1:]:
-                raise UserError(
-                    f"the text tower of {source} has {len(state[name])} {what}, and the tokenizer "
-                    f"of {arch} gives {len(wanted[name])}",
-                    expected="weights trained with this tokenizer: the scores would be wrong",
-                    way_out="name the architecture it was trained with before the @",
-                )
-
-
-def _listed(
-    missing: Sequence[str],
-    unexpected: Sequence[str],
-    shaped: Sequence[str],
-    wanted: Mapping[str, Tensor],
-    state: Mapping[str, Tensor],
-) -> str:
-    sizes = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
-    parts = (
-        ("missing", missing),
-        ("not part of it", unexpected),
-        ("of another shape", sizes),
-    )
-    return "; ".join(f"{len(names)} {what} ({_some(names)})" for what, names in parts if names)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
 
 
 def check_tag_activation(arch: str, tag: str, config: dict[str, Any], *, is_tag_quick: bool) -> str:
@@ -326,15 +293,17 @@ def check_file_activation(arch: str, config: Mapping[str, Any], weights: Path, w
     if not has_activation_choice(config):
         return ""
     quick = is_quick(config)
-    found = [
-        e
-        for e in (_evidence_of_trainer(arch, weights), _evidence_of_name(weights))
-        if e is not None
-    ]
+    of_trainer = _evidence_of_trainer(arch, weights)
+    found = [] if of_trainer is None else [of_trainer]
+    # Files that open_clip published carry it in their name.
+    if "quickgelu" in weights.name.lower().replace("_", "").replace("-", ""):
+        found.append(Evidence(True, f"the name of {weights.name} says QuickGELU"))
     against = next((e for e in found if e.is_quick != quick), None)
     if against is not None:
         raise wrong_activation(arch, quick, against, written)
-    if found or arch.endswith(QUICK) or _is_always_gelu(arch):
+    tags = library().list_pretrained_tags_by_model
+    is_always_gelu = tags(arch) and not tags(arch + QUICK)
+    if found or arch.endswith(QUICK) or is_always_gelu:
         return ""
     return (
         f"{arch}@{weights.name}: nothing beside the file says its activation; computed with "
@@ -360,19 +329,6 @@ def _evidence_of_trainer(arch: str, weights: Path) -> Evidence | None:
     return Evidence(
         quick, f"the trainer's params.txt says model: {trained} ({activation_name(quick)})"
     )
-
-
-def _evidence_of_name(weights: Path) -> Evidence | None:
-    """Files that open_clip published carry it in their name."""
-    if "quickgelu" in weights.name.lower().replace("_", "").replace("-", ""):
-        return Evidence(True, f"the name of {weights.name} says QuickGELU")
-    return None
-
-
-def _is_always_gelu(arch: str) -> bool:
-    """Whether all published weights of an architecture have GELU."""
-    tags = library().list_pretrained_tags_by_model
-    return bool(tags(arch)) and not tags(arch + QUICK)
 
 
 def trainer_parameters(weights: Path) -> dict[str, str]:

@@ -14,9 +14,11 @@ import torch
 
 from unbag.models.batching import Levels, levels
 from unbag.models.layers import unit_vectors
+from unbag.models.open_clip.checkpoint import build
 from unbag.models.open_clip.layers import patches, picture_layers
 from unbag.models.open_clip.library import library
 from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
+from unbag.models.weights import seeded
 from unbag.types import Layers, TokenFeatures
 
 if TYPE_CHECKING:
@@ -74,6 +76,29 @@ class OpenClip:
             self.model.visual.compile()
             # Captions come in many lengths; each would be compiled anew.
             getattr(self.model, "text", self.model).transformer.compile(dynamic=True)
+
+    def random_twin(self, *, name: str, seed: int) -> OpenClip | None:
+        """The same architecture, and weights as open_clip begins; None where that is not known."""
+        # It imports this module.
+        from unbag.models.open_clip.loading import fingerprint_of
+
+        config, prepared = self.config, self.preparation
+        if config is None or prepared is None:
+            return None
+        with seeded(seed):
+            has_bias = getattr(self.model, "logit_bias", None) is not None
+            model = build(config, has_bias=has_bias)
+        return OpenClip(
+            model,
+            name=name,
+            fingerprint=fingerprint_of(model, config, prepared, self.tokenize, self.dtype),
+            tokenizer=self.tokenize,
+            prepare=make_transform(prepared),
+            device=self.device,
+            dtype=self.dtype,
+            config=config,
+            preparation=prepared,
+        )
 
     def prepare(self, image: Image) -> Tensor:
         """open_clip's transform for evaluation, in bytes for a device where that is exact."""

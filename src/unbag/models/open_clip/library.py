@@ -63,9 +63,17 @@ def parse(text: str) -> WantedWeights:
     hf-hub:OWNER/NAME   a repository with an open_clip_config.json, optionally @REVISION
     local-dir:PATH      the same as a folder on disk
     """
-    for start in ("hf-hub:", "local-dir:"):
-        if text.startswith(start):
-            return _with_config(text, start, text.removeprefix(start))
+    if text.startswith("local-dir:") and text != "local-dir:":
+        folder = Path(text.removeprefix("local-dir:")).expanduser()
+        return WantedWeights(text, path=folder, has_config=True)
+    if text.startswith(("hf-hub:", "local-dir:")):
+        hub, _, revision = text.partition(":")[2].partition("@")
+        if hub.count("/") != 1:
+            raise UserError(
+                f"open_clip:{text} names no model",
+                expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
+            )
+        return WantedWeights(text, hub=hub, revision=revision or None)
     before, at, after = text.partition("@")
     if at and "/" not in before:
         if not after:
@@ -100,18 +108,6 @@ class WantedWeights:
     has_config: bool = False
     """The path is a folder whose open_clip_config.json says the architecture."""
     revision: str | None = None
-
-
-def _with_config(text: str, start: str, rest: str) -> WantedWeights:
-    if start == "local-dir:" and rest:
-        return WantedWeights(text, path=Path(rest).expanduser(), has_config=True)
-    hub, _, revision = rest.partition("@")
-    if hub.count("/") != 1:
-        raise UserError(
-            f"open_clip:{text} names no model",
-            expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
-        )
-    return WantedWeights(text, hub=hub, revision=revision or None)
 
 
 def architecture(name: str) -> dict[str, Any]:

@@ -92,9 +92,11 @@ def load(
         config=source.config,
         preparation=prepared,
     )
-    for note in (*source.notes, _at_full_length(encoder)):
-        if note:
-            warnings.warn(note, stacklevel=2)
+    notes = [*source.notes]
+    if why := encoder.text.whole_because:
+        notes.append(f"{encoder.name}: captions run at all {encoder.context} tokens, since {why}")
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
     return encoder
 
 
@@ -128,7 +130,7 @@ def find_source(wanted: WantedWeights) -> OpenClipSource:
         return _by_folder(wanted.path, find_weights(wanted.path), name)
     if wanted.path is not None:
         return _by_file(wanted, find_weights(wanted.path))
-    raise AssertionError("names.parse sets one of tag, hub and path")
+    raise AssertionError("library.parse sets one of tag, hub and path")
 
 
 def _by_tag(wanted: WantedWeights) -> OpenClipSource:
@@ -136,7 +138,14 @@ def _by_tag(wanted: WantedWeights) -> OpenClipSource:
     config = architecture(arch)
     known = library().get_pretrained_cfg(arch, tag)
     if not known:
-        raise _unknown_tag(arch, tag)
+        plain = arch.removesuffix(QUICK)
+        if arch != plain and library().get_pretrained_cfg(plain, tag):
+            raise UserError(
+                f"{plain}/{tag} was trained with GELU, and {arch} computes with QuickGELU",
+                expected="the activation the weights were trained with: the scores would be wrong",
+                way_out=f"write open_clip:{plain}/{tag}",
+            )
+        raise nearest(f"weights of {arch}", tag, library().list_pretrained_tags_by_model(arch))
     note = check_tag_activation(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
     return OpenClipSource(
         name=f"{arch}/{tag}{_pin(wanted)}",
@@ -148,17 +157,6 @@ def _by_tag(wanted: WantedWeights) -> OpenClipSource:
         trained_on=trained_on(tag),
         notes=(note,) if note else (),
     )
-
-
-def _unknown_tag(arch: str, tag: str) -> UserError:
-    plain = arch.removesuffix(QUICK)
-    if arch != plain and library().get_pretrained_cfg(plain, tag):
-        return UserError(
-            f"{plain}/{tag} was trained with GELU, and {arch} computes with QuickGELU",
-            expected="the activation the weights were trained with: the scores would be wrong",
-            way_out=f"write open_clip:{plain}/{tag}",
-        )
-    return nearest(f"weights of {arch}", tag, library().list_pretrained_tags_by_model(arch))
 
 
 def _download(known: Mapping[str, Any], revision: str | None) -> str:
@@ -175,32 +173,24 @@ def _by_hub(wanted: WantedWeights) -> OpenClipSource:
         get = library().pretrained.download_pretrained_from_hf
         return str(get(wanted.hub, file, revision=wanted.revision))
 
+    def fetch_tokenizer() -> str:
+        from huggingface_hub import snapshot_download
+
+        allowed = [CONFIG, *_TOKENIZER_FILES]
+        return str(snapshot_download(wanted.hub, revision=wanted.revision, allow_patterns=allowed))
+
     config = Path(_downloaded(lambda: fetch(CONFIG), wanted.text))
     weights = Path(_downloaded(lambda: fetch(None), wanted.text))
     found = _by_folder(config.parent, weights, wanted.hub)
-    return replace(
-        found, name=f"{wanted.hub}{_pin(wanted)}", tokenizer=_hub_tokenizer(wanted, found, config)
-    )
-
-
-def _hub_tokenizer(wanted: WantedWeights, found: OpenClipSource, config: Path) -> str:
-    """That of the same revision; open_clip itself always takes the newest of the hub."""
+    # The tokenizer of the same revision; open_clip itself always takes the newest of the hub.
     named = found.config["text_cfg"].get("hf_tokenizer_name")
     if wanted.revision is None or named not in (None, "", wanted.hub):
-        return f"hf-hub:{wanted.hub}"
-    if not named:
-        return f"local-dir:{config.parent}"
-    return f"local-dir:{_downloaded(lambda: _fetch_tokenizer(wanted), wanted.text)}"
-
-
-def _fetch_tokenizer(wanted: WantedWeights) -> str:
-    from huggingface_hub import snapshot_download
-
-    return str(
-        snapshot_download(
-            wanted.hub, revision=wanted.revision, allow_patterns=[CONFIG, *_TOKENIZER_FILES]
-        )
-    )
+        tokenizer = f"hf-hub:{wanted.hub}"
+    elif not named:
+        tokenizer = f"local-dir:{config.parent}"
+    else:
+        tokenizer = f"local-dir:{_downloaded(fetch_tokenizer, wanted.text)}"
+    return replace(found, name=f"{wanted.hub}{_pin(wanted)}", tokenizer=tokenizer)
 
 
 def _pin(wanted: WantedWeights) -> str:
@@ -333,12 +323,6 @@ def _check_tokenizer(model: Any, tokenizer: Tokenizer, arch: str) -> None:
         rows = int(text.tower.token_embedding.num_embeddings)
         pool, end = (text.pool, text.end) if isinstance(text, Native) else ("class", None)
         check_fit(tokenizer, arch=arch, rows=rows, pool=pool, end=end)
-
-
-def _at_full_length(encoder: OpenClip) -> str:
-    why = encoder.text.whole_because
-    said = f"{encoder.name}: captions run at all {encoder.context} tokens, since {why}"
-    return said if why else ""
 
 
 def fingerprint_of(

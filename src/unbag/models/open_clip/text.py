@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -47,23 +47,6 @@ def text_tower(model: Any) -> TextTower:
     return Native(text, text.pool_type, int(getattr(text, "eos_id", None) or 0))
 
 
-class TextTower(Protocol):
-    """A text tower of any kind."""
-
-    @property
-    def whole_because(self) -> str:
-        """Why captions run at full length; "" if they run at their real length."""
-
-    def pooled(self, token_NL: Tensor) -> Tensor:
-        """One vector a caption, [N, D], not normalised."""
-
-    def words(self, token_NL: Tensor, *, length: int) -> Tensor:
-        """One vector for each of the first `length` tokens, [N, L, D], not normalised."""
-
-    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
-        """What stands after each layer, for as many tokens as `real_NL` has columns."""
-
-
 @dataclass(frozen=True, eq=False)
 class Native:
     """open_clip's own transformer without a class token: CLIP's, and SigLIP's."""
@@ -75,13 +58,13 @@ class Native:
 
     @property
     def whole_because(self) -> str:
-        """Whether padding reaches the vector."""
+        """Why captions run at full length: padding reaches the vector; "" where it does not."""
         if self.tower.attn_mask is None:
             return "its text tower looks at padding"
         return "its text tower reads the last place" if self.pool == "last" else ""
 
     def pooled(self, token_NL: Tensor) -> Tensor:
-        """The projected token at the end of each caption."""
+        """The projected token at the end of each caption, [N, D], not at unit norm."""
         length = token_NL.shape[1]
         if not self.whole_because:
             length = int(self._places(token_NL).max()) + 1
@@ -92,12 +75,12 @@ class Native:
         return project(self.tower, self._read(self._hidden(token_NL), token_NL))
 
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
-        """Every token, projected as the pooled one is."""
+        """The first `length` tokens, projected as the pooled one is, [N, L, D]."""
         run = token_NL if self.whole_because else token_NL[:, :length]
         return project(self.tower, self._hidden(run)[:, :length])
 
     def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
-        """Every token, and the one that is read out."""
+        """As many tokens as `real_NL` has columns, and the one that is read out."""
         length = real_NL.shape[1]
         run = token_NL if self.whole_because else token_NL[:, :length]
         hidden = through(self.tower.transformer, *self._entering(run))
@@ -276,6 +259,10 @@ class Unknown:
         raise _no_layers(f"text tower that runs whole, since {self.whole_because}")
 
 
+TextTower: TypeAlias = Native | Classed | Masked | Unknown
+"""A text tower of any kind."""
+
+
 def _no_layers(kind: str) -> UserError:
     return UserError(
         f"layers of a {kind} are not known",
@@ -331,32 +318,6 @@ def check_fit(tokenizer: Tokenizer, *, arch: str, rows: int, pool: str, end: int
         )
 
 
-class Tokenizer(Protocol):
-    """What a text tower needs of any tokenizer."""
-
-    @property
-    def context(self) -> int:
-        """Tokens of every row."""
-
-    @property
-    def vocabulary(self) -> int:
-        """One more than the largest id."""
-
-    @property
-    def end(self) -> int | None:
-        """The id of the end token, if there is one."""
-
-    @property
-    def identity(self) -> str:
-        """For the fingerprint."""
-
-    def count(self, captions: Sequence[str]) -> list[int]:
-        """Tokens of each before cutting, special ones included."""
-
-    def __call__(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Ids and mask, both [N, L]."""
-
-
 class ClipTokenizer:
     """CLIP's byte pairs: start, words, end, then zeros. Zero is also the id of "!"."""
 
@@ -383,11 +344,11 @@ class ClipTokenizer:
         return (self.inner.sot_token_id, *inside, self.inner.eot_token_id)
 
     def count(self, captions: Sequence[str]) -> list[int]:
-        """Start and end included."""
+        """Tokens of each before cutting, start and end included."""
         return [len(self._split(caption)) for caption in captions]
 
     def __call__(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """A caption that is too long keeps its first tokens and the end."""
+        """Ids and mask, both [N, L]; a caption too long keeps its first tokens and the end."""
         import torch
 
         token_NL = np.zeros((len(captions), self.context), dtype=np.int64)
@@ -412,13 +373,24 @@ class HubTokenizer:
         end = inner.tokenizer.eos_token_id
         self.end: int | None = None if end is None else int(end)
         self.is_appended = getattr(inner, "tokenizer_mode", "") == "clips"
-        self.identity = f"{type(inner).__name__} {self.context} {_digest(inner)}"
+        said = (
+            tokenizer_rules(inner.tokenizer),
+            getattr(getattr(inner, "clean_fn", None), "__name__", ""),
+            str(getattr(inner, "strip_sep_token", "")),
+            getattr(inner, "tokenizer_mode", ""),
+        )
+        digest = blake2b("\0".join(said).encode(), digest_size=12).hexdigest()
+        self.identity = f"{type(inner).__name__} {self.context} {digest}"
 
     def count(self, captions: Sequence[str]) -> list[int]:
         """With the special tokens that this tokenizer adds."""
         if not captions:
             return []
-        texts = [self._clean(caption) for caption in captions]
+        clean, package = getattr(self.inner, "clean_fn", None), library().tokenizer
+        if clean is None:
+            texts = [package.canonicalize_text(package.basic_clean(text)) for text in captions]
+        else:
+            texts = [clean(caption) for caption in captions]
         found = self.inner.tokenizer(
             texts, add_special_tokens=not self.is_appended, truncation=False, verbose=False
         )
@@ -434,20 +406,5 @@ class HubTokenizer:
             real_NL &= token_NL != 0
         return token_NL, real_NL
 
-    def _clean(self, caption: str) -> str:
-        clean = getattr(self.inner, "clean_fn", None)
-        if clean is not None:
-            return str(clean(caption))
-        package = library().tokenizer
-        return str(package.canonicalize_text(package.basic_clean(caption)))
 
-
-def _digest(inner: Any) -> str:
-    clean = getattr(getattr(inner, "clean_fn", None), "__name__", "")
-    said = (
-        tokenizer_rules(inner.tokenizer),
-        clean,
-        str(getattr(inner, "strip_sep_token", "")),
-        getattr(inner, "tokenizer_mode", ""),
-    )
-    return blake2b("\0".join(said).encode(), digest_size=12).hexdigest()
+Tokenizer: TypeAlias = ClipTokenizer | HubTokenizer

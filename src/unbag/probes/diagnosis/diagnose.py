@@ -282,18 +282,14 @@ def _make_subjects(inquiry: Inquiry, progress: Progress) -> Subject:
             expected="two names, to tell them apart in the tables",
             way_out="set a model against another one, or rename a file",
         )
-    return replace(subject, other=_with_same_twin(made[1], subject, inquiry, progress))
-
-
-def _with_same_twin(
-    other: Subject, subject: Subject, inquiry: Inquiry, progress: Progress
-) -> Subject:
-    """With a twin too, so that both are judged alike; one of the same build is the same twin."""
-    if not inquiry.has_twin:
-        return other
-    other = with_twin(other, seed=inquiry.options.seed, progress=progress)
-    twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
-    return replace(other, twin=subject.twin) if len(twins) == 2 and len(set(twins)) == 1 else other
+    other = made[1]
+    if inquiry.has_twin:
+        # So that both are judged alike; one of the same build is the same twin.
+        other = with_twin(other, seed=inquiry.options.seed, progress=progress)
+        twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
+        if len(twins) == 2 and len(set(twins)) == 1:
+            other = replace(other, twin=subject.twin)
+    return replace(subject, other=other)
 
 
 def make_subject(

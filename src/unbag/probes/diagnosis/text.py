@@ -55,7 +55,7 @@ def diagnosis_table(found: Diagnosis) -> Table:
     rows: list[Sequence[Cell]] = []
     for answer in found.answered:
         for at, (name, sentence, tone) in enumerate(_rows(found, answer)):
-            sign = Span(f"{sign_of(tone)} {tone_text(tone)}", STYLES[tone]) if tone else ""
+            sign = Span(" ".join(TONES[tone]), STYLES[tone]) if tone else ""
             question = "" if at else answer.question
             rows.append((question, *([name] if found.other else []), sentence, sign))
     return Table(columns, rows, look="spaced")
@@ -75,19 +75,16 @@ def said_under(found: Diagnosis) -> list[str]:
     lines = [
         f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
     ]
-    lines += [f"note: {note}" for note in (*_not_there(found), *found.notes)]
-    lines += [] if found.is_whole else [standing(found)]
-    return lines
-
-
-def _not_there(found: Diagnosis) -> list[str]:
-    """Layers that were asked for in vain; a tower of pictures and one of captions may differ."""
-    return [
+    # Layers that were asked for in vain; a tower of pictures and one of captions may differ.
+    not_there = [
         f"{answer.probe}: {note}"
         for answer in found.answered
         for note in answer.finding.notes
         if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and found.options.layers
     ]
+    lines += [f"note: {note}" for note in (*not_there, *found.notes)]
+    lines += [] if found.is_whole else [standing(found)]
+    return lines
 
 
 def to_json(found: Diagnosis) -> str:
@@ -218,16 +215,6 @@ def _strict(value: object) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_strict(one) for one in value]
     return value
-
-
-def sign_of(tone: str) -> str:
-    """One letter."""
-    return TONES[tone][0]
-
-
-def tone_text(tone: str) -> str:
-    """One word."""
-    return TONES[tone][1]
 
 
 def first_line(error: str) -> str:
