@@ -156,7 +156,7 @@ def _train_decoder(
 ) -> tuple[ArmResult, DecoderNet]:
     settings = taught_with(name, base.settings)
     if not settings.asks:
-        words = replace(words, asks=False)  # type: ignore[type-var]
+        words = replace(words, asks=False)
     material = base.material(settings)
     first = material.count - material.held_out
     trained = [fact for fact in material.facts if fact.picture < first]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -249,42 +249,12 @@ def words_asked() -> list[str]:
     return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]
 
 
-class Words(Protocol):
-    """Tokens of prompts and answers, with the picture before all of it.
-
-    Word by word for a language model from scratch: `<ask> words of the prompt <answer>`, then words
-    of the answer and `<end>`. With the tokenizer of a real one: `USER: {prompt} ASSISTANT:`, then
-    ` {answer}` and its end of text.
-    """
-
-    @property
-    def size(self) -> int:
-        """Tokens of the vocabulary."""
-
-    @property
-    def pad(self) -> int:
-        """The token that fills what is too short."""
-
-    @property
-    def end(self) -> int:
-        """The token that ends an answer."""
-
-    def plain(self, text: str) -> list[int]:
-        """Tokens of a text as it is."""
-
-    def ask(self, prompt: str) -> list[int]:
-        """A prompt in the form that an answer follows."""
-
-    def answer(self, prompt: str, answer: str) -> list[int]:
-        """Tokens of an answer behind that prompt, without the end."""
-
-    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """Tokens of an answer as text."""
-
-
 @dataclass(frozen=True)
 class WordLevel:
-    """One token for each word and mark; a word nobody knows is looked for in lower case."""
+    """One token for each word and mark; a word nobody knows is looked for in lower case.
+
+    `<ask> words of the prompt <answer>`, then words of the answer and `<end>`.
+    """
 
     words: tuple[str, ...]
     asks: bool = True
@@ -332,7 +302,10 @@ def words_of(texts: Iterable[str], *, asks: bool = True) -> WordLevel:
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """The tokenizer of a real language model."""
+    """The tokenizer of a real language model.
+
+    `USER: {prompt} ASSISTANT:`, then ` {answer}` and its end of text.
+    """
 
     tokenizer: Any
     name: str
@@ -386,6 +359,10 @@ class Pretrained:
 
     def _form(self, prompt: str) -> str:
         return ASKED.replace("{prompt}", prompt) if self.asks else UNASKED
+
+
+Words: TypeAlias = WordLevel | Pretrained
+"""Tokens of prompts and answers, with the picture before all of it."""
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:

@@ -249,7 +249,7 @@ def on_encoder(
 
 def print_of(made: Made, encoder: DualEncoder) -> str:
     """Of encoder, weights, vocabulary and settings."""
-    words: Any = made.words
+    words = made.words
     if isinstance(words, WordLevel):
         known = repr(words.words)
     else:
