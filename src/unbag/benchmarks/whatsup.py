@@ -89,7 +89,23 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
             )
         sets[key][relation] = _Member(record, picture, _options(record))
     items = [_item(key, members, subset) for key, members in sets.items()]
-    _warn_of_slips(items, sets, subset)
+    # Subset A has one option that is not, letter by letter, the caption of another picture of its
+    # set ("A mug under a tabl`e"); the item reads it as the caption meant.
+    slips = [
+        (member.record.where, option)
+        for item in items
+        for member in sets[item.id].values()
+        for option in member.options
+        if option not in item.captions
+    ]
+    if slips:
+        where, option = slips[0]
+        one = "1 option is not a caption of its set"
+        some = one if len(slips) == 1 else f"{len(slips)} options are not captions of their set"
+        warnings.warn(
+            f"{some}, such as {option!r} ({where}); the captions of the set are scored instead",
+            stacklevel=2,
+        )
     return items
 
 
@@ -139,33 +155,6 @@ def _item(key: str, members: Mapping[str, _Member], subset: Subset) -> Item:
     captions = tuple(member.options[0] for member in ordered)
     pictures = tuple(member.picture for member in ordered)
     return Item(key, pictures, captions, MATCHING_4, kinds=subset.relations)
-
-
-def _warn_of_slips(
-    items: Sequence[Item], sets: Mapping[str, Mapping[str, _Member]], subset: Subset
-) -> None:
-    """Say where an option is not, letter by letter, the caption of another picture of its set.
-
-    Subset A has one such slip ("A mug under a tabl`e"), which the item reads as the caption meant.
-    """
-    slips = [
-        (member.record.where, option)
-        for item in items
-        for member in sets[item.id].values()
-        for option in member.options
-        if option not in item.captions
-    ]
-    if slips:
-        where, option = slips[0]
-        counted = (
-            "1 option is not a caption of its set"
-            if len(slips) == 1
-            else f"{len(slips)} options are not captions of their set"
-        )
-        warnings.warn(
-            f"{counted}, such as {option!r} ({where}); the captions of the set are scored instead",
-            stacklevel=3,
-        )
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:

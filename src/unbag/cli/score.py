@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,11 @@ def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
     rows = []
     # NaN sorts last, as infinity does; equal scores keep the order they were typed in.
     for at in np.argsort(-columns[0].score_C, kind="stable"):
-        cells = [f"{column.mark(int(at))} {score_text(column.score_C[at])}" for column in columns]
+        cells = []
+        for column in columns:
+            score = float(column.score_C[at])
+            shown = score_text(score) if isfinite(score) else f"{score}"
+            cells.append(f"{column.mark(int(at))} {'not a number' if isnan(score) else shown}")
         rows.append([_short(captions[at]), *cells])
     return Table(tuple(heads), rows, look="plain")
 

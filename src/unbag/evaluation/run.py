@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from traceback import format_exception
 
 from unbag.errors import UserError, said_by
@@ -213,8 +212,11 @@ def versions() -> dict[str, str]:
 
 def _score_all(work: Work) -> list[str]:
     """One scorer after the other; gives what went wrong, where a job goes on without some."""
-    job = work.job
-    unscored = Unscored(work.folder.path, work.progress)
+    job, path = work.job, work.folder.path / FILE
+    problems: list[str] = []
+    tracebacks = ""
+    # Those of an earlier process: its failures are tried again.
+    path.unlink(missing_ok=True)
     for scorer in job.scorers:
         try:
             work.score(scorer)
@@ -223,11 +225,21 @@ def _score_all(work: Work) -> list[str]:
             # that is full would fail every scorer alike.
             if not job.keeps_going or work.team.size > 1 or is_full(error):
                 raise
-            unscored.add(scorer.name, work.missing(scorer), error)
+            # The error itself is let go, with the memory it holds.
+            said, what = _in_a_line(error), str(error)
+            work.progress.say(f"{scorer.name} failed ({said}); going on without it")
+            if not isinstance(error, UserError):
+                tracebacks += _whole(f"{scorer.name}\n\n{''.join(format_exception(error))}\n")
+                write_text(path, tracebacks)
+                what = (
+                    f"it failed with {said}; its traceback is in {path}, and "
+                    "the same command again tries only what is missing"
+                )
+            problems.append(_whole(f"{scorer.name} on {', '.join(work.missing(scorer))}: {what}"))
     every = set(work.items)
-    if unscored.problems and all(set(work.missing(s)) == every for s in job.scorers):
-        raise UserError("\n".join(["no model could be scored", *unscored.problems]))
-    return unscored.problems
+    if problems and all(set(work.missing(s)) == every for s in job.scorers):
+        raise UserError("\n".join(["no model could be scored", *problems]))
+    return problems
 
 
 def _assist(
@@ -385,35 +397,6 @@ class Work:
             truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
         )
         self.folder.write_state("running", self.record)
-
-
-@dataclass
-class Unscored:
-    """The scorers of a run that failed; those of an earlier process are tried again."""
-
-    folder: Path
-    progress: Progress
-    problems: list[str] = field(default_factory=list)
-    """What became of each, for a user."""
-    _tracebacks: str = ""
-
-    def __post_init__(self) -> None:
-        """Nothing has failed yet."""
-        (self.folder / FILE).unlink(missing_ok=True)
-
-    def add(self, scorer: str, benchmarks: Sequence[str], error: Exception) -> None:
-        """Say it at once, and keep it; the error itself is let go, with the memory it holds."""
-        self.progress.say(f"{scorer} failed ({_in_a_line(error)}); going on without it")
-        what = str(error) if isinstance(error, UserError) else self._written(scorer, error)
-        self.problems.append(_whole(f"{scorer} on {', '.join(benchmarks)}: {what}"))
-
-    def _written(self, scorer: str, error: Exception) -> str:
-        self._tracebacks += _whole(f"{scorer}\n\n{''.join(format_exception(error))}\n")
-        write_text(self.folder / FILE, self._tracebacks)
-        return (
-            f"it failed with {_in_a_line(error)}; its traceback is in {self.folder / FILE}, and "
-            "the same command again tries only what is missing"
-        )
 
 
 def _in_a_line(error: Exception) -> str:
