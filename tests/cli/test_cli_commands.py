@@ -1,8 +1,6 @@
 """The command line as people use it: real processes, real files, every message read."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +12,11 @@ from unbag.cli import main
 from unbag.version import __version__
 
 MODEL = """
-import os, time
-class Slow:
+class Quick:
     name, fingerprint, scoring, is_blind = "slow", "slow-1", "odd", False
-    pause = float(os.environ.get("PAUSE", "0"))
     def score(self, queries):
-        print("chunk", flush=True)
-        time.sleep(self.pause)
         return [float(len(q.caption)) for q in queries]
-class Quick(Slow):
-    pause = 0.0
-SLOW, QUICK = Slow(), Quick()
+QUICK = Quick()
 NOT_A_MODEL = 3
 """
 
@@ -136,37 +128,6 @@ def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str
     assert json.loads((here / "a/run.json").read_text())["record"]["command"] == (
         "unbag run --model cli_test_models:QUICK --bench world-swap --no-cache --out a"
     )
-
-
-def test_ctrl_c_says_how_to_go_on(here: Path) -> None:
-    words = ["run", "--model", "cli_test_models:SLOW", "--bench", "world-swap", "--out", "cut"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "unbag", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=here,
-        # Slow enough to be stopped in time; what goes on afterwards need not be.
-        env=os.environ | {"PAUSE": "0.5"},
-    )
-    assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(2)] == ["chunk\n"] * 2
-    os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopped; what was computed is kept in cut" in said
-    assert f"continue with: unbag {' '.join(words)}" in said
-    assert "Traceback" not in said
-    import pyarrow.parquet as pq
-
-    kept = pq.read_table(here / "cut/scores.parquet").num_rows
-    assert kept in (64, 128)
-    again = unbag(*words, cwd=here)
-    assert again.returncode == 0
-    assert again.stdout.count("chunk") == 13 - kept // 64
-    whole = unbag(*words[:-1], "whole", cwd=here)
-    assert whole.returncode == 0
-    assert (here / "cut/results.json").read_text() == (here / "whole/results.json").read_text()
 
 
 @pytest.mark.parametrize(

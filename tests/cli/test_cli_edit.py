@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -151,39 +147,6 @@ def test_the_same_command_again(captions: Path, capsys: pytest.CaptureFixture[st
     assert "b.jsonl is done already" in again.err
     assert main([*arguments, "--seed", "1"]) == 1
     assert "b.jsonl exists already: seed: 0 before, 1 now" in capsys.readouterr().err
-
-
-SLOW = """
-import time
-from unbag.edits.kinds import Kind, by_rule
-def slowly(parsed):
-    print("working", flush=True)
-    time.sleep(0.02)
-    return [(parsed.change(0, 0, "no"),)]
-SLOW = Kind("slow", False, "slow", "ours", by_rule(slowly))
-"""
-
-
-def test_ctrl_c_says_how_to_go_on(captions: Path) -> None:
-    Path("cli_edit_slow.py").write_text(SLOW)
-    lines = [{"caption": f"a dog sees {at} cats"} for at in range(3_000)]
-    Path("long.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    command = ["edit", "--captions", "long.jsonl", "--out", "b.jsonl"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "unbag", *command, "--kinds", "cli_edit_slow:SLOW"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"COLUMNS": "500"},
-    ) as running:
-        assert running.stdout
-        running.stdout.readline()
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "stopped; the same command goes on with what is in b.jsonl.parts" in said
-    assert "Traceback" not in said
-    assert Path("b.jsonl.parts/run.json").exists()
 
 
 def test_the_list_of_edits_says_what_each_does(capsys: pytest.CaptureFixture[str]) -> None:

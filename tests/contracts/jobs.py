@@ -67,6 +67,10 @@ class ResumableJob:
     """Empty for a job that begins anew whatever was there."""
     needs: tuple[str, ...] = ()
     """Packages."""
+    interrupted: str = "stopped"
+    """What is said after Ctrl-C."""
+    written_again: tuple[str, ...] = ()
+    """Results that the same command writes again after the end."""
 
     def command(self, *more: str, below: str = ".") -> list[str]:
         """The same for every start; its run folder lies in the folder `below`."""
@@ -74,7 +78,7 @@ class ResumableJob:
 
 
 def training(cwd: Path) -> object:
-    """Weights, optimizer state and extra state, as bytes; the log and evaluations."""
+    """Weights, optimizer state and extra state; what is made of them, the log, evaluations."""
     run = cwd / "run"
     found = {
         name: {
@@ -85,10 +89,16 @@ def training(cwd: Path) -> object:
         for name in (LAST, BEST)
         if (run / name).exists()
     }
+    made = {
+        path.name: path.read_bytes()
+        for path in run.rglob("*.safetensors")
+        if path.name not in (LAST, BEST)
+    }
+    assert made
     rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     table = run / "evaluations.csv"
     evaluations = table.read_text() if table.exists() else ""
-    return found, [row | {"waited": 0} for row in rows], evaluations
+    return found, made, [row | {"waited": 0} for row in rows], evaluations
 
 
 def scores(cwd: Path) -> object:
@@ -139,6 +149,7 @@ def _training(name: str, *more: str, model: str = "tiny:base", **others: Any) ->
     )
 
 
+_LATER = "stopped; the same command goes on from there"
 _FEW = ("steps=4", "batch=4", "warm_up=1")
 JOBS = (
     ResumableJob(
@@ -147,6 +158,8 @@ JOBS = (
         EVALUATION,
         scores,
         "scores.parquet",
+        interrupted="stopped; what was computed is kept in run continue with: unbag run --model",
+        written_again=("results.json", "report.html"),
     ),
     ResumableJob(
         "edit",
@@ -156,6 +169,7 @@ JOBS = (
         "000000.jsonl",
         out="edits.jsonl",
         folder="edits.jsonl.parts",
+        interrupted="stopped; the same command goes on with what is in edits.jsonl.parts",
     ),
     ResumableJob(
         "diagnose",
@@ -170,12 +184,20 @@ JOBS = (
     _training(
         "ce_clip_fixed", "--bench", "plug_in:SMALL",
         "--set", "batch=4", "epochs=2", "learning_rate=1e-3", "warm_up=1",
+        interrupted="stopped after step 2; the same command resumes from there",
     ),
-    _training("pooled", "--set", *_FEW, "crowd=2"),
-    _training("decoder", "--set", *_FEW, "width=16", "depth=1", "heads=2"),
+    _training(
+        "pooled", "--set", *_FEW, "crowd=2",
+        interrupted=_LATER, written_again=("reader.safetensors", "README.md"),
+    ),
+    _training(
+        "decoder", "--set", *_FEW, "width=16", "depth=1", "heads=2",
+        interrupted=_LATER, written_again=("config.json", "connector.safetensors", "README.md"),
+    ),
     _training(
         "vlm2vec", "--set", *_FEW, "chunk=4", "negatives=1",
         model="hf:llava", needs=("transformers", "peft"),
+        interrupted=_LATER, written_again=("config.json", "adapter.safetensors", "README.md"),
     ),
     ResumableJob(
         "lab run",
@@ -185,6 +207,7 @@ JOBS = (
         "bases/tiny-0.safetensors",
         change=("--size", "full", "--yes"),
         named="size: small before, full now",
+        interrupted=_LATER,
         needs=("unbag_lab",),
     ),
 )  # fmt: skip
@@ -288,7 +311,7 @@ def _run(
     files.settle = settle
     # Of few captions, for which there is no option.
     patch.object(jobs, "EditJob", partial(jobs.EditJob, chunk=4)).start()
-    if without_rights:
+    if without_rights and os.geteuid() == 0:
         _drop_rights()
     sys.exit(main(list(words)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ class Whole:
     """A run of a job that nothing disturbed."""
 
     job: ResumableJob
+    folder: Path
     result: object
     written: tuple[str, ...]
     """Temporary names of the files that it wrote, in order."""
@@ -37,7 +39,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = make_folder(tmp_path_factory.mktemp("whole"), job)
     assert start(folder, job.command()) == 0, said(folder)
     written = (folder / WRITES).read_text().splitlines()
-    return Whole(job, job.result(folder), tuple(written))
+    return Whole(job, folder, job.result(folder), tuple(written))
 
 
 def resume(folder: Path, whole: Whole, *, below: str = ".") -> None:
@@ -46,6 +48,9 @@ def resume(folder: Path, whole: Whole, *, below: str = ".") -> None:
     assert whole.job.result(folder / below) == whole.result
     place = folder / below / whole.job.folder
     assert not [*place.rglob(".*.part"), *place.rglob(".write-*")]
+    # Others may read what one may: safetensors makes files for nobody else.
+    files = [path for path in place.rglob("*") if path.is_file() and path.name != ".lock"]
+    assert len({path.stat().st_mode for path in files}) <= 1
 
 
 def stopped(folder: Path, whole: Whole, at: int, by: signal.Signals = signal.SIGKILL) -> Path:
@@ -77,11 +82,27 @@ def test_killed_in_the_middle_and_asked_for_something_else(whole: Whole, tmp_pat
 
 
 def test_interrupted_and_resumed(whole: Whole, tmp_path: Path) -> None:
-    """As by Ctrl-C."""
-    folder = stopped(tmp_path, whole, whole.write(0.4), by=signal.SIGINT)
-    assert "stopped" in said(folder)
+    """As by Ctrl-C, of trainings while a step is saved."""
+    saves = [n for n, name in enumerate(whole.written, 1) if LAST in name]
+    at = saves[1] if whole.job.damaged == LAST else whole.write(0.4)
+    folder = stopped(tmp_path, whole, at, by=signal.SIGINT)
+    assert whole.job.interrupted in said(folder)
     assert "Traceback" not in said(folder)
     resume(folder, whole)
+
+
+def test_given_again_after_the_end(whole: Whole, tmp_path: Path) -> None:
+    """Results are written again, and those of a training are not trained again."""
+    folder, job = tmp_path / "again", whole.job
+    shutil.copytree(whole.folder, folder)
+    place = folder / job.folder
+    card = place / "README.md"
+    before = card.read_text() if card.exists() else ""
+    for name in job.written_again:
+        (place / name).unlink()
+    resume(folder, whole)
+    assert all((place / name).exists() for name in job.written_again)
+    assert not before or card.read_text() == before
 
 
 def test_another_job_in_the_folder(whole: Whole, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from unbag.readouts import training as reader_training
 from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
 from unbag.readouts.reader import FILE, read_head
 from unbag.readouts.training import CARD, encoder_of
-from unbag.runs.checkpoint import LAST, load_checkpoint
+from unbag.runs.checkpoint import LAST
 from unbag.runs.files import RUN_FILE, TRAINING
 from unbag.runs.progress import Silent
 
@@ -65,22 +65,6 @@ def test_a_reader_is_trained_while_the_encoder_keeps_every_bit(tmp_path: Path) -
     assert found.lines[0].startswith("captions above all their hard negatives: ")
     (scorer,) = make_scorers(encoder, f"pooled@{tmp_path}")
     assert (scorer.name, scorer.scoring) == ("tiny:base+pooled", "pooled")
-
-
-def test_the_end_of_a_finished_run_is_written_again(tmp_path: Path) -> None:
-    encoder = load("base")
-    first = trained(tmp_path, encoder)
-    weights, seconds = state(tmp_path), load_checkpoint(tmp_path / LAST).header["state"]["seconds"]
-    card = (tmp_path / CARD).read_text()
-    (tmp_path / FILE).unlink()
-    (tmp_path / CARD).unlink()
-    progress = Silent()
-    assert trained(tmp_path, encoder, progress=progress).lines == first.lines
-    assert "resuming after step 6 of 6" in progress.said
-    assert same(state(tmp_path), weights)
-    # Its time too, which the card gives.
-    assert load_checkpoint(tmp_path / LAST).header["state"]["seconds"] == seconds
-    assert (tmp_path / CARD).read_text() == card
 
 
 def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path: Path) -> None:

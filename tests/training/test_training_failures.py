@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,25 +223,6 @@ def test_a_full_disk_at_the_best_does_not_claim_it(
     with pytest.raises(UserError, match="cannot save the checkpoint of step 2"):
         train(job)
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["state"]["best"] is None
-
-
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a file system can be mounted by root only")
-    try:
-        with pytest.raises(UserError, match="cannot save the checkpoint of step 3"):
-            train(job_of(disk / "run"))
-        assert not (disk / "run" / LAST).exists()
-        subprocess.run([*mount[:4], "remount,size=4m", *mount[5:]], check=True)
-        assert train(job_of(disk / "run")).is_done
-        train(job_of(tmp_path / "whole"))
-        assert same(weights(disk / "run"), weights(tmp_path / "whole"))
-        assert column(disk / "run", "step") == [0, 1, 2, 3, 4, 5]
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,17 @@ def test_a_signal_lets_the_step_end(tmp_path: Path, whole: Path, workers: str, n
     check_same(folder / "run", whole)
 
 
+def test_a_signal_in_the_last_step_stops_what_comes_after_it(tmp_path: Path, whole: Path) -> None:
+    folder = make_folder(tmp_path)
+    assert start(folder, arguments(), cut="8 SIGINT") == 130
+    assert "unbag: stopped" in (folder / "said.txt").read_text()
+    assert checkpoint.load_checkpoint(folder / "run" / LAST).header["step"] == 8
+    assert not (folder / "run/export").exists()
+    assert start(folder, arguments()) == 0
+    assert (folder / "run/export").exists()
+    check_same(folder / "run", whole)
+
+
 def test_after_the_end_nothing_is_trained_again(tmp_path: Path, whole: Path) -> None:
     files = [whole / name for name in (LAST, BEST, "log.jsonl", "evaluations.csv", "export")]
     before = [path.stat().st_mtime_ns for path in files]
