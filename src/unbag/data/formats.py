@@ -226,10 +226,9 @@ def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
     with source.opened() as file:
         rows = _TableRows(file, source)
         flow = iter(rows)
-        first = _first_row(flow, source)
-        columns = _table_columns(first, source)
+        columns = _table_columns(flow, source)
         # Without a header line the first row is a caption; if it is broken, reading stops.
-        head = [] if columns.header else [_table_entry(first, columns, rows.where)]
+        head = [] if columns.header else [_table_entry(columns.first, columns, rows.where)]
         others = read_entries(flow, lambda row: _table_entry(row, columns, rows.where), bad)
         yield from together(chain(head, others))
 
@@ -254,6 +253,8 @@ def _table_entry(found: list[str] | UserError, columns: _TableColumns, where: st
 class _TableColumns:
     """Where in a row things stand; -1 where they do not."""
 
+    first: list[str]
+    """The first row."""
     header: tuple[str, ...]
     """Empty in a table without one."""
     width: int
@@ -263,9 +264,14 @@ class _TableColumns:
     edits: int
 
 
-def _table_columns(first: list[str], source: Source) -> _TableColumns:
+def _table_columns(flow: Iterator[list[str] | UserError], source: Source) -> _TableColumns:
+    """Read the first row, which is a header or says how many columns there are."""
+    first = next(flow, [])
+    if isinstance(first, UserError):
+        raise first
     if not first:
         raise UserError(f"{source.name} is empty", expected="a table with a column of captions")
+    first[0] = first[0].removeprefix("\ufeff")
     if not is_whole_text("".join(first)):
         raise UserError(f"{source.name}, line 1 is not UTF-8", expected="text in UTF-8")
     header = list(first)
@@ -273,18 +279,9 @@ def _table_columns(first: list[str], source: Source) -> _TableColumns:
         header = [str(number) for number in range(1, len(first) + 1)]
     caption, picture = find_columns(header, source)
     at = {name: position for position, name in enumerate(header)}
-    is_headed = header == first
+    named = tuple(header) if header == first else ()
     places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
-    return _TableColumns(tuple(header) if is_headed else (), len(header), *places)
-
-
-def _first_row(flow: Iterator[list[str] | UserError], source: Source) -> list[str]:
-    found = next(flow, [])
-    if isinstance(found, UserError):
-        raise found
-    if found:
-        found[0] = found[0].removeprefix("\ufeff")
-    return found
+    return _TableColumns(first, named, len(header), *places)
 
 
 def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
@@ -294,7 +291,7 @@ def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
         if pairs.source.form in _SEPARATORS:
             with pairs.source.opened() as table:
                 rows = iter(_TableRows(table, pairs.source))
-                header = _table_columns(_first_row(rows, pairs.source), pairs.source).header
+                header = _table_columns(rows, pairs.source).header
             if header:
                 writer.writerow((*header, EDITS, SKIPPED))
             for pair in pairs:

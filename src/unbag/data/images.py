@@ -262,16 +262,11 @@ def rearranged(
             f"a picture of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be cut into "
             f"{across} x {down} cells"
         )
-    cells = [
-        pixels[row * height : (row + 1) * height, column * width : (column + 1) * width]
-        for row in range(down)
-        for column in range(across)
-    ]
-    rows = [
-        np.concatenate([cells[i] for i in order[start : start + across]], axis=1)
-        for start in range(0, down * across, across)
-    ]
-    return np.concatenate(rows, axis=0)
+    rest = pixels.shape[2:]
+    cut = pixels[: down * height, : across * width].reshape(down, height, across, width, *rest)
+    cells = cut.swapaxes(1, 2).reshape(down * across, height, width, *rest)[list(order)]
+    placed = cells.reshape(down, across, height, width, *rest).swapaxes(1, 2)
+    return placed.reshape(down * height, across * width, *rest)
 
 
 def encoded_key(read: Callable[[], bytes], name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -147,24 +148,17 @@ def check_place(path: Path, captions: Source) -> None:
             expected="another file, for the neighbours",
             way_out="choose another place with --out",
         )
-    if not _holds_neighbours(path):
+    found: list[set[str]] = []
+    if path.is_file():
+        with suppress(UserError), Source(str(path), "jsonl").opened() as file:
+            found = [set(json_record(raw, path.name)) for raw in file]
+    # As `write_neighbours` writes them, without other fields.
+    if not found or any(fields != {"picture", "neighbours"} for fields in found):
         raise UserError(
             f"{path} exists and is no file of neighbours",
             expected="a new file, or one of neighbours, which is replaced",
             way_out="choose another place with --out, or delete it",
         )
-
-
-def _holds_neighbours(path: Path) -> bool:
-    """As `write_neighbours` writes them, without other fields."""
-    if not path.is_file():
-        return False
-    try:
-        with Source(str(path), "jsonl").opened() as file:
-            found = [set(json_record(raw, path.name)) for raw in file]
-    except UserError:
-        return False
-    return bool(found) and all(fields == {"picture", "neighbours"} for fields in found)
 
 
 def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:

@@ -135,7 +135,12 @@ class CaptionEditor:
         ]
         while pending:
             pending = self._round(pending, tally)
-        edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
+        # By kind, as they were asked for, whatever round they came from.
+        order = {kind.name: at for at, kind in enumerate(self.kinds)}
+        edits = {
+            at: tuple(sorted(one.kept, key=lambda edit: order[edit.kind]))
+            for at, one in zip(wanted, work, strict=True)
+        }
         found = [
             Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
             for at, one in enumerate(given)
@@ -186,11 +191,6 @@ class _CaptionWork:
     kept: list[Edit] = field(default_factory=list)
     said: set[str] = field(default_factory=set)
     """What was kept, normalised."""
-
-    def kept_in(self, kinds: Sequence[Kind]) -> list[Edit]:
-        """By kind, as they were asked for, whatever round they came from."""
-        order = {kind.name: at for at, kind in enumerate(kinds)}
-        return sorted(self.kept, key=lambda one: order[one.kind])
 
 
 @dataclass(eq=False)

@@ -106,17 +106,12 @@ def _group(line: str) -> NounGroup:
 
 
 NOUN_GROUPS: tuple[NounGroup, ...] = tuple(map(_group, _NOUNS.lines("groups")))
-
-
-def _by_word() -> Mapping[str, tuple[NounGroup, ...]]:
-    found: dict[str, tuple[NounGroup, ...]] = {}
-    for group in NOUN_GROUPS:
-        for word in {word for kind in group.kinds for word in kind}:
-            found[word] = (*found.get(word, ()), group)
-    return MappingProxyType(found)
-
-
-GROUPS_OF: Mapping[str, tuple[NounGroup, ...]] = _by_word()
+GROUPS_OF: Mapping[str, tuple[NounGroup, ...]] = MappingProxyType(
+    {
+        word: tuple(group for group in NOUN_GROUPS if any(word in kind for kind in group.kinds))
+        for word in {word for group in NOUN_GROUPS for kind in group.kinds for word in kind}
+    }
+)
 """By lemma: every group the word is in."""
 
 
@@ -222,19 +217,15 @@ class NounRule:
                 continue
             if name in GENDERED:
                 found += _other_sex(parsed, noun, name, lemmas)
-            for group in GROUPS_OF.get(name, ()):
-                if _fits(parsed, noun, name, group, lemmas):
-                    found += self._replaced(parsed, noun, name, group, lemmas)
+            is_herd = _measure_of(parsed, noun) in _HERDS
+            found += [
+                (parsed.change(noun.first, noun.last, _in_number(parsed, noun, new)),)
+                for group in GROUPS_OF.get(name, ())
+                if _fits(parsed, noun, name, group, lemmas)
+                for new in self._unrelated(name, group)
+                if not lemmas.issuperset(new.split()) and (new in _HERDED or not is_herd)
+            ]
         return found
-
-    def _replaced(
-        self, parsed: Parsed, noun: Phrase, name: str, group: NounGroup, lemmas: frozenset[str]
-    ) -> Iterator[Changes]:
-        is_herd = _measure_of(parsed, noun) in _HERDS
-        for new in self._unrelated(name, group):
-            if lemmas.issuperset(new.split()) or (is_herd and new not in _HERDED):
-                continue
-            yield (parsed.change(noun.first, noun.last, _in_number(parsed, noun, new)),)
 
     def _unrelated(self, name: str, group: NounGroup) -> tuple[str, ...]:
         key = (name, group.name)
@@ -360,11 +351,7 @@ def _fits(
     if group.name == "ages":
         before = parsed.lower_at(noun.first - 1)
         return name not in GENDERED and before not in ("young", "little", "small")
-    return _is_place(parsed, noun, group)
-
-
-def _is_place(parsed: Parsed, noun: Phrase, group: NounGroup) -> bool:
-    """Whether things of the group exclude each other where the noun stands."""
+    # Things of the group must exclude each other where the noun stands.
     word = parsed.words[noun.head]
     if group.place == "worn" and word.dep == "dobj":
         return parsed.words[word.head].lemma in _WEARING
