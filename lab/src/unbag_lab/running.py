@@ -97,7 +97,7 @@ def run_claims(options: argparse.Namespace) -> int:
             workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
         machine = Machine(device, workers, options.processes, threads, options.photos)
         with opened(options.out, size=options.size):
-            return _run_wish(wish, machine, options, find=find_experiment)
+            return _run_wish(wish, machine, options)
 
 
 def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
@@ -117,20 +117,20 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
     return rest
 
 
-def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
+def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
     bases = base_names(options.seeds)
     plan = make_plan(
         wish.arms,
         options.out,
         bases,
-        find=find,
+        find=find_experiment,
         size=options.size,
         untrained=missing_bases(options.out, bases, size=options.size),
         measured=shipped_results(),
         # A small run shows that everything runs.
         idle={} if options.size == "small" else wish.idle,
     )
-    _say_plan(plan, options, device=machine.device, find=find)
+    _say_plan(plan, options, device=machine.device)
     if options.size == "full" and (plan.count or not plan.there):
         _say_seeds(wish.claims, options.seeds)
     sys.stdout.flush()
@@ -139,7 +139,12 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find
         return 0
     try:
         failures = carry_out(
-            plan, options.out, size=options.size, machine=machine, find=find, say=say_now
+            plan,
+            options.out,
+            size=options.size,
+            machine=machine,
+            find=find_experiment,
+            say=say_now,
         )
     except KeyboardInterrupt:
         say_now("stopped; the same command goes on from there")
@@ -152,7 +157,7 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace, *, find
     return 1 if failures else 0
 
 
-def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> None:
+def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
     if not plan.count:
         print(f"nothing to run: {count_text(plan.there, 'result')} in {options.out}")
         return
@@ -173,16 +178,16 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Fin
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
         print(f"  {count_text(plan.there, 'result')} there already")
-    print(_price(plan, options, device=device, find=find))
+    print(_price(plan, options, device=device))
 
 
-def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> str:
+def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
     short: dict[str, float] = {}
     for part in plan.parts:
         # One that needs arms of others may stand before and after them.
-        if find(part.experiment).on_processor:
+        if find_experiment(part.experiment).on_processor:
             short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
     lines = [
         f"{name}: about {duration_text(seconds)} of one core of a CPU"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from unbag.models.tiny import TinyTowers, read, write
+from unbag.models.tiny import Tiny, TinyTowers, read, write
 from unbag.runs.files import RunFolder, write_atomically
 from unbag.runs.progress import Silent
 from unbag.training.towers.adapters import TinyTrainable
@@ -127,6 +127,13 @@ class TrainedArm:
     """What training itself says."""
 
 
+def ask(encoder: Tiny, questions: Questions, *, device: str) -> dict[str, dict[str, float]]:
+    """All questions, of a tiny model as it is."""
+    trainable = TinyTrainable(encoder, device=device)
+    trainable.module.eval()
+    return questions.answers(trainable, device=device)
+
+
 def run_arms(
     wanted: Sequence[ArmResult],
     folder: Path,
@@ -161,9 +168,7 @@ def run_arms(
         (found,) = read_results(path)
         # The file is asked, not the model it was written from: it has half the digits.
         tiny = read(folder / f"{arm_name}.safetensors", name=arm_name)
-        trainable = TinyTrainable(tiny, device=device)
-        trainable.module.eval()
-        numbers = {**found.numbers, **questions().answers(trainable, device=device)}
+        numbers = {**found.numbers, **ask(tiny, questions(), device=device)}
         took = found.seconds
         seconds = None if took is None else took + time.monotonic() - start
         write_result(folder / f"{arm_name}.json", replace(found, numbers=numbers, seconds=seconds))

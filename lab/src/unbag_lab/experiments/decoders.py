@@ -59,6 +59,7 @@ from unbag_lab.experiments.readers import (
     Base,
     ReadoutSettings,
     add_options,
+    families,
     finish,
     run_script,
 )
@@ -119,17 +120,12 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
 
 
 def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart: all in one, if there is one process, else each decoder.
+    """Those that may be run apart; VLM2Vec goes on from a decoder, and so comes after it."""
 
-    VLM2Vec goes on from a decoder, and so comes after it in the same process.
-    """
-    if processes <= 1:
-        return [list(arms)]
-    families: dict[str, list[str]] = {}
-    for name in arms:
-        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
-        families.setdefault(decoder, []).append(name)
-    return list(families.values())
+    def decoder(name: str) -> str:
+        return VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
+
+    return families(arms, decoder, processes=processes)
 
 
 def _vocabulary(base: Base) -> Words:

@@ -45,7 +45,6 @@ from unbag.readouts.training import (
 from unbag.runs.checkpoint import load_checkpoint, save_checkpoint
 from unbag.runs.progress import Silent
 from unbag.training.settings import choose
-from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.trainer import Trainer
 from unbag.types import DualEncoder, FloatArray, IntArray, Item, TokenFeatures
 from unbag_lab.plan import Say
@@ -61,7 +60,7 @@ from unbag_lab.results import (
     write_result,
 )
 from unbag_lab.scheduler import each_apart, shares
-from unbag_lab.training import run_to_end
+from unbag_lab.training import ask, run_to_end
 
 EXPERIMENT = "readouts"
 BATCH = 256
@@ -373,21 +372,12 @@ def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print)
         began = time.perf_counter()
         if name == BEFORE:
             # The cosine that everything else is read against.
-            towers = TinyTrainable(base.encoder, device=base.settings.device)
-            towers.module.eval()
-            numbers = base.questions.answers(towers, device=base.settings.device)
+            numbers = ask(base.encoder, base.questions, device=base.settings.device)
             result = base.result(BEFORE, numbers)
         else:
             result = _run_arm(name, base, folder)
         finish(result, folder, began, say)
     base.forget()
-
-
-def _before(base: Base) -> ArmResult:
-    """The cosine that everything else is read against."""
-    trainable = TinyTrainable(base.encoder, device=base.settings.device)
-    trainable.module.eval()
-    return base.result(BEFORE, base.questions.answers(trainable, device=base.settings.device))
 
 
 def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
@@ -489,18 +479,23 @@ def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> 
 
 
 def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart: all in one, if there is one process, else as many as can be.
+    """Those that may be run apart; the base comes first, then arms that look at the same features.
 
-    In one, arms that look at the same features stand together; the base itself comes first. An arm
-    that takes another's weights follows it.
+    An arm that takes another's weights follows it.
     """
-    ordered = sorted(arms, key=_sort_key)
+    return families(sorted(arms, key=_sort_key), _teacher, processes=processes)
+
+
+def families(
+    arms: Sequence[str], teacher: Callable[[str], str], *, processes: int
+) -> list[list[str]]:
+    """All arms in one group if there is one process, else each with those that follow it."""
     if processes <= 1:
-        return [ordered]
-    families: dict[str, list[str]] = {}
-    for name in ordered:
-        families.setdefault(_teacher(name), []).append(name)
-    return list(families.values())
+        return [list(arms)]
+    found: dict[str, list[str]] = {}
+    for name in arms:
+        found.setdefault(teacher(name), []).append(name)
+    return list(found.values())
 
 
 def _teacher(name: str) -> str:

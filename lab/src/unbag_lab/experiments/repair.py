@@ -62,7 +62,7 @@ from unbag_lab.results import (
     write_result,
 )
 from unbag_lab.scheduler import Share, apart, each_apart, one_thread
-from unbag_lab.training import TrainedArm, run_arms
+from unbag_lab.training import TrainedArm, ask, run_arms
 
 SMALL = RepairSettings(steps=4, batch=16, times=1, size="small")
 """Shows that everything runs."""
@@ -205,14 +205,14 @@ def repair(
     asked: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
     if settings.asks_base:
         for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
-            asked[name] = partial(_ask, tiny, questions, settings.device)
+            asked[name] = partial(ask, tiny, questions, device=settings.device)
     if BLIND in settings.arms:
         asked[BLIND] = partial(_read_blindly, unmeasured.seed, encoder, settings)
-    for name, ask in asked.items():
+    for name, work in asked.items():
         wanted, path = replace(unmeasured, arm=name), folder / f"{name}.json"
         if find_same(wanted, path) is None:
             start = time.monotonic()
-            numbers = ask()
+            numbers = work()
             seconds = time.monotonic() - start
             write_result(path, replace(wanted, numbers=numbers, seconds=seconds))
 
@@ -228,13 +228,6 @@ def repair(
     run_arms(missing, folder, train, lambda: questions, device=settings.device, say=say)
     for arm in trained:
         checkpoint_of(folder, arm).unlink(missing_ok=True)
-
-
-def _ask(encoder: Tiny, questions: Questions, device: str) -> dict[str, dict[str, float]]:
-    """Everything, of a model that was not trained here."""
-    trainable = TinyTrainable(encoder, device=device)
-    trainable.module.eval()
-    return questions.answers(trainable, device=device)
 
 
 EXCHANGED = "world-relation/exchanged"
