@@ -211,9 +211,7 @@ class NetworkTask(Task[Tensor]):
         if rest:
             return False
         with torch.no_grad():
-            # Larger batches than those of a step: without gradients there is room for them.
-            batches = torch.split(torch.arange(self._count), 4 * BATCH)
-            every = [self.module(at_B) for at_B in batches]
+            every = [self.module(at_B) for at_B in torch.split(torch.arange(self._count), BATCH)]
             logit_RNK = torch.cat(every, dim=1)
             held_R = (_losses(logit_RNK, self._truth_RN) * self._stop_RN).sum(dim=1)
         better_R = held_R < self._least_R
