@@ -204,12 +204,13 @@ class Same:
 
 
 def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> None:
-    """Whole steps in turn, so that a busy machine slows both."""
-    batch = on_device(batch_of(trainable, said.batch), plan.device)
+    """Whole steps in turn, so that a busy machine slows both; those of the trainer copy a batch."""
+    whole_batch = batch_of(trainable, said.batch)
+    batch = on_device(whole_batch, plan.device)
     steps = 2 * said.rounds + 2
     job = TrainJob(
         trainable,
-        Same(batch, steps),
+        Same(whole_batch, steps),
         recipe(),
         Path(),
         device=plan.device,
