@@ -195,12 +195,6 @@ class NetworkTask(Task[Tensor]):
         # Weights sum to 1 over all batches of an epoch, not over this one.
         return (loss_RB * self._fit_RN[:, batch]).sum() * (self._count / len(batch))
 
-    def gradient(self, batch: Tensor, step: int) -> dict[str, Tensor]:
-        """In single precision, without autocast: that takes a tenth of so small a step."""
-        loss = self.loss(batch, step)
-        torch.autograd.backward(loss)
-        return {"loss": loss.detach()}
-
     def learning_rate(self, step: int) -> float:
         """The same at every step."""
         return self.optimizer.learning_rate
