@@ -19,7 +19,6 @@ from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
 from unbag.readouts.reader import FILE, read_head
 from unbag.readouts.training import CARD, encoder_of
 from unbag.runs.checkpoint import LAST
-from unbag.runs.files import RUN_FILE, TRAINING
 from unbag.runs.progress import Silent
 
 from .core_encoder import rows, small
@@ -72,8 +71,12 @@ def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path:
     trained(tmp_path, encoder)
     with pytest.raises(UserError, match=r"settings\.steps: 6 before, 7 now"):
         trained(tmp_path, encoder, settings=(*FEW[1:], "steps=7"))
-    with pytest.raises(UserError, match=r"data_fingerprint: pool-.* before.*; seed: 0 before, 1"):
+    with pytest.raises(UserError, match=r"seed: 0 before, 1"):
         trained(tmp_path, encoder, seed=1)
+    counting = small()
+    with pytest.raises(UserError, match=r"model_fingerprint: .* before"):
+        trained(tmp_path, counting)
+    assert counting.pictures_seen == 0
 
 
 def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path: Path) -> None:
@@ -184,16 +187,29 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     def interrupted(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reader_training, "world_rows", interrupted)
-    train = ("train", "--model", "tiny:base", "--pairs", "world", "--out", str(tmp_path / "out"))
-    assert main([*train, "--recipe", "pooled"]) == 130
+    train = [
+        "train",
+        "--model",
+        "tiny:base",
+        "--pairs",
+        "world",
+        "--recipe",
+        "pooled",
+        "--set",
+        "scenes=20",
+        "steps=1",
+    ]
+    train += ["--no-cache", "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(reader_training, "world_rows", interrupted)
+        assert main(train) == 130
     told = "stopped before the first step, so nothing is saved; the same command begins anew"
     assert told in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "out").exists()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / LAST).touch()
-    (tmp_path / "out" / RUN_FILE).write_text(json.dumps({"kind": TRAINING, "identity": {}}))
-    assert main([*train, "--recipe", "pooled"]) == 130
+    assert main(train) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(reader_training, "world_rows", interrupted)
+    assert main(train) == 130
     shown = capsys.readouterr()
     assert "nothing is saved" not in shown.out
     assert "unbag: stopped" in shown.err

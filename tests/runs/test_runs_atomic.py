@@ -45,9 +45,10 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_files_and_folders_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
-    (tmp_path / ".export.1234.part" / "open_clip").mkdir(parents=True)
-    (tmp_path / ".export.1234.part" / "open_clip" / "half").write_text("x")
-    for name in (".a.part", ".write-1", "kept"):
+    (tmp_path / ".export.1234abcd.part" / "open_clip").mkdir(parents=True)
+    (tmp_path / ".export.1234abcd.part" / "open_clip" / "half").write_text("x")
+    others = {"kept", ".download.part", ".movie.12345678.mp4.part"}
+    for name in (".a.0123cdef.part", ".write-01234567", *others):
         (tmp_path / name).write_text("x")
     remove_leftovers(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert {path.name for path in tmp_path.iterdir()} == others

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -102,6 +103,10 @@ def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
         (lambda out: replace(job_of(out), micro=2), ["micro: nothing before, 2 now"]),
         (lambda out: replace(job_of(out), precision="bfloat16"), ["precision: float32 before"]),
         (
+            lambda out: replace(job_of(out), benchmarks=(SWAP,), evaluate_every=2),
+            ["benchmarks", "evaluate_every: nothing before, 2 now"],
+        ),
+        (
             lambda out: job_of(out, model=2),
             ["model: tiny:1 before, tiny:2 now", "model_fingerprint"],
         ),
@@ -128,6 +133,7 @@ def test_another_run_in_the_same_folder(
         ("{", "cannot be read"),
         ("[]", "holds another run"),
         ('{"kind": "training run", "version": "0.1"}', "holds a run of the kind 'training run'"),
+        ('{"kind": "training run", "identity": null}', "holds a run of the kind 'training run'"),
         ('{"kind": "evaluation", "identity": {}}', "holds a run of the kind 'evaluation'"),
     ],
 )
@@ -150,6 +156,45 @@ def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="is not a checkpoint that can be used") as caught:
             train(job_of(tmp_path))
         assert f"delete {tmp_path / LAST} to start again" in said(caught.value)
+
+
+def test_weights_without_optimizer_state_are_not_resumed(tmp_path: Path) -> None:
+    """Such as the best ones, renamed by somebody who wants to go on from there."""
+    job = replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2)
+    train(job)
+    (tmp_path / BEST).replace(tmp_path / LAST)
+    with pytest.raises(UserError, match="holds no optimizer state") as caught:
+        train(replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2))
+    assert caught.value.way_out.startswith(f"delete {tmp_path / LAST}")
+
+
+@pytest.mark.parametrize("during", ["loss", "update"])
+def test_no_room_in_the_middle_of_a_run(
+    during: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps before it are saved, unless some weights were changed already and others were not."""
+
+    def no_room(*_: object, **__: object) -> Tensor:
+        raise torch.OutOfMemoryError
+
+    job = job_of(tmp_path, spoilt(4 if during == "loss" else -1, no_room))
+    if during == "update":
+        step, steps = torch.optim.AdamW.step, []
+
+        def update(self: torch.optim.AdamW) -> None:
+            steps.append(step(self))
+            if len(steps) == 5:
+                raise torch.OutOfMemoryError
+
+        monkeypatch.setattr(torch.optim.AdamW, "step", update)
+    with pytest.raises(UserError, match="has no room for"):
+        train(job)
+    monkeypatch.undo()
+    saved = checkpoint.load_checkpoint(tmp_path / LAST).header["step"]
+    assert saved == (4 if during == "loss" else 3)
+    train(job_of(tmp_path, spoilt(-1, no_room)))
+    train(job_of(tmp_path / "whole", spoilt(-1, no_room)))
+    assert same(weights(tmp_path), weights(tmp_path / "whole"))
 
 
 def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.loading import load_model
+from unbag.runs.checkpoint import LAST, PREVIOUS
 from unbag.runs.files import RUN_FILE
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
@@ -60,6 +61,10 @@ def test_a_run_is_read_again_as_it_ended(
     assert not torch.allclose(again.encode_captions(SAID), before.encode_captions(SAID), atol=1e-4)
     assert again.scale == ended.scale
     assert card.base == model
+    # As after a kill between the two renames of a checkpoint.
+    (tmp_path / "run" / LAST).replace(tmp_path / "run" / PREVIOUS)
+    again, _ = read_trained(tmp_path / "run")
+    assert torch.equal(again.encode_captions(SAID), ended.encode_captions(SAID))
 
 
 def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:

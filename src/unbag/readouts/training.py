@@ -39,7 +39,7 @@ from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings
 from unbag.training.repair import WORLD, Where
 from unbag.training.settings import bounded, check_bounds, choose
-from unbag.training.trainer import Task, Trainer
+from unbag.training.trainer import Task, Trainer, check_earlier
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
@@ -68,23 +68,26 @@ class ReaderReadout:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        where = job.where or Where()
+        where, make_task = job.where or Where(), self.task or ReaderTask
+        inputs = {
+            "readout": self.name,
+            "class": make_task,
+            "model": encoder.name,
+            "model_fingerprint": encoder.fingerprint,
+        }
         with open_run_folder(job.out, TRAINING) as folder:
+            check_earlier(folder, **inputs, settings=settings, seed=job.seed)
             pool = _make_pool(job, settings, encoder, self.view(settings), where, progress)
             progress.say(f"data: {pool.about}")
             sizes, device, trained = sizes_of(pool), encoder.device, len(pool) - pool.held_out
             reader = self.fresh(settings, sizes, seed=job.seed)
-            task = (self.task or ReaderTask)(
+            task = make_task(
                 reader,
                 pool.rows(0, trained).near(device),
                 settings,
                 device=device,
                 seed=job.seed,
-                inputs={
-                    "readout": self.name,
-                    "model": encoder.name,
-                    "model_fingerprint": encoder.fingerprint,
-                },
+                inputs=inputs,
             )
             trainer = Trainer(task, progress=progress, save_minutes=where.save_minutes)
             state = trainer.run(folder, facts={"data": pool.about, "device": device})

@@ -182,9 +182,10 @@ def read_run(path: Path, kind: str) -> dict[str, Any] | None:
             expected=f"the record of a {kind}",
             way_out="name another folder with --out, or delete this one",
         ) from error
-    if isinstance(found, dict) and found.get("kind") == kind and "identity" in found:
-        return found
-    said = found.get("kind") if isinstance(found, dict) else None
+    content = found if isinstance(found, dict) else {}
+    if content.get("kind") == kind and isinstance(content.get("identity"), dict):
+        return content
+    said = content.get("kind")
     raise UserError(
         f"the folder {path} holds {f'a run of the kind {said!r}' if said else 'another run'}",
         expected=f"an empty or new folder, or one of a {kind} that this version of unbag began",
@@ -260,7 +261,9 @@ def remove_leftovers(folder: Path, *, hours: float = 0) -> None:
         hours: Only files that nobody wrote to for so long, and that nobody will finish.
     """
     newest = time() - 3600 * hours
-    for path in (*folder.glob(".*.part"), *folder.glob(".write-*")):
+    # Named as we name them: somebody's own .part files stay.
+    unique = "[0-9a-f]" * 8
+    for path in (*folder.glob(f".*.{unique}.part"), *folder.glob(f".write-{unique}")):
         with suppress(FileNotFoundError):
             if hours and path.stat().st_mtime > newest:
                 continue

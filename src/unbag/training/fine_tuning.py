@@ -177,6 +177,9 @@ class FineTuning(Task[Batch]):
             "recipe": job.recipe,
             "data_fingerprint": job.batches.fingerprint,
             "micro": job.micro,
+            # They decide which weights are the best.
+            "benchmarks": [one.name for one in job.benchmarks],
+            "evaluate_every": job.evaluate_every,
         }
 
     def batches(self, first: int) -> Iterator[Batch]:
@@ -284,15 +287,15 @@ class FineTuning(Task[Batch]):
         """Drop evaluations of later steps, since those steps are taken again."""
         folder = self.job.out
         for path in (folder / EVALUATIONS_FOLDER).glob("step-*"):
-            if int(path.name.removeprefix("step-")) > steps:
+            step = path.name.removeprefix("step-")
+            if step.isdecimal() and int(step) > steps:
                 shutil.rmtree(path)
         table = folder / EVALUATIONS_FILE
         lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
-        whole = [line for line in lines[1:] if line.count(",") == len(_COLUMNS) - 1]
-        rows = [
-            ",".join(_COLUMNS),
-            *(row for row in whole if int(row.partition(",")[0]) <= steps),
-        ]
+        # A kill may have cut the last line.
+        whole = [row for row in csv.reader(lines[1:]) if len(row) == len(_COLUMNS)]
+        kept = [row for row in whole if row[0].isdecimal() and int(row[0]) <= steps]
+        rows = [",".join(row) for row in (_COLUMNS, *kept)]
         if rows != lines:
             write_text(table, "\n".join(rows) + "\n")
 

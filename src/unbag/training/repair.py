@@ -21,9 +21,9 @@ from unbag.models.joined import JoinedEncoder
 from unbag.models.loading import load_model, model_name
 from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
-from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
+from unbag.runs.checkpoint import BEST, latest_checkpoint, load_checkpoint
 from unbag.runs.distributed import Team, join_team
-from unbag.runs.files import TRAINING, check_run_folder, read_run
+from unbag.runs.files import TRAINING, RunFolder, check_run_folder, read_run
 from unbag.runs.identity import described
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
@@ -39,7 +39,7 @@ from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import cache_frozen
 from unbag.training.towers.lora import add_lora
-from unbag.training.trainer import load_weights, state_of
+from unbag.training.trainer import check_earlier, load_weights, state_of
 from unbag.types import Benchmark, DualEncoder
 from unbag.types.items import prompts_of
 
@@ -86,6 +86,8 @@ def repair(
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
     # Here too, since features may be computed before the first step.
     check_run_folder(out, TRAINING)
+    known = {"model": model.name, "model_fingerprint": model.fingerprint}
+    check_earlier(RunFolder(out, TRAINING), **known, recipe=recipe, seed=seed)
     _check_benchmarks(model, benchmarks, data=data)
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
@@ -289,10 +291,10 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
     The model that the run began with must still be found by its name.
     """
     record = read_run(folder, TRAINING)
-    path = folder / {"last": LAST, "best": BEST}[weights]
-    if record is None or "recipe" not in record["identity"] or not path.exists():
+    path = latest_checkpoint(folder) if weights == "last" else folder / BEST
+    if record is None or "recipe" not in record["identity"] or not (path and path.exists()):
         raise UserError(
-            f"the folder {folder} holds no {path.name} of a recipe",
+            f"the folder {folder} holds no {weights}.safetensors of a recipe",
             expected="a folder that `unbag train` wrote; best.safetensors only where benchmarks "
             "were scored while training",
             way_out="name the folder that was given as --out",

@@ -61,7 +61,7 @@ from unbag.runs.checkpoint import (
     save_checkpoint,
 )
 from unbag.runs.distributed import ALONE, Team
-from unbag.runs.files import TRAINING, RunFolder
+from unbag.runs.files import TRAINING, RunFolder, read_run
 from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, Silent, Stopping, stops_gently
 from unbag.training.logging import Log, NotFiniteError, open_log, tensorboard, wandb
@@ -265,6 +265,7 @@ class Trainer(Generic[B]):
         self._recorded: dict[Hashable, Recorded] = {}
         self._saved_at = perf_counter()
         self._saved_step = 0
+        self._is_updating = False
 
     @property
     def is_done(self) -> bool:
@@ -323,9 +324,11 @@ class Trainer(Generic[B]):
                     self._set_state(folder, "stopped")
                     raise self._not_finite(error, folder) from error
                 except UserError:
-                    # Raised between two steps, by data or an evaluation: steps before it are saved.
-                    with suppress(UserError, NotFiniteError):
-                        self._save_last(folder, log)
+                    # By data, an evaluation, or a batch that does not fit: steps before it are
+                    # saved, unless the weights are in the middle of an update.
+                    if not self._is_updating:
+                        with suppress(UserError, NotFiniteError):
+                            self._save_last(folder, log)
                     raise
         self.task.set_training(False)
         self._set_state(folder, "done" if self.is_done else "stopped")
@@ -346,6 +349,7 @@ class Trainer(Generic[B]):
         placed = task.static_batch(batch) if task.is_recorded else None
         if placed is not None and placed[0] not in self._recorded:
             key, static = placed
+            self._is_updating = True
             # With draws of its own, since recording takes a step too. The number of that step stays
             # in the recording, so that a recorded gradient cannot depend on it.
             with seeded_draws(task.device, seed):
@@ -359,6 +363,7 @@ class Trainer(Generic[B]):
         with seeded_draws(task.device, seed):
             numbers = self._update(batch, step) if placed is None else self._recorded[placed[0]]()
         self.state = replace(self.state, step=step + 1)
+        self._is_updating = False
         return numbers
 
     def save(
@@ -385,6 +390,13 @@ class Trainer(Generic[B]):
         found = load_checkpoint(path)
         earlier = RunIdentity.of_json(found.header["identity"])
         self.identity.require_same(earlier, folder=path.parent, kind=TRAINING)
+        if not found.group(_OPTIMIZER):
+            raise UserError(
+                f"{path} holds no optimizer state, so the steps after it would be other ones",
+                expected=f"a {LAST} that this run saved; {BEST} holds weights only",
+                way_out=f"delete {path} to resume from {PREVIOUS}, if that is there, or to start "
+                "again",
+            )
         load_weights(self.task, found, name=self.task.name)
         load_optimizer_state(self.parameters, self.optimizer, found.group(_OPTIMIZER))
         self.task.load_extra_state({**found.header["extra"], **found.group(_EXTRA)})
@@ -396,6 +408,7 @@ class Trainer(Generic[B]):
         """The gradient of a batch, and the optimizer's update with it."""
         task, clip_norm = self.task, self.task.optimizer.clip_norm
         numbers = task.gradient(batch, step)
+        self._is_updating = True
         if clip_norm is not None or task.logs_gradient:
             weights = self.parameters.values()
             length = nn.utils.get_total_norm([w.grad for w in weights if w.grad is not None])
@@ -536,6 +549,20 @@ class Trainer(Generic[B]):
             f"(--set learning_rate={self.task.optimizer.learning_rate / 10:g}) or in "
             "--precision float32",
         )
+
+
+def check_earlier(folder: RunFolder, **known: object) -> None:
+    """Refuse another run's folder, or a damaged checkpoint, before anything long is computed.
+
+    `known` are those fields of the run's identity that need no data; `Trainer.run` compares all.
+    """
+    found = read_run(folder.path, folder.kind)
+    if found is None:
+        return
+    earlier = RunIdentity.of_json({name: found["identity"].get(name) for name in known})
+    RunIdentity(**known).require_same(earlier, folder=folder.path, kind=folder.kind)
+    if (path := latest_checkpoint(folder.path)) is not None:
+        load_checkpoint(path)
 
 
 def load_weights(holder: Task[Any] | nn.Module, found: Checkpoint, *, name: str) -> None:

@@ -28,7 +28,7 @@ from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
 from unbag.training.repair import Where
 from unbag.training.settings import choose
-from unbag.training.trainer import Trainer
+from unbag.training.trainer import Trainer, check_earlier
 from unbag.types import DualEncoder, Scorer
 
 NAME = "decoder"
@@ -92,7 +92,9 @@ def train_decoder(
 ) -> ReadoutTrained:
     """Features once, then steps; an interrupted run resumes from its last checkpoint."""
     where = job.where or Where()
+    inputs = {"model": encoder.name, "model_fingerprint": encoder.fingerprint}
     with open_run_folder(job.out, TRAINING) as folder:
+        check_earlier(folder, **inputs, settings=settings, seed=job.seed)
         # What is wrong with it is told before pictures are encoded.
         language = (
             None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
@@ -105,7 +107,7 @@ def train_decoder(
             precision=where.precision,
             seed=job.seed,
             language=language,
-            inputs={"model": encoder.name, "model_fingerprint": encoder.fingerprint},
+            inputs=inputs,
         )
         task = begun.task
         left_out = task.lessons.left_out
