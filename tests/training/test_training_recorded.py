@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.training.optim import Recorded, Snapshot
+from unbag.training.optim import OptimizerSettings, Recorded, Snapshot, make_optimizer
 
 
 def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> dict[str, Tensor]:
@@ -71,3 +71,12 @@ def test_where_nothing_can_be_recorded_steps_are_taken_one_by_one() -> None:
     with pytest.warns(UserWarning, match="cannot be recorded on cuda .* launched one by one"):
         step = Recorded(lambda: learn(net, optimiser, value), optimiser, device="cuda")
     assert [step() for _ in range(4)] == [learn(twin, other, value) for _ in range(4)]
+
+
+def test_pytorch_chooses_how_weights_are_updated_where_nothing_is_recorded() -> None:
+    """`fused=False` would mean one weight at a time on a GPU: slower, and with other last bits."""
+    ours = make_optimizer({"w": nn.Parameter(torch.zeros(2))}, OptimizerSettings(1, 0.1))
+    plain = torch.optim.AdamW([torch.zeros(2)])
+    assert [ours.defaults[name] for name in ("fused", "foreach")] == [
+        plain.defaults[name] for name in ("fused", "foreach")
+    ]

@@ -55,7 +55,8 @@ def make_optimizer(
         lr=torch.tensor(rate, device=capturable) if capturable else rate,
         betas=settings.betas,
         eps=settings.epsilon,
-        fused=bool(capturable),
+        # Not False, which would also turn off PyTorch's default of many weights at a time.
+        fused=True if capturable else None,
         capturable=bool(capturable),
     )
 
