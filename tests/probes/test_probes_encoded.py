@@ -132,7 +132,7 @@ def test_patches_and_words_come_in_the_order_asked(files: list[FilePicture]) -> 
     assert np.allclose(found.vector_NLW, wanted.vector_NLW, atol=1e-6)
     said = ["a red star", "a", "a cup"]
     words = space.tokens.captions(said)
-    assert words.mask_NL.sum(axis=1).tolist() == [4, 2, 3]
+    assert words.mask_NL.sum(dim=1).tolist() == [4, 2, 3]
     alone = encoder.encode_tokens(["a"])
     assert np.allclose(words.vector_NLW[1, :2], alone.vector_NLW[0], atol=1e-5)
 
@@ -148,7 +148,7 @@ def test_layers_are_asked_for_by_number(files: list[FilePicture], tmp_path: Path
     assert last.pooled_NW is not None
     assert np.allclose(last.vector_NLW[0], 2 * first.vector_NLW[0])
     assert np.array_equal(last.vector_NLW[0], last.vector_NLW[2])
-    assert np.isnan(last.vector_NLW[1]).all()
+    assert last.vector_NLW[1].isnan().all()
     assert not last.mask_NL[1].any()
     assert bad.name in space.damaged
     [words] = space.layers.captions(["a red star", "a"], [0])

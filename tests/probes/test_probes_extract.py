@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+import torch
 
 from unbag.errors import UserError
 from unbag.probes.base import Lines, Material, Options, Subject
@@ -31,9 +32,8 @@ from unbag.probes.reference_spaces import (
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.space import InnerFeatures
 from unbag.registry import find
-from unbag.types import Picture
+from unbag.types import Picture, TokenFeatures
 from unbag.world.grammar import holds, parse
 from unbag.world.rendering import ScenePicture
 from unbag.world.vocabulary import DEFAULT
@@ -155,15 +155,16 @@ class FakeLayers:
 
     def pictures(
         self, pictures: Sequence[Picture], layers: Sequence[int]
-    ) -> tuple[InnerFeatures, ...]:
+    ) -> tuple[TokenFeatures, ...]:
         self.asked.append(len(pictures))
         rows = [self._patches(picture) for picture in pictures]
-        empty_NW = np.zeros((len(rows), 3), dtype=np.float32)
-        one = InnerFeatures(np.stack(rows), np.ones((len(rows), 4), dtype=np.bool_), empty_NW)
-        blank = replace(one, vector_NLW=np.zeros_like(one.vector_NLW))
+        empty_NW = torch.zeros(len(rows), 3)
+        seen_NL = torch.ones(len(rows), 4) > 0
+        one = TokenFeatures(torch.from_numpy(np.stack(rows)), seen_NL, empty_NW)
+        blank = replace(one, vector_NLW=torch.zeros_like(one.vector_NLW))
         return tuple(one if layer >= 2 else blank for layer in layers)
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         raise UserError("this tower cannot be taken apart")
 
     def _patches(self, picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -241,14 +242,14 @@ def test_layers_are_asked_for_in_chunks() -> None:
 
 
 def test_means_over_a_mask_and_over_quarters() -> None:
-    vector_NLW = np.arange(16, dtype=np.float32).reshape(1, 16, 1)
-    mask_NL = np.ones((1, 16), dtype=np.bool_)
-    whole = InnerFeatures(vector_NLW, mask_NL)
+    vector_NLW = torch.arange(16.0).reshape(1, 16, 1)
+    mask_NL = torch.ones(1, 16) > 0
+    whole = TokenFeatures(vector_NLW, mask_NL)
     assert mean_place(whole).tolist() == [[7.5]]
     found = quarters(whole)
     assert found is not None
     assert found.tolist() == [[2.5, 4.5, 10.5, 12.5]]
-    assert quarters(InnerFeatures(vector_NLW[:, :15], mask_NL[:, :15])) is None
+    assert quarters(TokenFeatures(vector_NLW[:, :15], mask_NL[:, :15])) is None
     mask_NL[0, 2:] = False
     assert mean_place(whole).tolist() == [[0.5]]
     assert quarters(whole) is None

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.maps import word_maps
-from unbag.probes.space import EncoderSpace, InnerFeatures, LayerView, TokenView
-from unbag.types import FloatArray, Picture
+from unbag.probes.space import EncoderSpace, LayerView, TokenView
+from unbag.types import FloatArray, Picture, TokenFeatures
 
 PICTURE = PixelPicture(np.zeros((8, 8, 3), dtype=np.uint8))
 AXES = np.eye(4, dtype=np.float32)
@@ -28,18 +29,18 @@ class Parts:
     """Pieces before and after the words."""
     counts_oddly: bool = False
 
-    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
+    def pictures(self, pictures: Sequence[Picture]) -> TokenFeatures:
         rows = np.resize(AXES, (self.patches, 4))[None]
-        return InnerFeatures(rows, np.ones(rows.shape[:2], dtype=np.bool_))
+        return TokenFeatures(torch.from_numpy(rows), torch.ones(rows.shape[:2]) > 0)
 
-    def captions(self, captions: Sequence[str]) -> InnerFeatures:
+    def captions(self, captions: Sequence[str]) -> TokenFeatures:
         found = [self._pieces(caption) for caption in captions]
         long = max(map(len, found))
         vector_NLW = np.zeros((len(found), long, 4), dtype=np.float32)
         mask_NL = np.zeros((len(found), long), dtype=np.bool_)
         for at, rows in enumerate(found):
             vector_NLW[at, : len(rows)], mask_NL[at, : len(rows)] = rows, True
-        return InnerFeatures(vector_NLW, mask_NL)
+        return TokenFeatures(torch.from_numpy(vector_NLW), torch.from_numpy(mask_NL))
 
     def _pieces(self, caption: str) -> FloatArray:
         # Two letters are a piece; its first letter says where it points.
@@ -113,5 +114,5 @@ def test_the_tiny_model_has_maps_of_words() -> None:
     patches = space.tokens.pictures([picture]).vector_NLW[0]
     side = len(found.maps[0].values)
     assert side**2 == len(patches)
-    cosine_L = np.round((patches @ words[1]).astype(float), 4)
+    cosine_L = np.round((patches @ words[1]).numpy().astype(float), 4)
     assert found.maps[1].values == tuple(map(tuple, cosine_L.reshape(side, side).tolist()))

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from unbag.errors import UserError, said_by
+from unbag.models.features import stacked
 from unbag.probes.base import (
     Finding,
     Known,
@@ -39,10 +40,10 @@ from unbag.probes.base import (
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
 from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
-from unbag.probes.space import InnerFeatures, Space
+from unbag.probes.space import Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, Estimate, FloatArray, Picture
+from unbag.types import BoolArray, Estimate, FloatArray, Picture, TokenFeatures
 
 NAME = "extract"
 TEXT_NAME = "extract_text"
@@ -158,7 +159,7 @@ shapes are never in both parts. Limits: positions are given to every text tower,
 read from its words, even with random weights: what matters is whether it reaches the vector that
 is compared; what can be read need not be used."""
 Given = TypeVar("Given")
-Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[InnerFeatures, ...]]
+Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[TokenFeatures, ...]]
 OwnScore: TypeAlias = Callable[[Space, Sequence[Given], Label, Sequence[str], Options], Quantity]
 
 
@@ -478,7 +479,8 @@ def spots(places: Places, side: Side, options: Options) -> list[Spot]:
         found.append(Spot(QUARTERS, places.last.quarter_NQ, ("linear",)))
     if places.whole is not None:
         whole = places.whole
-        found.append(Spot(side.whole, whole.vector_NLW, ("attentive",), whole.mask_NL))
+        vector_NLW, mask_NL = whole.vector_NLW.numpy(), whole.mask_NL.numpy()
+        found.append(Spot(side.whole, vector_NLW, ("attentive",), mask_NL))
     return found
 
 
@@ -603,7 +605,7 @@ class Places:
 
     projected_ND: FloatArray
     """What is compared."""
-    whole: InnerFeatures | None = None
+    whole: TokenFeatures | None = None
     """All patches or words of the last layer."""
     layers: Mapping[int, LayerSummary] = field(default_factory=dict)
     """By number from 0; the last is what enters the projection."""
@@ -641,18 +643,18 @@ def _places(
     ask: Ask[Given],
     depth: Callable[[], int],
     options: Options,
-    quartered: Callable[[InnerFeatures], Vectors | None] | None = None,
+    quartered: Callable[[TokenFeatures], Vectors | None] | None = None,
 ) -> Places:
     """Pictures have a curve by default, captions only in full: it is quick to do without."""
     try:
         layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
         summaries_of: list[list[LayerSummary]] = []
-        wholes: list[InnerFeatures] = []
+        wholes: list[TokenFeatures] = []
         for at in range(0, len(given), LAYERS_CHUNK):
             found = ask(given[at : at + LAYERS_CHUNK], layers)
             quarter = quartered or (lambda _: None)
             summaries_of.append(
-                [LayerSummary(mean_place(one), one.pooled_NW, quarter(one)) for one in found]
+                [LayerSummary(mean_place(one), _pooled(one), quarter(one)) for one in found]
             )
             wholes.append(found[-1])
     except UserError as error:
@@ -660,7 +662,7 @@ def _places(
     summaries = {
         layer: _joined([some[at] for some in summaries_of]) for at, layer in enumerate(layers)
     }
-    return Places(projected_ND, _padded(wholes), summaries, note)
+    return Places(projected_ND, stacked(wholes), summaries, note)
 
 
 def curve_layers(
@@ -675,26 +677,30 @@ def curve_layers(
     return sorted({*usual, *asked}), tuple(notes)
 
 
-def mean_place(features: InnerFeatures) -> Vectors:
+def mean_place(features: TokenFeatures) -> Vectors:
     """The mean over patches or words; NaN where there is none."""
-    mask_NL = features.mask_NL
+    mask_NL = features.mask_NL.numpy()
     count_N = mask_NL.sum(axis=1, dtype=np.float32)
-    seen_NLW = np.where(mask_NL[..., None], features.vector_NLW, np.float32(0))
+    seen_NLW = np.where(mask_NL[..., None], features.vector_NLW.numpy(), np.float32(0))
     with np.errstate(invalid="ignore"):
         mean_NW: Vectors = seen_NLW.sum(axis=1) / count_N[:, None]
     return mean_NW
 
 
-def quarters(features: InnerFeatures) -> Vectors | None:
+def quarters(features: TokenFeatures) -> Vectors | None:
     """[N, 4 W]: the mean patch of each quarter; None unless patches fill a square grid."""
     n, length, wide = features.vector_NLW.shape
     side = isqrt(length)
     if side < 2 or side * side != length or not features.mask_NL.all():
         return None
-    grid_NRCW = features.vector_NLW.reshape(n, side, side, wide)
+    grid_NRCW = features.vector_NLW.numpy().reshape(n, side, side, wide)
     halves = (slice(None, side // 2), slice(side // 2, None))
     means = [grid_NRCW[:, rows, columns].mean(axis=(1, 2)) for rows in halves for columns in halves]
     return np.concatenate(means, axis=1)
+
+
+def _pooled(features: TokenFeatures) -> Vectors | None:
+    return None if features.pooled_NW is None else features.pooled_NW.numpy()
 
 
 def _joined(parts: Sequence[LayerSummary]) -> LayerSummary:
@@ -708,19 +714,3 @@ def _joined(parts: Sequence[LayerSummary]) -> LayerSummary:
 def _whole(parts: Sequence[Vectors | None]) -> Vectors | None:
     known = [part for part in parts if part is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
-
-
-def _padded(parts: Sequence[InnerFeatures]) -> InnerFeatures:
-    """One after the other; padding is zeros outside the mask."""
-    count = sum(len(part.mask_NL) for part in parts)
-    long = max(part.mask_NL.shape[1] for part in parts)
-    wide = max(part.vector_NLW.shape[2] for part in parts)
-    vector_NLW = np.zeros((count, long, wide), dtype=np.float32)
-    mask_NL: BoolArray = np.zeros((count, long), dtype=np.bool_)
-    at = 0
-    for part in parts:
-        n, length, width = part.vector_NLW.shape
-        vector_NLW[at : at + n, :length, :width] = part.vector_NLW
-        mask_NL[at : at + n, :length] = part.mask_NL
-        at += n
-    return InnerFeatures(vector_NLW, mask_NL)

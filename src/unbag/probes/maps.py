@@ -171,7 +171,7 @@ def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
     if view is None:
         raise UserError(f"{space.name} shows no vectors of patches and words")
     found = view.pictures([picture])
-    patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
+    patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]].numpy()
     if not len(patch_LD) or not np.isfinite(patch_LD).all():
         raise UserError(f"{space.name} has no vectors for the patches of {picture.name}")
     check_square(len(patch_LD), name=space.name, picture=picture)
@@ -185,9 +185,9 @@ def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
     # A word once and twice: the difference is its pieces, what is left of it is special ones.
     asked = [caption, *words, *(f"{word} {word}" for word in words)]
     found = view.captions(asked)
-    count_N = found.mask_NL.sum(axis=1)
+    count_N = found.mask_NL.sum(dim=1)
     once, twice = count_N[1 : 1 + len(words)], count_N[1 + len(words) :]
-    piece_LD = found.vector_NLW[0][found.mask_NL[0]]
+    piece_LD = found.vector_NLW[0][found.mask_NL[0]].numpy()
     columns = ends(int(count_N[0]), once.tolist(), twice.tolist())
     if columns is None:
         named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]

@@ -10,7 +10,6 @@ words, W width of a layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -67,21 +66,11 @@ class Space(Protocol):
         """Unit vectors [N, D]."""
 
 
-@dataclass(frozen=True, eq=False)
-class InnerFeatures:
-    """What stands at one place of a tower for N inputs. Single precision, to save memory."""
-
-    vector_NLW: Vectors
-    """Patches or words; NaN for a picture that cannot be opened."""
-    mask_NL: BoolArray
-    pooled_NW: Vectors | None = None
-    """What is read out there (CLS, end token); None where there is no such place."""
-
-
 class LayerView(Protocol):
     """Layers of both towers: 0 enters the first block, the last enters the projection.
 
-    Vectors are not at unit norm. A tower of a kind that cannot be taken apart raises UserError.
+    Vectors are not at unit norm, and NaN for a picture that cannot be opened. A tower of a kind
+    that cannot be taken apart raises UserError.
     """
 
     @property
@@ -94,20 +83,20 @@ class LayerView(Protocol):
 
     def pictures(
         self, pictures: Sequence[Picture], layers: Sequence[int]
-    ) -> tuple[InnerFeatures, ...]:
+    ) -> tuple[TokenFeatures, ...]:
         """The layers asked for (-1 is the last), in one pass over the pictures."""
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         """Likewise; captions are padded to the longest."""
 
 
 class TokenView(Protocol):
     """Patches and words as unit vectors in the joint space, [N, L, D]."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
+    def pictures(self, pictures: Sequence[Picture]) -> TokenFeatures:
         """Patches, row by row from the top left."""
 
-    def captions(self, captions: Sequence[str]) -> InnerFeatures:
+    def captions(self, captions: Sequence[str]) -> TokenFeatures:
         """Words or their pieces."""
 
 
@@ -286,7 +275,7 @@ class EncoderLayers(_InnerView[LayerEncoder]):
 
     def pictures(
         self, pictures: Sequence[Picture], layers: Sequence[int]
-    ) -> tuple[InnerFeatures, ...]:
+    ) -> tuple[TokenFeatures, ...]:
         """The layers asked for, in one pass over the different pictures."""
         kept = [_LayerVectors() for _ in layers]
         put = partial(_keep, kept, layers)
@@ -294,7 +283,7 @@ class EncoderLayers(_InnerView[LayerEncoder]):
         keys = [picture.key for picture in pictures]
         return tuple(one.features(keys) for one in kept)
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         """Likewise; captions are padded to the longest."""
         kept = [_LayerVectors() for _ in layers]
         put = partial(_keep, kept, layers)
@@ -305,13 +294,13 @@ class EncoderLayers(_InnerView[LayerEncoder]):
 class EncoderTokens(_InnerView[TokenEncoder]):
     """Patches and words of a model in the joint space."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
+    def pictures(self, pictures: Sequence[Picture]) -> TokenFeatures:
         """Patches, row by row from the top left."""
         kept = _LayerVectors()
         self._extract_pictures(pictures, self._encoder.encode_patches, kept.add_tokens)
         return kept.features([picture.key for picture in pictures])
 
-    def captions(self, captions: Sequence[str]) -> InnerFeatures:
+    def captions(self, captions: Sequence[str]) -> TokenFeatures:
         """Words or their pieces."""
         kept = _LayerVectors()
         self._extract_captions(captions, self._encoder.encode_tokens, kept.add_tokens)
@@ -338,8 +327,10 @@ class _LayerVectors:
         self.vector_LW.update(zip(keys, vector_NLW, strict=True))
         self.mask_L.update(zip(keys, found.mask_NL.cpu().numpy(), strict=True))
 
-    def features(self, keys: Sequence[str]) -> InnerFeatures:
+    def features(self, keys: Sequence[str]) -> TokenFeatures:
         """In the order of the keys; NaN for those that are not there."""
+        import torch
+
         shapes = [one.shape for one in self.vector_LW.values()] or [(1, 1)]
         long, wide = max(shape[0] for shape in shapes), shapes[0][1]
         vector_NLW = np.full((len(keys), long, wide), np.nan, dtype=np.float32)
@@ -354,7 +345,11 @@ class _LayerVectors:
             mask_NL[at, : len(self.mask_L[key])] = self.mask_L[key]
             if key in self.pooled_W:
                 pooled_NW[at] = self.pooled_W[key]
-        return InnerFeatures(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
+        return TokenFeatures(
+            torch.from_numpy(vector_NLW),
+            torch.from_numpy(mask_NL),
+            torch.from_numpy(pooled_NW) if self.pooled_W else None,
+        )
 
 
 def _keep(
