@@ -19,6 +19,7 @@ from unbag.runs import checkpoint
 from unbag.runs.checkpoint import LAST
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training.data.batch import Batch
+from unbag.training.data.loader import load
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
 
@@ -130,3 +131,10 @@ def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path)
     finally:
         worker.kill()
         worker.join()
+
+
+def test_the_random_generator_of_the_caller_stays_as_it_was(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    batches = job_of(tmp_path).batches
+    assert len(list(load(batches, first=0, workers=0, device="cpu"))) == len(batches)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -512,7 +512,7 @@ def world_rows(
     steps = -(-count // STEP)
     batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=steps)
     loader: DataLoader[WorldRows] = DataLoader(
-        _Steps(batches), batch_size=None, num_workers=workers
+        _Steps(batches), batch_size=None, num_workers=workers, generator=torch.Generator()
     )
     found: list[WorldRows] = []
     with (progress or Silent()).task("scenes", count) as advance:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from unbag.errors import UserError, said_by
@@ -42,6 +43,8 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
         prefetch_factor=AHEAD if workers else None,
         pin_memory=device.startswith("cuda"),
         worker_init_fn=_ignore_interrupts,
+        # Else it would draw from the generator of the caller.
+        generator=torch.Generator(),
     )
     flow = _started(loader)
     try:
