@@ -34,6 +34,7 @@ from unbag.readouts.reader import (
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
+from unbag.reports.formatting import number_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings
@@ -287,7 +288,7 @@ def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[tuple[str, ...], 
         return (), "Pairs had no hard negatives, so nothing is said here."
     trained = len(pool) - pool.held_out
     seen = pool.rows(0, min(trained, _MOST_ASKED))
-    line = card = f"{100 * share_told_apart(reader, seen, device=device):.1f} % of "
+    line = card = f"{number_text(share_told_apart(reader, seen, device=device))} % of "
     line += "those it was trained on"
     card += "rows that were trained on"
     rest = pool.rows(trained, len(pool))

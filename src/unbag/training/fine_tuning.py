@@ -7,7 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import isnan, log
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
+from unbag.reports.formatting import value_text
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress, Silent
@@ -278,9 +279,8 @@ class FineTuning(Task[Batch]):
                 for name, (metric, one) in found.items():
                     writer.writerow((steps, name, metric, one.value, one.low, one.high, one.n))
         for name, (metric, one) in found.items():
-            value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
-            self.progress.say(f"step {steps}: {name} {metric} {value}")
-        values = [one.value for _, one in found.values() if one.value is not None]
+            self.progress.say(f"step {steps}: {name} {metric} {value_text(one)}")
+        values = [one.value for _, one in found.values() if not isnan(one.value)]
         return sum(values) / len(values) if values else 0.0
 
     def rewind(self, steps: int) -> None:

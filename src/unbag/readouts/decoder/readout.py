@@ -23,6 +23,7 @@ from unbag.readouts.decoder.training import DecoderTask, Fitted, begin, gather, 
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.training import CARD, encoder_of, named
 from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
+from unbag.reports.formatting import number_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
@@ -177,7 +178,7 @@ def _numbers(learned: Fitted, kept: Fitted | None) -> str:
     ]
     for what, fitted in (("trained on", learned), ("no step saw", kept)):
         if fitted is not None:
-            kinds = " | ".join(f"{100 * share:.1f}" for share in fitted.by_kind.values())
+            kinds = " | ".join(number_text(share) for share in fitted.by_kind.values())
             whole = share_text(fitted.share, fitted.count, unit="")
             rows.append(f"| {what} | {fitted.count:,} | {whole} | {kinds} |")
     return (
@@ -189,5 +190,5 @@ def _numbers(learned: Fitted, kept: Fitted | None) -> str:
 
 
 def _said(fitted: Fitted) -> str:
-    kinds = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in fitted.by_kind.items())
+    kinds = ", ".join(f"{kind} {number_text(share)}" for kind, share in fitted.by_kind.items())
     return f"{share_text(fitted.share, fitted.count, unit='')} % of {fitted.count:,} ({kinds})"
