@@ -80,7 +80,14 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown, output
     from unbag.probes.diagnosis.diagnose import examine
-    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis, write_diagnosis
+    from unbag.probes.diagnosis.page import (
+        DIAGNOSIS,
+        JSON,
+        PAGE,
+        check_same_diagnosis,
+        open_diagnosis,
+        write_diagnosis,
+    )
     from unbag.probes.diagnosis.text import print_diagnosis, to_json
     from unbag.reports.formatting import count_text
     from unbag.runs.files import check_run_folder
@@ -97,6 +104,9 @@ def start(options: argparse.Namespace) -> int:
         def keep(found: Diagnosis) -> None:
             """Write the diagnosis after every question, and print how far it is."""
             nonlocal answered
+            if not found.answers:
+                check_same_diagnosis(found, run)
+                return
             write_diagnosis(found, run)
             answered = len(found.answers)
             if not found.is_whole:
