@@ -57,7 +57,7 @@ def test_results_of_nobody_knows_which_lab_are_refused(
     assert run(tmp_path, "--device", "cpu") == 1
     assert capsys.readouterr().err.splitlines() == [
         f"unbag: the folder {tmp_path} is not empty and holds no lab run",
-        "  expected: an empty or new folder, or the folder of a lab run to resume",
+        "  expected: an empty or new folder, or the folder of the lab run to resume",
         "  way out:  name another folder with --out",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["default"]

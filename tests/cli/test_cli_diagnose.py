@@ -110,6 +110,23 @@ def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]
     assert quantity["twin"] is None
 
 
+def test_a_diagnosis_of_another_model_is_not_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said before a question is put; the same one may be asked more."""
+    assert diagnose("--no-twin", "--out", "o") == 0
+    before = {path.name: path.read_bytes() for path in Path("o").iterdir()}
+    asked = ("few_probes:STOP",)
+    assert diagnose("--model", "tiny:new.safetensors", "--out", "o", probes=asked) == 1
+    said = capsys.readouterr().err
+    assert "the folder o holds another diagnosis: model.name: tiny:old before, tiny:new now" in said
+    assert "name another folder with --out" in said
+    assert diagnose("--against", "tiny:new.safetensors", "--out", "o", probes=asked) == 1
+    assert "against: nothing before, " in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in Path("o").iterdir()} == before
+    assert diagnose("--out", "o", probes=("few_probes:FEW", "few_probes:NEVER")) == 0
+
+
 def test_a_stop_keeps_what_there_is_and_says_so(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,26 @@ def test_the_same_command_again_changes_nothing(folder: Path) -> None:
     assert exported(folder, "1").fingerprint == load(str(folder / "new.safetensors")).fingerprint
 
 
+def test_another_merge_and_files_of_somebody_else_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another weight of the same curve may be picked."""
+    out = folder / "out"
+    out.mkdir()
+    (out / "curve.json").write_text("precious")
+    assert merge(folder, "--weights", "0,1", "--pick", "1") == 1
+    assert "out is not empty and holds no merge" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["curve.json"]
+    (out / "curve.json").unlink()
+    assert merge(folder, "--weights", "0,1", "--pick", "1") == 0
+    before = (out / "curve.json").read_bytes()
+    assert merge(folder, "--weights", "0,1", "--pick", "0.5") == 1
+    assert "out holds another merge: weights: " in capsys.readouterr().err
+    assert (out / "curve.json").read_bytes() == before
+    assert merge(folder, "--weights", "0,1", "--pick", "0") == 0
+    assert exported(folder, "0").fingerprint != exported(folder, "1").fingerprint
+
+
 def test_without_a_pick_the_rule_decides_and_says_so(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

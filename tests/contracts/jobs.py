@@ -26,9 +26,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tests.training.pair_files import lines, negative
+from tests.training.small_world import CONFIG
 
+from unbag.cli.merge import MERGE
 from unbag.edits.jobs.chunks import EDITING
 from unbag.evaluation.store import EVALUATION
+from unbag.models.tiny import untrained, write
 from unbag.probes.diagnosis.page import DIAGNOSIS
 from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
 from unbag.runs.files import TRAINING
@@ -64,7 +67,6 @@ class ResumableJob:
     """The run folder; where `out` is a file it stands beside it."""
     change: tuple[str, ...] = ("--seed", "1")
     named: str = "seed: 0 before, 1 now"
-    """Empty for a job that begins anew whatever was there."""
     needs: tuple[str, ...] = ()
     """Packages."""
     interrupted: str = "stopped"
@@ -106,6 +108,13 @@ def scores(cwd: Path) -> object:
     results = json.loads((cwd / "run/results.json").read_text(encoding="utf-8"))
     table = pq.read_table(cwd / "run/scores.parquet")
     return [{k: v for k, v in one.items() if k != "run"} for one in results], table.to_pylist()
+
+
+def mixed(cwd: Path) -> object:
+    """The curve, and the weights that are kept."""
+    run = cwd / "run"
+    names = ("curve.json", "curve.csv", "curve.html", "weight-1/tiny.safetensors")
+    return scores(run), [(run / name).read_bytes() for name in names]
 
 
 def edits(cwd: Path) -> object:
@@ -179,7 +188,17 @@ JOBS = (
         ),
         DIAGNOSIS,
         diagnosis,
-        named="",
+    ),
+    ResumableJob(
+        "merge",
+        (
+            *("merge", "--base", "tiny:old.safetensors", "--tuned", "tiny:new.safetensors"),
+            *("--bench", "plug_in:SMALL", "--weights", "1", "--pick", "1", *_MACHINE),
+        ),
+        MERGE,
+        mixed,
+        "run/scores.parquet",
+        written_again=("curve.json", "curve.csv", "curve.html"),
     ),
     _training(
         "ce_clip_fixed", "--bench", "plug_in:SMALL",
@@ -227,6 +246,9 @@ def make_folder(folder: Path, job: ResumableJob) -> Path:
         captions = [f"a {colour} square {at}"]
         pairs.append({"image": f"{at}.png", "captions": captions, "edits": [[edit]]})
     lines(folder / "pairs.jsonl", *pairs)
+    if job.name == "merge":
+        for seed, name in enumerate(("old", "new")):
+            write(untrained(CONFIG, seed=seed), folder / f"{name}.safetensors")
     if job.name == "edit":
         given = [{"caption": f"a red dog {n} and a black cat"} for n in range(12)]
         lines(folder / "captions.jsonl", *given)

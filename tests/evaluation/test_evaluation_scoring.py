@@ -190,6 +190,26 @@ def test_a_damaged_store_is_explained(tmp_path: Path) -> None:
     assert "move the file away" in str(error.value)
 
 
+def test_a_flipped_bit_of_a_score_is_told(items: list[Item], tmp_path: Path) -> None:
+    """A file without checksums, as it was written before, is read as it is."""
+    import pyarrow.parquet as pq
+
+    path, values = tmp_path / "scores.parquet", np.array([[0.1234567, 0.7654321]])
+    store = ScoreStore(path)
+    store.add(Key("toy", "odd"), [(items[0], Scores("item0", values))])
+    store.save()
+    content = bytearray(path.read_bytes())
+    pq.write_table(pq.read_table(path), path, compression="zstd")
+    older = ScoreStore(path).get(Key("toy", "odd"))["item0"].values
+    assert np.array_equal(older, values)  # type: ignore[arg-type]
+    content[content.index(values.tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"scores\.parquet cannot be read: .* CRC") as caught:
+        ScoreStore(path)
+    assert caught.value.expected == "the scores of an earlier run, as they were written"
+    assert "move the file away" in caught.value.way_out
+
+
 def test_captions_are_compared_with_each_other_where_a_benchmark_asks(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:

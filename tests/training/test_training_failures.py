@@ -131,9 +131,10 @@ def test_another_run_in_the_same_folder(
     ("text", "named"),
     [
         ("{", "cannot be read"),
-        ("[]", "holds another run"),
-        ('{"kind": "training run", "version": "0.1"}', "holds a run of the kind 'training run'"),
-        ('{"kind": "training run", "identity": null}', "holds a run of the kind 'training run'"),
+        ("[]", "without kind or identity"),
+        ('{"state": "running", "identity": {}}', "without kind or identity"),
+        ('{"kind": "training run", "version": "0.1"}', "without kind or identity"),
+        ('{"kind": "training run", "identity": null}', "without kind or identity"),
         ('{"kind": "evaluation", "identity": {}}', "holds a run of the kind 'evaluation'"),
     ],
 )

@@ -256,7 +256,8 @@ def test_what_differs_is_named(old: object, new: object, said: str) -> None:
     assert differences(described(old), described(old)) == []
 
 
-def test_a_long_value_is_cut() -> None:
+def test_a_long_value_is_cut_and_an_empty_one_is_named() -> None:
+    assert differences({"a": None}, {"a": ""}) == ["a: nothing before, empty now"]
     apart = differences({"a": "x" * 90}, {"a": None})
     assert apart == [f"a: {'x' * 57}... before, nothing now"]
 

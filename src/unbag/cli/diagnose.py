@@ -80,14 +80,25 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown, output
     from unbag.probes.diagnosis.diagnose import examine
-    from unbag.probes.diagnosis.page import DIAGNOSIS, JSON, PAGE, open_diagnosis, write_diagnosis
+    from unbag.probes.diagnosis.page import (
+        DIAGNOSIS,
+        JSON,
+        PAGE,
+        check_same_diagnosis,
+        open_diagnosis,
+        write_diagnosis,
+    )
     from unbag.probes.diagnosis.text import print_diagnosis, to_json
     from unbag.reports.formatting import count_text
     from unbag.runs.files import check_run_folder
 
     console = Console(stderr=True)
-    readout = f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
-    name = re.sub(r"[^\w.+-]+", "-", options.model + readout).strip("-.") or "model"
+    # Each diagnosis has a folder of its own.
+    name = options.model
+    name += f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
+    name += f"-against-{options.against}" if options.against else ""
+    name += f"-on-{options.data}" if options.data else ""
+    name = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
     out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
     inquiry = _inquiry(options, Shown(console))
@@ -97,6 +108,9 @@ def start(options: argparse.Namespace) -> int:
         def keep(found: Diagnosis) -> None:
             """Write the diagnosis after every question, and print how far it is."""
             nonlocal answered
+            if not found.answers:
+                check_same_diagnosis(found, run)
+                return
             write_diagnosis(found, run)
             answered = len(found.answers)
             if not found.is_whole:

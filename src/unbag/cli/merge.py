@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from unbag.types import Benchmark
 
 
+MERGE = "merge"
+"""The kind of the folder."""
 _ABOUT = """\
 Mix the weights of a model before and after fine-tuning (WiSE-FT), score every mix, and keep one:
 fine-tuning gains composition and costs recognition, and a mix often keeps most of both.
@@ -70,7 +72,8 @@ def start(options: argparse.Namespace) -> int:
     from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import output, print_lines, shown
     from unbag.models.loading import Placement, choose_device, load_model, model_name
-    from unbag.runs.files import make_folder, write_text
+    from unbag.runs.files import check_run_folder, open_run_folder, write_text
+    from unbag.runs.identity import RunIdentity
     from unbag.training import merge
     from unbag.training.before_after import DEFAULT, DRAWINGS, are_drawings
 
@@ -79,6 +82,8 @@ def start(options: argparse.Namespace) -> int:
     benchmarks = tagged(find_benchmarks(asked), "auto") if asked else list(DEFAULT)
     sides = _sides(benchmarks, options)
     merge.check_sides(sides, options.pick)
+    out = options.out
+    check_run_folder(out, MERGE)
     placement = Placement(choose_device(options.device))
     base, tuned = (
         check_dual_encoder(
@@ -88,32 +93,40 @@ def start(options: argparse.Namespace) -> int:
         for name in (options.base, options.tuned)
     )
     mixes = merge.mix(base, tuned, weights)
-    out = make_folder(options.out, what="results", way_out="name another folder with --out")
-    curve = merge.measure_curve(
-        mixes,
-        names=(options.base, options.tuned),
-        benchmarks=benchmarks,
-        sides=sides,
-        out=out / "run",
-        pick=options.pick,
-        budget=options.budget,
-        data=options.data,
-        cache=cache_of(options),
+    # Another budget or pick chooses from the same curve, so the folder takes it.
+    identity = RunIdentity(
+        base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=sides,
         seed=options.seed,
-        batch=options.batch,
-        command=options.typed,
-        progress=shown(),
-    )
-    write_text(out / "curve.json", merge.curve_json(curve))
-    write_text(out / "curve.csv", merge.curve_csv(curve))
-    write_text(out / "curve.html", merge.curve_page(curve))
+    )  # fmt: skip
+    with open_run_folder(out, MERGE, resumes="scores that are there stay") as folder:
+        folder.begin(identity, {"command": options.typed})
+        curve = merge.measure_curve(
+            mixes,
+            names=(options.base, options.tuned),
+            benchmarks=benchmarks,
+            sides=sides,
+            out=out / "run",
+            pick=options.pick,
+            budget=options.budget,
+            data=options.data,
+            cache=cache_of(options),
+            seed=options.seed,
+            batch=options.batch,
+            command=options.typed,
+            progress=shown(),
+        )
+        write_text(out / "curve.json", merge.curve_json(curve))
+        write_text(out / "curve.csv", merge.curve_csv(curve))
+        write_text(out / "curve.html", merge.curve_page(curve))
+        kept = next(one for one in mixes if one.weight == curve.choice.weight)
+        model = _export(kept, curve, out, options.typed)
+        folder.set_state("done")
     output().print(merge.curve_table(curve))
     said = [f"weight {curve.choice.weight:g} is kept: {curve.choice.why}", *curve.notes]
     print_lines([*said, DRAWINGS] if are_drawings(benchmarks) else said)
-    kept = next(one for one in mixes if one.weight == curve.choice.weight)
     print(f"curve:   {out / 'curve.html'}")
     print(f"report:  {curve.folder / 'report.html'}")
-    print(f"model:   {_export(kept, curve, out, options.typed)}")
+    print(f"model:   {model}")
     return 1 if curve.notes else 0
 
 

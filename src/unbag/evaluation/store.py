@@ -258,7 +258,11 @@ class ScoreStore:
             for item, count in some.items()
         ]
         table = table.replace_schema_metadata({_BOUNDED: json.dumps(counts)})
-        write_atomically(self.path, lambda to: pq.write_table(table, to, compression="zstd"))
+
+        def put(to: Path) -> None:
+            pq.write_table(table, to, compression="zstd", write_page_checksum=True)
+
+        write_atomically(self.path, put)
         self._is_saved = True
         spent = time.monotonic() - start
         self._next_save = time.monotonic() + max(self._least_seconds, 20 * spent)
@@ -269,12 +273,12 @@ class ScoreStore:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(path, schema=_schema())
+            table = pq.read_table(path, schema=_schema(), page_checksum_verification=True)
             counts = json.loads((pq.read_schema(path).metadata or {}).get(_BOUNDED, b"[]"))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise UserError(
                 f"{path} cannot be read: {error}",
-                expected="the scores of an earlier run",
+                expected="the scores of an earlier run, as they were written",
                 way_out="move the file away; scores are computed again, mostly from the cache",
             ) from error
         for benchmark, scorer, item, count in counts:

@@ -33,8 +33,8 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
-from unbag.reports.formatting import number_text
+from unbag.reports.cards import ReadoutCard, render_readout_card
+from unbag.reports.formatting import number_text, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings

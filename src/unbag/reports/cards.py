@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from unbag.metrics.intervals import wilson
 from unbag.models.loading import name_of_form
 from unbag.version import __version__
 
@@ -308,9 +307,3 @@ def render_readout_card(card: ReadoutCard) -> str:
         f"Written by unbag {__version__}.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def share_text(share: float, count: int, *, unit: str = " %") -> str:
-    """In percent, with a 95 % interval by Wilson's formula over so many units."""
-    found = wilson(share * count, count)
-    return f"{100 * share:.1f}{unit} [{100 * found.low:.1f}, {100 * found.high:.1f}]"

@@ -146,15 +146,12 @@ class RunFolder:
             identity.require_same(earlier, folder=self.path, kind=self.kind)
         return found
 
-    def begin(
-        self, identity: RunIdentity, facts: Mapping[str, object], *, replaces: bool = False
-    ) -> dict[str, Any] | None:
+    def begin(self, identity: RunIdentity, facts: Mapping[str, object]) -> dict[str, Any] | None:
         """Start a run, or give the record of the run to resume if its identity is the same.
 
-        run.json is the first file of a run, so that a killed run still knows its folder. A job that
-        cannot be resumed `replaces` whatever run of its kind was there.
+        run.json is the first file of a run, so that a killed run still knows its folder.
         """
-        found = None if replaces else self.earlier(identity)
+        found = self.earlier(identity)
         content = {"kind": self.kind, "state": "running", "version": __version__}
         self._write(content | {"identity": identity.fields} | dict(facts))
         return found
@@ -179,16 +176,17 @@ def read_run(path: Path, kind: str) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise UserError(
             f"{file} cannot be read: {said_by(error)}",
-            expected=f"the record of a {kind}",
+            expected=f"the record of the {kind}",
             way_out="name another folder with --out, or delete this one",
         ) from error
-    content = found if isinstance(found, dict) else {}
-    if content.get("kind") == kind and isinstance(content.get("identity"), dict):
-        return content
-    said = content.get("kind")
+    found = found if isinstance(found, dict) else {}
+    said = found.get("kind")
+    if said == kind and isinstance(found.get("identity"), dict):
+        return found
+    odd = f"a {RUN_FILE} without kind or identity"
     raise UserError(
-        f"the folder {path} holds {f'a run of the kind {said!r}' if said else 'another run'}",
-        expected=f"an empty or new folder, or one of a {kind} that this version of unbag began",
+        f"the folder {path} holds {odd if said in (None, kind) else f'a run of the kind {said!r}'}",
+        expected=f"an empty or new folder, or that of the {kind}, begun by this version of unbag",
         way_out="name another folder with --out",
     )
 
@@ -209,7 +207,7 @@ def check_run_folder(path: Path, kind: str) -> None:
     if not is_empty and read_run(path, kind) is None:
         raise UserError(
             f"the folder {path} is not empty and holds no {kind}",
-            expected=f"an empty or new folder, or the folder of a {kind} to resume",
+            expected=f"an empty or new folder, or the folder of the {kind} to resume",
             way_out="name another folder with --out",
         )
 

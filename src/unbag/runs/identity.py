@@ -97,5 +97,5 @@ def differences(old: object, new: object, at: str = "") -> list[str]:
 
 
 def _short(value: object) -> str:
-    text = "nothing" if value is None else str(value)
+    text = "nothing" if value is None else str(value) or "empty"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -120,6 +120,55 @@ def test_parts_of_another_job_are_refused(job: EditJob) -> None:
         run_edit(job, runner=HERE)
 
 
+@pytest.mark.parametrize("identity", [None, [], "seed"])
+def test_a_record_without_an_identity_is_refused(job: EditJob, identity: object) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, runner=dying_after(1, KeyboardInterrupt()))
+    place = JobFolder.of(job.out).folder / "run.json"
+    found = json.loads(place.read_text())
+    place.write_text(json.dumps(found | {"identity": identity}))
+    with pytest.raises(UserError, match=r"holds a run\.json without kind or identity") as caught:
+        run_edit(job, runner=HERE)
+    assert "the edit job, begun by this version of unbag" in caught.value.expected
+    place.write_text("{")
+    with pytest.raises(UserError, match=r"run\.json cannot be read") as caught:
+        run_edit(job, runner=HERE)
+    assert caught.value.expected == "the record of the edit job"
+
+
+@pytest.mark.parametrize("line", ["head", "caption", "digest", "cut", "empty"])
+def test_a_damaged_chunk_is_named_and_made_anew(job: EditJob, tmp_path: Path, line: str) -> None:
+    """Each stays JSON that can be read, but for the last."""
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, runner=dying_after(4, KeyboardInterrupt()))
+    chunk = JobFolder.of(job.out).folder / "000002.jsonl"
+    text = chunk.read_text()
+    damaged = {
+        "head": text.replace('"captions": 2', '"captions": 3'),
+        "caption": text.replace("cats", "bats", 1),
+        "digest": ("1" if text[0] == "0" else "0") + text[1:],
+        "cut": text[: text.rindex("\n", 0, -1) + 1],
+        "empty": "",
+    }[line]
+    assert damaged != text
+    chunk.write_text(damaged)
+    with pytest.raises(UserError, match=r"000002\.jsonl is damaged") as caught:
+        run_edit(job, runner=HERE)
+    assert caught.value.way_out.startswith("delete it and give the same command again")
+    assert not job.out.exists()
+    chunk.unlink()
+    run_edit(job, runner=HERE)
+    assert job.out.read_bytes() == whole(job, tmp_path)
+
+
+def test_captions_may_hold_odd_ends_of_lines(job: EditJob) -> None:
+    """JSON writes them as they are, and Python would end a line there."""
+    said = "a dog\u2028sees\x85cats"
+    Path(job.source.path).write_text(json.dumps({"caption": said, "id": "\u2028"}) + "\n")
+    assert run_edit(job, runner=HERE).tally.captions == 1
+    assert json.loads(job.out.read_text(encoding="utf-8"))["id"] == "\u2028"
+
+
 def test_a_full_disk_keeps_what_is_done(
     job: EditJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

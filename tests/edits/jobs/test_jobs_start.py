@@ -85,6 +85,16 @@ def test_mistakes_are_told_before_anything_is_read(
     assert [path.name for path in job.out.parent.iterdir()] == ["a.jsonl"]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "shards"])
+def test_an_output_that_is_a_folder(job: EditJob, tmp_path: Path, form: str) -> None:
+    """`shards` is the form that the command line takes a folder for."""
+    (tmp_path / "there").mkdir()
+    with pytest.raises(UserError, match="there is a folder") as caught:
+        run_edit(replace(job, out=tmp_path / "there", form=form), runner=never)
+    assert caught.value.expected == "a file for the edits"
+    assert caught.value.way_out.endswith("there/edits.jsonl")
+
+
 def test_a_missing_file_of_neighbours_names_its_own_option(job: EditJob) -> None:
     with pytest.raises(UserError) as caught:
         run_edit(replace(job, form="negclip", neighbours=Path("/no/such")))

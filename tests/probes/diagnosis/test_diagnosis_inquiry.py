@@ -132,11 +132,11 @@ def test_a_model_without_a_twin_is_asked_alone() -> None:
     )
 
 
-def test_what_there_is_is_kept_after_every_question() -> None:
+def test_what_there_is_is_kept_before_and_after_every_question() -> None:
     kept: list[Diagnosis] = []
     found = examine(inquiry(SHARE, BROKEN), keep=kept.append)
-    assert [len(one.answers) for one in kept] == [1, 2, 2]
-    assert [one.is_whole for one in kept] == [False, False, True]
+    assert [len(one.answers) for one in kept] == [0, 1, 2, 2]
+    assert [one.is_whole for one in kept] == [False, False, False, True]
     assert kept[-1] is found
     assert kept[0].notes == ("a note",)
 
@@ -149,7 +149,7 @@ def test_a_stop_leaves_what_was_kept() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         examine(inquiry(SHARE, replace(BROKEN, ask=stop)), keep=kept.append)
-    assert [one.answers[-1].probe for one in kept] == ["share"]
+    assert [one.probe for one in kept[-1].answers] == ["share"]
 
 
 def test_two_models_of_one_name_are_refused() -> None:

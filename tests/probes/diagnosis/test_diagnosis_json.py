@@ -85,7 +85,7 @@ def test_numbers_that_are_none_are_null(found: Diagnosis) -> None:
     assert [one["name"] for one in said["answers"][0]["only_against"]] == ["gap"]
 
 
-def test_it_is_written_and_may_be_written_again(found: Diagnosis, tmp_path: Path) -> None:
+def test_the_same_may_be_written_again_and_no_other(found: Diagnosis, tmp_path: Path) -> None:
     page = found.write(tmp_path / "new" / "one")
     assert page == tmp_path / "new" / "one" / "diagnosis.html"
     assert sorted(path.name for path in page.parent.glob("[!.]*")) == [
@@ -93,9 +93,12 @@ def test_it_is_written_and_may_be_written_again(found: Diagnosis, tmp_path: Path
         "diagnosis.json",
         "run.json",
     ]
-    again = replace(found, material="others")
-    again.write(page.parent)
-    assert '"material": "others"' in (page.parent / "diagnosis.json").read_text(encoding="utf-8")
+    replace(found, notes=("once more",)).write(page.parent)
+    numbers = page.with_name("diagnosis.json").read_text(encoding="utf-8")
+    assert '"once more"' in numbers
+    with pytest.raises(UserError, match=r"another diagnosis: material: .* before, others now"):
+        replace(found, material="others").write(page.parent)
+    assert page.with_name("diagnosis.json").read_text(encoding="utf-8") == numbers
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path, found: Diagnosis) -> None:

@@ -114,6 +114,12 @@ class EditJob:
                 expected="whole numbers above 0",
             )
         self.source.files()
+        if self.out.is_dir() and {self.form, self.source.form} != {"shards"}:
+            raise UserError(
+                f"{self.out} is a folder",
+                expected="a file for the edits",
+                way_out=f"name one with --out, such as {self.out / 'edits.jsonl'}",
+            )
         check_written(self.source, self.form)
         find_kinds(self.kinds)
         check_device(self.parts.device)

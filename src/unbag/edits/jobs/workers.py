@@ -2,8 +2,8 @@
 
 A runner is a function of chunks and settings. It may take several chunks at once and give them back
 in any order, as long as it takes no more from the iterator than it works on: a collection need not
-fit in memory. A chunk that is done is the text of a file: a line about the chunk, then one a
-caption.
+fit in memory. A chunk that is done is the text of a file: a digest of what follows, a line about
+the chunk, then one a caption.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from multiprocessing import connection, get_context, parent_process
 from threading import Thread
 from typing import IO, Protocol, TypeAlias
@@ -300,12 +301,13 @@ def _one_thread_each() -> Iterator[None]:
 def as_text(edited: Sequence[Edited], tally: EditTally, failures: Sequence[str]) -> str:
     """What a file of one chunk holds."""
     head = ChunkHead(len(edited), tally, tuple(failures))
-    return "".join(json_line(to_json(one)) + "\n" for one in (head, *edited))
+    text = "".join(json_line(to_json(one)) + "\n" for one in (head, *edited))
+    return f"{_digest(text)}\n{text}"
 
 
 @dataclass(frozen=True, eq=False)
 class ChunkHead:
-    """The first line: what is known of the whole chunk."""
+    """The line about the chunk: what is known of all of it."""
 
     captions: int
     tally: EditTally
@@ -314,10 +316,19 @@ class ChunkHead:
 
 
 def read_head(file: IO[str]) -> ChunkHead:
-    """The first line of an open file."""
+    """Of an open file; the digest is not looked at."""
+    file.readline()
     return from_json(ChunkHead, json.loads(file.readline()), "chunk")
 
 
-def read_edited(file: IO[str]) -> Iterator[Edited]:
-    """The other lines."""
-    return (from_json(Edited, json.loads(line), "caption") for line in file)
+def read_edited(content: str) -> list[Edited]:
+    """The captions of a file; ValueError unless it is as it was written."""
+    digest, _, text = content.partition("\n")
+    if digest != _digest(text):
+        raise ValueError(digest)
+    # Not `splitlines`: captions may hold other ends of lines, such as U+2028.
+    return [from_json(Edited, json.loads(line), "caption") for line in text.split("\n")[1:-1]]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()

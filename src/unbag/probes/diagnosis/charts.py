@@ -18,6 +18,7 @@ from unbag.reports.charts import (
     box,
     colour_class,
     dot,
+    element,
     key,
     line,
     mark,
@@ -74,7 +75,7 @@ def scatter(plot: Scatter, alike: Sequence[Scatter]) -> Drawing:
         _plot(panel, parts, plot.title, f"{len(shown):,} points; {plot.y} over {plot.x}"),
         _plot_numbers(panel),
         tuple(
-            (key(f'<circle class="{kind}" r="4"/>'), name)
+            (key(element("circle", kind=kind, r="4")), name)
             for name, kind in zip(groups, kinds, strict=True)
             if name
         ),

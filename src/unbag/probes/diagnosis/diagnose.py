@@ -154,7 +154,7 @@ def examine(
     progress: Progress | None = None,
     keep: Callable[[Diagnosis], None] | None = None,
 ) -> Diagnosis:
-    """Put all questions, one after the other; `keep` is given what there is after each."""
+    """Put all questions, one after the other; `keep` is given what there is before and after."""
     progress, started = progress or Silent(), perf_counter()
     subject = _make_subjects(inquiry, progress)
     material = inquiry.material or world_material()
@@ -170,6 +170,8 @@ def examine(
             is_whole=is_whole,
         )
 
+    if keep is not None:
+        keep(begun)
     probes = registered_probes() if inquiry.probes is None else inquiry.probes
     for probe in probes:
         answers.append(ask(probe, subject, material, inquiry.options, progress))

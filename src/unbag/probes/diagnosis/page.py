@@ -60,21 +60,29 @@ STRONGEST = 190
 
 
 def open_diagnosis(folder: Path) -> AbstractContextManager[RunFolder]:
-    """The folder of a diagnosis; one that is there already will be replaced."""
+    """The folder of a diagnosis; the same one that is there already will be replaced."""
     return open_run_folder(folder, DIAGNOSIS, resumes="what is in the cache is not encoded again")
 
 
 def write_diagnosis(found: Diagnosis, run: RunFolder) -> Path:
     """Write both files, each at once; gives the page."""
-    identity = RunIdentity(
-        model=found.model, against=found.other, material=found.material, options=found.options
-    )
-    run.begin(identity, {"command": found.command}, replaces=True)
+    run.begin(_identity(found), {"command": found.command})
     write_text(run.path / JSON, to_json(found))
     write_text(run.path / PAGE, render_diagnosis(found))
     if found.is_whole:
         run.set_state("done")
     return run.path / PAGE
+
+
+def check_same_diagnosis(found: Diagnosis, run: RunFolder) -> None:
+    """Raise UserError if the folder holds a diagnosis of something else."""
+    run.earlier(_identity(found))
+
+
+def _identity(found: Diagnosis) -> RunIdentity:
+    return RunIdentity(
+        model=found.model, against=found.other, material=found.material, options=found.options
+    )
 
 
 def render_diagnosis(found: Diagnosis) -> str:

@@ -22,8 +22,8 @@ from unbag.readouts.decoder.saving import (
 from unbag.readouts.decoder.training import DecoderTask, Fitted, begin, gather, share_right
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.training import CARD, encoder_of, named
-from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
-from unbag.reports.formatting import number_text
+from unbag.reports.cards import ReadoutCard, render_readout_card
+from unbag.reports.formatting import number_text, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES

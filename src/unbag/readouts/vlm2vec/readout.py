@@ -51,7 +51,8 @@ from unbag.readouts.vlm2vec.training import (
     Vlm2VecSettings,
     measure,
 )
-from unbag.reports.cards import ReadoutCard, render_readout_card, share_text
+from unbag.reports.cards import ReadoutCard, render_readout_card
+from unbag.reports.formatting import share_text
 from unbag.runs.cache import VECTOR, TensorCache
 from unbag.runs.files import TRAINING, open_run_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
