@@ -72,7 +72,7 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     assert "It is " in said.out
     assert "i fact" in said.out
     assert "not asked: Is it anything? it is not to be asked" in said.out
-    out = Path("unbag-diagnosis", "tiny-old.safetensors")
+    out = Path("unbag-diagnosis", "tiny-old.safetensors-on-few_probes-SWAP")
     assert f"page:    {out / 'diagnosis.html'}" in said.out
     assert f"numbers: {out / 'diagnosis.json'}" in said.out
     assert "few: answered (" in said.err
@@ -186,7 +186,7 @@ def test_a_read_out_is_drawn_beside_the_model(
     save_head(PACL.fresh(settings, sizes, seed=0), folder / FILE, head)
     assert diagnose("--scorer", f"pacl@{folder}", "--no-twin", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    out = Path("unbag-diagnosis", "tiny-old.safetensors+pacl", "diagnosis.json")
+    out = Path("unbag-diagnosis", "tiny-old.safetensors+pacl-on-few_probes-SWAP", "diagnosis.json")
     assert json.loads(out.read_text(encoding="utf-8")) == said
     assert said["model"]["name"] == "tiny:old+pacl"
     titles = [one["title"] for one in said["maps"]]
