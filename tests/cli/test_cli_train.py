@@ -178,7 +178,7 @@ def test_other_benchmarks_after_the_end(folder: Path, capsys: pytest.CaptureFixt
     before = (folder / "run/last.safetensors").stat().st_mtime_ns
     assert train("--bench", "few_train_benchmarks:FIND", recipe="clip_ft") == 1
     shown = capsys.readouterr().err
-    assert "the folder run/before_after holds another evaluation: benchmarks." in shown
+    assert "the folder run holds another training run: benchmarks" in shown
     assert "delete this one" in shown
     assert (folder / "run/last.safetensors").stat().st_mtime_ns == before
     assert train(recipe="clip_ft") == 0
