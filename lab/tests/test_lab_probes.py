@@ -96,9 +96,7 @@ def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, A
     said: list[str] = []
     PROBES.run(Order(bases=(base,), arms=("base",), out=out, size="small"), say=said.append)
     assert said == []
-    message = (
-        r"base\.json is of other settings: times: 1 before, 2 now; size: small before, full now"
-    )
+    message = r"another base\.json: times: 1 before, 2 now; size: small before, full now"
     with pytest.raises(UserError, match=message):
         PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
 

@@ -154,11 +154,9 @@ def test_a_folder_of_other_settings_is_refused(
 ) -> None:
     some = replace(SHORT, arms=THREE[:1])
     repair(base, tmp_path, questions, some, say=silent)
-    with pytest.raises(
-        UserError, match=r"clip_ft.json is of other settings: steps: 3 before, 4 now"
-    ):
+    with pytest.raises(UserError, match=r"another clip_ft.json: steps: 3 before, 4 now"):
         repair(base, tmp_path, questions, replace(some, steps=4), say=silent)
-    with pytest.raises(UserError, match=r"base.json is of other settings: seed"):
+    with pytest.raises(UserError, match=r"another base.json: seed"):
         repair(base, tmp_path, questions, replace(some, seed=4), say=silent)
 
 

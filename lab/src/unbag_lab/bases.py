@@ -38,7 +38,7 @@ from unbag.runs.files import (
     write_atomically,
     write_text,
 )
-from unbag.runs.identity import differences
+from unbag.runs.identity import RunIdentity
 from unbag.training.data.loader import load
 from unbag.training.losses import contrastive
 from unbag.training.optim import OptimizerSettings, compile_layers
@@ -184,12 +184,8 @@ def _check(path: Path, *, size: Size) -> None:
             expected="the record that `unbag lab run` writes beside each base",
             way_out="move the base away to have it made again, or name another folder with --out",
         ) from error
-    if apart := differences(made.settings, wanted):
-        raise UserError(
-            f"the base {path} was made with other settings: {'; '.join(apart)}",
-            expected=f"those of this unbag ({__version__}); the base is of {made.version}",
-            way_out="name another folder with --out: a base with new settings needs new results",
-        )
+    earlier = RunIdentity.of_json(made.settings)
+    RunIdentity.of_json(wanted).require_same(earlier, folder=path.parent, kind=f"base {path.stem}")
     try:
         found = read(path, name=path.stem).fingerprint
     except UserError as error:

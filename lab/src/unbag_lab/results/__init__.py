@@ -31,7 +31,7 @@ from unbag.runs.files import (
     remove_leftovers,
     write_text,
 )
-from unbag.runs.identity import RunIdentity, differences
+from unbag.runs.identity import RunIdentity
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
@@ -61,6 +61,8 @@ _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 _NUMBER = re.compile(r"[- ](\d+)")
 _DIGITS = 10
+_SAME = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+"""What decides the numbers of an arm."""
 
 
 @dataclass(frozen=True)
@@ -212,20 +214,11 @@ def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
 
 
 def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
-    """Refuse to go on in a folder of another experiment."""
-    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
-    if apart := told_apart(found, wanted, names):
-        raise UserError(
-            f"{path} is of other settings: {apart}",
-            expected="the settings it was begun with",
-            way_out="give those, or name another folder with --out",
-        )
-
-
-def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Sequence[str]) -> str:
-    """What of these is not as wanted; empty if all is."""
-    old, new = ({name: getattr(one, name) for name in names} for one in (found, wanted))
-    return "; ".join(differences(old, new))
+    """Refuse a result of other settings, naming each."""
+    old, new = (
+        RunIdentity(**{name: getattr(one, name) for name in _SAME}) for one in (found, wanted)
+    )
+    new.require_same(old, folder=path.parent, kind=path.name)
 
 
 def named(seed: int) -> str:
