@@ -1,8 +1,7 @@
 """Tables of the pages: the overview of all claims, and means and differences of experiments.
 
     python -m unbag_lab overview
-    python -m unbag_lab repair-table runs/repair --out arms.json
-    python -m unbag_lab readout-table runs/arms/readouts --out readouts.json
+    python -m unbag_lab tables runs/lab/default runs/lab/readouts
 
 Verdicts are about the built-in world and no more. Intervals are over bases (Student's t), which are
 few; items are the same for all. `few` is the share of fixed examples that an arm learned by heart:
@@ -20,6 +19,7 @@ from statistics import fmean
 
 from unbag.reports.formatting import DASH, between, number_text
 from unbag_lab.claims import all_claims
+from unbag_lab.experiments.readers import EXPERIMENT as READOUTS
 from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 from unbag_lab.pages import table
 from unbag_lab.questions import PAIR_COSINE
@@ -34,7 +34,6 @@ from unbag_lab.results import (
     read_results,
     results_in,
     shipped_results,
-    write_results,
 )
 from unbag_lab.verdict import Verdict, effect_text, interval, judge_claims
 
@@ -66,25 +65,14 @@ def overview(verdicts: Sequence[Verdict]) -> str:
     return table(("claim", "prediction", "effect [95 %], bases", "verdict"), rows).rstrip("\n")
 
 
-def repair_table_script() -> None:
-    """Print the tables of the repair experiment: means, differences, every base."""
-    _print_tables(repair_tables, repair_table_script.__doc__ or "")
-
-
-def readout_table_script() -> None:
-    """Print the tables of the read-out experiment: means, differences, every base."""
-    _print_tables(readout_tables, readout_table_script.__doc__ or "")
-
-
-def _print_tables(make: Callable[[Sequence[ArmResult]], str], about: str) -> None:
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+def tables_script() -> None:
+    """Print the tables of repairs and of read-outs: means, differences, every base."""
+    parser = argparse.ArgumentParser(description=tables_script.__doc__)
     parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
-    parser.add_argument("--out", type=Path, help="one .json file for all of them")
-    options = parser.parse_args()
-    results = [result for path in options.found for result in read_results(path)]
-    if options.out:
-        write_results(options.out, results)
-    print(make(results))
+    results = [one for path in parser.parse_args().found for one in read_results(path)]
+    read_out = [one for one in results if one.experiment == READOUTS]
+    parts = (repair_tables(results), readout_tables(read_out) if read_out else "")
+    print("\n\n".join(filter(None, parts)))
 
 
 @dataclass(frozen=True)
