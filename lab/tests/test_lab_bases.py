@@ -13,6 +13,7 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import TinyTowers, load, read
+from unbag.runs.files import TRAINING, open_run_folder
 from unbag_lab import bases
 from unbag_lab.bases import (
     PretrainSettings,
@@ -99,7 +100,10 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_bits(
             raise KeyboardInterrupt
 
     def run(say: Say) -> TinyTowers:
-        return pretrain(settings, config, device="cpu", folder=tmp_path, save_minutes=0.0, say=say)
+        with open_run_folder(tmp_path, TRAINING) as folder:
+            return pretrain(
+                settings, config, device="cpu", folder=folder, save_minutes=0.0, say=say
+            )
 
     monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
     with pytest.raises(KeyboardInterrupt):
@@ -131,7 +135,8 @@ def test_ctrl_c_saves_and_ends_the_making_of_a_base(
 def test_what_was_kept_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     settings, config = bases._wanted("tiny-1", "small")
     other = PretrainSettings(seed=1, steps=1, batch=8)
-    for one in (other, other):
-        pretrain(one, config, device="cpu", folder=tmp_path, say=lambda line: None)
-    with pytest.raises(UserError, match="batch: 8 before, 64 now"):
-        pretrain(settings, config, device="cpu", folder=tmp_path, say=lambda line: None)
+    with open_run_folder(tmp_path, TRAINING) as folder:
+        for one in (other, other):
+            pretrain(one, config, device="cpu", folder=folder, say=lambda line: None)
+        with pytest.raises(UserError, match="batch: 8 before, 64 now"):
+            pretrain(settings, config, device="cpu", folder=folder, say=lambda line: None)

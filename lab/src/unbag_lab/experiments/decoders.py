@@ -48,7 +48,6 @@ from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.training.data.world import FindWorldTruth
 from unbag.training.optim import OptimizerSettings
-from unbag.training.recipes import Precision
 from unbag.training.trainer import Task, Trainer, TrainState, autocast
 from unbag.types import FloatArray, IntArray, Item
 from unbag_lab.experiments.readers import (
@@ -60,7 +59,7 @@ from unbag_lab.experiments.readers import (
 from unbag_lab.plan import Say
 from unbag_lab.questions import Score
 from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult
-from unbag_lab.training import run_to_end
+from unbag_lab.training import precision_of, run_to_end
 
 DECODERS: dict[str, DecoderSettings] = {
     "decoder": DecoderSettings(keeps="float16"),
@@ -337,11 +336,6 @@ def fresh(
 def shrunk(settings: DecoderSettings) -> DecoderSettings:
     """For small runs, which show that the code runs."""
     return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
-
-
-def precision_of(device: str) -> Precision:
-    """As in pre-training."""
-    return "float32" if device == "cpu" else "bfloat16"
 
 
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,9 +32,10 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
 from unbag.models.baselines import load_likelihood
-from unbag.models.photo import Photo, PhotoTowers, load, write
+from unbag.models.photo import Photo, load
 from unbag.runs.cache import FeatureTable
-from unbag.runs.files import write_atomically
+from unbag.runs.files import open_run_folder
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.merge import interpolate, state_of
@@ -45,6 +45,7 @@ from unbag.types import FloatArray
 from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
+    RESUMES,
     SEEN_KINDS,
     SHOWN,
     ArmNumber,
@@ -59,7 +60,7 @@ from unbag_lab.experiments.photos_training import (
     repair_arms,
     seen_edits,
     start_of,
-    take_steps,
+    train_to,
     triple_numbers,
     write_numbers,
 )
@@ -71,6 +72,8 @@ HEADS: Mapping[str, PhotosArm] = MappingProxyType(
     }
 )
 """Arms that leave both parts as they are installed, the base first."""
+HEADS_RUN = "run of heads on photographs"
+"""The kind of a folder of `photos-heads`."""
 WEIGHTS = tuple(k / 8 for k in range(9))
 MIXED = "hard_negative-heads"
 BLIND = "blind reader"
@@ -91,9 +94,15 @@ def photos_heads_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=READER_LEARNS_FROM)
-    learned = seen_edits(enumerate(taught))
-    bench = _bench(given, learned)
+    train = open_pairs(given.train, pictures=given.pictures)
+    with open_run_folder(given.out, HEADS_RUN, resumes=RESUMES) as folder:
+        folder.begin(RunIdentity(train=train.fingerprint), {})
+        write_numbers(_numbers(given, train), given.numbers)
+
+
+def _numbers(given: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
+    learned = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
+    bench = _bench(given, train, learned)
     # A linear reader of the caption part's features.
     weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
 
@@ -104,7 +113,7 @@ def photos_heads_script() -> None:
     numbers = bench.by_reading(BLIND, score)
     if given.language_model:
         numbers += bench.by_reading(LIKELIHOOD, load_likelihood(given.language_model).of)
-    write_numbers([*numbers, *bench.arms(given.seeds)], given.numbers)
+    return [*numbers, *bench.arms(given.seeds)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +143,7 @@ class HeadsBench:
             path.parent.mkdir(parents=True, exist_ok=True)
             start = self.out / str(seed) / f"{arm.start}.safetensors"
             towers = self.towers(start_of(start if arm.start else None, seed))
-            loss = take_steps(towers, arm.recipe, seed, self.train)
-            assert isinstance(towers.module, PhotoTowers)
-            write_atomically(path, partial(write, towers.module))
+            loss = train_to(path, towers, arm.recipe, seed, self.train)
             print(f"{seed} {name}: loss {loss:.3f}", flush=True)
         return path
 
@@ -205,8 +212,7 @@ class HeadsBench:
         return found + self.order_numbers(name, [right])
 
 
-def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
-    train = open_pairs(given.train, pictures=given.pictures)
+def _bench(given: argparse.Namespace, train: Pairs, learned: Sequence[Contrast]) -> HeadsBench:
     val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
     tagger = find_tagger()
     assert tagger is not None, "two of the four shuffles need a tagger"

@@ -34,7 +34,7 @@ from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, Extent, Size, result_path
 from unbag_lab.scheduler import Share, each_apart
-from unbag_lab.training import TrainedArm, run_arms, take_turns
+from unbag_lab.training import TrainedArm, precision_of, run_arms, take_turns
 
 NAME = "pretraining"
 _SECONDS = {"small": 9.0, "large": 24.0}
@@ -219,7 +219,7 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
             batch=experiment.batch,
             seed=seed,
             times=experiment.times,
-            precision="float32" if order.device == "cpu" else "bfloat16",
+            precision=precision_of(order.device),
             loss=None,
             numbers={},
             size=order.size,

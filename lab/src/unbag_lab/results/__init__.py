@@ -57,8 +57,8 @@ LAB_RUN = "lab run"
 """The kind of a folder of `unbag lab run`."""
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
-_OF_WEIGHTS = ("config.json", "generation_config.json")
-"""What stands in folders of decoders, which arms leave beside their results."""
+_NO_RESULTS = (RUN_FILE, "config.json", "generation_config.json")
+"""What stands in folders of trainings and of decoders, beside results."""
 _NUMBER = re.compile(r"[- ](\d+)")
 _DIGITS = 10
 _SAME = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
@@ -153,7 +153,7 @@ def read_results(path: Path) -> list[ArmResult]:
     """From a file of one or many, or from every .json file below a folder, in order of name."""
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.json") if file.name not in _OF_WEIGHTS)
+        files = sorted(file for file in path.rglob("*.json") if file.name not in _NO_RESULTS)
     found: dict[tuple[str, str, str], ArmResult] = {}
     for file in files:
         for one in _read(file):
