@@ -31,7 +31,7 @@ from unbag_lab.experiments.repair_training import (
 )
 from unbag_lab.pages.tables import FEWEST, repair_tables
 from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
-from unbag_lab.results import BEFORE, ArmResult, read_results, write_result, write_results
+from unbag_lab.results import BEFORE, ArmResult, as_text, read_results, write_result
 from unbag_lab.verdict import interval
 
 SHORT = RepairSettings(steps=3, batch=12, times=1)
@@ -268,7 +268,7 @@ def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None
     one, two = result("a", CONTROL, 0.5), result("b", CONTROL, 0.25)
     (tmp_path / "a").mkdir()
     write_result(tmp_path / "a" / "one.json", one)
-    write_results(tmp_path / "all.json", [one, two])
+    (tmp_path / "all.json").write_text(as_text([one, two]))
     assert read_results(tmp_path) == [one, two]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no results of arms"):

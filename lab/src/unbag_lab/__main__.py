@@ -16,11 +16,7 @@ SCRIPTS = {
     "photos": ("unbag_lab.experiments.photos_training:photos_script", "the photo model, repaired"),
     "photos-heads": (
         "unbag_lab.experiments.photos_heads:photos_heads_script",
-        "order precision and mixed weights of its heads",
-    ),
-    "photos-blind": (
-        "unbag_lab.experiments.photos_heads:photos_blind_script",
-        "a reader that never sees a photograph",
+        "order precision and mixed weights of its heads, and readers that see no photograph",
     ),
     "photos-table": ("unbag_lab.experiments.photos_training:photos_table_script", "tables of all"),
     "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),

@@ -2,7 +2,6 @@
 
     python -m unbag_lab photos-heads --train train-edits.jsonl --val val-edits.jsonl
         --out runs/heads --cache features --numbers photo_heads.json
-    python -m unbag_lab photos-blind --train train-edits.jsonl --val val-edits.jsonl
 
 The arms are those that leave both parts as they are installed, so features are computed once and
 no GPU is needed. A stopped run resumes with the same command. Order precision is precision at 1
@@ -46,7 +45,6 @@ from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
     RESUMES,
-    SEEN_KINDS,
     SHOWN,
     ArmNumber,
     PhotoQuestions,
@@ -278,39 +276,3 @@ def order_right(
         for kind, other in zip(one.kinds[1:], others, strict=True):
             found[f"order: {kind}"][at] = own > other
     return found
-
-
-def photos_blind_script() -> None:
-    """Measure how well a reader that never sees an image tells edited captions from originals."""
-    parser = argparse.ArgumentParser(description=photos_blind_script.__doc__)
-    parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
-    parser.add_argument("--val", required=True, help="the same of other photographs")
-    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
-    parser.add_argument("--limit", type=int, default=1_500, help="photographs to train on")
-    given = parser.parse_args()
-    read = load("random").caption_features
-    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=given.limit)
-    train = seen_edits(enumerate(taught))
-    weight_F = fit_reader(differences(read, train), [row.picture for row in train])
-    # Of captions that have a positive too, as tables count them.
-    val = [
-        Contrast(at, caption, edit.text, edit.kind)
-        for at, pair in enumerate(opened(open_pairs(given.val, pictures=given.pictures)))
-        for caption, edits in zip(pair.captions, pair.edits, strict=True)
-        if any(edit.keeps_meaning for edit in edits)
-        for edit in edits
-        if not edit.keeps_meaning
-    ]
-    right_N = (differences(read, val) @ weight_F > 0).double().numpy()
-    owner_N = np.array([row.picture for row in val])
-    is_seen_N = np.array([row.kind in SEEN_KINDS for row in val])
-    is_swap_N = np.array([row.kind.startswith("swap") for row in val])
-    groups = {
-        "swap, seen": is_seen_N & is_swap_N,
-        "replace, seen": is_seen_N & ~is_swap_N,
-        "unseen": ~is_seen_N,
-        "all": np.full(len(val), True),
-    }
-    for name, is_in_N in groups.items():
-        one = number_of(BLIND, name, [right_N[is_in_N]], owner_N[is_in_N])
-        print(f"{name} ({one.n:,}): {one.text}")

@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 
-from unbag.reports.formatting import DASH, between, number_text
+from unbag.reports.formatting import DASH, number_text, with_interval
 from unbag_lab.claims import all_claims
 from unbag_lab.experiments.readers import EXPERIMENT as READOUTS
 from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
@@ -117,11 +118,10 @@ class ResultColumn:
         if not apart:
             return DASH
         middle, half = interval(apart)
-        shown = self.shown(middle, signed=True)
+        shown = partial(self.shown, signed=True)
         if len(apart) == 1:
-            return shown
-        ends = between(middle - half, middle + half, lambda end: self.shown(end, signed=True))
-        return f"{shown} {ends}"
+            return shown(middle)
+        return with_interval(middle, middle - half, middle + half, shown)
 
 
 def _by_base(arm: str, results: Sequence[ArmResult]) -> dict[str, ArmResult]:

@@ -184,11 +184,6 @@ def write_result(path: Path, result: ArmResult) -> None:
     write_text(path, json.dumps(asdict(result), indent=1))
 
 
-def write_results(path: Path, results: Iterable[ArmResult]) -> None:
-    """Many in one file, which is easier to carry."""
-    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
-
-
 def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
     """Where every experiment keeps the result of an arm; its weights stand beside it."""
     return out / experiment / base / f"{arm}.json"
