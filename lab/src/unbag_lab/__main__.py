@@ -24,7 +24,6 @@ SCRIPTS = {
         "unbag_lab.published_checks:published_checks_script",
         "what does not add up in published numbers",
     ),
-    "overview": ("unbag_lab.pages.tables:overview_script", "every claim with its verdict"),
 }
 
 

@@ -97,7 +97,8 @@ def take_turns(
 ) -> dict[str, float]:
     """Take the steps of several tasks, all of them on the batches of a step; gives last losses.
 
-    A task whose checkpoint is ahead of the others waits for them.
+    A task whose checkpoint is ahead of the others waits for them. Steps are those of the trainers;
+    only the loop is not, since each would draw the batches again.
 
     Args:
         trainers: By name.

@@ -2,8 +2,8 @@
 
 The arms are three model sizes on the same batches, and streams with and without captions that share
 all their words with another caption ("collisions"). Nothing is read of a base except the number at
-the end of its name, which is the seed. A stopped run resumes: an arm whose
-weights are in the folder is only measured, and one whose result is there is left alone.
+the end of its name, which is the seed. A stopped run resumes: an arm whose weights are in the
+folder is only measured, and one whose result is there is left alone.
 
 Arms with the same knobs train on the same batches. A stream with collisions has more captions that
 bind or relate than one without; `without_collisions` gives a stream with as many of each kind in

@@ -1,10 +1,10 @@
 """The repair experiments: all arms of a base, trained on edited captions and measured.
 
 The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
-arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes:
-arms in training from their last checkpoint; an arm whose weights are in the folder is
-only measured, and one whose result is there is left alone. The weights of all arms are written
-before the first is measured.
+arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes: arms in
+training from their last checkpoint; an arm whose weights are in the folder is only measured, and
+one whose result is there is left alone. The weights of all arms are written before the first is
+measured.
 
 Dimensions: S steps, K kinds of negatives, N pairs of texts, V words.
 """

@@ -1,11 +1,10 @@
-"""Tables of the pages: the overview of all claims, and means and differences of experiments.
+"""Tables of the pages: means and differences of repairs and of read-outs.
 
-    python -m unbag_lab overview
     python -m unbag_lab tables runs/lab/default runs/lab/readouts
 
-Verdicts are about the built-in world and no more. Intervals are over bases (Student's t), which are
-few; items are the same for all. `few` is the share of fixed examples that an arm learned by heart:
-an arm that could not says nothing about the features it reads.
+Intervals are over bases (Student's t), which are few; items are the same for all. `few` is the
+share of fixed examples that an arm learned by heart: an arm that could not says nothing about the
+features it reads.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag.reports.formatting import DASH, number_text, with_interval
-from unbag_lab.claims import all_claims
 from unbag_lab.experiments.readers import EXPERIMENT as READOUTS
 from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 from unbag_lab.pages import table
@@ -33,37 +31,8 @@ from unbag_lab.results import (
     numbers,
     place,
     read_results,
-    results_in,
-    shipped_results,
 )
-from unbag_lab.verdict import Verdict, effect_text, interval, judge_claims
-
-
-def overview_script() -> None:
-    """Print the overview of the documentation: every claim with its verdict and numbers."""
-    parser = argparse.ArgumentParser(description=overview_script.__doc__)
-    text = "folders or files with results; those that ship with the package if none is named"
-    parser.add_argument("found", type=Path, nargs="*", help=text)
-    options = parser.parse_args()
-    named = [result for path in options.found for result in results_in(path)]
-    results = named if options.found else shipped_results()
-    print(overview(judge_claims(all_claims(), results)))
-
-
-def overview(verdicts: Sequence[Verdict]) -> str:
-    """A table in Markdown, a row for each prediction."""
-    rows = []
-    for verdict in verdicts:
-        name, word = f"`{verdict.claim.name}`", verdict.said
-        if verdict.why:
-            word += f" ({verdict.why})"
-        for one in verdict.tested:
-            effect = effect_text(one)
-            if one.effects:
-                effect += f", {len(one.effects)}"
-            rows.append((name, one.prediction.says, effect, word))
-            name = word = ""
-    return table(("claim", "prediction", "effect [95 %], bases", "verdict"), rows).rstrip("\n")
+from unbag_lab.verdict import interval
 
 
 def tables_script() -> None:
