@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
+from unbag.reports.formatting import DASH, number_text
 from unbag_lab.claims import NAMES, Claim, all_claims
 from unbag_lab.pages import renewed, table
 from unbag_lab.pages.claim_page import claim_page, has_run, span
@@ -33,7 +34,6 @@ from unbag_lab.verdict import (
     coin_controls,
     effect_text,
     judge_claims,
-    points,
     tally,
 )
 
@@ -206,7 +206,7 @@ def about(name: str) -> str:
     try:
         return find_experiment(name).about
     except ImportError:
-        return "–"
+        return DASH
 
 
 def _cost(results: Sequence[ArmResult]) -> str:
@@ -256,7 +256,7 @@ def _arms_table(some: Sequence[ArmResult], columns: Sequence[tuple[str, str]]) -
     for arm in dict.fromkeys(one.arm for one in some):
         of = [one for one in some if one.arm == arm]
         cells = [_mean([one.numbers.get(b, {}).get(m) for one in of]) for b, m in shown]
-        if set(cells) != {"–"}:
+        if set(cells) != {DASH}:
             rows.append((f"`{arm}`", f"{len(of)}", *cells))
     heads = [f"{b.removeprefix('world-')} {m}" for b, m in shown]
     return table(("arm", "bases", *heads), rows) if shown else ""
@@ -265,8 +265,8 @@ def _arms_table(some: Sequence[ArmResult], columns: Sequence[tuple[str, str]]) -
 def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None and isfinite(value)]
     if not known:
-        return "–"
-    low, mean, high = (points(v, signed=False) for v in (min(known), fmean(known), max(known)))
+        return DASH
+    low, mean, high = (number_text(v) for v in (min(known), fmean(known), max(known)))
     return f"{mean} [{low}, {high}]"
 
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 from unbag.errors import UserError
-from unbag.models.tiny import TinyTowers, load, read
+from unbag.models.tiny import load, read
+from unbag.runs.files import TRAINING, open_run_folder
 from unbag_lab import bases
 from unbag_lab.bases import (
     PretrainSettings,
@@ -22,7 +22,6 @@ from unbag_lab.bases import (
     pretrain,
     seed_of,
 )
-from unbag_lab.plan import Say
 from unbag_lab.results import base_path
 from unbag_lab.training import run_to_end
 
@@ -63,7 +62,7 @@ def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
 def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     record = make(tmp_path).with_suffix(".json")
     record.write_text(record.read_text().replace('"batch": 64', '"batch": 32'))
-    with pytest.raises(UserError, match="other settings: batch: 32 before, 64 now") as told:
+    with pytest.raises(UserError, match="another base tiny-1: batch: 32 before, 64 now") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
     assert "name another folder with --out" in told.value.way_out
 
@@ -88,28 +87,6 @@ def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -
     assert "move the base away to have it made again" in told.value.way_out
 
 
-def test_a_training_that_was_stopped_goes_on_with_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, config = bases._wanted("tiny-1", "small")
-    whole = pretrain(settings, config, device="cpu", say=lambda line: None).state_dict()
-
-    def stop_after_three(line: str) -> None:
-        if line.startswith("step     2"):
-            raise KeyboardInterrupt
-
-    def run(say: Say) -> TinyTowers:
-        return pretrain(settings, config, device="cpu", folder=tmp_path, save_minutes=0.0, say=say)
-
-    monkeypatch.setattr(bases, "run_to_end", partial(run_to_end, every=1))
-    with pytest.raises(KeyboardInterrupt):
-        run(stop_after_three)
-    said: list[str] = []
-    again = run(said.append).state_dict()
-    assert said[1] == "resuming after step 3 of 4"
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
 def test_ctrl_c_saves_and_ends_the_making_of_a_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +108,8 @@ def test_ctrl_c_saves_and_ends_the_making_of_a_base(
 def test_what_was_kept_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     settings, config = bases._wanted("tiny-1", "small")
     other = PretrainSettings(seed=1, steps=1, batch=8)
-    for one in (other, other):
-        pretrain(one, config, device="cpu", folder=tmp_path, say=lambda line: None)
-    with pytest.raises(UserError, match="batch: 8 before, 64 now"):
-        pretrain(settings, config, device="cpu", folder=tmp_path, say=lambda line: None)
+    with open_run_folder(tmp_path, TRAINING) as folder:
+        for one in (other, other):
+            pretrain(one, config, device="cpu", folder=folder, say=lambda line: None)
+        with pytest.raises(UserError, match="batch: 8 before, 64 now"):
+            pretrain(settings, config, device="cpu", folder=folder, say=lambda line: None)

@@ -11,7 +11,7 @@ import pytest
 from unbag.cli import main
 from unbag_lab.claims import NAMES, find_claim
 from unbag_lab.listing import verdict_line
-from unbag_lab.results import ArmResult, shipped_results, write_results
+from unbag_lab.results import ArmResult, as_text, shipped_results
 from unbag_lab.verdict import FAILED, UNDECIDED, judge_claims
 
 RISES = (0.50, 0.52, 0.48, 0.51, 0.49)
@@ -39,7 +39,7 @@ def results(values: tuple[float, ...] = RISES, *, size: str = "full") -> list[Ar
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_results(tmp_path / "default.json", results())
+    (tmp_path / "default.json").write_text(as_text(results()))
     return tmp_path
 
 
@@ -93,11 +93,11 @@ def test_a_claim_is_shown_in_full(folder: Path, capsys: pytest.CaptureFixture[st
 def test_why_a_claim_is_undecided_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_results(tmp_path / "default.json", results(RISES[:3]))
+    (tmp_path / "default.json").write_text(as_text(results(RISES[:3])))
     assert main(["lab", "show", "negatives_open", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("negatives_open: undecided (3 of 5 bases: 2 more are needed)\n")
-    write_results(tmp_path / "default.json", results(size="small"))
+    (tmp_path / "default.json").write_text(as_text(results(size="small")))
     assert main(["lab", "show", "negatives_open", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("negatives_open: undecided (a small run decides nothing)\n")

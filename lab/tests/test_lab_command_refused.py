@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from unbag.cli import main
-from unbag_lab.results import ArmResult, result_path, write_result
 from unbag_lab.scheduler import can_fork
 
 
@@ -43,21 +42,3 @@ def test_a_device_that_is_not_here_is_told_by_a_process_apart(
     ]
     assert len(said[0]) < 150
     assert not list(tmp_path.iterdir())
-
-
-def test_results_of_nobody_knows_which_lab_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As a script writes them; a run would take them for its own."""
-    for base in ("tiny-0", "tiny-1"):
-        result = ArmResult("default", base, "x", "clip_ft", 1, 1, 0, 1, "float32", None, {})
-        path = result_path(tmp_path, "default", base, "clip_ft")
-        path.parent.mkdir(parents=True)
-        write_result(path, result)
-    assert run(tmp_path, "--device", "cpu") == 1
-    assert capsys.readouterr().err.splitlines() == [
-        f"unbag: the folder {tmp_path} is not empty and holds no lab run",
-        "  expected: an empty or new folder, or the folder of the lab run to resume",
-        "  way out:  name another folder with --out",
-    ]
-    assert [path.name for path in tmp_path.iterdir()] == ["default"]

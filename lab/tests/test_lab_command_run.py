@@ -14,7 +14,7 @@ from unbag_lab import bases
 from unbag_lab.bases import PretrainSettings
 from unbag_lab.claims import ArmKey, all_claims
 from unbag_lab.plan import Experiment, Order, Say
-from unbag_lab.results import ArmResult, Extent, Size, opened, result_path, write_result
+from unbag_lab.results import ArmResult, Extent, Size, result_path, write_result
 
 CLAIM = "negatives_open"
 Made = Callable[[str], Experiment]
@@ -258,27 +258,19 @@ def test_without_a_terminal_only_a_small_run_starts_by_itself(
     [
         (("--device", "cuda:77"), "the device 'cuda:77' cannot be used"),
         (("--device", "gpu"), "the device 'gpu' cannot be used: no such kind is known here"),
-        (("--size", "small"), "size: full before, small now"),
     ],
 )
-def test_bad_input_is_refused(
+def test_devices_that_are_not_here_are_refused(
     tmp_path: Path, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with opened(tmp_path, size="full"):
-        (tmp_path / "bases").mkdir()
     assert run(tmp_path, *more) == 1
     assert said in capsys.readouterr().err
 
 
-def test_seeds_files_and_names_that_cannot_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_and_names_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         run(tmp_path, "--seeds", "0")
     assert left.value.code == 2
     assert "'0' is not a whole number above 0" in capsys.readouterr().err
-    (tmp_path / "file").touch()
-    assert run(tmp_path / "file") == 1
-    assert f"{tmp_path / 'file'} is a file" in capsys.readouterr().err
     assert main(["lab", "run", "negatives_opn"]) == 1
     assert "did you mean 'negatives_open'" in capsys.readouterr().err

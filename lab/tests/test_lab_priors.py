@@ -219,5 +219,5 @@ def test_results_of_another_base_are_refused(
         heads=2, words=words_of_world(),
     )  # fmt: skip
     write(untrained(config, seed=1), other)
-    with pytest.raises(UserError, match=r"prior\.json is of other settings: fingerprint"):
+    with pytest.raises(UserError, match=r"another prior\.json: fingerprint"):
         PRIORS.run(replace(order, bases=(other,), arms=("prior",)), say=lambda said: None)

@@ -27,7 +27,6 @@ from unbag_lab.experiments.probes import (
     CaptionContrast,
     PhraseReader,
     load_arm,
-    probes_script,
     runs,
     seed_of,
     taught,
@@ -96,24 +95,9 @@ def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, A
     said: list[str] = []
     PROBES.run(Order(bases=(base,), arms=("base",), out=out, size="small"), say=said.append)
     assert said == []
-    message = (
-        r"base\.json is of other settings: times: 1 before, 2 now; size: small before, full now"
-    )
+    message = r"another base\.json: times: 1 before, 2 now; size: small before, full now"
     with pytest.raises(UserError, match=message):
         PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
-
-
-def test_the_command(
-    base: Path,
-    out: Path,
-    results: dict[str, ArmResult],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = ["--bases", str(base), "--out", str(out), "--arms", "base", "--size", "small"]
-    monkeypatch.setattr("sys.argv", ["probes", *given])
-    probes_script()
-    assert capsys.readouterr().out == f"every arm is in {out / 'probes'}\n"
 
 
 def test_arms_and_what_they_need() -> None:

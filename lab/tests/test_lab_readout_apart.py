@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from unbag_lab.experiments.readouts import READOUTS, SMALL
 from unbag_lab.experiments.repair import DEFAULT
 from unbag_lab.plan import Experiment, Order, Say
 from unbag_lab.questions import Questions
-from unbag_lab.results import read_results, result_path
+from unbag_lab.results import read_results
 from unbag_lab.scheduler import Share, shares
 
 
@@ -90,33 +89,6 @@ def test_decoders_do_not_wait_for_readers(
     monkeypatch.setattr(readouts, "run_decoders", partial(run, "decoder", "reader"))
     order = Order((base,), ("pooled", "decoder"), tmp_path, "small", processes=2)
     READOUTS.run(order, say=lambda said: None)
-
-
-def test_the_script_of_decoders_too(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "log"
-
-    def run(base: Base, folder: Path, arms: list[str], *, say: Say) -> None:
-        assert base.settings.vector_steps == 7
-        # In a process of its own, which shares scenes that were made before.
-        log.write_text(f"{folder.name} {arms} {os.getpid() != here} {'rows' in vars(base)}")
-
-    here = os.getpid()
-    monkeypatch.setattr(decoders, "run_decoders", run)
-    words = ["--bases", str(base), "--out", str(tmp_path), "--arms", "decoder", "vlm2vec"]
-    words += ["--vector-steps", "7", "--processes", "3", "--times", "1", "--bench", "world-binding"]
-    words += ["--scenes", "32", "--workers", "0"]
-    monkeypatch.setattr(sys, "argv", ["readout_decoders", *words])
-    there = result_path(tmp_path, "readouts", base.stem, "decoder")
-    there.parent.mkdir(parents=True)
-    there.write_text("{}")
-    decoders.decoders_script()
-    assert log.read_text() == f"{base.stem} ['vlm2vec'] True True"
-    log.unlink()
-    there.with_name("vlm2vec.json").write_text("{}")
-    decoders.decoders_script()
-    assert not log.exists()
 
 
 def test_a_base_that_is_not_there_is_told_before_scenes_are_made(tmp_path: Path) -> None:

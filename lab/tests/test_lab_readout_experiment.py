@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
 from unbag.types import Query
 from unbag.world.benchmarks import pair_items, set_items
 from unbag_lab.claims import all_claims
-from unbag_lab.experiments import decoders, readers, readouts
+from unbag_lab.experiments import decoders, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
 from unbag_lab.experiments.readers import FOR_DECODERS, READERS, Base, ReadoutSettings
 from unbag_lab.experiments.readouts import READOUTS, write_small_text
@@ -208,23 +207,6 @@ def test_targets_of_vlm2vec_belong_to_rows() -> None:
     negatives = [("a", None), (None, None), ("b", "c")]
     lesson = _Lessons(["x", "y", "z"], negatives, {}, asks=False, seed=0)
     assert lesson.owners(np.array([2, 1, 0])).tolist() == [0, 1, 2, 0, 0, 2]
-
-
-def test_the_script_and_the_experiment_write_to_one_place(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["--bases", str(base), "--out", str(tmp_path), "--arms", BEFORE, "pooled"]
-    words += ["--scenes", "32", "--steps", "1", "--fit-rows", "8", "--fit-steps", "1"]
-    words += ["--times", "1", "--bench", "world-binding", "--workers", "0"]
-    monkeypatch.setattr(sys, "argv", ["readouts", *words])
-    readers.readouts_script()
-    order = Order((base,), (BEFORE, "pooled"), tmp_path, "small")
-    found = results_of(order)
-    assert set(found) == {BEFORE, "pooled"}
-    assert {one.times for one in found.values()} == {1}
-    # A full run, if a short one: a small order does not take it for its own.
-    with pytest.raises(UserError, match="size: full before, small now"):
-        READOUTS.run(order, say=silent)
 
 
 def test_a_full_run_teaches_as_the_settings_say() -> None:

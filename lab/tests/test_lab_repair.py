@@ -1,6 +1,5 @@
 """The repair experiment: arms share their batches, can be continued, and are read in pairs."""
 
-import sys
 from dataclasses import fields, replace
 from math import isnan
 from pathlib import Path
@@ -18,7 +17,6 @@ from unbag.training.towers.adapters import TinyTrainable
 from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
-from unbag_lab.experiments import repair as script
 from unbag_lab.experiments.repair import repair
 from unbag_lab.experiments.repair_training import (
     ARMS,
@@ -32,9 +30,8 @@ from unbag_lab.experiments.repair_training import (
     train_arms,
 )
 from unbag_lab.pages.tables import FEWEST, repair_tables
-from unbag_lab.pages.tables import repair_table_script as table_main
 from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
-from unbag_lab.results import BEFORE, ArmResult, read_results, write_result, write_results
+from unbag_lab.results import BEFORE, ArmResult, as_text, read_results, write_result
 from unbag_lab.verdict import interval
 
 SHORT = RepairSettings(steps=3, batch=12, times=1)
@@ -154,11 +151,9 @@ def test_a_folder_of_other_settings_is_refused(
 ) -> None:
     some = replace(SHORT, arms=THREE[:1])
     repair(base, tmp_path, questions, some, say=silent)
-    with pytest.raises(
-        UserError, match=r"clip_ft.json is of other settings: steps: 3 before, 4 now"
-    ):
+    with pytest.raises(UserError, match=r"another clip_ft.json: steps: 3 before, 4 now"):
         repair(base, tmp_path, questions, replace(some, steps=4), say=silent)
-    with pytest.raises(UserError, match=r"base.json is of other settings: seed"):
+    with pytest.raises(UserError, match=r"another base.json: seed"):
         repair(base, tmp_path, questions, replace(some, seed=4), say=silent)
 
 
@@ -273,7 +268,7 @@ def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None
     one, two = result("a", CONTROL, 0.5), result("b", CONTROL, 0.25)
     (tmp_path / "a").mkdir()
     write_result(tmp_path / "a" / "one.json", one)
-    write_results(tmp_path / "all.json", [one, two])
+    (tmp_path / "all.json").write_text(as_text([one, two]))
     assert read_results(tmp_path) == [one, two]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no results of arms"):
@@ -281,21 +276,3 @@ def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None
     (tmp_path / "bad.json").write_text('{"arm": 1}')
     with pytest.raises(UserError, match=r"bad.json cannot be read"):
         read_results(tmp_path)
-
-
-def test_the_commands_end_with_the_table(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(tmp_path / "runs")
-    options = f"--arms {CONTROL} neg_clip --steps 2 --batch 8 --times 1 --bench world-binding"
-    more = "--device cpu --workers 0 --experiment ordered"
-    line = f"repair --bases {base} --out {out} {options} {more}"
-    monkeypatch.setattr(sys, "argv", line.split())
-    script.repair_script()
-    shown = capsys.readouterr().out
-    assert "### ordered: things are named in one order" in shown
-    joined = tmp_path / "arms.json"
-    monkeypatch.setattr(sys, "argv", ["repair_table", out, "--out", str(joined)])
-    table_main()
-    assert capsys.readouterr().out in shown
-    assert {one.arm for one in read_results(joined)} == {"random", "base", CONTROL, "neg_clip"}

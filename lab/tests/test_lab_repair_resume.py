@@ -139,7 +139,7 @@ def test_all_weights_are_there_before_an_arm_is_asked_and_are_not_trained_again(
     assert {one.arm for one in read_results(tmp_path)} == {"base", "random", ARMS[0]}
     monkeypatch.setattr(training, "read", read)
     monkeypatch.setattr(Trainer, "train_step", refuses)
-    told = r"ce_clip_fixed.state is of other settings: steps: 7 before, 9 now"
+    told = r"another ce_clip_fixed.state: steps: 7 before, 9 now"
     with pytest.raises(UserError, match=told):
         repair(base, tmp_path, questions, replace(SHORT, arms=ARMS[1:], steps=9), say=silent)
     repair(base, tmp_path, questions, SHORT, say=silent)

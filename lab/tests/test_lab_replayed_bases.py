@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
 from unbag.models.tiny import TinyTowers
+from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training import optim, trainer
 from unbag_lab import bases
 from unbag_lab.bases import Pretraining, PretrainSettings, pretrain, small_config
@@ -37,7 +39,8 @@ def made(folder: Path | None = None, *, stops_at: str = "never") -> TinyTowers:
         if line.startswith(stops_at):
             raise KeyboardInterrupt
 
-    return pretrain(SETTINGS, CONFIG, device="cpu", folder=folder, save_minutes=0.0, say=say)
+    with nullcontext() if folder is None else open_run_folder(folder, TRAINING) as opened:
+        return pretrain(SETTINGS, CONFIG, device="cpu", folder=opened, save_minutes=0.0, say=say)
 
 
 @torch.inference_mode()

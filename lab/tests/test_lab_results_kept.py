@@ -13,12 +13,12 @@ from unbag_lab.results import (
     LAB_VERSION,
     ArmResult,
     Size,
+    as_text,
     join,
     opened,
     read_results,
     results_in,
     shipped_results,
-    write_results,
 )
 
 SIZES: tuple[Size, ...] = ("small", "full")
@@ -43,11 +43,11 @@ def test_an_arm_with_other_settings_on_another_base_is_not_joined(
     tmp_path: Path, what: str, value: object, said: str
 ) -> None:
     into = tmp_path / "into"
-    write_results(tmp_path / "first.json", [result("tiny-0"), result("tiny-0", "b")])
+    (tmp_path / "first.json").write_text(as_text([result("tiny-0"), result("tiny-0", "b")]))
     join([tmp_path / "first.json"], into)
     before = (into / "default.json").read_text()
     changed = replace(result("tiny-1"), **{what: value})  # type: ignore[arg-type]
-    write_results(tmp_path / "second.json", [changed])
+    (tmp_path / "second.json").write_text(as_text([changed]))
     with pytest.raises(UserError, match=f"the arm a of default is of two kinds: {said}") as told:
         join([tmp_path / "second.json"], into)
     assert "on all bases" in told.value.way_out
@@ -55,9 +55,8 @@ def test_an_arm_with_other_settings_on_another_base_is_not_joined(
 
 
 def test_two_arms_of_a_base_may_have_other_settings(tmp_path: Path) -> None:
-    write_results(
-        tmp_path / "one.json", [result("tiny-0"), replace(result("tiny-0", "b"), steps=0)]
-    )
+    some = [result("tiny-0"), replace(result("tiny-0", "b"), steps=0)]
+    (tmp_path / "one.json").write_text(as_text(some))
     join([tmp_path / "one.json"], tmp_path / "into")
     assert [one.steps for one in results_in(tmp_path / "into")] == [5_000, 0]
 

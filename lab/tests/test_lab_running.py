@@ -149,26 +149,15 @@ def test_threads_are_few_before_a_fork_and_as_many_as_told_after_it() -> None:
 def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:
     with opened(tmp_path / "new", size="small"):
         check_folder(tmp_path / "new", size="small")
-        with (
-            pytest.raises(UserError, match="another process is writing"),
-            opened(tmp_path / "new", size="small"),
-        ):
-            pass
     # Only asked for, as by somebody who then said no: nothing binds the folder yet.
     check_folder(tmp_path / "new", size="full")
     (tmp_path / "new" / "bases").mkdir()
-    with pytest.raises(UserError, match="another lab run: size: small before, full now") as told:
+    with pytest.raises(UserError, match="another lab run: size: small before, full now"):
         check_folder(tmp_path / "new", size="full")
-    assert "the old settings" in told.value.way_out
     record = tmp_path / "new" / "run.json"
     record.write_text(record.read_text().replace(f'"lab": {LAB_VERSION}', '"lab": 0'))
     with pytest.raises(UserError, match=f"lab: 0 before, {LAB_VERSION} now"):
         check_folder(tmp_path / "new", size="small")
-    record.write_text("{")
-    with pytest.raises(UserError, match="cannot be read"):
-        check_folder(tmp_path / "new", size="small")
-    with pytest.raises(UserError, match="is a file"):
-        check_folder(record, size="small")
     with pytest.raises(UserError, match="it does not exist"):
         results_in(tmp_path / "nowhere")
 
@@ -196,13 +185,6 @@ def test_results_of_a_folder_around_runs_or_without_its_record_are_refused(tmp_p
     with pytest.raises(UserError, match=r"holds bases, and no run\.json") as told:
         results_in(tmp_path / "lost")
     assert "remove" not in told.value.way_out
-
-
-def test_a_folder_of_something_else_is_not_run_in(tmp_path: Path) -> None:
-    """Its files would be read as results when all is done."""
-    (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(UserError, match="is not empty and holds no lab run"):
-        check_folder(tmp_path, size="small")
 
 
 def test_run_folders_are_joined_by_experiment(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from unbag.errors import UserError
 from unbag_lab.__main__ import SCRIPTS, main, run_script
+from unbag_lab.results import results_in
 
 
 def _raise(error: BaseException) -> None:
@@ -52,3 +53,24 @@ def test_every_script_says_what_it_does(name: str, capsys: pytest.CaptureFixture
 def test_a_script_that_nobody_wrote_is_refused() -> None:
     with pytest.raises(UserError, match="unknown script 'pretran'"):
         main(["pretran"])
+
+
+def test_arms_on_a_base_of_ones_own_are_run_and_shown_in_tables(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder of the lab: of one size, whoever began it, and resumed."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    out = tmp_path / "own"
+    words = ["arms", "ordered", "--bases", str(base), "--device", "cpu", "--out", str(out)]
+    small = [*words, "--size", "small", "--arms"]
+    main([*small, "hard_negative", "clip_ft"])
+    assert {one.arm for one in results_in(out)} == {"random", "base", "clip_ft", "hard_negative"}
+    capsys.readouterr()
+    main([*small, "clip_ft"])
+    assert f"small: every arm is in {out / 'ordered' / 'small'}" in capsys.readouterr().err
+    main(["tables", str(out / "ordered")])
+    assert "### ordered: things are named in one order" in capsys.readouterr().out
+    with pytest.raises(UserError, match="size: small before, full now"):
+        main(words)
+    with pytest.raises(UserError, match="unknown arm 'hard_negatve'"):
+        main([*small, "hard_negatve"])

@@ -36,7 +36,6 @@ def found_over(
 
 def test_points_have_no_sign_before_a_zero() -> None:
     assert [points(value) for value in (0.123, -0.0001, 0.0)] == ["+12.3", "0.0", "0.0"]
-    assert points(0.5, signed=False) == "50.0"
 
 
 def test_an_effect_is_written_with_its_interval() -> None:

@@ -15,6 +15,7 @@ from tests.readouts.core_encoder import small as reader_encoder
 from tests.training.small_runs import fast, job_of
 from torch import Tensor, nn
 
+from unbag.models.photo import load_heads
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import Pool, world_pool, world_rows
 from unbag.readouts.pooled import PooledSettings
@@ -23,8 +24,12 @@ from unbag.readouts.training import ReaderReadout, ReaderTask, sizes_of
 from unbag.runs.checkpoint import LAST, load_checkpoint, optimizer_state
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training import trainer as trainer_module
-from unbag.training.fine_tuning import FineTuning
+from unbag.training.data.pairs import PairBatches
+from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.optim import OptimizerSettings
+from unbag.training.recipes import Locks
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Task, Trainer
 
 STEPS = 4
@@ -123,6 +128,19 @@ def pretraining(out: Path, seed: int) -> Task[Any]:
     return Pretraining(settings, smaller(ARMS["base"]).config, device="cpu")
 
 
+def photographs(out: Path, seed: int) -> Task[Any]:
+    from unbag_lab.experiments.photos import START, drawn_collection, drawn_features
+    from unbag_lab.experiments.photos_training import BUILD, PhotosTask
+
+    collection = drawn_collection()
+    seen, recipe = drawn_features(collection), BUILD[START].recipe
+    recipe = replace(recipe, locks=Locks(), batch=80, epochs=1, warm_up=1)
+    towers = make_trainable(load_heads(None, seed=seed), device="cpu")
+    heads = CachedTowers(towers, images=seen.pictures, texts=seen.captions)
+    batches = PairBatches(collection.train, recipe, heads.reads, seed)
+    return PhotosTask(TrainJob(heads, batches, recipe, out=out, seed=seed), steps=STEPS)
+
+
 CHAT = ("transformers", "peft")
 KINDS = (
     Kind("clip_ft", fine_tuning("clip_ft"), fine_tuning("clip_ft", micro=3)),
@@ -133,6 +151,7 @@ KINDS = (
     Kind("vlm2vec", embedding(64, 0.0), embedding(3, 0.0), needs=CHAT),
     Kind("vlm2vec with dropout", embedding(3, 0.5), needs=CHAT),
     Kind("a tiny model", pretraining, needs=("unbag_lab",)),
+    Kind("heads on photographs", photographs, needs=("unbag_lab",)),
 )
 
 

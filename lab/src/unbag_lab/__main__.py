@@ -10,25 +10,13 @@ from unbag.errors import UserError, unknown_name
 
 SCRIPTS = {
     "pretrain": ("unbag_lab.bases:pretrain_script", "train one base"),
-    "pretraining": (
-        "unbag_lab.experiments.pretraining:pretraining_script",
-        "the experiment `pretraining`: arms trained from scratch",
-    ),
-    "repair": ("unbag_lab.experiments.repair:repair_script", "the experiment `repair`"),
-    "repair-table": ("unbag_lab.pages.tables:repair_table_script", "its tables"),
-    "readouts": ("unbag_lab.experiments.readers:readouts_script", "readers of the read-outs"),
-    "decoders": ("unbag_lab.experiments.decoders:decoders_script", "their decoders"),
-    "readout-table": ("unbag_lab.pages.tables:readout_table_script", "tables of both"),
+    "arms": ("unbag_lab.running:arms_script", "arms of one experiment on bases of your own"),
+    "tables": ("unbag_lab.pages.tables:tables_script", "tables of repairs and read-outs"),
     "ship": ("unbag_lab.experiments.readouts:ship_head_script", "a trained head as it ships"),
-    "probes": ("unbag_lab.experiments.probes:probes_script", "the experiment `probes`"),
     "photos": ("unbag_lab.experiments.photos_training:photos_script", "the photo model, repaired"),
     "photos-heads": (
         "unbag_lab.experiments.photos_heads:photos_heads_script",
-        "order precision and mixed weights of its heads",
-    ),
-    "photos-blind": (
-        "unbag_lab.experiments.photos_heads:photos_blind_script",
-        "a reader that never sees a photograph",
+        "order precision and mixed weights of its heads, and readers that see no photograph",
     ),
     "photos-table": ("unbag_lab.experiments.photos_training:photos_table_script", "tables of all"),
     "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),
@@ -36,7 +24,6 @@ SCRIPTS = {
         "unbag_lab.published_checks:published_checks_script",
         "what does not add up in published numbers",
     ),
-    "overview": ("unbag_lab.pages.tables:overview_script", "every claim with its verdict"),
 }
 
 

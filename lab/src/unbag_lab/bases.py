@@ -18,9 +18,8 @@ import os
 import re
 import shutil
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -31,14 +30,8 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
-from unbag.runs.files import (
-    TRAINING,
-    open_run_folder,
-    paused_collector,
-    write_atomically,
-    write_text,
-)
-from unbag.runs.identity import differences
+from unbag.runs.files import RunFolder, paused_collector, write_atomically, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.training.data.loader import load
 from unbag.training.losses import contrastive
 from unbag.training.optim import OptimizerSettings, compile_layers
@@ -52,7 +45,7 @@ from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_
 from unbag.world.vocabulary import DEFAULT, WORLDS
 from unbag_lab.plan import Say
 from unbag_lab.results import Size, base_path, named
-from unbag_lab.training import SaysLines, run_to_end
+from unbag_lab.training import SaysLines, precision_of, run_to_end, training_folder
 
 _SECONDS = 100.0
 """That one base takes on one H200."""
@@ -65,8 +58,6 @@ def make_base(
     path = base_path(out, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, config = _wanted(name, size)
-    # Deeper than results, which a run folder finds by their depth.
-    kept = path.parent / "training" / name
 
     def fill(temporary: Path) -> None:
         if is_shipped(name, size=size):
@@ -74,18 +65,16 @@ def make_base(
                 shutil.copyfile(shipped, temporary)
         else:
             towers = pretrain(
-                settings, config, device=device, workers=workers, folder=kept, say=say
+                settings, config, device=device, workers=workers, folder=folder, say=say
             )
             write(towers, temporary)
         said = flat(settings, config)
         made = BaseRecord(said, read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
 
-    write_atomically(path, fill)
-    shutil.rmtree(kept, ignore_errors=True)
-    with suppress(OSError):
-        # Other bases may be in training.
-        kept.parent.rmdir()
+    # Deeper than results, which a run folder finds by their depth.
+    with training_folder(path.parent / "training" / name) as folder:
+        write_atomically(path, fill)
 
 
 def base_names(seeds: int) -> tuple[str, ...]:
@@ -184,12 +173,8 @@ def _check(path: Path, *, size: Size) -> None:
             expected="the record that `unbag lab run` writes beside each base",
             way_out="move the base away to have it made again, or name another folder with --out",
         ) from error
-    if apart := differences(made.settings, wanted):
-        raise UserError(
-            f"the base {path} was made with other settings: {'; '.join(apart)}",
-            expected=f"those of this unbag ({__version__}); the base is of {made.version}",
-            way_out="name another folder with --out: a base with new settings needs new results",
-        )
+    earlier = RunIdentity.of_json(made.settings)
+    RunIdentity.of_json(wanted).require_same(earlier, folder=path.parent, kind=f"base {path.stem}")
     try:
         found = read(path, name=path.stem).fingerprint
     except UserError as error:
@@ -219,8 +204,11 @@ def pretrain_script() -> None:
     settings = PretrainSettings(seed=options.seed, steps=options.steps, batch=options.batch)
     config = TinyConfig(words=words())
     print(json.dumps({"settings": asdict(settings), "torch": torch.__version__}, default=str))
-    towers = pretrain(settings, config, device=options.device, workers=options.workers)
-    write(towers, options.out)
+    with training_folder(options.out.parent / "training" / options.out.stem) as folder:
+        towers = pretrain(
+            settings, config, device=options.device, workers=options.workers, folder=folder
+        )
+        write_atomically(options.out, partial(write, towers))
     print(f"weights: {options.out} ({options.out.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -321,7 +309,7 @@ def pretrain(
     *,
     device: str,
     workers: int = 0,
-    folder: Path | None = None,
+    folder: RunFolder | None = None,
     save_minutes: float = 1.0,
     say: Say = print,
 ) -> TinyTowers:
@@ -333,8 +321,7 @@ def pretrain(
     trainer = Trainer(task, progress=SaysLines(say), save_minutes=save_minutes)
     # What the first batch asks of a model: its collision rate and incentive, measured.
     say(describe(settings.samples(0)))
-    with nullcontext() if folder is None else open_run_folder(folder, TRAINING) as opened:
-        run_to_end(trainer, opened, say=say)
+    run_to_end(trainer, folder, say=say)
     return task.module
 
 
@@ -350,7 +337,7 @@ class Pretraining(Task[OnDevice]):
         """As untrained as its seed says: towers of one size begin alike."""
         self.settings, self.config, self.device, self._workers = settings, config, device, workers
         self.seed = settings.seed
-        self.precision = "float32" if device == "cpu" else "bfloat16"
+        self.precision = precision_of(device)
         self.is_recorded = device.startswith("cuda")
         self.module = untrained(config, seed=settings.seed).to(device)
         for tower in (self.module.picture, self.module.caption):

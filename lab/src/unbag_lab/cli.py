@@ -61,6 +61,14 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("claims", nargs="+", metavar="CLAIM", help=text)
     text = "base models, each trained from its own seed; most verdicts need 5 (default: 5)"
     run.add_argument("--seeds", type=positive, default=5, metavar="N", help=text)
+    add_machine(run)
+    text = "only arms that verdicts compare, without the controls that are shown beside them"
+    run.add_argument("--judged-only", action="store_true", help=text)
+    run.add_argument("--yes", action="store_true", help="start without asking")
+
+
+def add_machine(run: argparse.ArgumentParser) -> None:
+    """Where and how large."""
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
     text = "holds bases, results and weights (default: %(default)s)"
     run.add_argument("--out", type=Path, default=Path("runs/lab"), metavar="DIR", help=text)
@@ -68,13 +76,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--size", choices=["full", "small"], default="full", help=text)
     text = "folder with captions.jsonl, for claims about photographs; without it they are left out"
     run.add_argument("--photos", type=Path, metavar="DIR", help=text)
-    text = "only arms that verdicts compare, without the controls that are shown beside them"
-    run.add_argument("--judged-only", action="store_true", help=text)
     text = "processes that make scenes (default: 0 on a CPU, else all cores but one, at most 15)"
     run.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "processes in which bases, experiments and arms are run side by side (default: 1)"
     run.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
-    run.add_argument("--yes", action="store_true", help="start without asking")
 
 
 def start(options: argparse.Namespace) -> int:

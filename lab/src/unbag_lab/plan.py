@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from itertools import groupby
@@ -30,7 +30,6 @@ from unbag_lab.results import (
     in_order,
     read_results,
     result_path,
-    told_apart,
 )
 
 Say = Callable[[str], None]
@@ -292,19 +291,11 @@ def _check_extents(
     out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
 ) -> None:
     """An experiment looks at its own results too, but is not asked if all of them are there."""
-    apart = []
     for name, arm in arms:
-        wanted = known.of((name, arm)).extent(arm, size=size)
+        extent = asdict(known.of((name, arm)).extent(arm, size=size))
         for path in (result_path(out, name, base, arm) for base in bases):
             for found in read_results(path) if path.exists() else ():
-                if said := told_apart(found.extent, wanted, ("steps", "batch", "times")):
-                    apart.append(f"{path.relative_to(out)} ({said})")
-    if apart:
-        raise UserError(
-            f"{out} holds results of other settings: {first_few(apart)}",
-            expected="what this version of the lab would run",
-            way_out="name another folder with --out, or remove these files to run the arms again",
-        )
+                check_same(found, replace(found, **extent), path=path)
 
 
 def _is_there(out: Path, base: str, key: ArmKey) -> bool:
@@ -362,16 +353,8 @@ def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) ->
         fingerprint = read(base, name=base.stem, device="cpu").fingerprint
     for arm, path in there.items():
         (found,) = read_results(path)
-        extent = experiment.extent(arm, size=order.size)
-        wanted = replace(
-            found,
-            fingerprint=fingerprint,
-            seed=seed,
-            size=order.size,
-            steps=extent.steps,
-            batch=extent.batch,
-            times=extent.times,
-        )
+        extent = asdict(experiment.extent(arm, size=order.size))
+        wanted = replace(found, fingerprint=fingerprint, seed=seed, size=order.size, **extent)
         check_same(found, wanted, path=path)
     return [arm for arm in order.arms if arm not in there]
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UserError, unknown_name
 from unbag.models.loading import choose_device
 from unbag.reports.formatting import count_text, duration_text
 from unbag.runs.files import write_text
 from unbag_lab.bases import base_names, is_shipped, make_base, missing_bases
 from unbag_lab.claims import FEWEST_BASES, Claim, all_claims
+from unbag_lab.cli import add_machine
 from unbag_lab.experiments.photos import NAME as PHOTOS
 from unbag_lab.experiments.photos import (
     captions_file,
@@ -31,6 +33,7 @@ from unbag_lab.experiments.photos import (
 )
 from unbag_lab.listing import block, verdict_line
 from unbag_lab.plan import (
+    EXPERIMENTS,
     Clock,
     Find,
     Order,
@@ -84,6 +87,37 @@ def run_claims(options: argparse.Namespace) -> int:
     found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
     wish = _possible(found, options)
     check_folder(options.out, size=options.size)
+    with _machine(options) as machine, opened(options.out, size=options.size):
+        return _run_wish(wish, machine, options)
+
+
+def arms_script() -> None:
+    """Run arms of one experiment on bases of your own; the folder is one of `unbag lab run`."""
+    parser = argparse.ArgumentParser(description=arms_script.__doc__)
+    parser.add_argument("experiment", choices=tuple(EXPERIMENTS))
+    text = "weights of tiny models; some experiments take their names alone: the number is the seed"
+    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=text)
+    text = "by name, each with those that it needs (default: all)"
+    parser.add_argument("--arms", nargs="+", help=text)
+    add_machine(parser)
+    options = parser.parse_args()
+    experiment = find_experiment(options.experiment)
+    wanted = options.arms or experiment.arms
+    for arm in wanted:
+        if arm not in experiment.arms:
+            raise unknown_name("arm", arm, experiment.arms)
+    # In the order of the experiment, in which one that another needs stands before it.
+    arms = tuple(arm for arm in experiment.arms if arm in wanted)
+    check_folder(options.out, size=options.size)
+    with _machine(options) as machine, opened(options.out, size=options.size):
+        order = _Run(options.out, options.size, machine, find_experiment).order(options.bases, arms)
+        work = partial(experiment.run, order, say=say_now)
+        apart(work, device=machine.device, threads=machine.threads)
+
+
+@contextmanager
+def _machine(options: argparse.Namespace) -> Iterator[Machine]:
+    """What the options allow; in its context processes may be forked."""
     device, workers = options.device, options.workers
     with one_thread(device != "cpu" or options.processes > 1) as threads:
         # Asking for a GPU in this process would forbid it to fork others that use one. So a device
@@ -95,9 +129,7 @@ def run_claims(options: argparse.Namespace) -> int:
             torch.set_num_threads(threads)
         if workers is None:
             workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
-        machine = Machine(device, workers, options.processes, threads, options.photos)
-        with opened(options.out, size=options.size):
-            return _run_wish(wish, machine, options)
+        yield Machine(device, workers, options.processes, threads, options.photos)
 
 
 def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
@@ -422,25 +454,30 @@ class _Run:
     def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
         """Of an experiment on these bases; without arms whose needs could not be met."""
         found: dict[tuple[str, ...], list[str]] = {}
-        experiment, machine = self.find(part.experiment), self.machine
+        experiment = self.find(part.experiment)
         for base in bases:
             if not experiment.reads_bases or base_path(self.out, base).exists():
                 found.setdefault(_ready(part, base, self.out), []).append(base)
         orders = [
-            Order(
-                bases=tuple(base_path(self.out, base) for base in some),
-                arms=arms,
-                out=self.out,
-                size=self.size,
-                device=machine.device,
-                workers=machine.workers,
-                processes=machine.processes,
-                photos=machine.photos,
-            )
+            self.order([base_path(self.out, base) for base in some], arms)
             for arms, some in found.items()
             if arms
         ]
         return [partial(experiment.run, order, say=say) for order in orders]
+
+    def order(self, bases: Sequence[Path], arms: tuple[str, ...]) -> Order:
+        """Of arms, on what the machine has."""
+        machine = self.machine
+        return Order(
+            bases=tuple(bases),
+            arms=arms,
+            out=self.out,
+            size=self.size,
+            device=machine.device,
+            workers=machine.workers,
+            processes=machine.processes,
+            photos=machine.photos,
+        )
 
     def share(self, processes: int) -> _Run:
         """With so many of the processes, and a third of the workers.

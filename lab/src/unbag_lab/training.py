@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,8 +14,9 @@ from typing import TypeVar
 from torch import Tensor
 
 from unbag.models.tiny import Tiny, TinyTowers, read, write
-from unbag.runs.files import RunFolder, write_atomically
+from unbag.runs.files import TRAINING, RunFolder, open_run_folder, write_atomically
 from unbag.runs.progress import Silent
+from unbag.training.recipes import Precision
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.trainer import Trainer, TrainState
 from unbag_lab.plan import Say
@@ -33,6 +36,17 @@ class SaysLines(Silent):
     def say(self, message: str) -> None:
         """Pass it on."""
         self._say(message)
+
+
+@contextmanager
+def training_folder(path: Path) -> Iterator[RunFolder]:
+    """Where a training is kept for the next start; removed once all of the context was done."""
+    with open_run_folder(path, TRAINING) as folder:
+        yield folder
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        # Others may be in training beside it.
+        path.parent.rmdir()
 
 
 def run_to_end(
@@ -83,7 +97,8 @@ def take_turns(
 ) -> dict[str, float]:
     """Take the steps of several tasks, all of them on the batches of a step; gives last losses.
 
-    A task whose checkpoint is ahead of the others waits for them.
+    A task whose checkpoint is ahead of the others waits for them. Steps are those of the trainers;
+    only the loop is not, since each would draw the batches again.
 
     Args:
         trainers: By name.
@@ -113,6 +128,11 @@ def take_turns(
         after_step(step + 1)
         asked = time.monotonic()
     return {name: value.item() for name, value in loss.items()}
+
+
+def precision_of(device: str) -> Precision:
+    """Of the products of a step."""
+    return "float32" if device == "cpu" else "bfloat16"
 
 
 @dataclass(frozen=True, eq=False)

@@ -404,7 +404,7 @@ def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
     number, control = prediction.number, prediction.control
     arm = arm_text(number, experiment)
     if not isinstance(control, Number):
-        return metric_text(number), arm, points(control, signed=False)
+        return metric_text(number), arm, number_text(control)
     other = arm_text(control, experiment)
     if metric_text(number) == metric_text(control):
         return metric_text(number), arm, other
@@ -446,12 +446,12 @@ def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> 
 def found_text(prediction: Prediction, effect: float) -> str:
     """One effect as `effect_text` shows it."""
     level = prediction.level
-    return points(effect) if level is None else points(level + effect, signed=False)
+    return points(effect) if level is None else number_text(level + effect)
 
 
-def points(value: float, *, signed: bool = True) -> str:
-    """A fraction in points, with one digit; no sign before a zero."""
-    shown = number_text(value, signed=signed)
+def points(value: float) -> str:
+    """A difference in points, with one digit; no sign before a zero."""
+    shown = number_text(value, signed=True)
     return "0.0" if shown in ("-0.0", "+0.0") else shown
 
 

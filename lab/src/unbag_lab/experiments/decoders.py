@@ -1,11 +1,9 @@
 """Decoders and VLM2Vec of the experiment `readouts`, on the frozen patches of bases.
 
-    python -m unbag_lab decoders --bases tiny-0.safetensors --out runs/arms
-
 A decoder is asked for the probability of Yes; one without questions for that of the caption. From
 the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without. Every
 decoder is first trained on a few hundred fixed lessons and measured on these: one that cannot fit
-them says nothing about the features. A stopped run resumes with the same command, arm by arm.
+them says nothing about the features. A stopped run resumes arm by arm.
 
 Dimensions: N images, L patches, V width of features, M pairs or lessons, B rows of a batch or
 queries, T targets, A tokens of an answer, W width of the language model.
@@ -13,7 +11,6 @@ queries, T targets, A tokens of an answer, W width of the language model.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,22 +48,18 @@ from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.training.data.world import FindWorldTruth
 from unbag.training.optim import OptimizerSettings
-from unbag.training.recipes import Precision
 from unbag.training.trainer import Task, Trainer, TrainState, autocast
 from unbag.types import FloatArray, IntArray, Item
 from unbag_lab.experiments.readers import (
-    FOR_DECODERS,
     Base,
     ReadoutSettings,
-    add_options,
     families,
     finish,
-    run_script,
 )
 from unbag_lab.plan import Say
 from unbag_lab.questions import Score
 from unbag_lab.results import BY_STEP, FEW_STEPS, ArmResult
-from unbag_lab.training import run_to_end
+from unbag_lab.training import precision_of, run_to_end
 
 DECODERS: dict[str, DecoderSettings] = {
     "decoder": DecoderSettings(keeps="float16"),
@@ -345,11 +338,6 @@ def shrunk(settings: DecoderSettings) -> DecoderSettings:
     return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
 
 
-def precision_of(device: str) -> Precision:
-    """As in pre-training."""
-    return "float32" if device == "cpu" else "bfloat16"
-
-
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
 _AT_ONCE = 1_024
 
@@ -579,12 +567,3 @@ def _score_vectors(
         return value_M
 
     return score
-
-
-def decoders_script() -> None:
-    """Train and measure decoders on the frozen patches of existing bases."""
-    parser = argparse.ArgumentParser(description=decoders_script.__doc__)
-    add_options(parser, FOR_DECODERS)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
-    options = parser.parse_args()
-    run_script(options, "decoders", run_decoders, decoder_groups)

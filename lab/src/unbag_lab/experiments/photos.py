@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 from itertools import combinations, product
 from math import ceil
@@ -31,9 +31,9 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.errors import UserError, unknown_name
-from unbag.models.photo import WIDE, WORDS_WIDE, PhotoTowers, check_parts, load, load_heads, write
+from unbag.models.photo import WIDE, WORDS_WIDE, check_parts, load, load_heads
 from unbag.runs.cache import VECTOR, FeatureTable, default_cache
-from unbag.runs.files import make_folder, write_atomically
+from unbag.runs.files import make_folder
 from unbag.runs.progress import Silent
 from unbag.training.before_after import differences, fit_reader
 from unbag.training.recipes import Locks, Recipe
@@ -55,11 +55,12 @@ from unbag_lab.experiments.photos_training import (
     make_questions,
     repair_arms,
     seen_edits,
-    take_steps,
+    train_to,
 )
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Experiment, Order, Say, Wish
 from unbag_lab.results import ArmResult, Extent, Size, find_same, result_path, write_result
+from unbag_lab.training import precision_of
 
 NAME = "photos"
 START, BLIND = "heads", "blind"
@@ -203,7 +204,7 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
         batch=extent.batch,
         seed=seed,
         times=extent.times,
-        precision="bfloat16" if extent.steps and order.device != "cpu" else "float32",
+        precision=precision_of(order.device if extent.steps else "cpu"),
         loss=None,
         numbers={},
         size=order.size,
@@ -223,10 +224,8 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     train, steps = bench.collection.train, wanted.steps
     recipe = recipe_of(wanted.arm, wanted.extent, len(train))
     trained = bench.heads(start, seed)
-    loss = take_steps(trained, recipe, seed, train, device=device, steps=steps)
     weights = path.with_suffix(".safetensors")
-    assert isinstance(trained.module, PhotoTowers)
-    write_atomically(weights, partial(write, trained.module))
+    loss = train_to(weights, trained, recipe, seed, train, device=device, steps=steps)
     # The file is asked, not the model it was written from: it has half the digits.
     found = answers(bench.heads(weights, seed), bench.asked, device=device)
     numbers = triple_means(found["scores"].astype(float), bench.asked.kinds)

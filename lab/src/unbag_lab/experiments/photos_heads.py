@@ -2,7 +2,6 @@
 
     python -m unbag_lab photos-heads --train train-edits.jsonl --val val-edits.jsonl
         --out runs/heads --cache features --numbers photo_heads.json
-    python -m unbag_lab photos-blind --train train-edits.jsonl --val val-edits.jsonl
 
 The arms are those that leave both parts as they are installed, so features are computed once and
 no GPU is needed. A stopped run resumes with the same command. Order precision is precision at 1
@@ -19,7 +18,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,9 +31,10 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
 from unbag.models.baselines import load_likelihood
-from unbag.models.photo import Photo, PhotoTowers, load, write
+from unbag.models.photo import Photo, load
 from unbag.runs.cache import FeatureTable
-from unbag.runs.files import write_atomically
+from unbag.runs.files import open_run_folder
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.merge import interpolate, state_of
@@ -45,7 +44,7 @@ from unbag.types import FloatArray
 from unbag_lab.experiments.photos_training import (
     BUILD,
     READER_LEARNS_FROM,
-    SEEN_KINDS,
+    RESUMES,
     SHOWN,
     ArmNumber,
     PhotoQuestions,
@@ -59,7 +58,7 @@ from unbag_lab.experiments.photos_training import (
     repair_arms,
     seen_edits,
     start_of,
-    take_steps,
+    train_to,
     triple_numbers,
     write_numbers,
 )
@@ -71,6 +70,8 @@ HEADS: Mapping[str, PhotosArm] = MappingProxyType(
     }
 )
 """Arms that leave both parts as they are installed, the base first."""
+HEADS_RUN = "run of heads on photographs"
+"""The kind of a folder of `photos-heads`."""
 WEIGHTS = tuple(k / 8 for k in range(9))
 MIXED = "hard_negative-heads"
 BLIND = "blind reader"
@@ -91,9 +92,15 @@ def photos_heads_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=READER_LEARNS_FROM)
-    learned = seen_edits(enumerate(taught))
-    bench = _bench(given, learned)
+    train = open_pairs(given.train, pictures=given.pictures)
+    with open_run_folder(given.out, HEADS_RUN, resumes=RESUMES) as folder:
+        folder.begin(RunIdentity(train=train.fingerprint), {})
+        write_numbers(_numbers(given, train), given.numbers)
+
+
+def _numbers(given: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
+    learned = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
+    bench = _bench(given, train, learned)
     # A linear reader of the caption part's features.
     weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
 
@@ -104,7 +111,7 @@ def photos_heads_script() -> None:
     numbers = bench.by_reading(BLIND, score)
     if given.language_model:
         numbers += bench.by_reading(LIKELIHOOD, load_likelihood(given.language_model).of)
-    write_numbers([*numbers, *bench.arms(given.seeds)], given.numbers)
+    return [*numbers, *bench.arms(given.seeds)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +141,7 @@ class HeadsBench:
             path.parent.mkdir(parents=True, exist_ok=True)
             start = self.out / str(seed) / f"{arm.start}.safetensors"
             towers = self.towers(start_of(start if arm.start else None, seed))
-            loss = take_steps(towers, arm.recipe, seed, self.train)
-            assert isinstance(towers.module, PhotoTowers)
-            write_atomically(path, partial(write, towers.module))
+            loss = train_to(path, towers, arm.recipe, seed, self.train)
             print(f"{seed} {name}: loss {loss:.3f}", flush=True)
         return path
 
@@ -205,8 +210,7 @@ class HeadsBench:
         return found + self.order_numbers(name, [right])
 
 
-def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
-    train = open_pairs(given.train, pictures=given.pictures)
+def _bench(given: argparse.Namespace, train: Pairs, learned: Sequence[Contrast]) -> HeadsBench:
     val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
     tagger = find_tagger()
     assert tagger is not None, "two of the four shuffles need a tagger"
@@ -272,39 +276,3 @@ def order_right(
         for kind, other in zip(one.kinds[1:], others, strict=True):
             found[f"order: {kind}"][at] = own > other
     return found
-
-
-def photos_blind_script() -> None:
-    """Measure how well a reader that never sees an image tells edited captions from originals."""
-    parser = argparse.ArgumentParser(description=photos_blind_script.__doc__)
-    parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
-    parser.add_argument("--val", required=True, help="the same of other photographs")
-    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
-    parser.add_argument("--limit", type=int, default=1_500, help="photographs to train on")
-    given = parser.parse_args()
-    read = load("random").caption_features
-    taught = opened(open_pairs(given.train, pictures=given.pictures), limit=given.limit)
-    train = seen_edits(enumerate(taught))
-    weight_F = fit_reader(differences(read, train), [row.picture for row in train])
-    # Of captions that have a positive too, as tables count them.
-    val = [
-        Contrast(at, caption, edit.text, edit.kind)
-        for at, pair in enumerate(opened(open_pairs(given.val, pictures=given.pictures)))
-        for caption, edits in zip(pair.captions, pair.edits, strict=True)
-        if any(edit.keeps_meaning for edit in edits)
-        for edit in edits
-        if not edit.keeps_meaning
-    ]
-    right_N = (differences(read, val) @ weight_F > 0).double().numpy()
-    owner_N = np.array([row.picture for row in val])
-    is_seen_N = np.array([row.kind in SEEN_KINDS for row in val])
-    is_swap_N = np.array([row.kind.startswith("swap") for row in val])
-    groups = {
-        "swap, seen": is_seen_N & is_swap_N,
-        "replace, seen": is_seen_N & ~is_swap_N,
-        "unseen": ~is_seen_N,
-        "all": np.full(len(val), True),
-    }
-    for name, is_in_N in groups.items():
-        one = number_of(BLIND, name, [right_N[is_in_N]], owner_N[is_in_N])
-        print(f"{name} ({one.n:,}): {one.text}")

@@ -42,16 +42,13 @@ from unbag.metrics.triples import judge_triples
 from unbag.models.photo import Photo, PhotoConfig, PhotoTowers, build, load, read, write
 from unbag.reports.formatting import signed_text, with_interval
 from unbag.runs.cache import VECTOR, FeatureTable
-from unbag.runs.files import write_atomically
+from unbag.runs.files import open_run_folder, write_atomically, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.training.before_after import Contrast
+from unbag.training.data.batch import Batch
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import FineTuning, TrainJob
-from unbag.training.recipes import (
-    Locks,
-    Recipe,
-    Slot,
-    clip_ft,
-)
+from unbag.training.recipes import Locks, Recipe, Slot, clip_ft
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import CachedTowers
@@ -59,7 +56,7 @@ from unbag.training.trainer import Trainer
 from unbag.types import BoolArray, FloatArray, IntArray, Picture
 from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
 from unbag_lab.pages import table
-from unbag_lab.training import run_to_end
+from unbag_lab.training import precision_of, run_to_end, training_folder
 from unbag_lab.verdict import interval
 
 WHOLE_PART = 18
@@ -80,6 +77,8 @@ that they show what carries over."""
 SEEN_POSITIVES: tuple[Slot, ...] = (Slot("positive", ("synonym", "conjunct_swap")),)
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
+PHOTOS_RUN, RESUMES = "run of arms on photographs", "arms that are there stay"
+"""The kind of a folder of `photos`, and what becomes of a stopped run."""
 READER_LEARNS_FROM = 1_500
 """Photographs whose captions a reader without images is trained on."""
 _AT_ONCE = 512
@@ -139,32 +138,69 @@ def repair_arms(base: str) -> dict[str, PhotosArm]:
     return found
 
 
-def take_steps(
+def train_to(
+    weights: Path,
     trainable: Trainable,
     recipe: Recipe,
     seed: int,
     pairs: Pairs,
     *,
+    parts: Sequence[str] = (),
     device: str = "cpu",
     workers: int = 0,
     steps: int | None = None,
 ) -> float:
-    """The first steps of a recipe, or all, in bfloat16 on a GPU; gives the last loss."""
-    job = TrainJob(
-        trainable,
-        PairBatches(pairs, recipe, trainable.reads, seed),
-        recipe,
-        out=Path(),
-        # Of dropout: the same for all seeds, as results that ship were made.
-        seed=0,
-        device=device,
-        precision="float32" if device == "cpu" else "bfloat16",
-        workers=workers,
-    )
-    task = FineTuning(job)
-    if steps is not None:
-        task.optimizer = replace(task.optimizer, steps=steps)
-    return run_to_end(Trainer(task)) or 0.0
+    """Take the first steps of a recipe, or all, and write the weights; gives the last loss.
+
+    In bfloat16 on a GPU. A stopped training resumes from what is kept beside the weights.
+    """
+    assert isinstance(trainable.module, PhotoTowers)
+    with training_folder(weights.parent / "training" / weights.stem) as folder:
+        job = TrainJob(
+            trainable,
+            PairBatches(pairs, recipe, trainable.reads, seed),
+            recipe,
+            out=folder.path,
+            # Of dropout: the same for all seeds, as results that ship were made.
+            seed=0,
+            device=device,
+            precision=precision_of(device),
+            workers=workers,
+        )
+        task = PhotosTask(job, steps=steps)
+        run_to_end(Trainer(task, save_minutes=1.0), folder)
+        write_atomically(weights, partial(write, trainable.module, parts=parts))
+    return task.last_loss.item()
+
+
+class PhotosTask(FineTuning):
+    """The first steps of a recipe. Results have the last loss, so checkpoints have it too."""
+
+    def __init__(self, job: TrainJob, *, steps: int | None) -> None:
+        super().__init__(job)
+        self.optimizer = replace(self.optimizer, steps=steps or self.optimizer.steps)
+        # Epochs take seconds: the clock alone says when a checkpoint is due.
+        self.steps_per_epoch = None
+        self.last_loss = torch.zeros(())
+
+    def identity(self) -> dict[str, object]:
+        """Also in how many steps."""
+        return {**super().identity(), "steps": self.optimizer.steps}
+
+    def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Keep its loss."""
+        numbers = super().gradient(batch, step)
+        self.last_loss = numbers["loss"]
+        return numbers
+
+    def extra_state(self) -> dict[str, Any]:
+        """Also the last loss."""
+        return {**super().extra_state(), "last_loss": self.last_loss}
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `extra_state` gave."""
+        super().load_extra_state(state)
+        self.last_loss = state["last_loss"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,22 +302,32 @@ def photos_script() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", help="default: all")
-    parser.add_argument("--base", choices=tuple(BUILD), default="heads", help="what is repaired")
+    text = "what is repaired; one for a folder (default: %(default)s)"
+    parser.add_argument("--base", choices=tuple(BUILD), default="heads", help=text)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    train = open_pairs(given.train, pictures=given.pictures)
-    val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
-    encoder = load("random", device=given.device)
-    store = Store([*opened(train), *val], encoder, device=given.device)
-    bench = TrainingBench(
-        train, store, make_questions(val, store.place), given.out, given.device, given.workers
-    )
-    arms = dict(BUILD) if given.stage == "build" else repair_arms(given.base)
-    for seed in given.seeds:
-        for name in given.arms or arms:
-            run_arm(name, arms[name], seed, given.stage, bench)
+    train, held = (open_pairs(name, pictures=given.pictures) for name in (given.train, given.val))
+    with open_run_folder(given.out, PHOTOS_RUN, resumes=RESUMES) as folder:
+        identity = RunIdentity(
+            train=train.fingerprint,
+            val=held.fingerprint,
+            limit=given.limit,
+            base=given.base,
+            precision=precision_of(given.device),
+        )
+        folder.begin(identity, {})
+        val = opened(held, limit=given.limit)
+        encoder = load("random", device=given.device)
+        store = Store([*opened(train), *val], encoder, device=given.device)
+        bench = TrainingBench(
+            train, store, make_questions(val, store.place), given.out, given.device, given.workers
+        )
+        arms = dict(BUILD) if given.stage == "build" else repair_arms(given.base)
+        for seed in given.seeds:
+            for name in given.arms or arms:
+                run_arm(name, arms[name], seed, given.stage, bench)
 
 
 @dataclass(frozen=True)
@@ -315,14 +361,21 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
     if locks.picture == WHOLE_PART:
         trainable = CachedTowers(trainable, images=bench.store.features, texts=None)
     started = time.monotonic()
-    loss = take_steps(trainable, recipe, seed, bench.train, device=device, workers=bench.workers)
-    seconds = time.monotonic() - started
     parts = [part for part in ("picture", "caption") if not getattr(locks, part)]
-    assert isinstance(trainable.module, PhotoTowers)
-    write_atomically(folder / f"{name}.safetensors", partial(write, trainable.module, parts=parts))
+    loss = train_to(
+        folder / f"{name}.safetensors",
+        trainable,
+        recipe,
+        seed,
+        bench.train,
+        parts=parts,
+        device=device,
+        workers=bench.workers,
+    )
+    seconds = time.monotonic() - started
     found = answers(trainable, bench.asked, device=device)
     said = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
-    (folder / f"{name}.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
+    write_text(folder / f"{name}.json", json.dumps(said) + "\n")
     write_atomically(answered, partial(save_file, found))
     recalls = [100 * float(np.mean(found[key] == 0)) for key in ("caption_rank", "picture_rank")]
     print(
@@ -557,7 +610,7 @@ def difference_text(one: ArmNumber, control: ArmNumber) -> str:
 def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
     """A line each."""
     rows = [json.dumps(asdict(one)) for one in numbers]
-    path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+    write_text(path, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def read_numbers(path: Path) -> list[ArmNumber]:

@@ -1,11 +1,9 @@
 """The experiment `pretraining`: tiny dual encoders trained from scratch, arm by arm.
 
-    python -m unbag_lab pretraining --seeds 0 1 2 3 4 --out runs/pretraining --device cuda
-
 The arms are three model sizes on the same batches, and streams with and without captions that share
 all their words with another caption ("collisions"). Nothing is read of a base except the number at
-the end of its name, which is the seed. A stopped run resumes with the same command: an arm whose
-weights are in the folder is only measured, and one whose result is there is left alone.
+the end of its name, which is the seed. A stopped run resumes: an arm whose weights are in the
+folder is only measured, and one whose result is there is left alone.
 
 Arms with the same knobs train on the same batches. A stream with collisions has more captions that
 bind or relate than one without; `without_collisions` gives a stream with as many of each kind in
@@ -14,13 +12,11 @@ which captions share words by chance alone, so that the two differ in nothing el
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import chain
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -37,8 +33,8 @@ from unbag_lab.claims import ArmKey
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, Extent, Size, result_path
-from unbag_lab.scheduler import Share, each_apart, say_now
-from unbag_lab.training import TrainedArm, run_arms, take_turns
+from unbag_lab.scheduler import Share, each_apart
+from unbag_lab.training import TrainedArm, precision_of, run_arms, take_turns
 
 NAME = "pretraining"
 _SECONDS = {"small": 9.0, "large": 24.0}
@@ -223,7 +219,7 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
             batch=experiment.batch,
             seed=seed,
             times=experiment.times,
-            precision="float32" if order.device == "cpu" else "bfloat16",
+            precision=precision_of(order.device),
             loss=None,
             numbers={},
             size=order.size,
@@ -338,33 +334,3 @@ def _questions(size: Size, times: int) -> Questions:
     if size == "small":
         return Questions(_SMALL_QUESTIONS, every=_SMALL_EVERY)
     return Questions(times=times)
-
-
-def pretraining_script() -> None:
-    """Run the experiment `pretraining`: tiny dual encoders trained from scratch, arm by arm."""
-    parser = argparse.ArgumentParser(description=pretraining_script.__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=tuple(ARMS))
-    parser.add_argument("--steps", type=int, default=PretrainingExperiment.steps)
-    parser.add_argument("--batch", type=int, default=PretrainingExperiment.batch)
-    parser.add_argument(
-        "--times", type=int, default=PretrainingExperiment.times, help="test items, times"
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="processes that make scenes, for all seeds"
-    )
-    parser.add_argument("--processes", type=int, help="seeds at once; all, unless told")
-    parser.add_argument("--small", action="store_true", help="only show that the code runs")
-    options = parser.parse_args()
-    order = Order(
-        bases=tuple(Path(f"tiny-{seed}") for seed in options.seeds),
-        arms=tuple(options.arms),
-        out=options.out,
-        size="small" if options.small else "full",
-        device=options.device,
-        workers=options.workers,
-        processes=options.processes or len(options.seeds),
-    )
-    PretrainingExperiment(options.steps, options.batch, options.times).run(order, say=say_now)

@@ -51,7 +51,6 @@ from unbag_lab.experiments.decoders import (
     DECODERS,
     TaughtDecoder,
     keep,
-    precision_of,
     question_features,
     shrunk,
     teach,
@@ -61,6 +60,7 @@ from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
 from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.training import precision_of
 
 M3ID_ENDING = "-m3id"
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})

@@ -1,7 +1,5 @@
 """The experiment `probes`: existing models are probed; nothing but linear readers is trained.
 
-    python -m unbag_lab probes --bases tiny-0.safetensors --out runs/lab --processes 2
-
 An arm is a base, the same network untrained, a repair whose weights the experiment `default` left
 in the same folder, or weights interpolated between the base and such a repair. These arms have the
 numbers of `probes_measuring`. All arms of a base get the same questions; their seed follows from
@@ -20,7 +18,6 @@ Dimensions: N pairs of captions, F runs of words, M cells of all items.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -410,27 +407,3 @@ def _fit_phrases(apart_NF: Any, penalty: float) -> FloatArray:
     found = minimize(loss, first_F, jac=True, method="L-BFGS-B", options={"maxiter": 300})
     weight_F: FloatArray = found.x
     return weight_F
-
-
-def probes_script() -> None:
-    """Run the experiment `probes` on existing bases."""
-    parser = argparse.ArgumentParser(description=probes_script.__doc__)
-    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
-    parser.add_argument("--out", type=Path, required=True, help="folder with results and weights")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
-    parser.add_argument("--size", choices=tuple(AMOUNTS), default="full")
-    # Asking whether there is a GPU would forbid processes to fork.
-    parser.add_argument("--device", default="cpu")
-    text = "processes in which the arms of a base are asked side by side"
-    parser.add_argument("--processes", type=int, default=1, help=text)
-    given = parser.parse_args()
-    order = Order(
-        bases=tuple(given.bases),
-        arms=tuple(given.arms),
-        out=given.out,
-        size=given.size,
-        device=given.device,
-        processes=given.processes,
-    )
-    PROBES.run(order, say=partial(print, flush=True))
-    print(f"every arm is in {given.out / PROBES.name}")

@@ -1,25 +1,21 @@
 """Readers of the experiment `readouts`: frozen bases, and arms trained on their features.
 
-    python -m unbag_lab readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/arms
-
 All arms of a base are trained on the same rows: images, captions and hard negatives that the repair
 experiments draw (`unbag_lab.experiments.repair_training`). Every reader is first trained on a few
 thousand fixed examples and measured on these: one that cannot fit them says nothing about the
 features it reads. Batch and rate are the same for all but the arms named `-fast` and those with
-many steps; the number of steps for all but these and readers of maps. A stopped run resumes with
-the same command: an arm whose result is there is left alone.
+many steps; the number of steps for all but these and readers of maps. A stopped run resumes
+arm by arm.
 
 Dimensions: N images or captions, M pairs.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -56,10 +52,8 @@ from unbag_lab.results import (
     FEW_STEPS,
     ArmResult,
     Size,
-    result_path,
     write_result,
 )
-from unbag_lab.scheduler import each_apart, shares
 from unbag_lab.training import ask, run_to_end
 
 EXPERIMENT = "readouts"
@@ -513,62 +507,3 @@ def _sort_key(name: str) -> tuple[bool, bool, str, bool]:
 
 def _view(arm: ReaderArm) -> View:
     return arm.read_out().view(arm.effort(1))
-
-
-def add_options(parser: argparse.ArgumentParser, default: ReadoutSettings) -> None:
-    """Those that every script of the experiment has."""
-    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
-    parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    for name, about in {
-        "scenes": None,
-        "steps": None,
-        "map_steps": "steps of readers of maps",
-        "long_steps": "steps of arms that are taught for long",
-        "fit_rows": None,
-        "fit_steps": None,
-        "vector_steps": "steps of VLM2Vec",
-        "times": None,
-    }.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=int, default=getattr(default, name), help=about)
-    parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
-    text = "text model of the arms with a stronger text tower: a name or a folder"
-    parser.add_argument("--text", default=default.text, help=text)
-    # Asking whether there is a GPU would forbid processes to fork.
-    parser.add_argument("--device", default="cpu")
-    text = "processes in which the arms of a base are run side by side"
-    parser.add_argument("--processes", type=int, default=1, help=text)
-    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
-
-
-def run_script(
-    options: argparse.Namespace,
-    whose: str,
-    run: Callable[..., None],
-    groups: Callable[..., list[list[str]]],
-) -> None:
-    """What a script of the experiment was asked for: arms that are missing, base by base."""
-    names = [field.name for field in fields(ReadoutSettings) if hasattr(options, field.name)]
-    settings = ReadoutSettings(**{name: getattr(options, name) for name in names})
-    say = partial(print, flush=True)
-    questions = Questions(options.bench, times=settings.times)
-    for path in options.bases:
-        base = Base(path, questions, settings)
-        folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
-        arms = [name for name in options.arms if not (folder / f"{name}.json").exists()]
-        if arms:
-            base.make_rows(whose, say)
-            work = shares(
-                partial(run, base, folder, say=say), groups(arms, processes=options.processes)
-            )
-            each_apart(work, processes=options.processes, say=say)
-
-
-def readouts_script() -> None:
-    """Train and measure readers on the frozen encoders of existing bases."""
-    parser = argparse.ArgumentParser(description=readouts_script.__doc__)
-    add_options(parser, ReadoutSettings())
-    every = (BEFORE, *READERS)
-    parser.add_argument("--arms", nargs="+", choices=every, default=every)
-    options = parser.parse_args()
-    run_script(options, "readers", run_base, reader_groups)

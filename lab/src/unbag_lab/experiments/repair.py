@@ -1,20 +1,16 @@
 """The repair experiments: all arms of a base, trained on edited captions and measured.
 
-    python -m unbag_lab repair --bases tiny-0.safetensors tiny-1.safetensors --out runs/repair
-
 The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
-arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes with the
-same command: arms in training from their last checkpoint; an arm whose weights are in the folder is
-only measured, and one whose result is there is left alone. The weights of all arms are written
-before the first is measured.
+arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes: arms in
+training from their last checkpoint; an arm whose weights are in the folder is only measured, and
+one whose result is there is left alone. The weights of all arms are written before the first is
+measured.
 
 Dimensions: S steps, K kinds of negatives, N pairs of texts, V words.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.models.loading import choose_device
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.training.before_after import Contrast, differences, fit_reader
@@ -48,7 +43,6 @@ from unbag_lab.experiments.repair_training import (
     seed_of,
     train_arms,
 )
-from unbag_lab.pages.tables import repair_tables
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions, Score, metrics_of
 from unbag_lab.results import (
@@ -58,10 +52,9 @@ from unbag_lab.results import (
     Extent,
     Size,
     find_same,
-    read_results,
     write_result,
 )
-from unbag_lab.scheduler import Share, apart, each_apart, one_thread
+from unbag_lab.scheduler import Share, each_apart
 from unbag_lab.training import TrainedArm, ask, run_arms
 
 SMALL = RepairSettings(steps=4, batch=16, times=1, size="small")
@@ -369,45 +362,3 @@ def _places(texts: Sequence[str]) -> Tensor:
             found[n, row[word]] += 1
             found[n, len(row) + row[word]] += 2 * place / max(len(said) - 1, 1) - 1
     return torch.from_numpy(found)
-
-
-def repair_script() -> None:
-    """Run the experiment `repair`: train and measure all arms on existing bases."""
-    parser = argparse.ArgumentParser(description=repair_script.__doc__)
-    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
-    parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    parser.add_argument(
-        "--experiment", choices=tuple(EXPERIMENTS), default=RepairSettings.experiment
-    )
-    every = (BLIND, *ARMS, *VARIANTS)
-    parser.add_argument("--arms", nargs="+", choices=every, default=ARMS)
-    parser.add_argument("--steps", type=int, default=RepairSettings.steps)
-    parser.add_argument("--batch", type=int, default=RepairSettings.batch)
-    parser.add_argument("--seed", type=int, default=RepairSettings.seed)
-    parser.add_argument(
-        "--times", type=int, default=RepairSettings.times, help="test items, in multiples"
-    )
-    parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
-    parser.add_argument("--device", default="auto")
-    text = "processes that make scenes, for each that trains"
-    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1), help=text)
-    text = "side by side on one device: bases, then parts of their arms"
-    parser.add_argument("--processes", type=int, default=1, help=text)
-    options = parser.parse_args()
-    # Asked in a process of its own: one that has touched a GPU cannot fork others that use it.
-    device = apart(partial(choose_device, options.device), device=options.device)
-    settings = RepairSettings(
-        experiment=options.experiment,
-        arms=tuple(options.arms),
-        steps=options.steps,
-        batch=options.batch,
-        seed=options.seed,
-        times=options.times,
-        device=device,
-        workers=options.workers,
-    )
-    with one_thread(options.processes > 1):
-        repair_bases(
-            options.bases, options.out, settings, bench=options.bench, processes=options.processes
-        )
-    print(repair_tables(read_results(options.out)))

@@ -61,7 +61,7 @@ from unbag.training.trainer import Trainer
 from unbag.world.grammar import Statement, Style
 from unbag_lab.plan import Say
 from unbag_lab.results import Size
-from unbag_lab.training import take_turns
+from unbag_lab.training import precision_of, take_turns
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
@@ -205,7 +205,7 @@ class RepairSettings:
     @property
     def precision(self) -> Precision:
         """As in pre-training."""
-        return "float32" if self.device == "cpu" else "bfloat16"
+        return precision_of(self.device)
 
 
 def train_arms(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
+from unbag.reports.formatting import DASH, number_text
 from unbag_lab.claims import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
 from unbag_lab.pages import table
 from unbag_lab.pages.figures import MANY
@@ -92,7 +93,7 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     for experiment, arm in (*claim.arms, *claim.arms_beside):
         some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
         known = [one.seconds for one in some if one.seconds is not None]
-        took = f"{fmean(known):.0f}" if known else "–"
+        took = number_text(fmean(known), is_rate=False, digits=0) if known else DASH
         steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch"))
         name = f"`{arm}`" if (experiment, arm) in claim.arms else f"`{arm}`, beside"
         rows.append((name, f"`{experiment}`", f"{len(some)}", steps, batch, took))
@@ -114,7 +115,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
         asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
         if all(one is not None for one in asked):
             fits = [one.numbers.get("fit", {}) for one in asked if one]
-            shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
+            shown = [number_text(fit.get("few", 0.0)) for fit in fits]
             rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
             if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
                 dropout[base] = max(known)
@@ -131,7 +132,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
         )
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
-        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
+        f"in percent; a base counts where all have {number_text(LEAST_FIT)}"
         f"{' and that was not seen before' if claim.seen else ''}.\n\n"
         f"{table(head, rows)}{changed}"
     )
@@ -153,7 +154,7 @@ def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> s
         other = (
             control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
         )
-        shown = (points(v, signed=False) for v in (value, other) if v is not None)
+        shown = (number_text(v) for v in (value, other) if v is not None)
         rows.append((base, *shown, points(effect)))
     rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
     shared, first, second = sides(one.prediction, claim.experiment)
@@ -169,7 +170,7 @@ def _effects_table(verdict: Verdict) -> str:
     for one in verdict.tested:
         known = {base: points(effect) for base, effect in one.effects.items()}
         if known:
-            each = ", ".join(known.get(base, "–") for base in bases)
+            each = ", ".join(known.get(base, DASH) for base in bases)
             rows.append((one.prediction.says, difference_text(one), each))
     head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
     return f"Differences in points:\n\n{table(head, rows)}"
@@ -197,7 +198,7 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
 
 
 def _share(some: Mapping[str, float], key: str) -> str:
-    return points(some[key], signed=False) if key in some else "–"
+    return number_text(some.get(key))
 
 
 def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
@@ -262,7 +263,7 @@ class Beside:
     def text(self, key: ArmKey) -> str:
         """Mean in points, and of how many bases."""
         some = self.values.get(key)
-        return f"{points(fmean(some), signed=False)} ({len(some)})" if some else "–"
+        return f"{number_text(fmean(some))} ({len(some)})" if some else DASH
 
 
 def arm_name(key: ArmKey, claim: Claim) -> str:
@@ -274,4 +275,4 @@ def arm_name(key: ArmKey, claim: Claim) -> str:
 def span(values: Iterable[int]) -> str:
     """The different ones, in order."""
     found = sorted(set(values))
-    return ", ".join(f"{value:,}" for value in found) or "–"
+    return ", ".join(f"{value:,}" for value in found) or DASH

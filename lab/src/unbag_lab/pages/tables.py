@@ -1,12 +1,10 @@
-"""Tables of the pages: the overview of all claims, and means and differences of experiments.
+"""Tables of the pages: means and differences of repairs and of read-outs.
 
-    python -m unbag_lab overview
-    python -m unbag_lab repair-table runs/repair --out arms.json
-    python -m unbag_lab readout-table runs/arms/readouts --out readouts.json
+    python -m unbag_lab tables runs/lab/default runs/lab/readouts
 
-Verdicts are about the built-in world and no more. Intervals are over bases (Student's t), which are
-few; items are the same for all. `few` is the share of fixed examples that an arm learned by heart:
-an arm that could not says nothing about the features it reads.
+Intervals are over bases (Student's t), which are few; items are the same for all. `few` is the
+share of fixed examples that an arm learned by heart: an arm that could not says nothing about the
+features it reads.
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 
-from unbag.reports.formatting import DASH, between, number_text
-from unbag_lab.claims import all_claims
+from unbag.reports.formatting import DASH, number_text, with_interval
+from unbag_lab.experiments.readers import EXPERIMENT as READOUTS
 from unbag_lab.experiments.repair_training import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 from unbag_lab.pages import table
 from unbag_lab.questions import PAIR_COSINE
@@ -32,59 +31,18 @@ from unbag_lab.results import (
     numbers,
     place,
     read_results,
-    results_in,
-    shipped_results,
-    write_results,
 )
-from unbag_lab.verdict import Verdict, effect_text, interval, judge_claims
+from unbag_lab.verdict import interval
 
 
-def overview_script() -> None:
-    """Print the overview of the documentation: every claim with its verdict and numbers."""
-    parser = argparse.ArgumentParser(description=overview_script.__doc__)
-    text = "folders or files with results; those that ship with the package if none is named"
-    parser.add_argument("found", type=Path, nargs="*", help=text)
-    options = parser.parse_args()
-    named = [result for path in options.found for result in results_in(path)]
-    results = named if options.found else shipped_results()
-    print(overview(judge_claims(all_claims(), results)))
-
-
-def overview(verdicts: Sequence[Verdict]) -> str:
-    """A table in Markdown, a row for each prediction."""
-    rows = []
-    for verdict in verdicts:
-        name, word = f"`{verdict.claim.name}`", verdict.said
-        if verdict.why:
-            word += f" ({verdict.why})"
-        for one in verdict.tested:
-            effect = effect_text(one)
-            if one.effects:
-                effect += f", {len(one.effects)}"
-            rows.append((name, one.prediction.says, effect, word))
-            name = word = ""
-    return table(("claim", "prediction", "effect [95 %], bases", "verdict"), rows).rstrip("\n")
-
-
-def repair_table_script() -> None:
-    """Print the tables of the repair experiment: means, differences, every base."""
-    _print_tables(repair_tables, repair_table_script.__doc__ or "")
-
-
-def readout_table_script() -> None:
-    """Print the tables of the read-out experiment: means, differences, every base."""
-    _print_tables(readout_tables, readout_table_script.__doc__ or "")
-
-
-def _print_tables(make: Callable[[Sequence[ArmResult]], str], about: str) -> None:
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+def tables_script() -> None:
+    """Print the tables of repairs and of read-outs: means, differences, every base."""
+    parser = argparse.ArgumentParser(description=tables_script.__doc__)
     parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
-    parser.add_argument("--out", type=Path, help="one .json file for all of them")
-    options = parser.parse_args()
-    results = [result for path in options.found for result in read_results(path)]
-    if options.out:
-        write_results(options.out, results)
-    print(make(results))
+    results = [one for path in parser.parse_args().found for one in read_results(path)]
+    read_out = [one for one in results if one.experiment == READOUTS]
+    parts = (repair_tables(results), readout_tables(read_out) if read_out else "")
+    print("\n\n".join(filter(None, parts)))
 
 
 @dataclass(frozen=True)
@@ -129,11 +87,10 @@ class ResultColumn:
         if not apart:
             return DASH
         middle, half = interval(apart)
-        shown = self.shown(middle, signed=True)
+        shown = partial(self.shown, signed=True)
         if len(apart) == 1:
-            return shown
-        ends = between(middle - half, middle + half, lambda end: self.shown(end, signed=True))
-        return f"{shown} {ends}"
+            return shown(middle)
+        return with_interval(middle, middle - half, middle + half, shown)
 
 
 def _by_base(arm: str, results: Sequence[ArmResult]) -> dict[str, ArmResult]:

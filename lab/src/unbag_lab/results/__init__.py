@@ -31,7 +31,7 @@ from unbag.runs.files import (
     remove_leftovers,
     write_text,
 )
-from unbag.runs.identity import RunIdentity, differences
+from unbag.runs.identity import RunIdentity
 from unbag.version import __version__
 
 Size = Literal["full", "small"]
@@ -57,10 +57,12 @@ LAB_RUN = "lab run"
 """The kind of a folder of `unbag lab run`."""
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
-_OF_WEIGHTS = ("config.json", "generation_config.json")
-"""What stands in folders of decoders, which arms leave beside their results."""
+_NO_RESULTS = (RUN_FILE, "config.json", "generation_config.json")
+"""What stands in folders of trainings and of decoders, beside results."""
 _NUMBER = re.compile(r"[- ](\d+)")
 _DIGITS = 10
+_SAME = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+"""What decides the numbers of an arm."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def read_results(path: Path) -> list[ArmResult]:
     """From a file of one or many, or from every .json file below a folder, in order of name."""
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.json") if file.name not in _OF_WEIGHTS)
+        files = sorted(file for file in path.rglob("*.json") if file.name not in _NO_RESULTS)
     found: dict[tuple[str, str, str], ArmResult] = {}
     for file in files:
         for one in _read(file):
@@ -182,11 +184,6 @@ def write_result(path: Path, result: ArmResult) -> None:
     write_text(path, json.dumps(asdict(result), indent=1))
 
 
-def write_results(path: Path, results: Iterable[ArmResult]) -> None:
-    """Many in one file, which is easier to carry."""
-    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
-
-
 def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
     """Where every experiment keeps the result of an arm; its weights stand beside it."""
     return out / experiment / base / f"{arm}.json"
@@ -212,20 +209,11 @@ def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
 
 
 def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
-    """Refuse to go on in a folder of another experiment."""
-    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
-    if apart := told_apart(found, wanted, names):
-        raise UserError(
-            f"{path} is of other settings: {apart}",
-            expected="the settings it was begun with",
-            way_out="give those, or name another folder with --out",
-        )
-
-
-def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Sequence[str]) -> str:
-    """What of these is not as wanted; empty if all is."""
-    old, new = ({name: getattr(one, name) for name in names} for one in (found, wanted))
-    return "; ".join(differences(old, new))
+    """Refuse a result of other settings, naming each."""
+    old, new = (
+        RunIdentity(**{name: getattr(one, name) for name in _SAME}) for one in (found, wanted)
+    )
+    new.require_same(old, folder=path.parent, kind=path.name)
 
 
 def named(seed: int) -> str:

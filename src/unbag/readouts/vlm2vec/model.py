@@ -163,7 +163,7 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
     if not kept.made.embeds:
         raise UserError(
             f"{place} was taught to answer, not to embed",
-            expected="a head that `python -m unbag_lab decoders` trained to embed",
+            expected="a head that `python -m unbag_lab arms` trained to embed",
             way_out=f"score it with --scorer decoder@{place}, or train it to embed: "
             f"unbag train --recipe {readout} --model decoder:{place}",
         )
