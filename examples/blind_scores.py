@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import unbag as ub
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import ALL
 from unbag.registry import names
 from unbag.runs.progress import Silent
@@ -29,8 +29,8 @@ def main(data: Path, asked: Sequence[str]) -> None:
     for name in asked or [n for n in names("benchmark") if ub.benchmark(n).files]:
         try:
             print(f"| {' | '.join(row(ub.benchmark(name), data))} |", flush=True)
-        except UserError as error:
-            print(f"{name}: {error.found}", file=sys.stderr)
+        except UnbagError as error:
+            print(f"{name}: {error.message}", file=sys.stderr)
 
 
 def row(benchmark: Benchmark, data: Path) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from PIL import Image
 
 from unbag.data.composites import KINDS, paste, pictures_in, read_cutouts, write_composites
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         print(write(options))
-    except UserError as error:
+    except UnbagError as error:
         sys.exit(str(error))
 
 

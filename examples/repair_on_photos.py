@@ -56,7 +56,7 @@ def main() -> None:
         first = asked.model or str(build_heads(asked, train, benchmarks, Shown(console)))
         recipe = make_recipe(asked.recipe, [*REPAIR, *asked.set])
         found = trained(first, recipe, "repaired", asked, train, benchmarks, Shown(console))
-    except ub.UserError as error:
+    except ub.UnbagError as error:
         sys.exit(str(error))
     if found.priced is None:
         sys.exit("stopped; the same command goes on from there")
@@ -87,7 +87,7 @@ def split(pairs: Pairs, asked: argparse.Namespace) -> tuple[Path, tuple[Pair, ..
     test = tuple({p.picture.key: p for p in reversed(every) if p.picture.key in apart}.values())
     train = [pair for pair in every if pair.picture.key not in apart]
     if not test or len(train) < 2:
-        raise ub.UserError(
+        raise ub.UnbagError(
             f"{len(every)} photographs are too few to keep some apart",
             expected="a few dozen at least, better thousands",
         )
@@ -126,7 +126,7 @@ def trained(
     device = choose_device(asked.device)
     model = load_model(model_name(name), device=device)
     if not isinstance(model, DualEncoder):
-        raise ub.UserError(
+        raise ub.UnbagError(
             f"{name} gives no vectors", expected="a dual encoder, such as photo:mini"
         )
     progress.say(f"{step}: {recipe.name} from {model.name}, {rows:,} photographs")

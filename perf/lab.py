@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import choose_device
 from unbag_lab.__main__ import run_script
 from unbag_lab.bases import missing_bases
@@ -53,10 +53,10 @@ def priced(plan: Plan) -> float:
 
 def run(options: argparse.Namespace) -> None:
     if options.out.exists() and any(options.out.iterdir()):
-        raise UserError(
+        raise UnbagError(
             f"{options.out} holds something",
             expected="an empty folder: what lies there already would not be timed",
-            way_out="name another with --out, or remove it",
+            hint="name another with --out, or remove it",
         )
     with one_thread(options.device != "cpu" or options.processes > 1) as threads:
         device = apart(partial(choose_device, options.device), device=options.device)

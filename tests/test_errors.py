@@ -2,13 +2,13 @@
 
 import pytest
 
-from unbag.errors import UserError, said_by, unknown_name
+from unbag.errors import UnbagError, said_by, unknown_name
 
 
 def test_all_parts_are_printed_one_a_line() -> None:
-    error = UserError("found 3", expected="4", way_out="add one")
-    assert str(error) == "found 3\n  expected: 4\n  way out:  add one"
-    assert str(UserError("just this")) == "just this"
+    error = UnbagError("found 3", expected="4", hint="add one")
+    assert str(error) == "found 3\n  expected: 4\n  hint:     add one"
+    assert str(UnbagError("just this")) == "just this"
 
 
 def test_an_unknown_name_offers_the_nearest() -> None:

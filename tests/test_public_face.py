@@ -42,13 +42,13 @@ def test_the_shortest_way_from_names_to_a_page(tmp_path: Path) -> None:
 
 
 def test_report_says_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ub.UserError, match=r"the ending '\.doc'"):
+    with pytest.raises(ub.UnbagError, match=r"the ending '\.doc'"):
         ub.report([], tmp_path / "x.doc")
-    with pytest.raises(ub.UserError, match="there is no folder"):
+    with pytest.raises(ub.UnbagError, match="there is no folder"):
         ub.report([], tmp_path / "none" / "x.html")
-    with pytest.raises(ub.UserError, match="a report of no results") as caught:
+    with pytest.raises(ub.UnbagError, match="a report of no results") as caught:
         ub.report([], tmp_path / "x.html")
     assert caught.value.expected.startswith("results of ub.evaluate, or run folders")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ub.UserError, match="the benchmark 'math:pi' is a float"):
+    with pytest.raises(ub.UnbagError, match="the benchmark 'math:pi' is a float"):
         ub.benchmark("math:pi")

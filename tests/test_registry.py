@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag import registry
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import PLURALS, find, names
 from unbag.types import Benchmark
 
@@ -50,30 +50,30 @@ def test_a_plugin_may_not_take_a_name_of_ours(plugin: Path) -> None:
     (plugin / "entry_points.txt").write_text("[unbag.scorers]\ncosine = a:b\n")
     registry._plugins.cache_clear()
     with pytest.raises(
-        UserError, match="unbag-plugin registers the scorer 'cosine' of unbag again"
+        UnbagError, match="unbag-plugin registers the scorer 'cosine' of unbag again"
     ):
         names("scorer")
 
 
 def test_a_reference_works_wherever_a_name_does(plugin: Path) -> None:
     assert isinstance(find("benchmark", "unbag_plugin:MINE"), Benchmark)
-    with pytest.raises(UserError, match="module 'unbag_plugin' has no 'NONE'"):
+    with pytest.raises(UnbagError, match="module 'unbag_plugin' has no 'NONE'"):
         find("benchmark", "unbag_plugin:NONE")
 
 
 def test_a_reference_to_nowhere_is_an_unknown_name() -> None:
-    with pytest.raises(UserError, match="unknown benchmark 'no_such_module:THING'"):
+    with pytest.raises(UnbagError, match="unknown benchmark 'no_such_module:THING'"):
         find("benchmark", "no_such_module:THING")
 
 
 def test_a_missing_package_of_a_plugin_is_named(plugin: Path) -> None:
     (plugin.parent / "unbag_needy.py").write_text("import package_that_is_not_there\n")
-    with pytest.raises(UserError, match="needs the package 'package_that_is_not_there'"):
+    with pytest.raises(UnbagError, match="needs the package 'package_that_is_not_there'"):
         find("loss", "unbag_needy:LOSS")
 
 
 def test_unknown_names_offer_the_nearest() -> None:
-    with pytest.raises(UserError, match="did you mean 'world-swap'"):
+    with pytest.raises(UnbagError, match="did you mean 'world-swap'"):
         find("benchmark", "world_swap")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab import scheduler as module
 from unbag_lab.scheduler import BrokenError, DiedError, Task, Work, at_once
 
@@ -166,7 +166,7 @@ def test_one_with_nothing_to_do_holds_up_none(tmp_path: Path) -> None:
 
 def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path) -> None:
     def refuse() -> None:
-        raise UserError("no room", expected="room")
+        raise UnbagError("no room", expected="room")
 
     def kill() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -181,9 +181,9 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
     for one, begun in at_once(tasks, room=4, look=lambda: None):
         try:
             begun.result()
-        except (UserError, BrokenError, DiedError) as error:
+        except (UnbagError, BrokenError, DiedError) as error:
             found[one.name] = type(error)
-    assert found == {"refused": UserError, "broken": BrokenError, "killed": DiedError}
+    assert found == {"refused": UnbagError, "broken": BrokenError, "killed": DiedError}
     assert (tmp_path / "after").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load, read
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag_lab import bases
@@ -44,7 +44,7 @@ def test_bases_are_named_by_their_seeds_and_made_once(tmp_path: Path) -> None:
 def test_a_name_says_its_seed_or_is_refused() -> None:
     assert [seed_of(Path(f"some/{name}.safetensors")) for name in base_names(11)] == [*range(11)]
     assert seed_of(Path("tiny-12")) == 12
-    with pytest.raises(UserError, match="'mine' names no seed") as told:
+    with pytest.raises(UnbagError, match="'mine' names no seed") as told:
         seed_of(Path("mine.safetensors"))
     assert told.value.expected == "a number at the end, as in tiny-0"
 
@@ -62,29 +62,29 @@ def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
 def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     record = make(tmp_path).with_suffix(".json")
     record.write_text(record.read_text().replace('"batch": 64', '"batch": 32'))
-    with pytest.raises(UserError, match="another base tiny-1: batch: 32 before, 64 now") as told:
+    with pytest.raises(UnbagError, match="another base tiny-1: batch: 32 before, 64 now") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
-    assert "name another folder with --out" in told.value.way_out
+    assert "name another folder with --out" in told.value.hint
 
 
 def test_a_base_that_cannot_be_read_says_how_to_have_it_again(tmp_path: Path) -> None:
     path = make(tmp_path)
     path.write_bytes(path.read_bytes()[:1_000])
-    with pytest.raises(UserError, match="is not a tiny dual encoder") as told:
+    with pytest.raises(UnbagError, match="is not a tiny dual encoder") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
-    assert told.value.way_out.startswith("move it away to have it made again")
+    assert told.value.hint.startswith("move it away to have it made again")
 
 
 def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -> None:
     one, two = make(tmp_path, "tiny-1"), make(tmp_path, "tiny-2")
     one.write_bytes(two.read_bytes())
-    with pytest.raises(UserError, match="has the fingerprint tiny-") as told:
+    with pytest.raises(UnbagError, match="has the fingerprint tiny-") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
     assert "as tiny-1.json beside it says" in told.value.expected
     one.with_suffix(".json").unlink()
-    with pytest.raises(UserError, match=r"how the base .* was made is not known") as told:
+    with pytest.raises(UnbagError, match=r"how the base .* was made is not known") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
-    assert "move the base away to have it made again" in told.value.way_out
+    assert "move the base away to have it made again" in told.value.hint
 
 
 def test_ctrl_c_saves_and_ends_the_making_of_a_base(
@@ -111,5 +111,5 @@ def test_what_was_kept_of_other_settings_is_refused_with_both(tmp_path: Path) ->
     with open_run_folder(tmp_path, TRAINING) as folder:
         for one in (other, other):
             pretrain(one, config, device="cpu", folder=folder, say=lambda line: None)
-        with pytest.raises(UserError, match="batch: 8 before, 64 now"):
+        with pytest.raises(UnbagError, match="batch: 8 before, 64 now"):
             pretrain(settings, config, device="cpu", folder=folder, say=lambda line: None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.cli.main import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.claims import (
     FEWEST_BASES,
     NAMES,
@@ -230,11 +230,11 @@ def test_a_control_may_be_a_number() -> None:
 
 
 def test_bad_claims_are_refused() -> None:
-    with pytest.raises(UserError, match="predicts nothing"):
+    with pytest.raises(UnbagError, match="predicts nothing"):
         claim()
-    with pytest.raises(UserError, match="within 0"):
+    with pytest.raises(UnbagError, match="within 0"):
         Prediction("x", A, B, "within", 0.0)
-    with pytest.raises(UserError, match="negatives_opn"):
+    with pytest.raises(UnbagError, match="negatives_opn"):
         find_claim("negatives_opn")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unbag.cli import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.claims import PHOTOGRAPHS, all_claims
 from unbag_lab.experiments.photos import edited_pairs
 from unbag_lab.results import opened
@@ -104,10 +104,10 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
         ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are not there: 1.jpg"),
     ):
         file.write_text(f"{line}\n", encoding="utf-8")
-        with pytest.raises(UserError, match=found) as told:
+        with pytest.raises(UnbagError, match=found) as told:
             edited_pairs(file, folder)
         assert "--" not in told.value.expected
-        assert told.value.way_out == f"mend {file}; lab/docs/index.md has the form of a line"
+        assert told.value.hint == f"mend {file}; lab/docs/index.md has the form of a line"
 
 
 def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_run(

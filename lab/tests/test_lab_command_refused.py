@@ -38,7 +38,7 @@ def test_a_device_that_is_not_here_is_told_by_a_process_apart(
     assert said[0].startswith(f"unbag: the device {device!r} cannot be used: ")
     assert said[1:] == [
         "  expected: cpu or auto (all that is here)",
-        "  way out:  --device auto takes the best one at hand",
+        "  hint:     --device auto takes the best one at hand",
     ]
     assert len(said[0]) < 150
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.readouts.decoder_made import begun, encoder
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import Made
@@ -73,11 +73,11 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
     first, second = both
     weights = load_file(first / "connector.safetensors")
     save_file({name: value + 1 for name, value in weights.items()}, first / "connector.safetensors")
-    with pytest.raises(UserError, match=r"is not the one in small\.decoder/ beside it") as error:
+    with pytest.raises(UnbagError, match=r"is not the one in small\.decoder/ beside it") as error:
         read_decoder(second)
-    assert error.value.way_out == "put a copy of the decoder it changes beside it"
+    assert error.value.hint == "put a copy of the decoder it changes beside it"
     shutil.rmtree(first)
-    with pytest.raises(UserError, match=r"change of the decoder small\.decoder/") as error:
+    with pytest.raises(UnbagError, match=r"change of the decoder small\.decoder/") as error:
         read_decoder(second)
     assert error.value.expected == f"both folders in {second.parent}"
 
@@ -85,7 +85,7 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
 def test_a_change_of_itself_is_refused(both: tuple[Path, Path]) -> None:
     config = both[1] / "config.json"
     config.write_text(config.read_text().replace("small.decoder", "small.vlm2vec"))
-    with pytest.raises(UserError, match=r"change of the decoder small\.vlm2vec/"):
+    with pytest.raises(UnbagError, match=r"change of the decoder small\.vlm2vec/"):
         read_decoder(both[1])
 
 
@@ -98,14 +98,14 @@ def test_a_file_that_does_not_fit_is_refused(both: tuple[Path, Path]) -> None:
     change = load_file(both[1] / CHANGE)
     name = next(name for name in change if "norm" in name)
     save_file({**change, name: change[name][:3]}, both[1] / CHANGE)
-    with pytest.raises(UserError, match=r"change\.safetensors does not fit small\.decoder/"):
+    with pytest.raises(UnbagError, match=r"change\.safetensors does not fit small\.decoder/"):
         read_decoder(both[1])
     del change[name]
     save_file(change, both[1] / CHANGE)
-    with pytest.raises(UserError, match=r"change\.safetensors does not fit small\.decoder/"):
+    with pytest.raises(UnbagError, match=r"change\.safetensors does not fit small\.decoder/"):
         read_decoder(both[1])
     (both[1] / CHANGE).unlink()
-    with pytest.raises(UserError, match=r"is not a decoder: it has no change\.saf") as error:
+    with pytest.raises(UnbagError, match=r"is not a decoder: it has no change\.saf") as error:
         read_decoder(both[1])
     assert error.value.expected == "a folder with config.json and change.safetensors"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab import scheduler as apart
 from unbag_lab.scheduler import BrokenError, DiedError, ForkedWork, Share, Work, each_apart, end_all
 
@@ -77,7 +77,7 @@ def test_the_longest_begins_first(tmp_path: Path) -> None:
 
 
 def refuse() -> None:
-    raise UserError("no weights", expected="some", way_out="run it again")
+    raise UnbagError("no weights", expected="some", hint="run it again")
 
 
 def kill() -> None:
@@ -96,7 +96,7 @@ def raised(fails: Work, folder: Path, *, depth: int) -> tuple[Exception, str]:
     every = partial(each_apart, shares, processes=2, say=partial(note, said))
     for _ in range(depth - 1):
         every = partial(each_apart, [Share("outer", every)], processes=2, say=silent)
-    with pytest.raises((UserError, BrokenError, DiedError)) as error:
+    with pytest.raises((UnbagError, BrokenError, DiedError)) as error:
         every()
     assert ended.exists()
     return error.value, said.read_text()
@@ -105,8 +105,8 @@ def raised(fails: Work, folder: Path, *, depth: int) -> tuple[Exception, str]:
 @pytest.mark.parametrize("depth", [1, 2])
 def test_what_a_user_can_mend_comes_back_as_it_is(tmp_path: Path, depth: int) -> None:
     error, said = raised(refuse, tmp_path, depth=depth)
-    assert isinstance(error, UserError)
-    assert (error.found, error.expected, error.way_out) == ("no weights", "some", "run it again")
+    assert isinstance(error, UnbagError)
+    assert (error.message, error.expected, error.hint) == ("no weights", "some", "run it again")
     assert said.startswith("bad failed: no weights\n")
 
 

@@ -13,7 +13,7 @@ import torch
 
 from unbag.data import PixelPicture
 from unbag.data.pairs import Pair
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.experiments import photos as photos_run
 from unbag_lab.experiments.photos import (
     PHOTOS,
@@ -73,7 +73,7 @@ def test_what_is_there_is_left_alone_and_other_settings_are_refused(
     other = result_path(tmp_path, "photos", BASE.stem, "heads")
     other.parent.mkdir(parents=True)
     write_result(other, replace(result, fingerprint="photos-3-other"))
-    with pytest.raises(UserError, match="fingerprint: photos-3-other before, photos-3-drawn now"):
+    with pytest.raises(UnbagError, match="fingerprint: photos-3-other before, photos-3-drawn now"):
         run(tmp_path, "heads")
 
 
@@ -81,10 +81,10 @@ def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> 
     run(tmp_path, "heads")
     path = result_path(tmp_path, "photos", BASE.stem, "heads")
     path.with_suffix(".safetensors").unlink()
-    with pytest.raises(UserError, match="is not there, though its result is") as e:
+    with pytest.raises(UnbagError, match="is not there, though its result is") as e:
         run(tmp_path, "clip_ft")
     assert e.value.expected == "the weights that repairs go on from"
-    assert e.value.way_out == f"remove {path}: the same command makes both again"
+    assert e.value.hint == f"remove {path}: the same command makes both again"
     path.unlink()
     assert set(run(tmp_path, "heads", "clip_ft")) == {"heads", "clip_ft"}
 
@@ -99,7 +99,7 @@ def test_arms_of_a_seed_share_batches(out: Path) -> None:
 def test_repairs_go_on_from_the_heads_of_their_seed() -> None:
     assert PHOTOS.needs("hard_negative") == (("photos", "heads"),)
     assert PHOTOS.needs("heads") == PHOTOS.needs("blind") == ()
-    with pytest.raises(UserError, match="hard_negativ"):
+    with pytest.raises(UnbagError, match="hard_negativ"):
         PHOTOS.needs("hard_negativ")
 
 
@@ -152,10 +152,10 @@ def test_one_picture_under_two_names_falls_on_one_side() -> None:
 
 def test_too_few_photographs_are_refused() -> None:
     some = drawn_collection()
-    with pytest.raises(UserError, match="385 photographs are too few") as told:
+    with pytest.raises(UnbagError, match="385 photographs are too few") as told:
         check_size(some, 512)
     assert "at least 512" in told.value.expected
-    with pytest.raises(UserError, match="are too few"):
+    with pytest.raises(UnbagError, match="are too few"):
         check_size(Collection(some.train, ListedPairs((), "", "")), 10)
     check_size(some, 64)
 
@@ -178,18 +178,18 @@ def test_too_few_edits_are_refused_before_anything_is_trained(
         ({"synonym"}, "photos-all, photos-seen, photos-swap, photos-replace, photos-unseen\n"),
     ):
         monkeypatch.setattr(photos_run, "drawn_collection", partial(left, kinds))
-        with pytest.raises(UserError, match=few) as told:
+        with pytest.raises(UnbagError, match=few) as told:
             run(tmp_path, "heads")
-        assert told.value.found.startswith(f"{len(every.asked)} photographs that are asked about")
+        assert told.value.message.startswith(f"{len(every.asked)} photographs that are asked about")
         assert "at least 20 of each" in told.value.expected
-        assert "--photos" in told.value.way_out
+        assert "--photos" in told.value.hint
     assert not list(tmp_path.rglob("*.json"))
 
 
 def test_a_full_run_needs_photographs(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no photographs were named") as told:
+    with pytest.raises(UnbagError, match="no photographs were named") as told:
         PHOTOS.run(Order((BASE,), ("heads",), tmp_path))
-    assert "--photos FOLDER" in told.value.way_out
+    assert "--photos FOLDER" in told.value.hint
 
 
 def test_a_folder_of_drawings_is_edited_and_looked_at(tmp_path: Path) -> None:
@@ -218,5 +218,5 @@ def test_a_folder_of_drawings_is_edited_and_looked_at(tmp_path: Path) -> None:
     assert said[0] == "edits of captions.jsonl"
     assert said[1].startswith("features of 24 photographs and ")
     order = Order((BASE,), ("heads",), tmp_path / "out", photos=tmp_path)
-    with pytest.raises(UserError, match="24 photographs are too few"):
+    with pytest.raises(UnbagError, match="24 photographs are too few"):
         PHOTOS.run(order, say=said.append)

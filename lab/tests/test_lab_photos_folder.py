@@ -14,7 +14,7 @@ from PIL import Image
 from tests.training.pair_files import negative
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models import photo
 from unbag.training.data.batch import Batch
 from unbag_lab.__main__ import main
@@ -96,9 +96,9 @@ def test_scripts_refuse_folders_of_others_and_of_other_photographs(
     with pytest.raises(KeyboardInterrupt):
         start("one", "out")
     assert json.loads((tmp_path / "out" / "run.json").read_text())["kind"] == kind
-    with pytest.raises(UserError, match=f"another {kind}: train: .* before, .* now"):
+    with pytest.raises(UnbagError, match=f"another {kind}: train: .* before, .* now"):
         start("other", "out")
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").touch()
-    with pytest.raises(UserError, match=f"is not empty and holds no {kind}"):
+    with pytest.raises(UnbagError, match=f"is not empty and holds no {kind}"):
         start("one", "precious")

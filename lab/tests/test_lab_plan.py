@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.reports.formatting import duration_text
 from unbag_lab.claims import NAMES, ArmKey, find_claim
 from unbag_lab.plan import (
@@ -118,10 +118,10 @@ def test_a_result_of_other_settings_is_refused_though_nothing_is_missing(
     other = replace(result("default", "tiny-1", "plain"), **{what: 9})  # type: ignore[arg-type]
     write_result(path, other)
     with pytest.raises(
-        UserError, match=f"default/tiny-1 holds another plain.json: {said}\n"
+        UnbagError, match=f"default/tiny-1 holds another plain.json: {said}\n"
     ) as told:
         plan_of(tmp_path, ("default", "plain"))
-    assert "name another folder with --out, or delete this one" in told.value.way_out
+    assert "name another folder with --out, or delete this one" in told.value.hint
     path.unlink()
     assert plan_of(tmp_path, ("default", "plain")).count == 1
 
@@ -130,7 +130,7 @@ def test_what_an_arm_was_made_from_is_looked_at_too(tmp_path: Path) -> None:
     put(tmp_path, "default", "tiny-0", "mixed")
     path = result_path(tmp_path, "default", "tiny-0", "trained")
     write_result(path, replace(result("default", "tiny-0", "trained"), steps=2))
-    with pytest.raises(UserError, match=r"another trained.json: steps: 2 before, 1 now"):
+    with pytest.raises(UnbagError, match=r"another trained.json: steps: 2 before, 1 now"):
         plan_of(tmp_path, ("default", "mixed"))
 
 
@@ -152,14 +152,16 @@ def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:
 
 
 def test_an_arm_that_its_experiment_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown arm of the experiment 'default' 'traned'") as told:
+    with pytest.raises(
+        UnbagError, match="unknown arm of the experiment 'default' 'traned'"
+    ) as told:
         plan_of(tmp_path, ("default", "traned"))
     assert "did you mean 'trained'" in str(told.value)
 
 
 def test_arms_that_need_each_other_are_refused(tmp_path: Path) -> None:
     round_ = Made("default", ("a", "b"), {"a": (("default", "b"),), "b": (("default", "a"),)})
-    with pytest.raises(UserError, match="the arm 'a' of 'default' needs itself"):
+    with pytest.raises(UnbagError, match="the arm 'a' of 'default' needs itself"):
         make_plan([("default", "a")], tmp_path, ["tiny-0"], find=lambda name: round_)
 
 
@@ -200,10 +202,10 @@ def test_idle_bases_are_left_out_of_a_plan_unless_others_need_them(tmp_path: Pat
 
 
 def test_a_name_that_nobody_has_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown claim 'readout'") as told:
+    with pytest.raises(UnbagError, match="unknown claim 'readout'") as told:
         find_wish(["readout"], find=find)
     assert "did you mean 'readouts'" in str(told.value)
-    assert told.value.way_out == "`unbag lab` lists every claim"
+    assert told.value.hint == "`unbag lab` lists every claim"
 
 
 def test_the_clock_goes_by_what_stands_in_the_folder(

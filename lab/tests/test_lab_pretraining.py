@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import untrained
 from unbag.training.trainer import Trainer
 from unbag.world.grammar import And, Ast
@@ -177,7 +177,7 @@ def test_another_length_is_refused(run: Order) -> None:
     path = result_path(run.out, "pretraining", "tiny-2", "collide")
     kept = path.read_text(encoding="utf-8")
     path.write_text(json.dumps({**json.loads(kept), "steps": 5}), encoding="utf-8")
-    with pytest.raises(UserError, match="steps: 5 before, 6 now"):
+    with pytest.raises(UnbagError, match="steps: 5 before, 6 now"):
         PRETRAINING.run(run)
     path.write_text(kept, encoding="utf-8")
 
@@ -200,11 +200,11 @@ def test_seeds_side_by_side_share_those_who_make_scenes(
 
 
 def test_bad_orders_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'mine' names no seed"):
+    with pytest.raises(UnbagError, match="'mine' names no seed"):
         PRETRAINING.run(Order((Path("mine.safetensors"),), ("base",), tmp_path))
-    with pytest.raises(UserError, match="colide"):
+    with pytest.raises(UnbagError, match="colide"):
         PRETRAINING.run(Order((Path("tiny-0"),), ("colide",), tmp_path))
-    with pytest.raises(UserError, match="huge"):
+    with pytest.raises(UnbagError, match="huge"):
         PRETRAINING.seconds("huge")
     assert list(tmp_path.iterdir()) == []
 

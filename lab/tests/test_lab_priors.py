@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat_runner import M3ID
 from unbag.models.tiny import TinyConfig, untrained, write
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, LessonBatch, words_of
@@ -153,7 +153,7 @@ def test_arms_and_what_they_need() -> None:
     assert PRIORS.needs("prior") == ()
     assert PRIORS.needs("prior-m3id") == (("priors", "prior"),)
     assert PRIORS.seconds("prior") > PRIORS.seconds("prior-m3id")
-    with pytest.raises(UserError, match="prior-m3i"):
+    with pytest.raises(UnbagError, match="prior-m3i"):
         PRIORS.needs("prior-m3i")
 
 
@@ -204,7 +204,7 @@ def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmR
     path.unlink()
     weights = path.with_name("even")
     weights.rename(path.with_name("away"))
-    with pytest.raises(UserError, match=r"(?s)no .*even, the decoder.*run that arm again"):
+    with pytest.raises(UnbagError, match=r"(?s)no .*even, the decoder.*run that arm again"):
         PRIORS.run(replace(order, arms=("even-m3id",)), say=lambda said: None)
     path.with_name("away").rename(weights)
 
@@ -219,5 +219,5 @@ def test_results_of_another_base_are_refused(
         heads=2, words=words_of_world(),
     )  # fmt: skip
     write(untrained(config, seed=1), other)
-    with pytest.raises(UserError, match=r"another prior\.json: fingerprint"):
+    with pytest.raises(UnbagError, match=r"another prior\.json: fingerprint"):
         PRIORS.run(replace(order, bases=(other,), arms=("prior",)), say=lambda said: None)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from unbag.data.images import ShuffledPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models import tiny
 from unbag.models.tiny import TinyConfig, untrained, write
 from unbag.probes.classifiers import Effort, read
@@ -96,7 +96,7 @@ def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, A
     PROBES.run(Order(bases=(base,), arms=("base",), out=out, size="small"), say=said.append)
     assert said == []
     message = r"another base\.json: times: 1 before, 2 now; size: small before, full now"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
 
 
@@ -108,12 +108,12 @@ def test_arms_and_what_they_need() -> None:
         PROBES.needs("mix-0.25") == PROBES.needs("hard_negative") == (("default", "hard_negative"),)
     )
     assert PROBES.needs("ce_clip_fixed") == (("default", "ce_clip_fixed"),)
-    with pytest.raises(UserError, match="unknown arm 'mix-1'"):
+    with pytest.raises(UnbagError, match="unknown arm 'mix-1'"):
         PROBES.seconds("mix-1")
 
 
 def test_weights_that_are_not_there(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         load_arm("neg_clip", base, tmp_path, seed=0, device="cpu")
     path = tmp_path / "default" / "small" / "neg_clip.safetensors"
     assert f"no weights of neg_clip at {path}" in str(error.value)

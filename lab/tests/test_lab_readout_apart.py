@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.experiments import decoders, pretraining, priors, probes, readouts, repair
 from unbag_lab.experiments.pretraining import PRETRAINING
 from unbag_lab.experiments.priors import PRIORS
@@ -93,7 +93,7 @@ def test_decoders_do_not_wait_for_readers(
 
 def test_a_base_that_is_not_there_is_told_before_scenes_are_made(tmp_path: Path) -> None:
     gone = Base(tmp_path / "tiny-0.safetensors", Questions(["world-binding"], every=50), SMALL)
-    with pytest.raises(UserError, match="no checkpoint at"):
+    with pytest.raises(UnbagError, match="no checkpoint at"):
         gone.make_rows("readers", lambda said: None)
     assert "rows" not in vars(gone)
 

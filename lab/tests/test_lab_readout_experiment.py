@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.text_encoders import load_part
 from unbag.readouts.decoder.readout import DECODER
 from unbag.readouts.decoder.saving import read_decoder
@@ -52,7 +52,7 @@ def test_arms_and_what_they_need() -> None:
     assert READOUTS.needs("vlm2vec-plain-long") == (("readouts", "decoder-long"),)
     assert READOUTS.needs("pooled") == READOUTS.needs(BEFORE) == ()
     assert all(READOUTS.seconds(arm) > 0 for arm in READOUTS.arms)
-    with pytest.raises(UserError, match="did you mean 'pooled'"):
+    with pytest.raises(UnbagError, match="did you mean 'pooled'"):
         READOUTS.needs("poold")
 
 
@@ -171,10 +171,10 @@ def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> N
 def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) -> None:
     order, _ = ran
     elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
-    with pytest.raises(UserError, match=r"there is no .*pacl\.weights") as error:
+    with pytest.raises(UnbagError, match=r"there is no .*pacl\.weights") as error:
         READOUTS.run(elsewhere, say=silent)
-    assert error.value.way_out == "remove pacl.json beside it and run that arm again"
-    with pytest.raises(UserError, match=r"decoder is not a decoder: there is no such folder"):
+    assert error.value.hint == "remove pacl.json beside it and run that arm again"
+    with pytest.raises(UnbagError, match=r"decoder is not a decoder: there is no such folder"):
         READOUTS.run(replace(elsewhere, arms=("vlm2vec",)), say=silent)
 
 
@@ -182,13 +182,13 @@ def test_without_a_text_model_the_other_arms_go_on(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unread(text: str, *, device: str) -> None:
-        raise UserError(f"no {text}", expected="a text model", way_out="install it")
+        raise UnbagError(f"no {text}", expected="a text model", hint="install it")
 
     monkeypatch.setattr(readouts, "load_part", unread)
     order = Order((base,), ("pooled-text", "pooled"), tmp_path, "small")
-    with pytest.raises(UserError, match="pooled-text could not be run: no ") as error:
+    with pytest.raises(UnbagError, match="pooled-text could not be run: no ") as error:
         READOUTS.run(order, say=silent)
-    assert error.value.way_out == "install it; then give the same command again"
+    assert error.value.hint == "install it; then give the same command again"
     assert set(results_of(order)) == {"pooled"}
 
 
@@ -240,7 +240,7 @@ def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path
     path.parent.mkdir(parents=True)
     write_result(path, replace(found["pooled"], steps=8_000, batch=64))
     with pytest.raises(
-        UserError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
+        UnbagError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
     ) as told:
         READOUTS.run(elsewhere, say=silent)
-    assert "name another folder with --out" in told.value.way_out
+    assert "name another folder with --out" in told.value.hint

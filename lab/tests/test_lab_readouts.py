@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load, write
 from unbag.readouts.data import RELATION, Pool, world_rows
 from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
@@ -78,9 +78,9 @@ def test_arms_have_the_settings_of_their_names() -> None:
 
 
 def test_unknown_arms_and_other_readouts_are_refused() -> None:
-    with pytest.raises(UserError, match="dcsm_fix"):
+    with pytest.raises(UnbagError, match="dcsm_fix"):
         find_arm("dcsm_fix")
-    with pytest.raises(UserError, match="no reader of parts"):
+    with pytest.raises(UnbagError, match="no reader of parts"):
         ReaderArm("decoder").read_out()
 
 

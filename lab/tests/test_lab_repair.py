@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unbag.api import evaluate
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import read
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch
@@ -58,7 +58,7 @@ def test_arms_differ_in_loss_and_lock_alone() -> None:
         for opened, locked in zip(first, second, strict=True):
             assert opened.name + LOCKED == locked.name
             assert opened.objective is locked.objective
-    with pytest.raises(UserError, match="arm 'neg'"):
+    with pytest.raises(UnbagError, match="arm 'neg'"):
         make_recipe("neg", EXPERIMENTS["default"], batch=8)
 
 
@@ -151,9 +151,9 @@ def test_a_folder_of_other_settings_is_refused(
 ) -> None:
     some = replace(SHORT, arms=THREE[:1])
     repair(base, tmp_path, questions, some, say=silent)
-    with pytest.raises(UserError, match=r"another clip_ft.json: steps: 3 before, 4 now"):
+    with pytest.raises(UnbagError, match=r"another clip_ft.json: steps: 3 before, 4 now"):
         repair(base, tmp_path, questions, replace(some, steps=4), say=silent)
-    with pytest.raises(UserError, match=r"another base.json: seed"):
+    with pytest.raises(UnbagError, match=r"another base.json: seed"):
         repair(base, tmp_path, questions, replace(some, seed=4), say=silent)
 
 
@@ -182,7 +182,7 @@ def test_items_begin_with_those_of_the_registered_benchmarks() -> None:
     benchmark, make = _MAKERS["world-binding"]
     assert len(make(2)) == 200
     assert [i.captions for i in make(2)[:100]] == [i.captions for i in benchmark.load(None)]
-    with pytest.raises(UserError, match="benchmark of the world 'world-none'"):
+    with pytest.raises(UnbagError, match="benchmark of the world 'world-none'"):
         Questions(["world-none"])
 
 
@@ -271,8 +271,8 @@ def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None
     (tmp_path / "all.json").write_text(as_text([one, two]))
     assert read_results(tmp_path) == [one, two]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no results of arms"):
+    with pytest.raises(UnbagError, match="no results of arms"):
         read_results(tmp_path / "empty")
     (tmp_path / "bad.json").write_text('{"arm": 1}')
-    with pytest.raises(UserError, match=r"bad.json cannot be read"):
+    with pytest.raises(UnbagError, match=r"bad.json cannot be read"):
         read_results(tmp_path)

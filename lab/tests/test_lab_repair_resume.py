@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny, read
 from unbag.training.data.batch import Batch
 from unbag.training.towers.adapters import TinyTrainable
@@ -140,7 +140,7 @@ def test_all_weights_are_there_before_an_arm_is_asked_and_are_not_trained_again(
     monkeypatch.setattr(training, "read", read)
     monkeypatch.setattr(Trainer, "train_step", refuses)
     told = r"another ce_clip_fixed.state: steps: 7 before, 9 now"
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UnbagError, match=told):
         repair(base, tmp_path, questions, replace(SHORT, arms=ARMS[1:], steps=9), say=silent)
     repair(base, tmp_path, questions, SHORT, say=silent)
     assert is_same(whole, folder)
@@ -154,7 +154,7 @@ def test_a_checkpoint_of_other_settings_is_refused_with_both(
     other = replace(SHORT, seed=1, steps=4, arms=ARMS[:1])
     train_arms(base, other.arms, other, folder=folder, say=silent)
     assert checkpoint_of(folder, ARMS[0]).exists()
-    with pytest.raises(UserError, match=r"steps: 4 before, 7 now"):
+    with pytest.raises(UnbagError, match=r"steps: 4 before, 7 now"):
         repair(base, tmp_path, questions, SHORT, say=silent)
 
 

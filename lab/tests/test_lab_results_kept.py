@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.plan import EXPERIMENTS, find_experiment
 from unbag_lab.results import (
     LAB_VERSION,
@@ -48,9 +48,9 @@ def test_an_arm_with_other_settings_on_another_base_is_not_joined(
     before = (into / "default.json").read_text()
     changed = replace(result("tiny-1"), **{what: value})  # type: ignore[arg-type]
     (tmp_path / "second.json").write_text(as_text([changed]))
-    with pytest.raises(UserError, match=f"the arm a of default is of two kinds: {said}") as told:
+    with pytest.raises(UnbagError, match=f"the arm a of default is of two kinds: {said}") as told:
         join([tmp_path / "second.json"], into)
-    assert "on all bases" in told.value.way_out
+    assert "on all bases" in told.value.hint
     assert (into / "default.json").read_text() == before
 
 
@@ -68,16 +68,16 @@ def test_a_folder_of_another_lab_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "bases").mkdir()
     record = tmp_path / "run.json"
     record.write_text(record.read_text().replace(f'"lab": {LAB_VERSION}', '"lab": 99'))
-    with pytest.raises(UserError, match="begun with version 99 of the lab") as told:
+    with pytest.raises(UnbagError, match="begun with version 99 of the lab") as told:
         results_in(tmp_path)
-    assert told.value.way_out == "judge it with the unbag that began it, or name another"
+    assert told.value.hint == "judge it with the unbag that began it, or name another"
 
 
 def test_a_broken_result_says_how_to_have_it_again(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
-    with pytest.raises(UserError, match="cannot be read") as told:
+    with pytest.raises(UnbagError, match="cannot be read") as told:
         read_results(tmp_path / "a.json")
-    assert told.value.way_out.endswith("remove it to have its arm run again")
+    assert told.value.hint.endswith("remove it to have its arm run again")
 
 
 def test_what_is_run_today_can_be_joined_with_what_ships() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag_lab.plan import Order, Say, make_plan
 from unbag_lab.results import (
     LAB_VERSION,
@@ -62,7 +62,7 @@ def test_what_fails_is_told_and_the_others_are_run(tmp_path: Path) -> None:
 
 
 def test_a_need_that_failed_on_one_base_leaves_the_others_to_run(tmp_path: Path) -> None:
-    error = UserError("no room", expected="room", way_out="make some")
+    error = UnbagError("no room", expected="room", hint="make some")
     broken = Made("default", ("a",), before=fails_on("tiny-1 a", error))
     needy = Made("readouts", ("c",), need=(("default", "a"),))
     failures = run(tmp_path, broken, needy)
@@ -91,7 +91,7 @@ def test_a_base_that_cannot_be_made_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_base(out: Path, name: str, **_: object) -> None:
-        raise UserError(f"no {name}")
+        raise UnbagError(f"no {name}")
 
     monkeypatch.setattr("unbag_lab.running.make_base", make_base)
     made = Made("default", ("a",))
@@ -117,9 +117,9 @@ def test_work_apart_gives_its_value_or_its_error() -> None:
     here = os.getpid()
     assert apart(os.getpid, device="cpu") == here
     assert apart(os.getpid, device="cuda") != here
-    with pytest.raises(UserError) as told:
-        apart(lambda: _raise(PictureError("k", "bad", way_out="leave it")), device="cuda")
-    assert (told.value.found, told.value.way_out) == ("bad", "leave it")
+    with pytest.raises(UnbagError) as told:
+        apart(lambda: _raise(PictureError("k", "bad", hint="leave it")), device="cuda")
+    assert (told.value.message, told.value.hint) == ("bad", "leave it")
     for device in ("cpu", "cuda"):
         with pytest.raises(BrokenError, match="KeyError: 'a'") as broke:
             apart(lambda: _raise(KeyError("a")), device=device)
@@ -152,13 +152,13 @@ def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:
     # Only asked for, as by somebody who then said no: nothing binds the folder yet.
     check_folder(tmp_path / "new", size="full")
     (tmp_path / "new" / "bases").mkdir()
-    with pytest.raises(UserError, match="another lab run: size: small before, full now"):
+    with pytest.raises(UnbagError, match="another lab run: size: small before, full now"):
         check_folder(tmp_path / "new", size="full")
     record = tmp_path / "new" / "run.json"
     record.write_text(record.read_text().replace(f'"lab": {LAB_VERSION}', '"lab": 0'))
-    with pytest.raises(UserError, match=f"lab: 0 before, {LAB_VERSION} now"):
+    with pytest.raises(UnbagError, match=f"lab: 0 before, {LAB_VERSION} now"):
         check_folder(tmp_path / "new", size="small")
-    with pytest.raises(UserError, match="it does not exist"):
+    with pytest.raises(UnbagError, match="it does not exist"):
         results_in(tmp_path / "nowhere")
 
 
@@ -168,7 +168,7 @@ def test_a_folder_that_nothing_was_run_in_takes_the_size_of_the_next(tmp_path: P
     with opened(tmp_path, size="small"):
         (tmp_path / "bases").mkdir()
     with (
-        pytest.raises(UserError, match="size: small before, full now"),
+        pytest.raises(UnbagError, match="size: small before, full now"),
         opened(tmp_path, size="full"),
     ):
         pass
@@ -177,14 +177,14 @@ def test_a_folder_that_nothing_was_run_in_takes_the_size_of_the_next(tmp_path: P
 def test_results_of_a_folder_around_runs_or_without_its_record_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "runs" / "one", size="small"):
         pass
-    with pytest.raises(UserError, match=r"holds run folders \(one\)") as told:
+    with pytest.raises(UnbagError, match=r"holds run folders \(one\)") as told:
         results_in(tmp_path / "runs")
-    assert told.value.way_out == f"name one of them: {tmp_path / 'runs' / 'one'}"
+    assert told.value.hint == f"name one of them: {tmp_path / 'runs' / 'one'}"
     (tmp_path / "lost" / "bases").mkdir(parents=True)
     (tmp_path / "lost" / "bases" / "tiny-0.json").write_text("{}")
-    with pytest.raises(UserError, match=r"holds bases, and no run\.json") as told:
+    with pytest.raises(UnbagError, match=r"holds bases, and no run\.json") as told:
         results_in(tmp_path / "lost")
-    assert "remove" not in told.value.way_out
+    assert "remove" not in told.value.hint
 
 
 def test_run_folders_are_joined_by_experiment(tmp_path: Path) -> None:
@@ -229,5 +229,5 @@ def test_bases_of_two_kinds_are_not_joined(
     run(tmp_path, Made("default", ("a", "b")), bases=("tiny-0",))
     path = result_path(tmp_path, "default", "tiny-0", "b")
     write_result(path, replace(result("default", "tiny-0", "b"), **other))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UnbagError, match=said):
         join([tmp_path / "default"], tmp_path / "into")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.__main__ import SCRIPTS, main, run_script
 from unbag_lab.results import results_in
 
@@ -28,7 +28,7 @@ def test_what_a_user_can_mend_is_told_without_a_traceback(tmp_path: Path) -> Non
 
 def test_codes_are_those_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        run_script(lambda: _raise(UserError("a cat", expected="a dog")))
+        run_script(lambda: _raise(UnbagError("a cat", expected="a dog")))
     assert ended.value.code == "unbag: a cat\n  expected: a dog"
     with pytest.raises(SystemExit) as ended:
         run_script(lambda: _raise(KeyboardInterrupt()))
@@ -51,7 +51,7 @@ def test_every_script_says_what_it_does(name: str, capsys: pytest.CaptureFixture
 
 
 def test_a_script_that_nobody_wrote_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown script 'pretran'"):
+    with pytest.raises(UnbagError, match="unknown script 'pretran'"):
         main(["pretran"])
 
 
@@ -70,7 +70,7 @@ def test_arms_on_a_base_of_ones_own_are_run_and_shown_in_tables(
     assert f"small: every arm is in {out / 'ordered' / 'small'}" in capsys.readouterr().err
     main(["tables", str(out / "ordered")])
     assert "### ordered: things are named in one order" in capsys.readouterr().out
-    with pytest.raises(UserError, match="size: small before, full now"):
+    with pytest.raises(UnbagError, match="size: small before, full now"):
         main(words)
-    with pytest.raises(UserError, match="unknown arm 'hard_negatve'"):
+    with pytest.raises(UnbagError, match="unknown arm 'hard_negatve'"):
         main([*small, "hard_negatve"])

@@ -10,7 +10,7 @@ import torch
 from tests.readouts.decoder_made import begun, encoder, pictures
 
 from unbag.api import make_scorer
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
 from unbag.models.tiny import write
@@ -59,7 +59,7 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     assert not read_decoder(tmp_path / "tiny-small.decoder").made.embeds
     queries = [Query(picture, "a red star") for picture in pictures(2)]
     wanted = make_scorer(own, f"decoder@{tmp_path}/taught").score(queries)
-    with pytest.raises(UserError, match=f"none is named nor shipped for {own.name}"):
+    with pytest.raises(UnbagError, match=f"none is named nor shipped for {own.name}"):
         make_scorer(own, "decoder")
     monkeypatch.setattr("unbag.models.shipped.weight_folders", lambda: (tmp_path,))
     monkeypatch.setattr("unbag.readouts.decoder.language.read_weights", None)

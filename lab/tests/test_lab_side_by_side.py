@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag_lab.plan import Order, Say, make_plan
 from unbag_lab.results import base_path, results_in
 from unbag_lab.running import Failure, Machine, carry_out
@@ -71,7 +71,7 @@ def test_bases_come_first_and_are_made_once(
 ) -> None:
     def make_base(out: Path, name: str, *, workers: int, say: Say, **_: object) -> None:
         if name == "tiny-1":
-            raise UserError("no tiny-1")
+            raise UnbagError("no tiny-1")
         path = base_path(out, name)
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -145,7 +145,7 @@ def test_one_that_takes_names_alone_does_not_wait_for_bases(
 ) -> None:
     def make_base(out: Path, name: str, **_: object) -> None:
         meets(tmp_path / "base", tmp_path / "scratch")(name, "")
-        raise UserError("no base")
+        raise UnbagError("no base")
 
     monkeypatch.setattr("unbag_lab.running.make_base", make_base)
     begins = meets(tmp_path / "scratch", tmp_path / "base")

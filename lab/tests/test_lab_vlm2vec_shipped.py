@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tests.readouts.decoder_made import begun, encoder, pictures
 
 from unbag.api import make_scorers
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import wilson
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.models.loading import load_model
@@ -71,7 +71,7 @@ def test_it_is_a_change_of_the_decoder_that_ships(tmp_path: Path) -> None:
     assert not any(torch.equal(second[name], value) for name, value in first.items())
     alone = tmp_path / FOLDER.name
     shutil.copytree(FOLDER, alone)
-    with pytest.raises(UserError, match=r"tiny-base\.decoder"):
+    with pytest.raises(UnbagError, match=r"tiny-base\.decoder"):
         make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
     shutil.copytree(DECODER, tmp_path / "tiny-base.decoder")
     (scorer,) = make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
@@ -84,15 +84,15 @@ def test_it_is_found_for_its_encoder_and_no_other() -> None:
     assert isinstance(other, DualEncoder)
     assert shipped_decoder("vlm2vec", base) == FOLDER
     assert shipped_decoder("vlm2vec", other) is None
-    with pytest.raises(UserError, match=r"tiny:random \(tiny-\w+\) has none") as error:
+    with pytest.raises(UnbagError, match=r"tiny:random \(tiny-\w+\) has none") as error:
         make_scorers(other, "vlm2vec")
     assert "--scorer vlm2vec@FOLDER" in error.value.expected
-    assert "unbag train --recipe vlm2vec --model decoder:FOLDER" in error.value.way_out
-    with pytest.raises(UserError, match="'vlm2vec_plain' needs a language model"):
+    assert "unbag train --recipe vlm2vec --model decoder:FOLDER" in error.value.hint
+    with pytest.raises(UnbagError, match="'vlm2vec_plain' needs a language model"):
         make_scorers(base, "vlm2vec_plain")
-    with pytest.raises(UserError, match="was trained for tiny:base") as error:
+    with pytest.raises(UnbagError, match="was trained for tiny:base") as error:
         make_scorers(other, f"vlm2vec@{FOLDER}")
-    assert other.fingerprint in error.value.found
+    assert other.fingerprint in error.value.message
 
 
 def _is_right(scores: Scores) -> bool:
@@ -182,20 +182,20 @@ def test_the_folder_of_an_arm_becomes_one_that_ships(tmp_path: Path) -> None:
     made = read_decoder(tmp_path / "out").made
     assert (made.embeds, made.context) == (True, made.places + made.settings.context)
     assert load_file(tmp_path / "out/connector.safetensors")["0.weight"].dtype == torch.float16
-    with pytest.raises(UserError, match=r"small.safetensors|small") as error:
+    with pytest.raises(UnbagError, match=r"small.safetensors|small") as error:
         ship_head(arm, "tiny:random", tmp_path / "other")
-    assert "was trained for small" in error.value.found
+    assert "was trained for small" in error.value.message
     assert not (tmp_path / "other").exists()
 
 
 def test_a_decoder_that_was_taught_to_answer_is_refused(tmp_path: Path) -> None:
     folder = small_folder(tmp_path / "decoder", embeds=False)
-    with pytest.raises(UserError, match="was taught to answer, not to embed") as error:
+    with pytest.raises(UnbagError, match="was taught to answer, not to embed") as error:
         VLM2VEC.scorers(encoder(), folder)
-    assert f"--scorer decoder@{folder}" in error.value.way_out
-    with pytest.raises(UserError, match="was taught to embed, not to answer") as error:
+    assert f"--scorer decoder@{folder}" in error.value.hint
+    with pytest.raises(UnbagError, match="was taught to embed, not to answer") as error:
         make_scorers(encoder(), f"decoder@{small_folder(tmp_path / 'embeds', embeds=True)}")
-    assert f"--scorer vlm2vec@{tmp_path / 'embeds'}" in error.value.way_out
+    assert f"--scorer vlm2vec@{tmp_path / 'embeds'}" in error.value.hint
 
 
 def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:

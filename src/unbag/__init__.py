@@ -13,7 +13,7 @@ from unbag.version import __version__
 if TYPE_CHECKING:
     from unbag.api import benchmark, diagnose, evaluate, model, score, scorer
     from unbag.edits.editor import edit
-    from unbag.errors import UserError
+    from unbag.errors import UnbagError
     from unbag.evaluation.loading import Job
     from unbag.evaluation.run import run
     from unbag.reports.exports import report
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Cosine": "unbag.scorers.cosine",
     "Job": "unbag.evaluation.loading",
-    "UserError": "unbag.errors",
+    "UnbagError": "unbag.errors",
     "benchmark": "unbag.api",
     "diagnose": "unbag.api",
     "edit": "unbag.edits.editor",
@@ -41,7 +41,7 @@ _HOME = {
 __all__ = [
     "Cosine",
     "Job",
-    "UserError",
+    "UnbagError",
     "__version__",
     "benchmark",
     "diagnose",

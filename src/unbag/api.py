@@ -16,7 +16,7 @@ import numpy as np
 
 from unbag import scorers
 from unbag.benchmarks.names import benchmark
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import Job, Missing
 from unbag.evaluation.plan import make_plan
@@ -88,7 +88,7 @@ def evaluate(
         )
         finished = run(job)
     if finished.problems:
-        raise UserError(finished.problems[0])
+        raise UnbagError(finished.problems[0])
     return finished.contents.results[0]
 
 
@@ -204,10 +204,10 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
         return scorers.make_scorer(model, name, other_names=names("readout"))
     found = _read_out(model, name)
     if len(found) != 1:
-        raise UserError(
+        raise UnbagError(
             f"the read-out {name!r} gives {len(found)} scorers",
             expected="one, where a single score is asked for",
-            way_out="`unbag run` and `unbag score` take several",
+            hint="`unbag run` and `unbag score` take several",
         )
     return found[0]
 
@@ -228,10 +228,10 @@ def _read_out(model: Model, typed: str) -> list[Scorer]:
     name, _, folder = typed.partition("@")
     readout = find("readout", name)
     if not isinstance(readout, _Scoring):
-        raise UserError(
+        raise UnbagError(
             f"the read-out {name!r} is a {type(readout).__name__}",
             expected="name, train(job, progress=...) and scorers(model, folder)",
-            way_out="see unbag.readouts.base",
+            hint="see unbag.readouts.base",
         )
     return readout.scorers(model, Path(folder).expanduser() if folder else None)
 

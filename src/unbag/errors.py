@@ -5,33 +5,33 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class UserError(Exception):
+class UnbagError(Exception):
     """Something outside the program is wrong; the command line prints it without a traceback."""
 
-    def __init__(self, found: str, *, expected: str = "", way_out: str = "") -> None:
-        """State the value found, what was expected instead, and what to do about it."""
-        self.found = found
+    def __init__(self, message: str, *, expected: str = "", hint: str = "") -> None:
+        """State what was found, what was expected instead, and what to do about it."""
+        self.message = message
         self.expected = expected
-        self.way_out = way_out
-        super().__init__(found)
+        self.hint = hint
+        super().__init__(message)
 
     def __str__(self) -> str:
         """All parts, one a line."""
-        lines = [self.found]
+        lines = [self.message]
         if self.expected:
             lines.append(f"  expected: {self.expected}")
-        if self.way_out:
-            lines.append(f"  way out:  {self.way_out}")
+        if self.hint:
+            lines.append(f"  hint:     {self.hint}")
         return "\n".join(lines)
 
 
-class PictureError(UserError, ValueError):
+class PictureError(UnbagError, ValueError):
     """A whole picture that one model cannot take; a run counts it as damaged and goes on."""
 
-    def __init__(self, key: str, found: str, *, expected: str = "", way_out: str = "") -> None:
+    def __init__(self, key: str, message: str, *, expected: str = "", hint: str = "") -> None:
         """`key` is that of the picture."""
         self.key = key
-        super().__init__(found, expected=expected, way_out=way_out)
+        super().__init__(message, expected=expected, hint=hint)
 
 
 def said_by(error: Exception, *, most: int = 300) -> str:
@@ -44,15 +44,15 @@ def said_by(error: Exception, *, most: int = 300) -> str:
     return text[: end + 1] if end > 0 else f"{text[:most].rpartition(' ')[0] or text[:most]} ..."
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "") -> UserError:
+def unknown_name(kind: str, name: str, known: Iterable[str], *, hint: str = "") -> UnbagError:
     """The error for a name nobody registered, offering the nearest ones."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     offered = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return UserError(
+    return UnbagError(
         f"unknown {kind} {name!r}",
         expected=offered or f"one of {', '.join(names) or '(none registered)'}",
-        way_out=way_out or "`unbag list` shows every name; package.module:NAME works too",
+        hint=hint or "`unbag list` shows every name; package.module:NAME works too",
     )
 
 

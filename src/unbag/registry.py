@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from warnings import warn
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 
 if TYPE_CHECKING:
     import argparse
@@ -140,9 +140,9 @@ def load_command(name: str) -> Command:
     """Import the module of a plug-in command; only the one that is called is imported."""
     for point in entry_points(group="unbag.commands", name=name):
         return _command_of(point)
-    raise UserError(
+    raise UnbagError(
         f"`unbag {name}` is the command of a distribution that is not installed: unbag-{name}",
-        way_out=f"in a clone of unbag: pip install ./{name}",
+        hint=f"in a clone of unbag: pip install ./{name}",
     )
 
 
@@ -174,12 +174,12 @@ def _origin(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "a plug-in"
 
 
-def _registered_twice(point: EntryPoint, kind: str, first: str) -> UserError:
+def _registered_twice(point: EntryPoint, kind: str, first: str) -> UnbagError:
     origin = _origin(point)
-    return UserError(
+    return UnbagError(
         f"{origin} registers the {kind} {point.name!r} of {first} again",
         expected="a name nobody else uses",
-        way_out=f"rename it in the entry points of {origin}, or uninstall that package",
+        hint=f"rename it in the entry points of {origin}, or uninstall that package",
     )
 
 
@@ -187,13 +187,13 @@ def _command_of(point: EntryPoint) -> Command:
     try:
         module = import_module(point.value)
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             f"the command {point.name!r} of {_origin(point)} cannot be imported: {error}",
-            way_out=f"install {_origin(point)} again",
+            hint=f"install {_origin(point)} again",
         ) from error
     for needed in ("add", "start"):
         if not callable(getattr(module, needed, None)):
-            raise UserError(
+            raise UnbagError(
                 f"the command {point.name!r} of {_origin(point)}: the module {point.value} has no "
                 f"{needed}()",
                 expected="add(commands), which declares it, and start(options), which runs it",
@@ -208,15 +208,15 @@ def _import(target: str, kind: Kind, name: str) -> object:
         thing: object = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise UserError(
+            raise UnbagError(
                 f"the {kind} {name!r} needs the package {error.name!r}, which is not installed",
-                way_out=f"install it, or the extra of unbag that brings it ({error})",
+                hint=f"install it, or the extra of unbag that brings it ({error})",
             ) from error
         raise unknown_name(kind, name, names(kind)) from error
     for attribute in path.split("."):
         if not hasattr(thing, attribute):
             public = sorted(n for n in vars(thing) if not n.startswith("_"))[:12]
-            raise UserError(
+            raise UnbagError(
                 f"the {kind} {name!r}: module {module_name!r} has no {attribute!r}",
                 expected=f"one of its public names: {', '.join(public)}",
             )

@@ -1,4 +1,4 @@
-"""Whatever stands in a file: items or a UserError, never another exception."""
+"""Whatever stands in a file: items or a UnbagError, never another exception."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import absent_pictures
 from unbag.evaluation.plan import check_items, make_plan
 from unbag.models.baselines import load
@@ -104,7 +104,7 @@ def survives(root: Path, name: str) -> None:
     try:
         items = benchmark(name).load(root)
         check_items(name, items)
-    except UserError:
+    except UnbagError:
         return
     assert all(isinstance(item, Item) for item in items)
     pictures = [picture for item in items for picture in item.pictures]
@@ -168,5 +168,5 @@ def test_bytes_that_are_no_text(name: str, tmp_path: Path) -> None:
     for file in benchmark(name).files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(b"\xff\x00\xfe")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UnbagError, match="cannot be read"):
         benchmark(name).load(tmp_path)

@@ -17,7 +17,7 @@ from unbag.benchmarks.aro import (
     load_relation,
 )
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -93,7 +93,7 @@ def test_a_wrong_box_or_pair_is_named(
     tmp_path: Path, more: dict[str, object], message: str
 ) -> None:
     write(tmp_path, ATTRIBUTION_FILE, [row(**{"attributes": ["red", "wet"], **more})])
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         load_attribution(tmp_path)
 
 

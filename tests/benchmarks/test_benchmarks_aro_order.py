@@ -25,7 +25,7 @@ from unbag.edits.shuffles import (
     within_trigrams,
     words,
 )
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate
 
 TAGS = {"cat": "NN", "dog": "NN", "mat": "NN", "red": "JJ", "wet": "JJ", "on": "IN"}
@@ -209,7 +209,7 @@ def test_shuffles_of_the_file_are_taken_and_repeats_dropped(tmp_path: Path) -> N
     ],
 )
 def test_a_wrong_record_is_named(tmp_path: Path, row: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         load_coco(write(tmp_path, [row]))
 
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from unbag.benchmarks.bivlc import BIVLC
 from unbag.benchmarks.files import ParquetPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import absent_pictures
 from unbag.types import Estimate
 
@@ -91,20 +91,20 @@ def test_published_numbers_follow_the_words_of_the_authors() -> None:
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"bivlc has no file .*data/test-\*\.parquet"):
+    with pytest.raises(UnbagError, match=r"bivlc has no file .*data/test-\*\.parquet"):
         BIVLC.load(tmp_path)
     path = write(tmp_path, columns(0, 2))
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    with pytest.raises(UserError, match=r"test-00000-of-00002\.parquet of bivlc cannot be read"):
+    with pytest.raises(UnbagError, match=r"test-00000-of-00002\.parquet of bivlc cannot be read"):
         BIVLC.load(tmp_path)
     made = columns(0, 2)
     del made["subtype"]
     write(tmp_path, made)
-    with pytest.raises(UserError, match="of bivlc has no column 'subtype'"):
+    with pytest.raises(UnbagError, match="of bivlc has no column 'subtype'"):
         BIVLC.load(tmp_path)
     write(tmp_path, columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})
-    with pytest.raises(UserError, match="of bivlc has no picture column 'image'"):
+    with pytest.raises(UnbagError, match="of bivlc has no picture column 'image'"):
         BIVLC.load(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
 )
 def test_bad_rows_are_named(change: Columns, message: str, tmp_path: Path) -> None:
     write(tmp_path, columns(0, 2) | change)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         BIVLC.load(tmp_path)
 
 

@@ -21,7 +21,7 @@ from unbag.benchmarks.sugarcrepe_pp import KINDS as PP_KINDS
 from unbag.benchmarks.valse import INSTRUMENTS
 from unbag.benchmarks.vl_checklist import SOURCES
 from unbag.edits.shuffles import SHUFFLES
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find
 from unbag.types import Benchmark, Estimate
 
@@ -193,11 +193,11 @@ def test_names_of_published_rules_exist(name: str, root: Path) -> None:
 
 
 def test_no_folder_and_a_missing_file_are_named(name: str, root: Path) -> None:
-    with pytest.raises(UserError, match="is read from files"):
+    with pytest.raises(UnbagError, match="is read from files"):
         benchmark_of(name).load(None)
     if name not in ("vl_checklist", "crepe"):
         (root / SMALL[name].file).unlink()
-        with pytest.raises(UserError, match=f"{name} has no file .*{SMALL[name].file}"):
+        with pytest.raises(UnbagError, match=f"{name} has no file .*{SMALL[name].file}"):
             benchmark_of(name).load(root)
 
 
@@ -205,7 +205,7 @@ def test_no_folder_and_a_missing_file_are_named(name: str, root: Path) -> None:
 def test_a_cut_file_is_named(name: str, root: Path) -> None:
     path = root / SMALL[name].file
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(UserError, match=f"{SMALL[name].file} of {name} cannot be read"):
+    with pytest.raises(UnbagError, match=f"{SMALL[name].file} of {name} cannot be read"):
         benchmark_of(name).load(root)
 
 
@@ -220,11 +220,11 @@ def test_every_missing_or_blank_field_is_named_with_its_record(name: str, root: 
     for field in set(good) - free:
         rows[key] = {k: v for k, v in good.items() if k != field}
         path.write_text(json.dumps(rows))
-        with pytest.raises(UserError, match=f"{SMALL[name].file}, record .*7|record '14'|id7"):
+        with pytest.raises(UnbagError, match=f"{SMALL[name].file}, record .*7|record '14'|id7"):
             benchmark_of(name).load(root)
         rows[key] = {**good, field: " " if "caption" in field or field == "foil" else None}
         path.write_text(json.dumps(rows))
-        with pytest.raises(UserError, match="record"):
+        with pytest.raises(UnbagError, match="record"):
             benchmark_of(name).load(root)
 
 
@@ -253,7 +253,7 @@ def test_any_json_gives_items_or_a_user_error(name: str, content: object) -> Non
         root = Path(folder)
         for file in benchmark_of(name).files:
             write(root / file, content)
-        with suppress(UserError):
+        with suppress(UnbagError):
             assert isinstance(benchmark_of(name).load(root), list)
 
 
@@ -282,7 +282,7 @@ def test_any_json_in_one_place_gives_items_or_a_user_error(
         container, key = next(islice(spots(whole), at, None), (whole, 0))
         container[key] = content
         write(root / file, whole)
-        with suppress(UserError):
+        with suppress(UnbagError):
             assert isinstance(benchmark_of(name).load(root), list)
 
 
@@ -295,5 +295,5 @@ def test_any_table_gives_items_or_a_user_error(text: str) -> None:
         path = Path(folder) / file
         path.parent.mkdir(parents=True)
         path.write_text("image_id,caption,x,y,width,height,hard_negs\n" + text, encoding="utf-8")
-        with suppress(UserError):
+        with suppress(UnbagError):
             assert isinstance(benchmark_of("crepe").load(Path(folder)), list)

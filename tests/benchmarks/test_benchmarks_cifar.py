@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100, IMAGENET1K
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Ensemble
 
 TEN = [f"thing {n}" for n in range(10)]
@@ -62,14 +62,14 @@ def test_a_file_that_is_cut_short_is_said(tmp_path: Path, cut: int) -> None:
     test = lay_out_ten(tmp_path)
     path = tmp_path / "cifar-10-batches-bin" / "test_batch.bin"
     path.write_bytes(test.tobytes()[:cut])
-    with pytest.raises(UserError, match=r"test_batch\.bin of cifar10 is not the file"):
+    with pytest.raises(UnbagError, match=r"test_batch\.bin of cifar10 is not the file"):
         CIFAR10.load(tmp_path)
 
 
 def test_a_class_that_has_no_name_is_said(tmp_path: Path) -> None:
     lay_out_ten(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "batches.meta.txt").write_text("one\ntwo\n")
-    with pytest.raises(UserError, match="not the file it should be") as error:
+    with pytest.raises(UnbagError, match="not the file it should be") as error:
         CIFAR10.load(tmp_path)
     assert "a class below 2" in str(error.value)
 
@@ -77,7 +77,7 @@ def test_a_class_that_has_no_name_is_said(tmp_path: Path) -> None:
 def test_a_batch_that_is_missing_is_named(tmp_path: Path) -> None:
     lay_out_ten(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").unlink()
-    with pytest.raises(UserError, match=r"no file .*test_batch\.bin"):
+    with pytest.raises(UnbagError, match=r"no file .*test_batch\.bin"):
         CIFAR10.load(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_files_of_the_user_come_first(tmp_path: Path) -> None:
 
 
 def test_some_codes_only_still_need_names(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="named by codes such as n00000000"):
+    with pytest.raises(UnbagError, match="named by codes such as n00000000"):
         IMAGENET1K.load(imagenet(tmp_path, 5))
 
 

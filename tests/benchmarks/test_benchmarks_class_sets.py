@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from unbag.benchmarks.classification import datasets as class_sets
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find, names
 from unbag.types import Benchmark, Ensemble, Estimate, Item
 
@@ -254,13 +254,13 @@ def test_names_and_templates_of_the_user(tmp_path: Path) -> None:
     items = benchmark("mnist").load(tmp_path)
     assert items[0].captions[7] == Ensemble("digit 7", ("this is digit 7",))
     write(tmp_path / "classnames.txt", "one")
-    with pytest.raises(UserError, match=r"classnames\.txt of mnist: 1 names, 10 classes"):
+    with pytest.raises(UnbagError, match=r"classnames\.txt of mnist: 1 names, 10 classes"):
         benchmark("mnist").load(tmp_path)
 
 
 def test_codes_of_countries_need_names(tmp_path: Path) -> None:
     folders("test/AD", "test/PE")(tmp_path)
-    with pytest.raises(UserError, match="country211 are named by codes such as AD"):
+    with pytest.raises(UnbagError, match="country211 are named by codes such as AD"):
         benchmark("country211").load(tmp_path)
     write(tmp_path / "classnames.txt", "AD\tAndorra\nPE\tPeru\n")
     assert [label(item) for item in benchmark("country211").load(tmp_path)] == ["Andorra", "Peru"]

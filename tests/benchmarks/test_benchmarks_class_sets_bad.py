@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.io import savemat
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find
 from unbag.types import Benchmark, Item
 
@@ -46,7 +46,7 @@ def fill(root: Path, name: str, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", LISTED)
 def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"{name} has no file"):
+    with pytest.raises(UnbagError, match=f"{name} has no file"):
         benchmark(name).load(tmp_path)
 
 
@@ -61,7 +61,7 @@ def test_any_content_gives_items_or_an_error(name: str, content: bytes, tmp_path
     fill(tmp_path, name, content)
     try:
         items = benchmark(name).load(tmp_path)
-    except UserError:
+    except UnbagError:
         return
     assert all(isinstance(item, Item) for item in items)
 
@@ -82,7 +82,7 @@ def test_any_content_gives_items_or_an_error(name: str, content: bytes, tmp_path
 def test_bad_lists(name: str, file: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         benchmark(name).load(tmp_path)
 
 
@@ -90,32 +90,32 @@ def test_other_bad_files(tmp_path: Path) -> None:
     for file, text in (("variants", "A380\nDC-10"), ("images_variant_test", "1 DC-11")):
         (tmp_path / "data").mkdir(exist_ok=True)
         (tmp_path / f"data/{file}.txt").write_text(text)
-    with pytest.raises(UserError, match="of aircraft: '1 DC-11'"):
+    with pytest.raises(UnbagError, match="of aircraft: '1 DC-11'"):
         benchmark("aircraft").load(tmp_path)
     savemat(tmp_path / "setid.mat", {"tstid": [1, 9]})
     savemat(tmp_path / "imagelabels.mat", {"labels": [1, 2]})
-    with pytest.raises(UserError, match=r"setid\.mat of flowers102: 'picture 9'"):
+    with pytest.raises(UnbagError, match=r"setid\.mat of flowers102: 'picture 9'"):
         benchmark("flowers102").load(tmp_path)
     savemat(tmp_path / "setid.mat", {"other": [1]})
-    with pytest.raises(UserError, match=r"setid\.mat of flowers102 has no variable 'tstid'"):
+    with pytest.raises(UnbagError, match=r"setid\.mat of flowers102 has no variable 'tstid'"):
         benchmark("flowers102").load(tmp_path)
     savemat(tmp_path / "test_32x32.mat", {"X": np.zeros((2, 2)), "y": [1]})
-    with pytest.raises(UserError, match=r"test_32x32\.mat of svhn is not the file"):
+    with pytest.raises(UnbagError, match=r"test_32x32\.mat of svhn is not the file"):
         benchmark("svhn").load(tmp_path)
     (tmp_path / "devkit").mkdir()
     savemat(tmp_path / "devkit/cars_meta.mat", {"class_names": np.array(["a", "b"], dtype=object)})
     savemat(tmp_path / "cars_test_annos_withlabels.mat", {"annotations": [1, 2]})
-    with pytest.raises(UserError, match="of cars: 'annotations'"):
+    with pytest.raises(UnbagError, match="of cars: 'annotations'"):
         benchmark("cars").load(tmp_path)
 
 
 def test_bad_arrays(tmp_path: Path) -> None:
     fill(tmp_path, "stl10", bytes(3 * 96 * 96))
-    with pytest.raises(UserError, match=r"test_X\.bin of stl10 is not the file"):
+    with pytest.raises(UnbagError, match=r"test_X\.bin of stl10 is not the file"):
         benchmark("stl10").load(tmp_path)
     head = np.array([0x803, 1, 28, 28], dtype=">u4").tobytes()
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + bytes(783))
-    with pytest.raises(UserError, match="t10k-images-idx3-ubyte of mnist is not the file"):
+    with pytest.raises(UnbagError, match="t10k-images-idx3-ubyte of mnist is not the file"):
         benchmark("mnist").load(tmp_path)
 
 

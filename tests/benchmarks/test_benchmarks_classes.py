@@ -8,7 +8,7 @@ import pytest
 
 from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100, IMAGENET1K
 from unbag.benchmarks.classification.folders import ClassFolder
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Ensemble, Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -70,27 +70,27 @@ def test_known_scorers(benchmark: Benchmark, tmp_path: Path, numbers: Numbers) -
 
 
 def test_bad_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has 0 class folders"):
+    with pytest.raises(UnbagError, match="has 0 class folders"):
         CIFAR10.load(tmp_path)
     lay_out(tmp_path, {"cat": 1, "dog": 0})
-    with pytest.raises(UserError, match=r"the class folder .*dog has no pictures"):
+    with pytest.raises(UnbagError, match=r"the class folder .*dog has no pictures"):
         CIFAR10.load(tmp_path)
     (tmp_path / "dog/1.png").touch()
     (tmp_path / "classnames.txt").write_text("cat\n")
-    with pytest.raises(UserError, match=r"classnames\.txt of cifar10: 1 names, 2 folders"):
+    with pytest.raises(UnbagError, match=r"classnames\.txt of cifar10: 1 names, 2 folders"):
         CIFAR10.load(tmp_path)
     (tmp_path / "classnames.txt").write_text("cat\ncat\n")
-    with pytest.raises(UserError, match="class names given more than once: cat"):
+    with pytest.raises(UnbagError, match="class names given more than once: cat"):
         CIFAR10.load(tmp_path)
     (tmp_path / "classnames.txt").write_bytes(b"\xff\xfe cat")
-    with pytest.raises(UserError, match=r"classnames\.txt of cifar10 cannot be read"):
+    with pytest.raises(UnbagError, match=r"classnames\.txt of cifar10 cannot be read"):
         CIFAR10.load(tmp_path)
     (tmp_path / "classnames.txt").unlink()
     (tmp_path / "templates.txt").write_text("a photo\n")
-    with pytest.raises(UserError, match=r"templates\.txt of cifar10 holds 'a photo'"):
+    with pytest.raises(UnbagError, match=r"templates\.txt of cifar10 holds 'a photo'"):
         CIFAR10.load(tmp_path)
     (tmp_path / "templates.txt").write_text("\n")
-    with pytest.raises(UserError, match=r"templates\.txt of cifar10 holds nothing"):
+    with pytest.raises(UnbagError, match=r"templates\.txt of cifar10 holds nothing"):
         CIFAR10.load(tmp_path)
-    with pytest.raises(UserError, match="benchmark 'cifar10' is read from files"):
+    with pytest.raises(UnbagError, match="benchmark 'cifar10' is read from files"):
         CIFAR10.load(None)

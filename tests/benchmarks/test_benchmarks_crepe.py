@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.crepe import CREPE, FILES, load
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, FloatArray, Item
 
 ATOM = "prod_hard_negatives/atom/prod_vg_hard_negs_atom_complexity_4.csv"
@@ -77,16 +77,16 @@ def test_systematicity_asks_twice_a_row(
 )
 def test_a_wrong_row_is_named(tmp_path: Path, line: str, message: str) -> None:
     write(tmp_path, ATOM, f"{HEAD},hard_negs", line)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         load(tmp_path)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     write(tmp_path, ATOM, HEAD, "7,a,1,2,3,4")
-    with pytest.raises(UserError, match="has no column 'hard_negs'"):
+    with pytest.raises(UnbagError, match="has no column 'hard_negs'"):
         load(tmp_path)
 
 
 def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none of its 33 files is in"):
+    with pytest.raises(UnbagError, match="none of its 33 files is in"):
         load(tmp_path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.flickr8k import CROWD, EXPERTS, FLICKR8K, FLICKR8K_CROWD, TOKENS
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -102,7 +102,7 @@ def test_known_scorers(
 )
 def test_bad_lines_of_experts(files: dict[str, str], message: str, tmp_path: Path) -> None:
     good = {"tokens": tokens(2), "experts": "0_a.jpg\t1_a.jpg#2\t1\t2\t3\n"}
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         FLICKR8K.load(write(tmp_path, **(good | files)))
 
 
@@ -115,7 +115,7 @@ def test_bad_lines_of_experts(files: dict[str, str], message: str, tmp_path: Pat
     ],
 )
 def test_bad_lines_of_the_crowd(line: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         FLICKR8K_CROWD.load(write(tmp_path, tokens=tokens(2), crowd=line))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from unbag.benchmarks.hard_positives import REPLACE, SWAP, is_accident, load_replace, load_swap
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -50,14 +50,14 @@ def test_a_changed_word_that_only_contains_the_word_is_an_accident() -> None:
 
 def test_lists_of_different_length_are_refused(tmp_path: Path) -> None:
     write_replace(tmp_path, [row("a")] * 2, [row("b")])
-    with pytest.raises(UserError, match="2 rows in data and 1 in swapped_data"):
+    with pytest.raises(UnbagError, match="2 rows in data and 1 in swapped_data"):
         load_replace(tmp_path)
 
 
 @pytest.mark.parametrize("other", [row("b", "m"), row("b", path="data/VG_100K/2.jpg")])
 def test_lists_in_different_order_are_refused(tmp_path: Path, other: Row) -> None:
     write_replace(tmp_path, [row("a")] * 2, [row("b"), other])
-    with pytest.raises(UserError, match=r"swapped_data/.*record 1: another \w+ than in data/"):
+    with pytest.raises(UnbagError, match=r"swapped_data/.*record 1: another \w+ than in data/"):
         load_replace(tmp_path)
 
 

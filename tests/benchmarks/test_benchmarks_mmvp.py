@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.mmvp import MMVP, MMVP_VLM, load_corrected
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -114,7 +114,7 @@ def test_an_official_tie_goes_to_the_second_picture(tmp_path: Path, numbers: Num
     ],
 )
 def test_bad_questions_are_named(row: Sequence[object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         MMVP.load(write(tmp_path, QUESTIONS, [row, *questions(1)]))
 
 
@@ -131,10 +131,10 @@ def test_bad_questions_are_named(row: Sequence[object], message: str, tmp_path: 
 def test_bad_statements_are_named(
     rows: Sequence[Sequence[object]], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         MMVP_VLM.load(write(tmp_path, STATEMENTS, rows))
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no column 'Options'"):
+    with pytest.raises(UnbagError, match="has no column 'Options'"):
         MMVP.load(write(tmp_path, ("Index", "Question"), []))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.naturalbench import FILE, NATURALBENCH
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -92,7 +92,7 @@ def test_bad_rows_are_named(
 ) -> None:
     rows = group(0) + group(1)
     spoil(rows)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         NATURALBENCH.load(write(tmp_path, rows))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def test_half_a_character_is_refused_with_the_record(folder: Folder) -> None:
     first, second = folder.records(name)
     assert first.caption("caption") == "a dog"
     message = r"field a\.json, record 1\.caption is 'a \\ud800 dog'"
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UnbagError, match=message) as error:
         second.caption("caption")
     assert error.value.expected == "whole characters: this holds half of one"
 
 
 def test_half_a_character_in_a_list_or_a_key(folder: Folder) -> None:
-    with pytest.raises(UserError, match=r"field x\.captions\[1\] is"):
+    with pytest.raises(UnbagError, match=r"field x\.captions\[1\] is"):
         Record({"captions": ["a", "\udc00"]}, "1", "x").read("captions", tuple[str, ...])
-    with pytest.raises(UserError, match=r"the key '\\ud800' holds half a character"):
+    with pytest.raises(UnbagError, match=r"the key '\\ud800' holds half a character"):
         folder.records(write(folder, json.dumps({"\ud800": 1})))
 
 
@@ -45,14 +45,14 @@ def test_whole_characters_of_every_kind_stay(folder: Folder) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b.jpg", "a\nb.jpg", "x/\x1f.jpg", "\x7f"])
 def test_control_characters_are_no_picture_name(folder: Folder, name: str) -> None:
-    with pytest.raises(UserError, match=r"record 3: .* is no picture name") as error:
+    with pytest.raises(UnbagError, match=r"record 3: .* is no picture name") as error:
         folder.picture(folder.root, name, "record 3")
     assert "without control characters" in error.value.expected
 
 
 @pytest.mark.parametrize(("name", "count"), [("a" * 256, 256), ("x/" + "é" * 128 + "/b.jpg", 256)])
 def test_a_picture_name_no_file_system_holds(folder: Folder, name: str, count: int) -> None:
-    with pytest.raises(UserError, match=rf"record 3: the picture name .* has {count} bytes"):
+    with pytest.raises(UnbagError, match=rf"record 3: the picture name .* has {count} bytes"):
         folder.picture(folder.root, name, "record 3")
 
 
@@ -63,21 +63,21 @@ def test_the_longest_picture_name_stays(folder: Folder) -> None:
 
 def test_a_key_twice_in_a_line(folder: Folder) -> None:
     name = write(folder, '{"caption": "a"}\n{"caption": "a", "caption": "b"}')
-    with pytest.raises(UserError, match=r"a\.json, line 2 .*the key 'caption' stands twice"):
+    with pytest.raises(UnbagError, match=r"a\.json, line 2 .*the key 'caption' stands twice"):
         folder.lines(name)
 
 
 @pytest.mark.parametrize("text", ["[]", "{}"])
 def test_a_file_without_records(folder: Folder, text: str) -> None:
-    with pytest.raises(UserError, match=r"a\.json of mine has no records") as error:
+    with pytest.raises(UnbagError, match=r"a\.json of mine has no records") as error:
         folder.records(write(folder, text))
-    assert error.value.way_out == "download it again"
+    assert error.value.hint == "download it again"
 
 
 def test_lines_and_tables_without_records(folder: Folder) -> None:
-    with pytest.raises(UserError, match="has no records"):
+    with pytest.raises(UnbagError, match="has no records"):
         folder.lines(write(folder, "\n \n"))
-    with pytest.raises(UserError, match="has no records"):
+    with pytest.raises(UnbagError, match="has no records"):
         folder.table(write(folder, "caption,image\n"), columns=("caption",))
     found = folder.table(write(folder, "caption\na\n"), columns=("caption",))
     assert found == [Record({"caption": "a"}, "1", "a.json, row 1")]

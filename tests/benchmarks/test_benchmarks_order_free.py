@@ -13,7 +13,7 @@ from unbag.benchmarks.retrieval import COCO_ORDER_FREE, COCO_RETRIEVAL, SHUFFLES
 from unbag.benchmarks.taggers import with_tagger
 from unbag.data.images import GRIDS
 from unbag.edits.shuffles import BY_TAG, words
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.plan import make_plan
 from unbag.metrics.aggregate import measure
 from unbag.registry import find, names
@@ -195,7 +195,7 @@ def test_on_the_world_words_are_enough_for_the_tiny_model() -> None:
     ],
 )
 def test_what_cannot_be_made_is_named(make: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         make()  # type: ignore[operator]
 
 
@@ -204,5 +204,5 @@ def test_prompts_have_no_one_order() -> None:
     pictures = ub.benchmark("world-retrieval").load(None)[0].pictures[:1]
     item = Item("g", pictures, ensemble, np.array([[True]]))
     benchmark = order_free(replace(COCO_RETRIEVAL, load=lambda root: [item]), shuffles=("rows_4",))
-    with pytest.raises(UserError, match="gallery 'g' has captions made of several prompts"):
+    with pytest.raises(UnbagError, match="gallery 'g' has captions made of several prompts"):
         benchmark.load(None)

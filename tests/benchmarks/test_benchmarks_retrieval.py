@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.benchmarks.retrieval import COCO_RETRIEVAL, FLICKR30K_RETRIEVAL
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate, Sparse
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -74,7 +74,7 @@ def test_known_scorers(benchmark: Benchmark, tmp_path: Path, numbers: Numbers) -
 def test_bad_records_are_named(
     benchmark: Benchmark, content: object, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         benchmark.load(write(tmp_path, benchmark, content))
 
 

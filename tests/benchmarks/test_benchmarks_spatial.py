@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.benchmarks.whatsup import COCO_SPATIAL, GQA_SPATIAL
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -81,5 +81,5 @@ def test_macro_is_over_one_and_two_objects(tmp_path: Path, numbers: Numbers) -> 
     ],
 )
 def test_bad_records_are_named(one: object, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         COCO_SPATIAL.load(write(tmp_path, COCO_SPATIAL, one, TWO))

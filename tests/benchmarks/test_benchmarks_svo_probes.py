@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.benchmarks.svo_probes import FILE, SVO_PROBES
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -63,11 +63,11 @@ def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
 def test_bad_rows_are_named(place: int, value: str, message: str, tmp_path: Path) -> None:
     bad = row(0, 0)
     bad[place] = value
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         SVO_PROBES.load(write(tmp_path, [bad]))
 
 
 def test_a_table_without_a_column_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("sentence,pos_image_id\nA dog.,1\n")
-    with pytest.raises(UserError, match="has no column 'neg_image_id'"):
+    with pytest.raises(UnbagError, match="has no column 'neg_image_id'"):
         SVO_PROBES.load(tmp_path)

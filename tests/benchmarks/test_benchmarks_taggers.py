@@ -16,7 +16,7 @@ from unbag.benchmarks.taggers import find_tagger, tags_of, with_tagger
 from unbag.edits import parsing as pipelines
 from unbag.edits.parsing import PIPELINES
 from unbag.edits.shuffles import Tagged, Tagger
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 OWN = """\
 class Mine:
@@ -47,9 +47,9 @@ def test_a_tagger_of_ones_own(own: None) -> None:
 
 
 def test_what_is_no_tagger_is_refused(own: None) -> None:
-    with pytest.raises(UserError, match="'own_tagger:nameless' is a function without a name"):
+    with pytest.raises(UnbagError, match="'own_tagger:nameless' is a function without a name"):
         find_tagger("own_tagger:nameless")
-    with pytest.raises(UserError, match="module 'own_tagger' has no 'OTHER'"):
+    with pytest.raises(UnbagError, match="module 'own_tagger' has no 'OTHER'"):
         find_tagger("own_tagger:OTHER")
 
 
@@ -66,7 +66,7 @@ class Gives:
 
 def test_a_tagger_must_answer_for_every_caption() -> None:
     for answer, count in (([[("a", "DT")]], 1), (iter(()), 0), (None, 0), ([[]] * 3, 3)):
-        with pytest.raises(UserError, match=f"tagger 'odd 1' gave {count} results for 2 captions"):
+        with pytest.raises(UnbagError, match=f"tagger 'odd 1' gave {count} results for 2 captions"):
             tags_of(Gives(answer), ["a", "b"])
     assert tags_of(Gives(([("a", "DT")], [])), ["a", ""]) == [[("a", "DT")], []]
 
@@ -75,7 +75,7 @@ def test_a_tagger_must_answer_for_every_caption() -> None:
     "words", [["cat"], [("cat",)], [("cat", 1)], "cat", None, [("a", "b", "c")]]
 )
 def test_a_tagger_must_give_words_with_tags(words: object) -> None:
-    with pytest.raises(UserError, match=r"tagger 'odd 1' gave .* for 'a cat'") as error:
+    with pytest.raises(UnbagError, match=r"tagger 'odd 1' gave .* for 'a cat'") as error:
         tags_of(Gives([words]), ["a cat"])
     assert '[("red", "JJ"), ("cat", "NN")]' in error.value.expected
 
@@ -84,9 +84,9 @@ def test_loaders_check_what_a_tagger_gives(tmp_path: Path) -> None:
     rows = [{"image": "val2014/1.jpg", "caption": ["a red cat sleeps", "two dogs"]}]
     (tmp_path / "coco_karpathy_test.json").write_text(json.dumps(rows))
     for benchmark in (ARO_ORDER_COCO, COCO_ORDER_FREE):
-        with pytest.raises(UserError, match="tagger 'odd 1' gave 0 results for 2 captions"):
+        with pytest.raises(UnbagError, match="tagger 'odd 1' gave 0 results for 2 captions"):
             with_tagger(benchmark, Gives([])).load(tmp_path)
-        with pytest.raises(UserError, match="tagger 'odd 1' gave 'cat' for 'a red cat sleeps'"):
+        with pytest.raises(UnbagError, match="tagger 'odd 1' gave 'cat' for 'a red cat sleeps'"):
             with_tagger(benchmark, Gives(["cat", "dog"])).load(tmp_path)
 
 
@@ -129,21 +129,21 @@ def test_without_spacy_or_pipeline_there_is_none(
 
 def test_a_pipeline_asked_for_without_spacy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="tagger 'en_core_web_sm' needs spaCy") as error:
+    with pytest.raises(UnbagError, match="tagger 'en_core_web_sm' needs spaCy") as error:
         find_tagger("en_core_web_sm")
-    assert "unbag[edits]" in error.value.way_out
+    assert "unbag[edits]" in error.value.hint
 
 
 def test_a_pipeline_that_is_not_there_is_named() -> None:
     pytest.importorskip("spacy")
-    with pytest.raises(UserError, match="tagger 'no_such_pipeline' cannot be loaded: "):
+    with pytest.raises(UnbagError, match="tagger 'no_such_pipeline' cannot be loaded: "):
         find_tagger("no_such_pipeline")
 
 
 def test_a_pipeline_without_tagger_is_refused(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(UserError, match="has no tagger"):
+    with pytest.raises(UnbagError, match="has no tagger"):
         find_tagger(str(tmp_path / "blank"))
 
 

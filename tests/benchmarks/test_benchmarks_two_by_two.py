@@ -11,7 +11,7 @@ from PIL import Image
 from unbag.benchmarks.cola import COLA
 from unbag.benchmarks.eqben import EQBEN, BgrPicture
 from unbag.benchmarks.naturalbench_retrieval import NATURALBENCH_RETRIEVAL
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -160,7 +160,7 @@ def test_the_accuracy_of_cola_is_that_of_captions_picking_pictures(
 def test_bad_rows_are_named(
     benchmark: Benchmark, rows: object, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         benchmark.load(write(tmp_path, benchmark, rows))
 
 
@@ -169,5 +169,5 @@ def test_a_truncated_file_is_named(
     benchmark: Benchmark, rows: Callable[[int], Rows], tmp_path: Path
 ) -> None:
     (tmp_path / benchmark.files[0]).write_text(json.dumps(rows(2))[:-9])
-    with pytest.raises(UserError, match=f"of {benchmark.name} cannot be read"):
+    with pytest.raises(UnbagError, match=f"of {benchmark.name} cannot be read"):
         benchmark.load(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from unbag.benchmarks.names import benchmark
 from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, two_way
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
@@ -122,5 +122,5 @@ def test_free_answers_stand_beside_those_asked_about_as_many_relations(tmp_path:
 
 def test_a_benchmark_without_named_pairs_is_refused() -> None:
     plain = Benchmark("plain", "", sets, (Choice(),), "accuracy")
-    with pytest.raises(UserError, match="'plain' has no sets with named pairs"):
+    with pytest.raises(UnbagError, match="'plain' has no sets with named pairs"):
         two_way(plain)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.valse import INSTRUMENTS, VALSE, load, load_valid
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, FloatArray, Item
 
 ROWS = {
@@ -54,7 +54,7 @@ def test_fewer_than_two_votes_are_no_item(tmp_path: Path) -> None:
 
 def test_votes_that_are_no_number_are_named(tmp_path: Path) -> None:
     write(tmp_path, {"x": row("two")})
-    with pytest.raises(UserError, match=r"existence.json, record 'x'\.mturk\.caption is 'two'"):
+    with pytest.raises(UnbagError, match=r"existence.json, record 'x'\.mturk\.caption is 'two'"):
         load(tmp_path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.vl_checklist import COLUMNS, FILES, SOURCES, VL_CHECKLIST, load
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, FloatArray, Item
 
 SPATIAL = "Relation/vg/spatial.json"
@@ -57,7 +57,7 @@ def test_absent_files_are_named(tmp_path: Path) -> None:
 
 
 def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none of its 56 files is in"):
+    with pytest.raises(UnbagError, match="none of its 56 files is in"):
         load(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_wrong_row_is_named(tmp_path: Path, row: object, message: str) -> None:
     write(tmp_path, SPATIAL, [row])
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         load(tmp_path)
 
 

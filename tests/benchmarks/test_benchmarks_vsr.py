@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.vsr import VSR
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -84,7 +84,7 @@ def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
     ],
 )
 def test_bad_lines_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         VSR.load(write(tmp_path, [line(1) | change], [line(2)]))
 
 
@@ -92,7 +92,7 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     write(tmp_path, [line(1)], [line(2)])
     path = tmp_path / "zeroshot/test.jsonl"
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(UserError, match=r"zeroshot/test\.jsonl, line 1 of vsr cannot be read"):
+    with pytest.raises(UnbagError, match=r"zeroshot/test\.jsonl, line 1 of vsr cannot be read"):
         VSR.load(tmp_path)
 
 

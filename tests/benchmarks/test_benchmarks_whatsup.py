@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, A, B, Subset, load, load_corrected
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -99,15 +99,15 @@ def test_bad_records_are_named(
 ) -> None:
     content = rows(A)
     spoil(content)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         WHATSUP_A.load(write(tmp_path, A, content))
 
 
 def test_truncated_and_absent_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="whatsup_a has no file"):
+    with pytest.raises(UnbagError, match="whatsup_a has no file"):
         WHATSUP_A.load(tmp_path)
     (tmp_path / A.file).write_text(json.dumps(rows(A))[:-20])
-    with pytest.raises(UserError, match=r"controlled_images_dataset\.json of whatsup_a cannot be"):
+    with pytest.raises(UnbagError, match=r"controlled_images_dataset\.json of whatsup_a cannot be"):
         WHATSUP_A.load(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from unbag.benchmarks.colorswap import COLORSWAP
 from unbag.benchmarks.winoground import WHY_FILE, WINOGROUND
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
@@ -109,22 +109,22 @@ def test_known_scorers(
 )
 def test_bad_examples_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
     first, second = winoground(2)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         WINOGROUND.load(write(tmp_path, WINOGROUND, [first, second | change]))
 
 
 def test_other_bad_files(tmp_path: Path) -> None:
     (tmp_path / "examples.jsonl").write_text(json.dumps(winoground(1)[0])[:-9])
-    with pytest.raises(UserError, match="line 1 of winoground cannot be read"):
+    with pytest.raises(UnbagError, match="line 1 of winoground cannot be read"):
         WINOGROUND.load(tmp_path)
     (tmp_path / WHY_FILE).write_text('{"0": "Non Minimal"}')
-    with pytest.raises(UserError, match=r"new_tag_assignments.json.0 is 'Non Minimal'"):
+    with pytest.raises(UnbagError, match=r"new_tag_assignments.json.0 is 'Non Minimal'"):
         WINOGROUND.load(write(tmp_path, WINOGROUND, winoground(1)))
-    with pytest.raises(UserError, match="record 0: caption_2 is empty"):
+    with pytest.raises(UnbagError, match="record 0: caption_2 is empty"):
         COLORSWAP.load(write(tmp_path, COLORSWAP, [colorswap(1)[0] | {"caption_2": ""}]))
     broken = colorswap(1)
     del broken[0]["image_2"]
-    with pytest.raises(UserError, match=r"record 0\.image_2 is missing"):
+    with pytest.raises(UnbagError, match=r"record 0\.image_2 is missing"):
         COLORSWAP.load(write(tmp_path, COLORSWAP, broken))
 
 

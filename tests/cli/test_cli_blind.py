@@ -8,7 +8,7 @@ import pytest
 from unbag.benchmarks.sugarcrepe import KINDS
 from unbag.cli import main
 from unbag.cli.run import blind_names
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import ALL
 
 
@@ -31,7 +31,7 @@ def test_a_baseline_that_is_a_model_runs_once() -> None:
 
 
 def test_none_beside_others_is_refused() -> None:
-    with pytest.raises(UserError, match="--blind none caption:long") as error:
+    with pytest.raises(UnbagError, match="--blind none caption:long") as error:
         blind_names(["none", "caption:long"], beside=[])
     assert "`--blind all` runs caption:constant" in str(error.value)
 

@@ -88,7 +88,7 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--out", "b.tar"], "cannot be written as webdataset shards"),
     ],
 )
-def test_mistakes_are_said_with_a_way_out(
+def test_mistakes_are_said_with_a_hint(
     captions: Path, capsys: pytest.CaptureFixture[str], more: list[str], found: str
 ) -> None:
     usual = ["--captions", "a.jsonl", "--out", "b.jsonl"] if more else []

@@ -7,7 +7,7 @@ import pytest
 
 from unbag.benchmarks.classification.datasets import CIFAR10
 from unbag.cli import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.benchmarks import triple_items
 
 
@@ -74,7 +74,7 @@ def test_training_items_share_the_classes_of_the_test_split(tmp_path: Path) -> N
     assert {item.pictures[0].name for item in train}.isdisjoint(
         {item.pictures[0].name for item in test}
     )
-    with pytest.raises(UserError, match="has no folder train"):
+    with pytest.raises(UnbagError, match="has no folder train"):
         CIFAR10.load_training(tmp_path / "cifar10" / "test")
 
 

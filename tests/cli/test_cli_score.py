@@ -219,9 +219,9 @@ def test_in_python_any_picture_will_do() -> None:
     found = score(grey, CAPTIONS, scorer)
     pairs = scorer.score([Query(grey, caption) for caption in CAPTIONS])
     assert found.tolist() == pytest.approx(list(map(float, pairs)), abs=1e-6)
-    with pytest.raises(ub.UserError, match="captions are 'a cube'"):
+    with pytest.raises(ub.UnbagError, match="captions are 'a cube'"):
         score(grey, "a cube", scorer)
-    with pytest.raises(ub.UserError, match="a list of at least one caption"):
+    with pytest.raises(ub.UnbagError, match="a list of at least one caption"):
         score(grey, [], scorer)
 
 
@@ -251,8 +251,8 @@ def test_a_read_out_with_several_scorers_has_a_column_each(
     options = ["--model", "cli_score_models:SMALL", "--scorer", name]
     assert main(["score", str(picture), "a", "b", *options]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["small", "broken"]
-    with pytest.raises(ub.UserError, match="TWICE@both' gives 2 scorers") as error:
+    with pytest.raises(ub.UnbagError, match="TWICE@both' gives 2 scorers") as error:
         ub.scorer("cli_score_models:SMALL", scoring=name)
-    assert error.value.way_out == "`unbag run` and `unbag score` take several"
+    assert error.value.hint == "`unbag run` and `unbag score` take several"
     one = ub.scorer("cli_score_models:SMALL", scoring="cli_score_models:TWICE@one")
     assert one.name == "small"

@@ -164,11 +164,11 @@ def test_the_folder_of_a_run_is_a_model(folder: Path, capsys: pytest.CaptureFixt
     words = ["run", "--model", "run", "--bench", "few_train_benchmarks:SWAP", "--out", "scored"]
     assert main([*words, "--device", "cpu"]) == 0
     (folder / "other").mkdir()
-    with pytest.raises(ub.UserError, match=r"the folder other holds no unbag\.json") as caught:
+    with pytest.raises(ub.UnbagError, match=r"the folder other holds no unbag\.json") as caught:
         ub.model("other")
-    assert "a folder of another library has a prefix, such as hf:" in caught.value.way_out
-    assert "--scorer NAME@other" in caught.value.way_out
-    with pytest.raises(ub.UserError, match="unknown model 'nowhere'"):
+    assert "a folder of another library has a prefix, such as hf:" in caught.value.hint
+    assert "--scorer NAME@other" in caught.value.hint
+    with pytest.raises(ub.UnbagError, match="unknown model 'nowhere'"):
         ub.model("nowhere")
 
 

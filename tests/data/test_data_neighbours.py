@@ -18,7 +18,7 @@ from PIL import Image
 from unbag.cli.main import main
 from unbag.data import neighbours as module
 from unbag.data.neighbours import find_pictures, nearest, nearest_pictures, write_neighbours
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.progress import Silent
 
 
@@ -65,9 +65,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("each", [0, 2, 3])
 def test_too_few_pictures(each: int) -> None:
-    with pytest.raises(UserError, match=f"{each} neighbours of 2 pictures") as error:
+    with pytest.raises(UnbagError, match=f"{each} neighbours of 2 pictures") as error:
         nearest(unit([[1, 0], [0, 1]]), each)
-    assert "--each" in error.value.way_out
+    assert "--each" in error.value.hint
 
 
 def test_too_many_neighbours_are_told_before_a_model_is_loaded(
@@ -82,25 +82,25 @@ def test_too_many_neighbours_are_told_before_a_model_is_loaded(
 def test_two_names_of_one_picture_are_one(photos: Path) -> None:
     pictures = find_pictures(["red.png", "twin.png"], photos)
     embed = cast(Callable[..., Any], None)
-    with pytest.raises(UserError, match="1 neighbours of 1 pictures"):
+    with pytest.raises(UnbagError, match="1 neighbours of 1 pictures"):
         nearest_pictures(pictures, embed, each=1, progress=Silent())
 
 
 def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs FAISS") as error:
+    with pytest.raises(UnbagError, match="needs FAISS") as error:
         nearest(unit([[1, 0], [0, 1]]), 1)
-    assert "unbag[neighbours]" in error.value.way_out
+    assert "unbag[neighbours]" in error.value.hint
 
 
 def test_pictures_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"2 of 2 pictures are not below .*, such as a\.png, b\.png"
+        UnbagError, match=r"2 of 2 pictures are not below .*, such as a\.png, b\.png"
     ):
         find_pictures(["a.png", "b.png", "a.png"], tmp_path)
-    with pytest.raises(UserError, match="the captions name no pictures") as error:
+    with pytest.raises(UnbagError, match="the captions name no pictures") as error:
         find_pictures(["", ""], tmp_path)
-    assert "--picture-column" in error.value.way_out
+    assert "--picture-column" in error.value.hint
 
 
 @pytest.fixture
@@ -223,5 +223,5 @@ def test_a_new_folder_is_made_and_neighbours_are_written_anew(photos: Path) -> N
 
 
 def test_a_disk_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot write .*near\.jsonl: No such file or directory"):
+    with pytest.raises(UnbagError, match=r"cannot write .*near\.jsonl: No such file or directory"):
         write_neighbours(tmp_path / "gone" / "near.jsonl", {"a.png": ["b.png"]})

@@ -16,7 +16,7 @@ from unbag.data.readers import form_of, open_pairs
 from unbag.edits.editor import make_editor
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess, Worker
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from ..training.pair_files import (  # noqa: TID252
     DOG,
@@ -168,13 +168,13 @@ def test_class_folders(tmp_path: Path) -> None:
     ]
     assert [shade(pairs, place) for place in range(3)] == [10, 20, 30]
     (tmp_path / "bee").mkdir()
-    with pytest.raises(UserError, match=r"the class folder .*bee holds no pictures") as caught:
+    with pytest.raises(UnbagError, match=r"the class folder .*bee holds no pictures") as caught:
         open_pairs(str(tmp_path))
-    assert caught.value.way_out == "fill it, or remove it"
+    assert caught.value.hint == "fill it, or remove it"
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds neither shards nor a folder for each class"):
+    with pytest.raises(UnbagError, match="holds neither shards nor a folder for each class"):
         open_pairs(str(tmp_path))
 
 

@@ -14,7 +14,7 @@ import pytest
 from unbag.data.archives import readable
 from unbag.data.download import UnreachableError, fetch, matches
 from unbag.data.http import _Redirects
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Download
 
 if TYPE_CHECKING:
@@ -56,30 +56,30 @@ def test_an_empty_file_is_a_file(site: Site, tmp_path: Path) -> None:
 def test_wrong_bytes_are_removed_and_said(site: Site, tmp_path: Path, waits: Waits) -> None:
     wrong = bytes(700_000)
     site.put("/f.bin", wrong)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         fetch(known(site), tmp_path / "f.bin", patience=waits.patience)
     assert f"gave a wrong file of 700,000 bytes: sha256 {sha256(wrong).hexdigest()}" in str(
         caught.value
     )
     assert caught.value.expected == f"700,000 bytes, sha256 {DIGEST}"
-    assert "it was removed" in caught.value.way_out
+    assert "it was removed" in caught.value.hint
     assert leftovers(tmp_path) == []
 
 
 def test_another_size_is_said_before_anything_comes(site: Site, tmp_path: Path) -> None:
     site.put("/f.bin", CONTENT + b"more")
-    with pytest.raises(UserError, match="has 700,004 bytes now"):
+    with pytest.raises(UnbagError, match="has 700,004 bytes now"):
         fetch(known(site), tmp_path / "f.bin")
     assert leftovers(tmp_path) == []
 
 
 def test_a_file_of_the_user_is_never_replaced(site: Site, tmp_path: Path) -> None:
     (tmp_path / "f.bin").write_bytes(b"an earlier release")
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         fetch(known(site), tmp_path / "f.bin")
-    assert "is there and is not the file at" in caught.value.found
-    assert sha256(b"an earlier release").hexdigest() in caught.value.found
-    assert "move it away" in caught.value.way_out
+    assert "is there and is not the file at" in caught.value.message
+    assert sha256(b"an earlier release").hexdigest() in caught.value.message
+    assert "move it away" in caught.value.hint
     assert (tmp_path / "f.bin").read_bytes() == b"an earlier release"
     assert not site.asked
     assert fetch(unknown(site), tmp_path / "f.bin").was_there
@@ -95,7 +95,7 @@ def test_a_length_that_lies(site: Site, tmp_path: Path, waits: Waits, length: in
         # The rest that is promised does not exist: asked for, it is beyond the end.
         assert fetch(bare, tmp_path / "f.bin", patience=waits.patience).size == 700_000
     else:
-        with pytest.raises(UserError, match="wrong file of 600,000 bytes"):
+        with pytest.raises(UnbagError, match="wrong file of 600,000 bytes"):
             fetch(bare, tmp_path / "f.bin", patience=waits.patience)
 
 
@@ -104,7 +104,7 @@ def test_a_body_without_end_is_cut_at_the_known_size(
 ) -> None:
     page = site.put("/f.bin", CONTENT * 2)
     page.length = -1
-    with pytest.raises(UserError, match="gave a wrong file"):
+    with pytest.raises(UnbagError, match="gave a wrong file"):
         fetch(known(site), tmp_path / "f.bin", patience=waits.patience)
 
 
@@ -121,15 +121,15 @@ def test_a_server_that_stays_busy(site: Site, tmp_path: Path, waits: Waits) -> N
         UnreachableError, match="answered 503 Service Unavailable, 3 times"
     ) as caught:
         fetch(known(site), tmp_path / "f.bin", patience=waits.patience)
-    assert caught.value.way_out == "run this again later"
+    assert caught.value.hint == "run this again later"
     assert leftovers(tmp_path) == []
 
 
 def test_a_missing_page_is_not_asked_for_twice(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         fetch(known(site, "/gone"), tmp_path / "f.bin")
-    assert "answered 404 Not Found" in caught.value.found
-    assert "it may have moved or want an account" in caught.value.way_out
+    assert "answered 404 Not Found" in caught.value.message
+    assert "it may have moved or want an account" in caught.value.hint
     assert len(site.asked) == 1
 
 
@@ -151,10 +151,10 @@ def test_proxies_are_those_of_the_environment(
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/f", "f.bin"])
 def test_only_the_web_is_asked(site: Site, tmp_path: Path, url: str) -> None:
-    with pytest.raises(UserError, match="cannot be fetched"):
+    with pytest.raises(UnbagError, match="cannot be fetched"):
         fetch(Download(url, "f"), tmp_path / "f")
     site.put("/f.bin", b"").leads_to = url if ":" in url else "file:///f"
-    with pytest.raises(UserError, match=r"cannot be fetched|is not allowed"):
+    with pytest.raises(UnbagError, match=r"cannot be fetched|is not allowed"):
         fetch(unknown(site), tmp_path / "f")
     assert leftovers(tmp_path) == []
 
@@ -164,7 +164,7 @@ def test_no_way_back_from_https_to_http() -> None:
     from io import BytesIO
     from urllib.request import Request
 
-    with pytest.raises(UserError, match="an address that stays encrypted") as caught:
+    with pytest.raises(UnbagError, match="an address that stays encrypted") as caught:
         _Redirects().redirect_request(
             Request("https://a.example/f"),
             BytesIO(),
@@ -173,7 +173,7 @@ def test_no_way_back_from_https_to_http() -> None:
             HTTPMessage(),
             "http://a.example/f",
         )
-    assert "leads to http://a.example/f" in caught.value.found
+    assert "leads to http://a.example/f" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_something_else_than_the_file(
 ) -> None:
     page = site.put("/f.bin", CONTENT)
     page.kind, page.encoding = kind, encoding
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UnbagError, match=says):
         fetch(unknown(site), tmp_path / "f.bin")
     assert leftovers(tmp_path) == []
 
@@ -199,13 +199,13 @@ def test_a_full_disk_is_seen_first(
     site.put("/f.bin", CONTENT)
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(1000))
-    with pytest.raises(UserError, match=r"needs 700\.0 kB more, and .* has 1\.0 kB free"):
+    with pytest.raises(UnbagError, match=r"needs 700\.0 kB more, and .* has 1\.0 kB free"):
         fetch(known(site), tmp_path / "f.bin")
 
 
 def test_a_folder_that_cannot_be_made(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UnbagError, match="cannot write"):
         fetch(known(site), tmp_path / "file" / "f.bin")
 
 

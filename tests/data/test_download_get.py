@@ -20,7 +20,7 @@ from unbag.cli import main
 from unbag.cli.data import get_data
 from unbag.data.download import below, is_there, obtain, wanted
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.types import Benchmark, Download, Item
 
@@ -208,9 +208,9 @@ def test_ctrl_c_says_what_is_kept(
 def test_a_damaged_archive_without_a_checksum(mine: Benchmark, site: Site, tmp_path: Path) -> None:
     good = site.pages["/val.zip"].content
     site.put("/val.zip", good[:-30])
-    with pytest.raises(UserError, match="is damaged") as caught:
+    with pytest.raises(UnbagError, match="is damaged") as caught:
         obtain(mine.downloads[1], tmp_path)
-    assert "it was removed; run this again" in caught.value.way_out
+    assert "it was removed; run this again" in caught.value.hint
     assert not list((tmp_path / "pets").glob("*.zip"))
     site.put("/val.zip", good)
     assert obtain(mine.downloads[1], tmp_path).members == 3
@@ -231,13 +231,13 @@ def test_shared_pictures_are_wanted_once(mine: Benchmark) -> None:
     assert wanted([mine, other], pictures=True) == mine.downloads
     assert wanted([mine, other], pictures=False) == mine.downloads[:1]
     moved = replace(other, downloads=(replace(mine.downloads[1], url="http://a/b"),))
-    with pytest.raises(UserError, match="one source for a file"):
+    with pytest.raises(UnbagError, match="one source for a file"):
         wanted([mine, moved], pictures=True)
 
 
 @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a/../../x", "C:x"])
 def test_a_download_stays_below_the_data_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="a place below the data folder"):
+    with pytest.raises(UnbagError, match="a place below the data folder"):
         below(tmp_path, name)
 
 

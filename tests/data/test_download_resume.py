@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unbag.data.download import PartialFile, UnreachableError, fetch
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Download
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def test_a_later_call_goes_on_too(site: Site, tmp_path: Path, waits: Waits) -> N
     page.breaks = [100_000, 0, 0, 0]
     with pytest.raises(UnreachableError) as caught:
         fetch(unknown(site), tmp_path / "f.bin", patience=waits.patience)
-    assert "the connection ended after 100,000 of 700,000 bytes, 3 times" in caught.value.found
-    assert f"100.0 kB are kept in {tmp_path / 'f.bin.part'}" in caught.value.way_out
+    assert "the connection ended after 100,000 of 700,000 bytes, 3 times" in caught.value.message
+    assert f"100.0 kB are kept in {tmp_path / 'f.bin.part'}" in caught.value.hint
     assert leftovers(tmp_path) == ["f.bin.part", "f.bin.part.version"]
     assert waits.seconds == [1.0, 1.0, 2.0]
     got = fetch(unknown(site), tmp_path / "f.bin", patience=waits.patience)
@@ -146,7 +146,7 @@ def test_redirects_are_followed_with_the_range(site: Site, tmp_path: Path, waits
 def test_two_processes_do_not_write_one_part(site: Site, tmp_path: Path) -> None:
     site.put("/f.bin", CONTENT)
     other = PartialFile(tmp_path / "f.bin", "")
-    with other.locked(), pytest.raises(UserError, match="another process is fetching"):
+    with other.locked(), pytest.raises(UnbagError, match="another process is fetching"):
         fetch(known(site), tmp_path / "f.bin")
     assert fetch(known(site), tmp_path / "f.bin").size == 700_000
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from unbag.data import PixelPicture
 from unbag.data.images import GRIDS, ShuffledPicture, rearranged
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Picture
 
 KINDS = st.sampled_from(list(GRIDS))
@@ -74,6 +74,6 @@ def test_a_picture_smaller_than_its_cells_is_damaged_not_silently_whole() -> Non
 
 
 def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(UserError, match="shuffle 'rows_5' is not known") as error:
+    with pytest.raises(UnbagError, match="shuffle 'rows_5' is not known") as error:
         ShuffledPicture(picture(8, 8), "rows_5")
     assert error.value.expected == "one of rows_4, columns_4, patches_9"

@@ -21,7 +21,7 @@ from unbag.edits.filters import ALWAYS, Proposal
 from unbag.edits.kinds import Changes, EditParts, Kind, apply, by_rule, find_kinds
 from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import find_parser
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Change, Edited, Given
 from unbag.types.json import from_json, to_json
 
@@ -213,19 +213,19 @@ def test_captions_that_are_left_alone(caption: str, reason: str) -> None:
 def test_the_public_function() -> None:
     [found] = unbag.edit("A dog sits on a sofa", ["swap_nouns"])
     assert found.text == "A sofa sits on a dog"
-    with pytest.raises(UserError, match="the caption '' cannot be edited: empty"):
+    with pytest.raises(UnbagError, match="the caption '' cannot be edited: empty"):
         unbag.edit("", ["swap_nouns"])
 
 
 def test_kinds_by_name_and_group() -> None:
     assert [kind.name for kind in find_kinds(["swap_nouns", "swap_nouns"])] == ["swap_nouns"]
     assert "swap_nouns" in [kind.name for kind in find_kinds(["negatives"])]
-    with pytest.raises(UserError, match="unknown kind of edit 'swap_noun'") as error:
+    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_noun'") as error:
         find_kinds(["swap_noun"])
     assert "swap_nouns" in error.value.expected
-    with pytest.raises(UserError, match="no kinds of edits were named"):
+    with pytest.raises(UnbagError, match="no kinds of edits were named"):
         find_kinds([])
-    with pytest.raises(UserError, match=r"'unbag.edits.negatives.swaps:swap_nouns' is a function"):
+    with pytest.raises(UnbagError, match=r"'unbag.edits.negatives.swaps:swap_nouns' is a function"):
         find_kinds(["unbag.edits.negatives.swaps:swap_nouns"])
 
 

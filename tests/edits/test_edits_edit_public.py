@@ -10,7 +10,7 @@ import unbag
 from unbag.edits.editor import MOST_LETTERS, cached_editor, cached_parser, make_editor, why_not
 from unbag.edits.kinds import find_kinds
 from unbag.edits.parsing import Parser, find_parser
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 CAPTION = "a cup on a plate on a table in a box under a window"
 
@@ -42,22 +42,22 @@ def test_one_kind_may_be_a_plain_text() -> None:
     assert unbag.edit(CAPTION, "swap_nouns") == unbag.edit(CAPTION, ["swap_nouns"])
     assert [kind.name for kind in find_kinds("swap_nouns")] == ["swap_nouns"]
     assert find_kinds("negatives") == find_kinds(["negatives"])
-    with pytest.raises(UserError, match="unknown kind of edit 'swap_noun'"):
+    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_noun'"):
         unbag.edit(CAPTION, "swap_noun")
 
 
 @pytest.mark.parametrize("several", [[CAPTION, CAPTION], (CAPTION,), None])
 def test_many_captions_are_refused_with_where_to_go(several: Any) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         unbag.edit(several)
-    assert caught.value.found == f"the caption to edit is a {type(several).__name__}"
+    assert caught.value.message == f"the caption to edit is a {type(several).__name__}"
     assert caught.value.expected == "one caption, as a text"
-    assert "`unbag edit --captions`" in caught.value.way_out
+    assert "`unbag edit --captions`" in caught.value.hint
 
 
 def test_a_word_has_so_many_letters_at_most() -> None:
     assert why_not("a dog on a " + "r" * MOST_LETTERS) == ""
     reason = "a word of more than 60 letters"
     assert why_not("a dog on a " + "r" * (MOST_LETTERS + 1)) == reason
-    with pytest.raises(UserError, match=f"cannot be edited: {reason}"):
+    with pytest.raises(UnbagError, match=f"cannot be edited: {reason}"):
         unbag.edit("a dog on a " + "r" * 5000, ["swap_nouns"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from unbag.edits.generated.fills import Blank, CausalFiller, Gains, MaskedFiller, load_filler
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .tiny_words import LETTERS, WORDS, save_causal, save_masked
 
@@ -113,15 +113,15 @@ def test_what_cannot_be_read_gets_no_words(masked: MaskedFiller, causal: CausalF
 
 def test_what_fills_no_blanks_is_said(tmp_path: Path) -> None:
     encoder = save_masked(tmp_path / "encoder", has_head=False)
-    with pytest.raises(UserError, match="is a BertModel, which fills no blanks") as error:
+    with pytest.raises(UnbagError, match="is a BertModel, which fills no blanks") as error:
         load_filler(str(encoder))
-    assert "all-MiniLM" in error.value.way_out
+    assert "all-MiniLM" in error.value.hint
     config = encoder / "config.json"
     said = config.read_text(encoding="utf-8").replace("BertModel", "BertForMaskedLM")
     config.write_text(said, encoding="utf-8")
-    with pytest.raises(UserError, match="do not fill BertForMaskedLM"):
+    with pytest.raises(UnbagError, match="do not fill BertForMaskedLM"):
         load_filler(str(encoder))
-    with pytest.raises(UserError, match="there is no folder"):
+    with pytest.raises(UnbagError, match="there is no folder"):
         load_filler(str(tmp_path / "nothing"))
 
 
@@ -130,5 +130,5 @@ def test_a_masked_model_needs_a_mask(tmp_path: Path) -> None:
     save_causal(tmp_path / "causal")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((tmp_path / "causal" / name).read_bytes())
-    with pytest.raises(UserError, match="has no mask or no padding"):
+    with pytest.raises(UnbagError, match="has no mask or no padding"):
         load_filler(str(folder))

@@ -28,7 +28,7 @@ from unbag.edits.kinds import EditParts, Kind, apply, find_kinds
 from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import WordNet, find_wordnet
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Given
 
 from .tiny_words import save_causal, save_masked
@@ -197,9 +197,11 @@ def test_batch_and_order_change_no_fill(
 
 
 def test_a_model_must_be_named() -> None:
-    with pytest.raises(UserError, match="fills need a language model, and none was named") as error:
+    with pytest.raises(
+        UnbagError, match="fills need a language model, and none was named"
+    ) as error:
         edit("a red bus near a house", ["fill_attribute"])
-    assert "--fill" in error.value.way_out
+    assert "--fill" in error.value.hint
 
 
 def test_kinds_of_fills_are_off_by_default() -> None:
@@ -217,7 +219,7 @@ def test_wordnet_is_needed_for_nouns_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parser: Parser
 ) -> None:
     def missing(choice: str) -> WordNet:
-        raise UserError("WordNet was not found")
+        raise UnbagError("WordNet was not found")
 
     monkeypatch.setattr(fills, "find_wordnet", missing)
     monkeypatch.setattr(fills, "load_filler", lambda path, *, device: Told())
@@ -225,8 +227,8 @@ def test_wordnet_is_needed_for_nouns_only(
     editor = FILL_RELATION.editor(EditParts(fill=str(tmp_path)))
     assert isinstance(editor, Fills)
     assert editor.tools.wordnet is None
-    with pytest.raises(UserError, match="WordNet was not found"):
+    with pytest.raises(UnbagError, match="WordNet was not found"):
         FILL_RELATION.editor(EditParts(fill=str(tmp_path), wordnet=str(tmp_path)))
-    with pytest.raises(UserError, match="WordNet was not found"):
+    with pytest.raises(UnbagError, match="WordNet was not found"):
         FILL_OBJECT.editor(EditParts(fill="any"))
     assert filled(Told(), parser, RELATIONS, "A cat is on a table.")

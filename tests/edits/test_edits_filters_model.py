@@ -18,7 +18,7 @@ from unbag.edits.filters import (
 )
 from unbag.edits.kinds import Kind, by_rule
 from unbag.edits.parsed import Parsed
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edit
 
 from .tiny_words import save_causal, save_masked
@@ -99,9 +99,9 @@ def test_filters_by_name(causal: Path, encoder: Path) -> None:
     assert [keeps.reason for keeps in found[len(ALWAYS) :]] == ["fluency", "meaning"]
     assert make_filters([]) == ALWAYS
     own = "unbag.edits.filters:ALWAYS"
-    with pytest.raises(UserError, match=rf"the filter '{own}' is a tuple"):
+    with pytest.raises(UnbagError, match=rf"the filter '{own}' is a tuple"):
         make_filters([own])
-    with pytest.raises(UserError, match=r"'unbag.edits.filters:Differs' is a type"):
+    with pytest.raises(UnbagError, match=r"'unbag.edits.filters:Differs' is a type"):
         make_filters(["unbag.edits.filters:Differs"])
 
 
@@ -121,13 +121,13 @@ def test_a_filter_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_filters_are_said() -> None:
-    with pytest.raises(UserError, match="unknown filter 'fluent'") as error:
+    with pytest.raises(UnbagError, match="unknown filter 'fluent'") as error:
         make_filters(["fluent"])
     assert "fluency:PATH" in error.value.expected
-    with pytest.raises(UserError, match="the filter 'fluency:' names no model") as error:
+    with pytest.raises(UnbagError, match="the filter 'fluency:' names no model") as error:
         make_filters(["fluency:"])
     assert error.value.expected.startswith("fluency:PATH")
-    with pytest.raises(UserError, match="the filter 'meaning' names no model"):
+    with pytest.raises(UnbagError, match="the filter 'meaning' names no model"):
         make_filters(["meaning"])
-    with pytest.raises(UserError, match=r"unknown filter 'nowhere.at:ALL'"):
+    with pytest.raises(UnbagError, match=r"unknown filter 'nowhere.at:ALL'"):
         make_filters(["nowhere.at:ALL"])

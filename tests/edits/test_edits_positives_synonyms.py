@@ -13,7 +13,7 @@ from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.positives.synonyms import CHECKS, lines_of, synonyms
 from unbag.edits.positives.wordnet import ByWordNet
 from unbag.edits.wordnet import find_wordnet
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 TABLES = [word_lists("synonyms").lines(key) for key in ("nouns", "verbs", "adjectives", "phrases")]
 
@@ -27,7 +27,7 @@ def parser() -> Parser:
 def by_wordnet() -> ByWordNet:
     try:
         return ByWordNet(find_wordnet())
-    except UserError as error:
+    except UnbagError as error:
         pytest.skip(str(error))
 
 
@@ -100,5 +100,5 @@ def test_wordnet_draws_an_order(parser: Parser, by_wordnet: ByWordNet) -> None:
 
 def test_without_wordnet_the_error_says_what_to_do(tmp_path: object) -> None:
     [kind] = find_kinds(["synonym_wordnet"])
-    with pytest.raises(UserError, match="there is no WordNet in"):
+    with pytest.raises(UnbagError, match="there is no WordNet in"):
         kind.editor(EditParts(wordnet=str(tmp_path)))

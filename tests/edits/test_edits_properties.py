@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import apply, find_kinds, normalised
 from unbag.edits.wordnet import find_wordnet
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Given
 
 ONE = ("a", "the", "one", "")
@@ -67,7 +67,7 @@ def editor() -> CaptionEditor:
     kinds = [k for k in find_kinds(["all"]) if not k.name.startswith(("fill_", "rewrite_"))]
     try:
         find_wordnet()
-    except UserError:
+    except UnbagError:
         kinds = [kind for kind in kinds if "WordNet" not in kind.source]
     return make_editor([kind.name for kind in kinds], per_kind=3, seed=5)
 

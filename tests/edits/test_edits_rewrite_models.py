@@ -11,7 +11,7 @@ import torch
 from unbag.edits.editor import make_editor
 from unbag.edits.generated.rewrites import CUT, TOO_LONG, LocalWriter, load_writer
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.server import CHECK_AFTER
 from unbag.types import Given
 
@@ -102,19 +102,19 @@ def test_a_model_that_reads_too_little_is_said(tmp_path: Path) -> None:
     answer, long = found(["a", "x" * 30], longest=9)
     assert long == TOO_LONG
     assert [answer] == found(["a"], longest=9)
-    with pytest.raises(UserError, match="has 57 tokens or more, and the chat model reads 40"):
+    with pytest.raises(UnbagError, match="has 57 tokens or more, and the chat model reads 40"):
         found(["x" * 30 + "y" * more for more in range(CHECK_AFTER)], longest=9)
 
 
 def test_a_model_without_template_is_refused(tmp_path: Path) -> None:
     load_writer.cache_clear()
     bare = save_causal(tmp_path / "bare")
-    with pytest.raises(UserError, match="bare has no chat template") as error:
+    with pytest.raises(UnbagError, match="bare has no chat template") as error:
         load_writer(EditParts(rewrite=f"hf:{bare}", device="cpu"))
-    assert "instruction-tuned" in error.value.way_out
+    assert "instruction-tuned" in error.value.hint
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
     load_writer.cache_clear()
-    with pytest.raises(UserError, match="there is no language model at"):
+    with pytest.raises(UnbagError, match="there is no language model at"):
         load_writer(EditParts(rewrite=f"hf:{tmp_path / 'none'}", device="cpu"))

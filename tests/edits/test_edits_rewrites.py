@@ -25,7 +25,7 @@ from unbag.edits.generated.rewrites import (
 )
 from unbag.edits.kinds import EditParts, Kind, apply
 from unbag.edits.parsing import Parser, find_parser
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.server import Manners
 from unbag.types import Given
 
@@ -241,7 +241,7 @@ def test_what_a_dying_server_said_is_kept(tmp_path: Path) -> None:
             rewrite=f"server:chat@{writing.url}", cache=str(tmp_path / "cache"), concurrency=1
         )
         editor = make_editor(["rewrite_replace"], parts=parts)
-        with pytest.raises(UserError, match="refuses the request: status 400"):
+        with pytest.raises(UnbagError, match="refuses the request: status 400"):
             editor(GIVEN)
         assert len(writing.bodies) >= 3
         load_writer.cache_clear()
@@ -254,29 +254,29 @@ def test_what_a_dying_server_said_is_kept(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_quick")
 def test_a_server_that_is_gone_says_how_to_go_on() -> None:
     parts = EditParts(rewrite="server:chat@http://127.0.0.1:9/v1")
-    with pytest.raises(UserError, match="gave no usable answer in 2 attempts") as error:
+    with pytest.raises(UnbagError, match="gave no usable answer in 2 attempts") as error:
         make_editor(["rewrite_replace"], parts=parts)(GIVEN[:1])
-    assert "give the same command again" in error.value.way_out
+    assert "give the same command again" in error.value.hint
 
 
 @pytest.mark.usefixtures("_quick")
 def test_a_budget_holds() -> None:
     with served(Writing(answering)) as writing:
         parts = EditParts(rewrite=f"server:chat@{writing.url}", budget=2)
-        with pytest.raises(UserError, match="the budget of 2 requests is spent"):
+        with pytest.raises(UnbagError, match="the budget of 2 requests is spent"):
             make_editor(["rewrite_replace"], parts=parts)(GIVEN)
 
 
 @pytest.mark.parametrize("spec", ["", "hf:", "tiny:base"])
 def test_a_chat_model_must_be_named(spec: str) -> None:
     load_writer.cache_clear()
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         load_writer(EditParts(rewrite=spec))
-    assert error.value.found == f"rewriting needs a chat model, and {spec!r} names none"
-    assert "--rewrite" in error.value.way_out
+    assert error.value.message == f"rewriting needs a chat model, and {spec!r} names none"
+    assert "--rewrite" in error.value.hint
 
 
 def test_a_server_must_have_an_address() -> None:
     load_writer.cache_clear()
-    with pytest.raises(UserError, match="the model 'server:chat' names no server"):
+    with pytest.raises(UnbagError, match="the model 'server:chat' names no server"):
         load_writer(EditParts(rewrite="server:chat"))

@@ -14,7 +14,7 @@ from unbag.edits.generated.rewrites import PROBE, load_writer
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.server import CHECK_AFTER, Manners
 from unbag.types import Given
 
@@ -85,7 +85,7 @@ def test_a_server_that_answers_nothing_stops(code: int, said: str) -> None:
         editor = make_editor(
             ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
         )
-        with pytest.raises(UserError, match=said) as error:
+        with pytest.raises(UnbagError, match=said) as error:
             editor(given())
     assert "vision" not in str(error.value)
 
@@ -96,7 +96,7 @@ def test_many_captions_that_are_all_refused_stop() -> None:
         editor = make_editor(
             ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
         )
-        with pytest.raises(UserError, match="refuses the request: status 400"):
+        with pytest.raises(UnbagError, match="refuses the request: status 400"):
             editor(given(texts))
         assert len(editor(given((*texts, TEXTS[0])))[0][-1].edits) == 1
 
@@ -107,7 +107,7 @@ def test_a_dead_server_is_seen_long_before_the_end() -> None:
         editor = make_editor(
             ["rewrite_replace"], parts=EditParts(rewrite=f"server:x@{writing.url}")
         )
-        with pytest.raises(UserError, match="no usable answer"):
+        with pytest.raises(UnbagError, match="no usable answer"):
             editor(given(texts))
     assert len(writing.bodies) < 2 * 10 * CHECK_AFTER
 

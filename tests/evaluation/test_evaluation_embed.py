@@ -9,7 +9,7 @@ import torch
 from PIL import Image as Images
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.embedding import Embeddings, Grid, embed
 from unbag.evaluation.loading import Job
 from unbag.evaluation.plan import check_items, make_plan
@@ -118,7 +118,7 @@ def test_a_model_that_returns_the_wrong_number_of_vectors(
         return torch.zeros(len(captions) - 1, 3)
 
     monkeypatch.setattr(encoder, "encode_captions", too_few)
-    with pytest.raises(UserError, match=r"returned vectors of shape \(3, 3\) for 4 inputs"):
+    with pytest.raises(UnbagError, match=r"returned vectors of shape \(3, 3\) for 4 inputs"):
         run_embed(encoder, items)
 
 
@@ -133,9 +133,9 @@ def test_fingerprints_follow_the_items(items: list[Item]) -> None:
 
 
 def test_empty_benchmarks_and_repeated_ids_are_refused(items: list[Item]) -> None:
-    with pytest.raises(UserError, match="benchmark 'toy' has no items"):
+    with pytest.raises(UnbagError, match="benchmark 'toy' has no items"):
         check_items("toy", [])
-    with pytest.raises(UserError, match="benchmark 'toy' has two items called 'item0'"):
+    with pytest.raises(UnbagError, match="benchmark 'toy' has two items called 'item0'"):
         check_items("toy", [items[0], items[0]])
 
 
@@ -147,12 +147,12 @@ def test_vectors_of_two_widths_are_told_after_one_batch_of_pictures(
     job = Job([Cosine(encoder)], [toy], tmp_path / "run", batch=2, cache=tmp_path / "cache")
     for batches in ([2], [2, 2]):
         # The second time its captions come from the cache.
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UnbagError) as caught:
             run(job)
-        assert caught.value.found == (
+        assert caught.value.message == (
             "model 'colours' gives 3 numbers for a picture and 4 for a caption"
         )
-        assert "change its fingerprint" in caught.value.way_out
+        assert "change its fingerprint" in caught.value.hint
         assert encoder.batches == batches
 
 
@@ -171,8 +171,8 @@ def test_pictures_that_make_no_batch_are_told_with_the_model(
 ) -> None:
     Images.new("RGB", (9, 8)).save(items[3].pictures[0].name)
     encoder.prepare = lambda image: torch.from_numpy(np.array(image))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         run_embed(encoder, items, batch=6)
-    assert caught.value.found == (
+    assert caught.value.message == (
         "model 'colours' prepared pictures of different sizes: (8, 8, 3) and (8, 9, 3)"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import ErrataChoice, Job, errata_name, loader_of
 from unbag.evaluation.references import declared, overlap_warnings, overlaps
 from unbag.evaluation.run import run
@@ -56,7 +56,7 @@ def test_a_run_with_another_choice_is_another_run(tmp_path: Path) -> None:
     benchmark = replace(small(is_published=False), errata=Errata("nothing", "", first_three))
     job = Job([caption_only("short")], [benchmark], tmp_path / "run")
     run(job)
-    with pytest.raises(UserError, match=r"another evaluation: errata\."):
+    with pytest.raises(UnbagError, match=r"another evaluation: errata\."):
         run(replace(job, errata="all"))
 
 

@@ -24,7 +24,7 @@ def photo(tmp_path: Path) -> Path:
 
 
 def refused(call: Any) -> str:
-    with pytest.raises(ub.UserError) as caught:
+    with pytest.raises(ub.UnbagError) as caught:
         call()
     return str(caught.value)
 
@@ -39,7 +39,7 @@ def test_evaluate_says_what_to_give(encoder: Any, toy: Benchmark) -> None:
     assert refused(lambda: ub.evaluate(type(encoder), toy)) == (  # type: ignore[arg-type]
         "Colours is a class\n"
         "  expected: a scorer: name, fingerprint, scoring, is_blind and score(queries)\n"
-        "  way out:  make one: Colours(...)"
+        "  hint:     make one: Colours(...)"
     )
     nothing: Any = 3
     assert 'write ub.scorer("tiny:base"), or ub.Cosine(model)' in refused(
@@ -59,17 +59,17 @@ def test_evaluate_may_leave_out_what_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("scorers", "benchmarks", "way_out"),
+    ("scorers", "benchmarks", "hint"),
     [
         (["tiny:base"], ["world-binding"], "write ub.scorer('tiny:base')"),
         ([load("short")], ["world-binding"], "write ub.benchmark('world-binding')"),
     ],
 )
 def test_a_job_has_scorers_and_benchmarks(
-    scorers: Any, benchmarks: Any, way_out: str, tmp_path: Path
+    scorers: Any, benchmarks: Any, hint: str, tmp_path: Path
 ) -> None:
     said = refused(lambda: ub.run(ub.Job(scorers, benchmarks, tmp_path / "run")))
-    assert way_out in said
+    assert hint in said
 
 
 def test_a_job_has_scorers_and_not_models(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
     assert refused(lambda: ub.score(photo, odd, encoder)) == (
         "caption 2 of 2 is None\n"
         "  expected: a string, or unbag.types.Ensemble\n"
-        "  way out:  leave it out, or write it as text"
+        "  hint:     leave it out, or write it as text"
     )
     nothing: Any = None
     assert refused(lambda: ub.score(photo, nothing, encoder)).startswith("captions are None")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
-from unbag.errors import IncompleteWarning, UserError
+from unbag.errors import IncompleteWarning, UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents
@@ -78,7 +78,7 @@ def test_a_gallery_is_smaller_without_the_missing_pictures(
         assert isinstance(picture, FilePicture)
         picture.path.unlink()
     benchmark = retrieval(toy, whole)
-    with pytest.raises(UserError, match="2 pictures of 'toy' are missing"):
+    with pytest.raises(UnbagError, match="2 pictures of 'toy' are missing"):
         run(Job([Cosine(encoder)], [benchmark], tmp_path / "no"))
     job = Job([Cosine(encoder)], [benchmark], tmp_path / "run", missing="skip")
     contents = run(job).contents
@@ -98,5 +98,5 @@ def test_a_gallery_without_any_picture_is_an_error(
         assert isinstance(picture, FilePicture)
         picture.path.unlink()
     job = Job([Cosine(encoder)], [retrieval(toy, whole)], tmp_path / "run", missing="skip")
-    with pytest.raises(UserError, match="no picture of the gallery 'gallery' is there"):
+    with pytest.raises(UnbagError, match="no picture of the gallery 'gallery' is there"):
         run(job)

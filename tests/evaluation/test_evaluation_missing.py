@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.runs.progress import Silent
@@ -19,7 +19,7 @@ def test_missing_pictures_are_listed_before_anything_is_computed(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
     (tmp_path / "pictures/2.png").unlink()
-    with pytest.raises(UserError, match="1 pictures of 'toy' are missing") as error:
+    with pytest.raises(UnbagError, match="1 pictures of 'toy' are missing") as error:
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     assert str(tmp_path / "pictures/2.png") in str(error.value)
     assert "--missing skip" in str(error.value)
@@ -45,7 +45,7 @@ def test_only_the_first_ten_are_listed(
         Item(f"g{i}", (FilePicture(tmp_path / f"gone{i}.png"),), items[0].captions, items[0].truth)
         for i in range(13)
     ]
-    with pytest.raises(UserError, match="13 pictures of 'toy' are missing") as error:
+    with pytest.raises(UnbagError, match="13 pictures of 'toy' are missing") as error:
         run(Job([Cosine(encoder)], [make(lambda root: gone)], tmp_path / "run"))
     assert "and 3 more" in str(error.value)
 

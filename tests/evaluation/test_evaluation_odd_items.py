@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job, absent_pictures, load_items
 from unbag.evaluation.plan import check_items, equal_captions, make_plan
 from unbag.evaluation.verify import verify
@@ -25,16 +25,18 @@ def item(name: str, *captions: str, picture: str = "a.jpg", truth: object = TWO)
 def test_an_id_that_stands_twice_names_both_items() -> None:
     some = [item("1", "a", "b"), item("2", "a", "b"), item("1", "c", "d", picture="b.jpg")]
     message = r"two items called '1': items 0 \(picture a\.jpg\) and 2 \(picture b\.jpg\)"
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UnbagError, match=message) as error:
         check_items("mine", some)
-    assert "holds that id twice, mend the file" in error.value.way_out
-    assert "mend its loader" in error.value.way_out
+    assert "holds that id twice, mend the file" in error.value.hint
+    assert "mend its loader" in error.value.hint
 
 
 def test_half_a_character_from_a_loader_of_ones_own_is_refused() -> None:
-    with pytest.raises(UserError, match=r"the caption 'a \\ud800' holds half a character") as error:
+    with pytest.raises(
+        UnbagError, match=r"the caption 'a \\ud800' holds half a character"
+    ) as error:
         make_plan({"mine": [item("1", "é", "a \ud800")]})
-    assert "mend its loader" in error.value.way_out
+    assert "mend its loader" in error.value.hint
 
 
 def test_equal_captions_of_different_truth_are_counted() -> None:
@@ -82,4 +84,4 @@ def test_verify_says_how_to_get_pictures(
     job = Job([Cosine(encoder)], [fetched], tmp_path / "out", data=tmp_path)
     found = verify(replace(job, published_as={"colours": "Colours-B"}))
     (skipped,) = found.skipped
-    assert skipped.way_out == f"unbag data get toy --pictures --data {tmp_path}"
+    assert skipped.hint == f"unbag data get toy --pictures --data {tmp_path}"

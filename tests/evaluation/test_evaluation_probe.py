@@ -12,7 +12,7 @@ from torch import Tensor
 import unbag as ub
 from unbag.api import fit_linear_probe
 from unbag.data import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
 from unbag.runs.progress import Silent
@@ -172,7 +172,7 @@ def test_damaged_training_pictures_are_said_and_left_out(tmp_path: Path) -> None
 
 
 def refused(some: Sequence[Item], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         fit_linear_probe(encoder("tiny:base"), some)
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_class_is_named() -> None:
     swap = ub.benchmark("world-swap")
-    with pytest.raises(UserError, match="linear probe has no class 'a ") as error:
+    with pytest.raises(UnbagError, match="linear probe has no class 'a ") as error:
         ub.evaluate(probe("tiny:base"), swap, protocol=QUICK)
     assert "one of its 8: a red thing" in error.value.expected
 
@@ -199,10 +199,10 @@ def test_an_unknown_class_is_named() -> None:
 def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = partial(fit_logistic, most_steps=1)
     monkeypatch.setattr("unbag.scorers.linear_probe.fit_logistic", stopped)
-    with pytest.raises(UserError, match="did not converge: after 1 steps"):
+    with pytest.raises(UnbagError, match="did not converge: after 1 steps"):
         fit_linear_probe(encoder("tiny:base"), training()[:40])
 
 
 def test_the_name_alone_says_what_is_missing() -> None:
-    with pytest.raises(UserError, match="'linear-probe' must first be fitted"):
+    with pytest.raises(UnbagError, match="'linear-probe' must first be fitted"):
         ub.scorer("tiny:base", scoring="linear-probe")

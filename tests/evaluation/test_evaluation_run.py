@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unbag.api import evaluate
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents
@@ -136,7 +136,7 @@ def test_a_folder_of_another_run_is_left_alone(
     run(Job([Cosine(encoder)], [toy], out))
     before = (out / "results.json").read_bytes()
     changed = r"another evaluation: scorers\.colours: colours-1 before, nothing now"
-    with pytest.raises(UserError, match=changed) as error:
+    with pytest.raises(UnbagError, match=changed) as error:
         run(Job([load("short")], [toy], out))
     assert "name another folder with --out" in str(error.value)
     assert (out / "results.json").read_bytes() == before
@@ -176,32 +176,32 @@ def test_one_bad_benchmark_does_not_cost_the_others(
 
 
 def test_names_may_not_repeat(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the model 'colours' was given twice"):
+    with pytest.raises(UnbagError, match="the model 'colours' was given twice"):
         run(Job([Cosine(encoder)] * 2, [toy], tmp_path / "run"))
-    with pytest.raises(UserError, match="no benchmark was given"):
+    with pytest.raises(UnbagError, match="no benchmark was given"):
         run(Job([Cosine(encoder)], [], tmp_path / "run"))
 
 
 def test_files_are_asked_for(encoder: Any, tmp_path: Path) -> None:
     needy = Benchmark("needy", "", lambda root: [], (), "accuracy", files=("data.json",))
-    with pytest.raises(UserError, match="benchmark 'needy' is read from files"):
+    with pytest.raises(UnbagError, match="benchmark 'needy' is read from files"):
         run(Job([Cosine(encoder)], [needy], tmp_path / "run"))
-    with pytest.raises(UserError, match=r"there is no folder .*needy"):
+    with pytest.raises(UnbagError, match=r"there is no folder .*needy"):
         run(Job([Cosine(encoder)], [needy], tmp_path / "run", data=tmp_path))
 
 
 def test_reading_folders_that_are_none(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no folder .*none"):
+    with pytest.raises(UnbagError, match=r"there is no folder .*none"):
         read_contents(tmp_path / "none")
-    with pytest.raises(UserError, match=r"has no run\.json"):
+    with pytest.raises(UnbagError, match=r"has no run\.json"):
         read_contents(tmp_path)
     run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     (tmp_path / "run/results.json").unlink()
-    with pytest.raises(UserError, match=r"has no results\.json") as error:
+    with pytest.raises(UnbagError, match=r"has no results\.json") as error:
         read_contents(tmp_path / "run")
     assert "give the command of the run again" in str(error.value)
     (tmp_path / "run/results.json").write_text("{")
-    with pytest.raises(UserError, match=r"results\.json cannot be read"):
+    with pytest.raises(UnbagError, match=r"results\.json cannot be read"):
         read_contents(tmp_path / "run")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.measuring import choose_failures
 from unbag.evaluation.run import run
@@ -124,7 +124,7 @@ def test_vectors_must_have_unit_norm(
     monkeypatch.setattr(
         encoder, "encode_captions", lambda captions: torch.full((len(captions), 3), 5.0)
     )
-    with pytest.raises(UserError, match=r"model 'colours' returned a vector of norm 8\.66"):
+    with pytest.raises(UnbagError, match=r"model 'colours' returned a vector of norm 8\.66"):
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     monkeypatch.setattr(encoder, "encode_captions", lambda captions: torch.zeros(len(captions), 3))
     finished = run(Job([Cosine(encoder)], [toy], tmp_path / "zero"))
@@ -183,7 +183,7 @@ def test_another_version_does_not_continue_a_run(
     state = json.loads(path.read_text())
     state["identity"]["version"] = "0.0.1"
     path.write_text(json.dumps(state))
-    with pytest.raises(UserError, match=r"another evaluation: version: 0\.0\.1 before"):
+    with pytest.raises(UnbagError, match=r"another evaluation: version: 0\.0\.1 before"):
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import Job
 from unbag.evaluation.plan import make_plan
@@ -100,7 +100,7 @@ def test_the_wrong_number_of_numbers(items: list[Item], numbers: Any, message: s
     one_each = [
         Item(i.id, i.pictures, (f"{i.id} a", f"{i.id} b"), np.array([[True, False]])) for i in items
     ]
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         QueryScoring(Odd(numbers)).chunk(one_each)
 
 
@@ -140,7 +140,7 @@ def test_too_large_a_gallery_for_a_pair_scorer(items: list[Item]) -> None:
         tuple(str(i) for i in range(1000)),
         Sparse((1001, 1000), np.array([0]), np.array([0])),
     )
-    with pytest.raises(UserError, match="odd scores pairs one by one, and 'wide' has 1001 x 1000"):
+    with pytest.raises(UnbagError, match="odd scores pairs one by one, and 'wide' has 1001 x 1000"):
         QueryScoring(Odd([])).chunk([wide])
 
 
@@ -185,7 +185,7 @@ def test_the_store_is_an_open_table(items: list[Item], tmp_path: Path) -> None:
 def test_a_damaged_store_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     path.write_bytes(b"PAR1 junk")
-    with pytest.raises(UserError, match="cannot be read") as error:
+    with pytest.raises(UnbagError, match="cannot be read") as error:
         ScoreStore(path)
     assert "move the file away" in str(error.value)
 
@@ -204,10 +204,10 @@ def test_a_flipped_bit_of_a_score_is_told(items: list[Item], tmp_path: Path) -> 
     assert np.array_equal(older, values)  # type: ignore[arg-type]
     content[content.index(values.tobytes())] ^= 1
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"scores\.parquet cannot be read: .* CRC") as caught:
+    with pytest.raises(UnbagError, match=r"scores\.parquet cannot be read: .* CRC") as caught:
         ScoreStore(path)
     assert caught.value.expected == "the scores of an earlier run, as they were written"
-    assert "move the file away" in caught.value.way_out
+    assert "move the file away" in caught.value.hint
 
 
 def test_captions_are_compared_with_each_other_where_a_benchmark_asks(
@@ -269,5 +269,5 @@ def test_items_with_a_damaged_picture_are_invalid_and_the_others_are_asked(
     ],
 )
 def test_scores_of_other_items_are_refused(items: list[Item], answer: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UnbagError, match=said):
         QueryScoring(Whole(answer)).chunk(items)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import FILE, run
 from unbag.evaluation.store import read_contents
@@ -98,10 +98,10 @@ def test_the_same_command_tries_only_what_is_missing(
 def test_what_a_user_can_mend_is_told_in_full_and_has_no_traceback(
     toy: Benchmark, tmp_path: Path
 ) -> None:
-    out, error = tmp_path / "run", UserError("no room", way_out="buy some")
+    out, error = tmp_path / "run", UnbagError("no room", hint="buy some")
     broken = Raises(error, after=0)
     finished = run(Job([broken, load("short")], [toy], out, keeps_going=True))
-    assert finished.problems == ("raises on toy: no room\n  way out:  buy some",)
+    assert finished.problems == ("raises on toy: no room\n  hint:     buy some",)
     assert (state(out), (out / FILE).exists()) == ("failed", False)
 
 
@@ -109,7 +109,7 @@ def test_where_nothing_could_be_scored_there_is_nothing_to_report(
     toy: Benchmark, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         # Half a character, which no file of UTF-8 could hold.
         run(Job([Raises(ValueError("odd \udce9"), after=0)], [toy], out, keeps_going=True))
     assert str(caught.value) == (
@@ -159,8 +159,8 @@ def test_a_full_disk_is_no_fault_of_a_model(
     later = Raises(None)
     later.name = "later"
     job = Job([Raises(error), later], two, tmp_path / "run", keeps_going=True)
-    with pytest.raises(UserError, match="no room is left on the disk of") as told:
+    with pytest.raises(UnbagError, match="no room is left on the disk of") as told:
         run(job)
-    assert told.value.way_out.endswith("give the same command again: scores that are there stay")
+    assert told.value.hint.endswith("give the same command again: scores that are there stay")
     assert later.asked == 0
     assert state(tmp_path / "run") == "failed"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.verify import known_models, verify
 from unbag.scorers import Cosine
@@ -92,7 +92,7 @@ def test_what_is_not_on_disk_is_named_with_the_command_that_gets_it(
     some = job([absent, fetched, here], encoder, tmp_path / "out", data=tmp_path)
     (tmp_path / "pictures" / "0.png").unlink(missing_ok=True)
     found = verify(some)
-    assert [(one.benchmark, one.way_out) for one in found.skipped] == [
+    assert [(one.benchmark, one.hint) for one in found.skipped] == [
         ("absent", f"unbag data check absent --data {tmp_path}"),
         ("fetched", f"unbag data get fetched --data {tmp_path}"),
         ("toy", f"unbag data check toy --data {tmp_path}"),
@@ -112,7 +112,7 @@ def test_a_model_nobody_published_is_told_all_names(
 ) -> None:
     benchmark = replace(toy, published=(number(0.5), replace(number(0.5), model="alpha")))
     assert known_models([benchmark]) == ["alpha", "Colours-B"]
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         verify(replace(job([benchmark], encoder, tmp_path / "out"), published_as={}))
     said = str(caught.value)
     assert "no published number of 'colours' is known" in said

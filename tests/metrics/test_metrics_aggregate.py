@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import by_tag, estimate, wilson
 from unbag.types import MICRO, Aggregate, Estimate, EvalProtocol, Outcomes
 
@@ -188,7 +188,7 @@ def test_invalid_units(outcomes: Make, average: Average) -> None:
     found = average(outcomes([1] * 198 + [0] + [NAN]))
     assert (found.n, found.invalid) == (199, 1)
     assert found.value == pytest.approx(198 / 199)
-    with pytest.raises(UserError, match="vg: accuracy: 3 of 200 units have a score") as error:
+    with pytest.raises(UnbagError, match="vg: accuracy: 3 of 200 units have a score") as error:
         average(outcomes([1] * 197 + [NAN] * 3))
     assert "at most 1%" in str(error.value)
     assert "--allow-invalid" in str(error.value)
@@ -197,7 +197,7 @@ def test_invalid_units(outcomes: Make, average: Average) -> None:
 
 
 def test_nothing_valid(outcomes: Make, average: Average) -> None:
-    with pytest.raises(UserError, match="vg: accuracy: no unit to judge under micro"):
+    with pytest.raises(UnbagError, match="vg: accuracy: no unit to judge under micro"):
         average(outcomes([]))
     for values in ([], [NAN, NAN]):
         found = average(outcomes(values), allow_invalid=True)
@@ -213,11 +213,11 @@ def test_a_group_of_invalid_units_is_left_out(outcomes: Make, average: Average) 
 
 def test_rules_that_do_not_fit(outcomes: Make, average: Average) -> None:
     partly = outcomes([1, 0], tags=[{"kind": "a"}, {}])
-    with pytest.raises(UserError, match="accuracy: unit 'u1' has no tag 'kind'"):
+    with pytest.raises(UnbagError, match="accuracy: unit 'u1' has no tag 'kind'"):
         average(partly, Aggregate(by=("kind",)))
-    with pytest.raises(UserError, match="leaves out groups but has none"):
+    with pytest.raises(UnbagError, match="leaves out groups but has none"):
         average(partly, Aggregate(least=25))
-    with pytest.raises(UserError, match=r"no unit to judge under macro\(family\)"):
+    with pytest.raises(UnbagError, match=r"no unit to judge under macro\(family\)"):
         average(partly, Aggregate(by=("family",)))
 
 

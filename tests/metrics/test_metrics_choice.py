@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Choice, Classify, class_weights
 from unbag.types import Case, Ensemble, Item, Outcomes, Scores, TieRule
 
@@ -68,7 +68,7 @@ def test_nan_is_invalid_and_empty_is_empty(case: Make) -> None:
 def test_ratings_are_refused(case: Make) -> None:
     base = case([0.5, 0.4], [1, 0], name="rated")
     rated = Item("rated", base.item.pictures, base.item.captions, np.array([[0.5, 3.0]]))
-    with pytest.raises(UserError, match="item 'rated' has ratings, not true and false") as error:
+    with pytest.raises(UnbagError, match="item 'rated' has ratings, not true and false") as error:
         accuracy([Case(rated, base.scores)])
     assert "set a threshold in the loader" in str(error.value)
 
@@ -76,7 +76,7 @@ def test_ratings_are_refused(case: Make) -> None:
 @pytest.mark.parametrize("values", [None, np.zeros((1, 3))])
 def test_scores_must_be_a_full_matrix(case: Make, values: np.ndarray | None) -> None:
     base = case([0.5, 0.4], [1, 0], name="odd")
-    with pytest.raises(UserError, match=r"item 'odd' comes with .*(only ranks|\(1, 3\))") as error:
+    with pytest.raises(UnbagError, match=r"item 'odd' comes with .*(only ranks|\(1, 3\))") as error:
         accuracy([Case(base.item, Scores("odd", values))])
     assert "expected: scores of shape (1, 2)" in str(error.value)
 
@@ -96,10 +96,10 @@ def test_class_weights_ignore_the_length_of_prompt_vectors() -> None:
 
 
 def test_class_weights_refuse_bad_classes() -> None:
-    with pytest.raises(UserError, match="class names given more than once: crane") as error:
+    with pytest.raises(UnbagError, match="class names given more than once: crane") as error:
         class_weights(["crane", "crane"], [np.ones((1, 2))] * 2)
     assert "'crane (bird)'" in str(error.value)
-    with pytest.raises(UserError, match="class 'dog' has no prompts"):
+    with pytest.raises(UnbagError, match="class 'dog' has no prompts"):
         class_weights(["dog"], [np.zeros((0, 2))])
 
 
@@ -135,5 +135,5 @@ def test_classification_nan_empty_and_repeated_names(case: Make) -> None:
     base = case([0.5, 0.4], [1, 0])
     captions = (Ensemble("crane", ("a crane",)), Ensemble("crane", ("a photo of a crane",)))
     item = Item("twice", base.item.pictures, captions, base.item.truth)
-    with pytest.raises(UserError, match="more than once: crane"):
+    with pytest.raises(UnbagError, match="more than once: crane"):
         Classify()([Case(item, base.scores)], ties="wrong", tie_eps=0.0)

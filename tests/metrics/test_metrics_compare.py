@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Contest, compare, compare_all, holm, mcnemar
 from unbag.metrics.compare import sign_flip
 from unbag.types import MICRO, Aggregate, Comparison, EvalProtocol, Outcomes
@@ -226,7 +226,7 @@ def test_holm_runs_over_all_comparisons_with_a_test(outcomes: Make, protocol: Ev
 
 
 def test_what_cannot_be_compared(outcomes: Make, against: Against) -> None:
-    with pytest.raises(UserError, match="toy: 'accuracy' of old against 'pair' of new"):
+    with pytest.raises(UnbagError, match="toy: 'accuracy' of old against 'pair' of new"):
         against(outcomes([1]), outcomes([1], metric="pair"))
-    with pytest.raises(UserError, match="toy: old and new share no valid unit of 'accuracy'"):
+    with pytest.raises(UnbagError, match="toy: old and new share no valid unit of 'accuracy'"):
         against(outcomes([1, NAN]), replace(outcomes([1, 1]), units=("x", "u1")))

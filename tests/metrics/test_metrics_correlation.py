@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Correlation, estimate, kendall
 from unbag.types import Case, EvalProtocol
 
@@ -90,7 +90,7 @@ def test_ratings_of_one_picture_are_resampled_together(case: Make) -> None:
 
 
 def test_true_and_false_are_no_ratings(case: Make) -> None:
-    with pytest.raises(UserError, match="item 'x' has no rating"):
+    with pytest.raises(UnbagError, match="item 'x' has no rating"):
         Correlation()([case([[1.0]], np.array([[True]]), name="x")], ties="wrong", tie_eps=0.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import (
     CHANCE,
     Joined,
@@ -124,7 +124,7 @@ def test_statements_by_hand(case: Make, protocol: EvalProtocol) -> None:
 
 
 def test_a_threshold_needs_the_development_split(case: Make) -> None:
-    with pytest.raises(UserError, match="no statement with split=dev"):
+    with pytest.raises(UnbagError, match="no statement with split=dev"):
         Statements()(statements(case, [0.1], [1], "test"), ties="wrong", tie_eps=0)
 
 

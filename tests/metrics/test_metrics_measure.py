@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Choice, Pairs, Recall, Retention, measure
 from unbag.types import MICRO, Aggregate, Benchmark, Case, EvalProtocol
 
@@ -100,36 +100,36 @@ def test_retention_stands_beside_the_recall_of_the_kept_order(
 
 
 def test_no_items(protocol: EvalProtocol) -> None:
-    with pytest.raises(UserError, match="benchmark 'toy' has no items") as error:
+    with pytest.raises(UnbagError, match="benchmark 'toy' has no items") as error:
         measure(BENCH, [], protocol=protocol, seed=0)
     assert "any limit on the number of items" in str(error.value)
 
 
 def test_ids_must_differ_and_match(cases: list[Case], protocol: EvalProtocol) -> None:
-    with pytest.raises(UserError, match="1 item ids more than once, such as 'i0'"):
+    with pytest.raises(UnbagError, match="1 item ids more than once, such as 'i0'"):
         measure(BENCH, [cases[0], cases[0]], protocol=protocol, seed=0)
     crossed = [Case(cases[0].item, cases[1].scores)]
-    with pytest.raises(UserError, match="scores of item 'i1' stand beside item 'i0'"):
+    with pytest.raises(UnbagError, match="scores of item 'i1' stand beside item 'i0'"):
         measure(BENCH, crossed, protocol=protocol, seed=0)
 
 
 def test_metrics_of_a_benchmark_must_make_sense(cases: list[Case], protocol: EvalProtocol) -> None:
-    with pytest.raises(UserError, match="'toy' has the metric 'accuracy' twice"):
+    with pytest.raises(UnbagError, match="'toy' has the metric 'accuracy' twice"):
         measure(replace(BENCH, metrics=(Choice(), Choice())), cases, protocol=protocol, seed=0)
-    with pytest.raises(UserError, match="gives its headline 'pair'"):
+    with pytest.raises(UnbagError, match="gives its headline 'pair'"):
         measure(replace(BENCH, headline="pair"), cases, protocol=protocol, seed=0)
     rules = tuple(Aggregate(by=("kind",), without=frozenset({kind})) for kind in ("swap", "add"))
-    with pytest.raises(UserError, match="has two averaging rules named"):
+    with pytest.raises(UnbagError, match="has two averaging rules named"):
         measure(replace(BENCH, aggregates=rules), cases, protocol=protocol, seed=0)
     unfit = replace(BENCH, metrics=(Pairs(),), headline="pair", aggregates=(MICRO,))
-    with pytest.raises(UserError, match="toy: individual: no unit to judge under micro"):
+    with pytest.raises(UnbagError, match="toy: individual: no unit to judge under micro"):
         measure(unfit, cases, protocol=protocol, seed=0)
 
 
 def test_invalid_scores_need_leave(case: Make, protocol: EvalProtocol) -> None:
     bench = replace(BENCH, aggregates=(MICRO,))
     damaged = [case([np.nan, 0.5], [1, 0], name="a"), case([0.7, 0.5], [1, 0], name="b")]
-    with pytest.raises(UserError, match="toy: accuracy: 1 of 2 units"):
+    with pytest.raises(UnbagError, match="toy: accuracy: 1 of 2 units"):
         measure(bench, damaged, protocol=protocol, seed=0)
     found = measure(bench, damaged, protocol=protocol, seed=0, allow_invalid=True)
     assert found.overall["micro"]["accuracy"].value == 1.0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Recall, Retention, hit_chance, hits, rank, rank_blocks
 from unbag.types import Case, FloatArray, Item, Metric, Outcomes, Ranks, Scores, Sparse, TieRule
 
@@ -107,9 +107,9 @@ def test_everything_damaged() -> None:
 
 
 def test_bad_shapes() -> None:
-    with pytest.raises(UserError, match=r"scores of shape \(2, 3\)"):
+    with pytest.raises(UnbagError, match=r"scores of shape \(2, 3\)"):
         rank(np.zeros((2, 3)), np.eye(2, dtype=bool))
-    with pytest.raises(UserError, match=r"a block of scores has shape \(1, 2\)"):
+    with pytest.raises(UnbagError, match=r"a block of scores has shape \(1, 2\)"):
         rank_blocks(lambda start, stop: np.zeros((1, 2)), np.eye(2, dtype=bool))
 
 
@@ -215,10 +215,10 @@ def test_retention_nan_and_empty(case: Make) -> None:
 
 def test_retention_needs_partners_of_one_size(case: Make) -> None:
     kept, shuffled = pair(case, np.eye(3), np.eye(3))
-    with pytest.raises(UserError, match="item 's' has order=shuffled but no partner"):
+    with pytest.raises(UnbagError, match="item 's' has order=shuffled but no partner"):
         Retention()([shuffled], ties="wrong", tie_eps=0.0)
     other = pair(case, np.eye(4), np.eye(4))[1]
-    with pytest.raises(UserError, match="items 'k' and 's' cannot be compared"):
+    with pytest.raises(UnbagError, match="items 'k' and 's' cannot be compared"):
         Retention()([kept, other], ties="wrong", tie_eps=0.0)
 
 

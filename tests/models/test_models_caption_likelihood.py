@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import Likelihood, load, load_likelihood
 from unbag.models.huggingface import loading
 from unbag.models.huggingface.loading import HfSource, find_language_model
@@ -114,10 +114,10 @@ def test_the_fingerprint_is_of_the_weights(folder: Path, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_judged_is_said(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has 12 tokens") as error:
+    with pytest.raises(UnbagError, match="has 12 tokens") as error:
         ask(likelihood(folder), ["a " * 12])
     assert "between 1 and 11" in str(error.value)
-    with pytest.raises(UserError, match="has no first token"):
+    with pytest.raises(UnbagError, match="has no first token"):
         likelihood(write_model(tmp_path / "bare", has_start=False))
 
 
@@ -132,18 +132,18 @@ def test_captions_alone(folder: Path) -> None:
 
 def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UserError, match="there is no language model at"):
+    with pytest.raises(UnbagError, match="there is no language model at"):
         likelihood(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty has no config\.json"):
+    with pytest.raises(UnbagError, match=r"empty has no config\.json"):
         likelihood(tmp_path / "empty")
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UserError, match=r"cut\.gguf cannot be read as a language model"):
+    with pytest.raises(UnbagError, match=r"cut\.gguf cannot be read as a language model"):
         likelihood(tmp_path / "cut.gguf")
     (tmp_path / "words.txt").touch()
-    with pytest.raises(UserError, match=r"no language model at .*words\.txt': it is a file"):
+    with pytest.raises(UnbagError, match=r"no language model at .*words\.txt': it is a file"):
         likelihood(tmp_path / "words.txt")
-    with pytest.raises(UserError, match="there is no language model at '~no-such-user/gpt'"):
+    with pytest.raises(UnbagError, match="there is no language model at '~no-such-user/gpt'"):
         find_language_model("~no-such-user/gpt")
 
 
@@ -157,9 +157,9 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
         raise AssertionError
 
     monkeypatch.setattr(loading, "read_weights", connected)
-    with pytest.raises(UserError, match="at 'models/gpt': the folder models has no gpt") as caught:
+    with pytest.raises(UnbagError, match="at 'models/gpt': the folder models has no gpt") as caught:
         load_likelihood("models/gpt")
-    assert caught.value.way_out == (
+    assert caught.value.hint == (
         "check the path; if a model of the hub is meant, get it first: hf download models/gpt"
     )
     assert find_language_model("owner/gpt") == HfSource("owner/gpt")
@@ -169,32 +169,32 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
 
 def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
-    with pytest.raises(UserError, match="CLIPConfig") as caught:
+    with pytest.raises(UnbagError, match="CLIPConfig") as caught:
         load_likelihood(str(tmp_path))
-    assert len(caught.value.found) < 400
-    assert caught.value.way_out == (
+    assert len(caught.value.message) < 400
+    assert caught.value.hint == (
         "its config.json is of another kind of model: take one of the kind asked for"
     )
 
 
 @pytest.mark.parametrize(
-    ("error", "way_out"),
+    ("error", "hint"),
     [
         (ImportError("Please install gguf"), "pip install gguf accelerate"),
         (ValueError("cut short"), "copy or download the file again"),
     ],
 )
-def test_a_gguf_file_that_cannot_be_read_gets_a_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, way_out: str
+def test_a_gguf_file_that_cannot_be_read_gets_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, hint: str
 ) -> None:
     def fails(*path: str, **where: object) -> None:
         raise error
 
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
     (tmp_path / "small.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UserError, match=f"as a language model: {error}") as found:
+    with pytest.raises(UnbagError, match=f"as a language model: {error}") as found:
         likelihood(tmp_path / "small.gguf")
-    assert way_out in str(found.value)
+    assert hint in str(found.value)
 
 
 def test_weights_that_are_not_whole_are_refused(tmp_path: Path) -> None:
@@ -205,5 +205,5 @@ def test_weights_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["transformer.h.0.mlp.c_fc.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"1 missing \(transformer\.h\.0\.mlp\.c_fc\.weight\)"):
+    with pytest.raises(UnbagError, match=r"1 missing \(transformer\.h\.0\.mlp\.c_fc\.weight\)"):
         likelihood(folder)

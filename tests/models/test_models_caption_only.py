@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL.Image import Image
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import ALL, Coin, load
 from unbag.types import Caption, Ensemble, MatrixScorer, Query, Question, Scorer
 
@@ -92,6 +92,6 @@ def test_random_is_a_fair_and_independent_coin() -> None:
     ],
 )
 def test_bad_names(name: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         load(name)
     assert message in str(error.value)

@@ -12,7 +12,7 @@ import torch
 
 import unbag as ub
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics import Choice
 from unbag.models.baselines import Sentence, load
 from unbag.types import Benchmark, Ensemble, Item, ItemScorer, Query, Sparse
@@ -113,7 +113,7 @@ def test_it_runs_through_the_evaluation_without_a_picture(folder: Path) -> None:
 
 
 def test_a_caption_alone_is_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="compares the captions of an item with each other"):
+    with pytest.raises(UnbagError, match="compares the captions of an item with each other"):
         sentence(folder).score([Query(PICTURE, "a")])
 
 
@@ -121,7 +121,7 @@ def test_galleries_are_refused(folder: Path) -> None:
     gallery = Item(
         "gallery", (PICTURE,), ("a",), Sparse((1, 1), np.zeros(1, int), np.zeros(1, int))
     )
-    with pytest.raises(UserError, match="cannot rank the gallery 'gallery'"):
+    with pytest.raises(UnbagError, match="cannot rank the gallery 'gallery'"):
         sentence(folder).score_items([gallery])
 
 
@@ -145,15 +145,15 @@ def test_a_missing_pooler_does_no_harm(folder: Path, hf_folder: HfFolder) -> Non
 def test_other_ways_to_pool_are_refused(folder: Path) -> None:
     modules = ["models.Transformer", "models.Pooling", "models.Dense"]
     (folder / "modules.json").write_text(json.dumps([{"type": m} for m in modules]))
-    with pytest.raises(UserError, match="pools tokens by mean and Dense"):
+    with pytest.raises(UnbagError, match="pools tokens by mean and Dense"):
         sentence(folder)
     (folder / "modules.json").unlink()
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    with pytest.raises(UserError, match="pools tokens by max"):
+    with pytest.raises(UnbagError, match="pools tokens by max"):
         sentence(folder)
 
 
 def test_a_model_with_eyes_is_no_sentence_encoder(hf_folder: HfFolder) -> None:
-    with pytest.raises(UserError, match="is a 'clip'"):
+    with pytest.raises(UnbagError, match="is a 'clip'"):
         load(f"sentence:{hf_folder('clip')}")

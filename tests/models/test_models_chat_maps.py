@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.loading import Model
 from unbag.models.server import load
@@ -145,7 +145,7 @@ def test_a_server_is_not_asked_for_maps() -> None:
     with served(Chat()) as chat:
         model = load(f"some/thing@{chat.url}")
         found = asked(model)
-        with pytest.raises(UserError, match="is behind a server") as error:
+        with pytest.raises(UnbagError, match="is behind a server") as error:
             covered_maps(YES(model), world_material().rows[0].picture, CAPTION)
     assert error.value.expected == "a chat model on this machine, such as hf:FOLDER"
     assert chat.bodies == []

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import check_device, choose_device
 
 
-def refused(asked: str) -> UserError:
-    with pytest.raises(UserError) as caught:
+def refused(asked: str) -> UnbagError:
+    with pytest.raises(UnbagError) as caught:
         choose_device(asked)
-    assert caught.value.found.startswith(f"the device {asked!r} cannot be used: ")
-    assert caught.value.way_out == "--device auto takes the best one at hand"
+    assert caught.value.message.startswith(f"the device {asked!r} cannot be used: ")
+    assert caught.value.hint == "--device auto takes the best one at hand"
     # torch's own word is a page long.
     assert len(str(caught.value)) < 300
     return caught.value
@@ -39,7 +39,7 @@ def test_a_kind_that_torch_does_not_have_is_told_in_a_line(
     monkeypatch.setattr(torch.backends.mps, "is_built", lambda: is_built)
     why = "this machine has no Apple GPU that torch can use"
     error = refused("mps")
-    assert error.found.endswith(why if is_built else "torch was built without it")
+    assert error.message.endswith(why if is_built else "torch was built without it")
     assert error.expected == "cpu or auto (all that is here)"
 
 
@@ -47,7 +47,7 @@ def test_a_kind_that_torch_does_not_have_is_told_in_a_line(
 @pytest.mark.parametrize("asked", ["cuda", "cuda:7"])
 def test_a_gpu_where_there_is_none(asked: str) -> None:
     error = refused(asked)
-    assert error.found.endswith("cannot be used: Found no NVIDIA driver on your system")
+    assert error.message.endswith("cannot be used: Found no NVIDIA driver on your system")
     assert error.expected == "cpu or auto (all that is here)"
 
 
@@ -66,7 +66,7 @@ def test_a_gpu_beyond_the_last(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     error = refused("cuda:7")
-    assert error.found.endswith(finds)
+    assert error.message.endswith(finds)
     assert error.expected == here
     monkeypatch.setattr(torch, "empty", lambda *size, device: None)
     assert choose_device("cuda:0") == "cuda:0"
@@ -76,7 +76,7 @@ def test_a_gpu_beyond_the_last(
 @pytest.mark.parametrize("asked", ["xpu", "cdua", "meta", "xla", "cuda:", "cuda:x", "cpu:0", ""])
 def test_what_is_no_device(asked: str) -> None:
     error = refused(asked)
-    assert error.found.endswith("no such kind is known here")
+    assert error.message.endswith("no such kind is known here")
     assert error.expected == "cpu or auto (all that is here)"
 
 
@@ -88,6 +88,6 @@ def test_how_a_device_is_written_is_checked_without_asking_for_one(
 
     monkeypatch.setattr(torch.cuda, "is_available", asked)
     check_device("cuda:7")
-    with pytest.raises(UserError, match="no such kind is known here") as caught:
+    with pytest.raises(UnbagError, match="no such kind is known here") as caught:
         check_device("xpu")
     assert caught.value.expected == "cpu, cuda, cuda:1, mps or auto"

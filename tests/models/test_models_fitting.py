@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import Fitting, is_out_of_memory
 from unbag.models.weights import fingerprint
 
@@ -38,7 +38,7 @@ def test_a_batch_is_halved_until_it_fits_and_that_is_remembered() -> None:
 
 
 def test_one_input_that_does_not_fit_is_explained() -> None:
-    with pytest.raises(UserError, match="m does not fit into memory with one input") as error:
+    with pytest.raises(UnbagError, match="m does not fit into memory with one input") as error:
         Fitting("m", lambda text: None)(Small(0), torch.zeros(2))
     assert "--dtype bfloat16" in str(error.value)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
@@ -80,7 +80,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 
 def refuses(model: Any, message: str, *, prompt: str = "Is it?", picture: Any = None) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         model.logprobs(picture, prompt, ["Yes"])
 
 
@@ -103,13 +103,13 @@ def test_a_template_without_a_picture_is_refused(
 
 def test_a_template_that_thinks_first_is_refused(made: Callable[..., Path]) -> None:
     thinks = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>{% endif %}")
-    with pytest.raises(UserError, match="does not ask for an answer where it puts one"):
+    with pytest.raises(UnbagError, match="does not ask for an answer where it puts one"):
         load_chat(str(made(thinks, bos=False)))
 
 
 def test_a_template_that_fails_is_named(made: Callable[..., Path]) -> None:
     fails = VICUNA + "{{ raise_exception('no') if messages | length > 1 else '' }}"
-    with pytest.raises(UserError, match=r"the chat template of [^ /]+/model fails: no"):
+    with pytest.raises(UnbagError, match=r"the chat template of [^ /]+/model fails: no"):
         load_chat(str(made(fails)))
 
 
@@ -121,7 +121,7 @@ def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(
     )
     folder = made(joins)
     model = load_chat(str(folder))
-    with pytest.raises(UserError, match="does not keep the answer 'es' apart from the prompt"):
+    with pytest.raises(UnbagError, match="does not keep the answer 'es' apart from the prompt"):
         model.logprobs(pictures[0], "Is it?", ["es"])
 
 
@@ -151,11 +151,11 @@ def test_a_free_answer_that_would_not_fit_is_refused(
     tight = replace(model, context=len(seeing.prompt) + 4)
     assert len(tight.answers_of([ask], longest=4)) == 1
     for answers in (tight.answers_of, tight.answers_of_m3id):
-        with pytest.raises(UserError, match=f"has {len(seeing.prompt) + 5} tokens"):
+        with pytest.raises(UnbagError, match=f"has {len(seeing.prompt) + 5} tokens"):
             answers([ask], longest=5)
     # Without a picture, all that M3ID reads is words.
     tight = replace(model, context=len(blind.prompt) + 4)
-    with pytest.raises(UserError, match=f"has {len(blind.prompt) + 5} tokens"):
+    with pytest.raises(UnbagError, match=f"has {len(blind.prompt) + 5} tokens"):
         tight.answers_of_m3id([Ask(None, "Is it?")], longest=5)
 
 
@@ -176,7 +176,7 @@ def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
     assert letters.scoring.endswith(", without end")
     for needs in (lambda: model.logprobs_of([Ask(None, "?", ("Yes",), True)]),
                   lambda: model.answer(None, "?")):  # fmt: skip
-        with pytest.raises(UserError, match="no token that ends an answer"):
+        with pytest.raises(UnbagError, match="no token that ends an answer"):
             needs()
 
 
@@ -188,7 +188,7 @@ def test_a_processor_of_another_model_is_named(
     model = load_chat(str(folder))
     message = "model cannot read what its processor prepared: .*\n.*belongs to this model"
     refuses(model, message, picture=pictures[0])
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         model.answer(pictures[0], "Is it?")
 
 
@@ -270,7 +270,7 @@ def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, pictures: list[PixelPi
 
 def test_an_encoder_with_a_decoder_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava"}))
-    with pytest.raises(UserError, match="its processor cannot be read"):
+    with pytest.raises(UnbagError, match="its processor cannot be read"):
         load_chat(str(tmp_path))
 
 
@@ -288,7 +288,7 @@ class Alone:
 
 def test_any_generator_can_be_asked(pictures: list[PixelPicture]) -> None:
     assert logprobs_of(Alone(), [Ask(None, "?", ("a", "b"))]) == [[[-1.0], [-1.0]]]
-    with pytest.raises(UserError, match="alone cannot score the end of an answer"):
+    with pytest.raises(UnbagError, match="alone cannot score the end of an answer"):
         logprobs_of(Alone(), [Ask(None, "?", ("a",), True)])
     (scorer,) = make_scorers(Alone(), "yes", "published")
     assert np.allclose(np.asarray(scorer.score([Query(pictures[0], "a dog")])), np.exp(-1))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.data import PixelPicture
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.evaluation.scoring import QueryScoring, answered
 from unbag.models.huggingface.chat import load_chat
 from unbag.scorers import make_scorers
@@ -25,13 +25,13 @@ def test_a_picture_of_an_odd_shape_is_an_error_of_its_own(chat_folder: ChatFolde
     with pytest.raises(PictureError, match=message) as found:
         model.logprobs(THREAD, "Is it?", ["Yes"])
     assert found.value.key == THREAD.key
-    assert isinstance(found.value, UserError)
+    assert isinstance(found.value, UnbagError)
 
 
 @pytest.mark.parametrize("protocol", ["yes", "letters"])
 def test_alone_such_a_picture_is_refused(protocol: str, chat_folder: ChatFolder) -> None:
     (scorer,) = make_scorers(load_chat(str(chat_folder("qwen2_vl"))), protocol, "published")
-    with pytest.raises(UserError, match=r"cannot prepare the picture line \(900 x 1 pixels\)"):
+    with pytest.raises(UnbagError, match=r"cannot prepare the picture line \(900 x 1 pixels\)"):
         answered(LINE, ["a dog", "a cat"], scorer)
 
 

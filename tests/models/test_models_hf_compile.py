@@ -14,7 +14,7 @@ import torch
 
 from unbag.cli import main
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import Placement, load_model
 from unbag.scorers import make_scorers
 from unbag.types import Query
@@ -95,6 +95,6 @@ def test_a_compiler_that_fails_is_said(
         raise RuntimeError("No working C++ compiler found")
 
     compiled_by(fails)
-    with pytest.raises(UserError, match=r"tiny-blip could not be compiled: .*No work") as error:
+    with pytest.raises(UnbagError, match=r"tiny-blip could not be compiled: .*No work") as error:
         scores(hf_folder("blip"), pictures[0], compiles=True)
     assert "leave --compile out: scores are the same; or install a compiler" in str(error.value)

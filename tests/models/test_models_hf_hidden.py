@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import HiddenGenerator, load_chat
 from unbag.models.huggingface.chat_runner import CausalRunner, last_hidden, pooled
 from unbag.types import Picture
@@ -101,7 +101,7 @@ def test_a_tokenizer_without_padding_token_gives_the_same(
 @pytest.mark.parametrize("family", ["instructblip", "instructblip_t5"])
 def test_an_instructblip_says_that_it_has_none(family: str, chat_folder: ChatFolder) -> None:
     model = load_chat(str(chat_folder(family)))
-    with pytest.raises(UserError, match="is an InstructBLIP, whose Q-Former reads the prompt"):
+    with pytest.raises(UnbagError, match="is an InstructBLIP, whose Q-Former reads the prompt"):
         model.last_hidden([(None, "a red cube")])
 
 
@@ -111,11 +111,11 @@ def test_what_cannot_be_embedded_is_said(
     model = load_chat(str(chat_folder("llava")))
     assert model.last_hidden([]).shape[0] == 0
     for picture in (None, pictures[0]):
-        with pytest.raises(UserError, match="llava was given an empty text to embed"):
+        with pytest.raises(UnbagError, match="llava was given an empty text to embed"):
             model.last_hidden([(picture, "  ")])
-    with pytest.raises(UserError, match="the prompt 'a <image> of it' holds '<image>'"):
+    with pytest.raises(UnbagError, match="the prompt 'a <image> of it' holds '<image>'"):
         model.last_hidden([(None, "a <image> of it")])
-    with pytest.raises(UserError, match="llava: the prompt 'cube cube ") as raised:
+    with pytest.raises(UnbagError, match="llava: the prompt 'cube cube ") as raised:
         model.last_hidden([(None, "cube " * 600)])
     assert "at most 512" in str(raised.value)
 
@@ -140,7 +140,7 @@ class OtherLayout(nn.Module):
 )
 def test_another_layout_of_hidden_states_is_refused(hidden: Any, shape: str) -> None:
     said = rf"a OtherLayout gives hidden states of shape {shape} for tokens of shape \(2, 5\)"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UnbagError, match=said):
         last_hidden(OtherLayout(hidden), {}, torch.ones(2, 5))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image as Images
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface import dual as hf_dual
 from unbag.models.huggingface.dual import KINDS, HfDual, ModelFamily, Pictures
 from unbag.models.huggingface.inputs import make_captions
@@ -50,7 +50,7 @@ def test_a_kind_not_known_runs_at_full_length_and_says_so(
         encoder = dual(hf_folder("clip"))
     assert encoder.captions(["a"])["input_ids"].shape == (1, 30)
     torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected, atol=1e-5, rtol=0)
-    with pytest.raises(UserError, match="patches of a 'clip' have no place in the joint space"):
+    with pytest.raises(UnbagError, match="patches of a 'clip' have no place in the joint space"):
         encoder.encode_patches(pixels_of(encoder))
 
 
@@ -92,7 +92,7 @@ def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolde
 def test_tokens_without_a_place_in_the_joint_space(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("vision-text-dual-encoder"))
     with pytest.raises(
-        UserError, match="tokens of a 'vision-text-dual-encoder' have no place"
+        UnbagError, match="tokens of a 'vision-text-dual-encoder' have no place"
     ) as e:
         encoder.encode_tokens(CAPTIONS)
     assert "altclip, chinese_clip, clip, metaclip_2, siglip, siglip2" in str(e.value)
@@ -149,7 +149,9 @@ def test_both_towers_are_compiled_if_asked(
 def test_vectors_of_two_widths_are_refused(hf_folder: HfFolder) -> None:
     model, words, processor = parts(hf_folder("clip"))
     model.visual_projection = torch.nn.Linear(16, 5)
-    with pytest.raises(UserError, match=r"of shape \(5,\) for a picture and \(12,\) for a caption"):
+    with pytest.raises(
+        UnbagError, match=r"of shape \(5,\) for a picture and \(12,\) for a caption"
+    ):
         HfDual(model, words, processor, name="odd")
 
 
@@ -157,7 +159,9 @@ def test_an_image_processor_with_more_inputs_is_refused() -> None:
     def processor(*, images: Any, return_tensors: str) -> dict[str, torch.Tensor]:
         return {"pixel_values": torch.zeros(1, 3, 4, 4), "image_sizes": torch.zeros(1, 2)}
 
-    with pytest.raises(UserError, match="odd: its image processor gives image_sizes, pixel_values"):
+    with pytest.raises(
+        UnbagError, match="odd: its image processor gives image_sizes, pixel_values"
+    ):
         Pictures(processor, name="odd")
 
 
@@ -166,7 +170,7 @@ def test_a_caption_of_unknown_length_is_refused(hf_folder: HfFolder) -> None:
     words.model_max_length = 10**30
     config = SimpleNamespace(model_type="endless", vocab_size=100)
     with pytest.raises(
-        UserError, match="'endless' does not say how many tokens a caption may have"
+        UnbagError, match="'endless' does not say how many tokens a caption may have"
     ):
         make_captions(config, words, is_padded=True, has_mask=True)
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image as Images
 from torch.nn.functional import normalize
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.blip import Blip, Match
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import load
@@ -169,9 +169,9 @@ def test_half_precision_gives_single_precision(hf_folder: HfFolder) -> None:
 def test_other_kinds_say_so(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("vision-text-dual-encoder"))
     known = "align, altclip, chinese_clip, clip, metaclip_2, siglip, siglip2"
-    with pytest.raises(UserError, match="picture tower of a 'vision-text-dual-encoder'") as error:
+    with pytest.raises(UnbagError, match="picture tower of a 'vision-text-dual-encoder'") as error:
         encoder.picture_layers(pixels_of(encoder))
     assert known in str(error.value)
-    with pytest.raises(UserError, match="caption tower of a 'vision-text-dual-encoder'") as error:
+    with pytest.raises(UnbagError, match="caption tower of a 'vision-text-dual-encoder'") as error:
         encoder.caption_layers(CAPTIONS)
     assert known in str(error.value)

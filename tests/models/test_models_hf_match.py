@@ -11,7 +11,7 @@ from PIL.Image import Image
 
 from unbag.api import evaluate
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics import Choice, Recall
@@ -128,13 +128,13 @@ def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
     assert make_scorers(scorer, "match") == [scorer]
     clip = load_model(f"hf:{hf_folder('clip')}")
     for make in (make_scorer, make_scorers):
-        with pytest.raises(UserError, match="'match' needs a matching head, and 'tiny-clip' has"):
+        with pytest.raises(UnbagError, match="'match' needs a matching head, and 'tiny-clip' has"):
             make(clip, "match")
 
 
 def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
     with pytest.raises(
-        UserError, match="one vector a picture and one a caption, and 'tiny"
+        UnbagError, match="one vector a picture and one a caption, and 'tiny"
     ) as error:
         make_scorer(match(hf_folder("blip-2")), "cosine")
     assert "BLIP-2 has several vectors for a picture" in str(error.value)

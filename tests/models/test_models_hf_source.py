@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import HfSource, load, parse_source
 from unbag.models.loading import folder_name, load_model
 
@@ -36,7 +36,7 @@ def change_weights(folder: Path, rewrite: Callable[[dict[str, torch.Tensor]], ob
 
 
 def fails(name: str | Path) -> str:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         load(str(name))
     return str(caught.value)
 
@@ -279,7 +279,7 @@ def test_without_transformers_it_says_what_to_install(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(UserError, match="needs the package 'transformers'") as caught:
+    with pytest.raises(UnbagError, match="needs the package 'transformers'") as caught:
         load_model(spec)
     assert "pip install 'unbag[transformers]'" in str(caught.value)
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.joined import (
     RECORD,
     WEIGHTS,
@@ -161,9 +161,9 @@ def test_features_of_elsewhere(folder: Path, picture: str, joined: JoinedEncoder
     found = load(f"{picture}+features:{table}")
     assert found.name == "tiny:eyes+features:features.safetensors"
     assert torch.allclose(found.encode_captions(CAPTIONS), joined.encode_captions(CAPTIONS))
-    with pytest.raises(UserError, match="has no vector of the caption 'a cat'"):
+    with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'"):
         found.encode_captions(["a cat"])
-    with pytest.raises(UserError, match="text vectors of 16 numbers, and a joint space of 12"):
+    with pytest.raises(UnbagError, match="text vectors of 16 numbers, and a joint space of 12"):
         load(f"{picture}+plain:features:{table}")
     vectors = joined.encode_captions(CAPTIONS)
     write_table(table, CAPTIONS, 3 * vectors)
@@ -185,17 +185,17 @@ def test_names_with_more_than_one_plus(tmp_path: Path) -> None:
 
 
 def test_names_that_cannot_be_read(picture: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="names no picture model and text part") as caught:
+    with pytest.raises(UnbagError, match="names no picture model and text part") as caught:
         load("tiny:base")
     assert "joined:tiny:base+minilm" in caught.value.expected
-    with pytest.raises(UserError, match="unknown picture model 'tinny:base'") as caught:
+    with pytest.raises(UnbagError, match="unknown picture model 'tinny:base'") as caught:
         load(f"tinny:base+{text}")
-    assert caught.value.way_out.startswith("before the + stands a model with its prefix")
-    with pytest.raises(UserError, match="unknown picture model 'joined:x'"):
+    assert caught.value.hint.startswith("before the + stands a model with its prefix")
+    with pytest.raises(UnbagError, match="unknown picture model 'joined:x'"):
         load(f"joined:x+{text}")
-    with pytest.raises(UserError, match="caption:short gives no vector for a picture"):
+    with pytest.raises(UnbagError, match="caption:short gives no vector for a picture"):
         load(f"caption:short+{text}")
-    with pytest.raises(UserError, match=f"the folder {tmp_path} has no joined.json"):
+    with pytest.raises(UnbagError, match=f"the folder {tmp_path} has no joined.json"):
         load(str(tmp_path))
 
 
@@ -222,13 +222,13 @@ def test_an_export_refuses_other_parts(picture: str, text: str, tmp_path: Path) 
     first = load(f"{eyes}+{words}")
     place = written(first, tmp_path / "out")
     save_tiny(tmp_path / "eyes.safetensors", seed=1)
-    with pytest.raises(UserError, match=r"is not the one that .* was trained with") as caught:
+    with pytest.raises(UnbagError, match=r"is not the one that .* was trained with") as caught:
         load(str(place))
     assert caught.value.expected == first.origin.picture_fingerprint
-    assert load(f"{eyes}+{words}").origin.picture_fingerprint in caught.value.found
+    assert load(f"{eyes}+{words}").origin.picture_fingerprint in caught.value.message
     save_tiny(tmp_path / "eyes.safetensors")
     save_llama(tmp_path / "llama", seed=1)
-    with pytest.raises(UserError, match=r"the text part .* is not the one") as caught:
+    with pytest.raises(UnbagError, match=r"the text part .* is not the one") as caught:
         load(str(place))
     assert caught.value.expected == first.origin.text_fingerprint
 
@@ -237,22 +237,22 @@ def test_damaged_exports(joined: JoinedEncoder, tmp_path: Path) -> None:
     place = written(joined, tmp_path / "out")
     state, record = load_file(place / WEIGHTS), json.loads((place / RECORD).read_text())
     save_file({**state, "picture.nothing": torch.zeros(1)}, place / WEIGHTS)
-    with pytest.raises(UserError, match="nothing is not where it should be"):
+    with pytest.raises(UnbagError, match="nothing is not where it should be"):
         load(str(place))
     save_file({k: v for k, v in state.items() if k != "connector.0.bias"}, place / WEIGHTS)
-    with pytest.raises(UserError, match=r"0.bias is not where it should be"):
+    with pytest.raises(UnbagError, match=r"0.bias is not where it should be"):
         load(str(place))
     save_file({**state, "connector.0.bias": torch.full((16,), torch.inf)}, place / WEIGHTS)
-    with pytest.raises(UserError, match=r"hold NaN or infinity: connector.0.bias"):
+    with pytest.raises(UnbagError, match=r"hold NaN or infinity: connector.0.bias"):
         load(str(place))
     save_file(state, place / WEIGHTS)
     (place / RECORD).write_text(json.dumps(record | {"format": "x"}))
-    with pytest.raises(UserError, match="its format is 'x', not unbag-joined-1"):
+    with pytest.raises(UnbagError, match="its format is 'x', not unbag-joined-1"):
         load(str(place))
     wrong = record | {"connector": {"width": 5, "joint": 12, "hidden": 16}}
     (place / RECORD).write_text(json.dumps(wrong))
-    with pytest.raises(UserError, match=r"its connector is \(5, 12\), its parts are not"):
+    with pytest.raises(UnbagError, match=r"its connector is \(5, 12\), its parts are not"):
         load(str(place))
     (place / WEIGHTS).write_bytes(b"x")
-    with pytest.raises(UserError, match="is no joined model that can be read"):
+    with pytest.raises(UnbagError, match="is no joined model that can be read"):
         load(str(place))

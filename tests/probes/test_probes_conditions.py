@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load
 from unbag.probes.base import Bars, Finding, Material, Options
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
@@ -105,7 +105,7 @@ def test_rings_share_no_thing_and_do_not_depend_on_their_number() -> None:
 
 @pytest.mark.parametrize("n", [0, 13])
 def test_a_number_of_rings_that_cannot_be(n: int) -> None:
-    with pytest.raises(UserError, match=rf"{n} rings of 4 things[\s\S]*1 to 12: each thing"):
+    with pytest.raises(UnbagError, match=rf"{n} rings of 4 things[\s\S]*1 to 12: each thing"):
         rings(n)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from unbag.data import PixelPicture
 from unbag.data.images import ShuffledPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import Material, Row
 from unbag.probes.data import world_material
 from unbag.probes.reference_spaces import (
@@ -188,7 +188,7 @@ def test_a_bag_of_words_sees_neither_place_nor_order() -> None:
 
 def test_a_bag_of_words_needs_pictures_of_the_world() -> None:
     plain = PixelPicture(np.zeros((4, 4, 3), dtype=np.uint8), name="my photo")
-    with pytest.raises(UserError, match="picture 'my photo' has no scene"):
+    with pytest.raises(UnbagError, match="picture 'my photo' has no scene"):
         bag_of_words_space().pictures([plain])
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import Material, Row
@@ -130,7 +130,7 @@ def test_a_painted_cell_is_all_that_changes(shape: tuple[int, int]) -> None:
 
 def test_a_picture_smaller_than_the_grid_has_no_cells() -> None:
     small = PixelPicture(np.zeros((5, 60, 3), dtype=np.uint8), "thin.png")
-    with pytest.raises(UserError, match=r"thin\.png has 60 x 5 pixels") as error:
+    with pytest.raises(UnbagError, match=r"thin\.png has 60 x 5 pixels") as error:
         covered_maps(YES(Lamps()), small, CAPTION)
     assert error.value.expected == "at least 6 x 6, one for each cell of a map"
 
@@ -193,7 +193,7 @@ def test_a_long_caption_is_cut() -> None:
 def test_a_scorer_without_a_chat_model_or_without_eyes_has_no_such_map() -> None:
     plain = Cosine(load_tiny("base"))
     assert chat_of(plain) is None
-    with pytest.raises(UserError, match="tiny:base asks no chat model about pictures"):
+    with pytest.raises(UnbagError, match="tiny:base asks no chat model about pictures"):
         covered_maps(plain, lit(), CAPTION)
     blind = make_scorer(load_model("caption:constant"))
     assert chat_of(blind) is None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import Lines, Material, Options, Subject
 from unbag.probes.classifiers import read
 from unbag.probes.extract import (
@@ -165,7 +165,7 @@ class FakeLayers:
         return tuple(one if layer >= 2 else blank for layer in layers)
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
-        raise UserError("this tower cannot be taken apart")
+        raise UnbagError("this tower cannot be taken apart")
 
     def _patches(self, picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         """2 x 2 patches of width 60: shapes and colours that lie in each."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbag.data.images import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.maps import word_maps
 from unbag.probes.space import EncoderSpace, LayerView, TokenView
@@ -95,12 +95,12 @@ def test_a_long_caption_is_cut_to_24_words() -> None:
 
 
 def test_what_cannot_be_mapped_says_so() -> None:
-    with pytest.raises(UserError, match="a space shows no vectors of patches and words"):
+    with pytest.raises(UnbagError, match="a space shows no vectors of patches and words"):
         word_maps(Space(None), PICTURE, "a")
-    with pytest.raises(UserError, match="a space has 5 patches in") as error:
+    with pytest.raises(UnbagError, match="a space has 5 patches in") as error:
         word_maps(Space(Parts(patches=5)), PICTURE, "a")
     assert error.value.expected == "as many in a row as in a column"
-    with pytest.raises(UserError, match="no vectors for the patches of"):
+    with pytest.raises(UnbagError, match="no vectors for the patches of"):
         word_maps(Space(Parts(patches=0)), PICTURE, "a")
 
 

@@ -10,7 +10,7 @@ from unbag.data import FilePicture
 from unbag.data.readers import open_pairs
 from unbag.edits import parsing as pipelines
 from unbag.edits.editor import CaptionEditor, EditTally
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes import data as material_pairs
 from unbag.probes.data import find_material, folder_material, pairs_material
 from unbag.types import Edit, Edited, Given
@@ -90,7 +90,7 @@ def test_captions_are_really_edited(tmp_path: Path) -> None:
 def test_an_unknown_kind_is_an_error_not_a_note(tmp_path: Path) -> None:
     if pipelines.find_installed() is None:
         pytest.skip("no spaCy pipeline is installed")
-    with pytest.raises(UserError, match="unknown kind of edit 'swap_moods'"):
+    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_moods'"):
         pairs_material(open_pairs(str(write_lines(tmp_path))), kinds=("swap_moods",))
 
 
@@ -159,12 +159,12 @@ def test_entries_about_one_picture_become_one(tmp_path: Path) -> None:
 
 def test_one_picture_cannot_be_told_apart(tmp_path: Path) -> None:
     file = write_lines(tmp_path, 1)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material(str(file))
     assert str(error.value) == (
         "JSON lines captions.jsonl: 1 pictures, 2 captions: only 1 different picture\n"
         "  expected: at least two pictures, since models are asked to tell them apart\n"
-        "  way out:  name a collection with more pictures"
+        "  hint:     name a collection with more pictures"
     )
 
 
@@ -240,52 +240,52 @@ def test_a_folder_in_a_folder_is_found(tmp_path: Path) -> None:
 def test_a_folder_with_too_few_pictures(tmp_path: Path, count: int, found: str) -> None:
     for n in range(count):
         draw(tmp_path / f"{n}.png", n)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         folder_material(tmp_path)
-    assert error.value.found == f"the folder {tmp_path} holds {found}"
+    assert error.value.message == f"the folder {tmp_path} holds {found}"
     assert error.value.expected == (
         "at least two different pictures, since models are asked to tell them apart"
     )
-    assert error.value.way_out == (
+    assert error.value.hint == (
         "name a folder with more pictures; without one, the built-in world is asked about"
     )
 
 
 def test_a_single_picture_is_no_material(tmp_path: Path) -> None:
     picture = draw(tmp_path / "one.png", 1)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material(str(picture))
-    assert error.value.found == f"{picture} is a single picture"
-    assert error.value.way_out == "name a folder; without one, the built-in world is asked about"
+    assert error.value.message == f"{picture} is a single picture"
+    assert error.value.hint == "name a folder; without one, the built-in world is asked about"
 
 
 def test_a_folder_beside_captions_names_the_file(tmp_path: Path) -> None:
     file = write_lines(tmp_path)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material(str(tmp_path))
-    assert error.value.found == f"the folder {tmp_path} holds captions.jsonl"
-    assert error.value.way_out == f"name {file}"
+    assert error.value.message == f"the folder {tmp_path} holds captions.jsonl"
+    assert error.value.hint == f"name {file}"
 
 
 def test_an_ending_that_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "captions.doc").write_text("a cat")
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material(str(tmp_path / "captions.doc"))
-    assert "says nothing about its form" in error.value.found
-    assert error.value.way_out == "rename it"
+    assert "says nothing about its form" in error.value.message
+    assert error.value.hint == "rename it"
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material(str(tmp_path / "lost.jsonl"))
-    assert error.value.found == f"there is no file or folder {tmp_path / 'lost.jsonl'}"
+    assert error.value.message == f"there is no file or folder {tmp_path / 'lost.jsonl'}"
     for name in ("sugarcrep", ""):
-        with pytest.raises(UserError, match=f"unknown data '{name}'") as error:
+        with pytest.raises(UnbagError, match=f"unknown data '{name}'") as error:
             find_material(name)
-        assert error.value.way_out == (
+        assert error.value.hint == (
             "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
         )
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material("sugarcrep")
     assert error.value.expected.startswith("did you mean 'sugarcrepe'")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.probes.data import benchmark_material, find_material
 from unbag.runs.progress import Silent
@@ -64,31 +64,29 @@ def test_items_without_pictures_are_left_out_and_told(tmp_path: Path) -> None:
 
 def test_a_benchmark_without_any_picture(tmp_path: Path) -> None:
     root = write_winoground(tmp_path, 2, without=2)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material("winoground", root=root)
-    assert error.value.found == "none of the 2 items of 'winoground' has its pictures there"
-    assert error.value.way_out == (
-        "complete the folder; see `unbag data check winoground --data DIR`"
-    )
+    assert error.value.message == "none of the 2 items of 'winoground' has its pictures there"
+    assert error.value.hint == ("complete the folder; see `unbag data check winoground --data DIR`")
 
 
 def test_a_benchmark_without_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no folder .*winoground") as error:
+    with pytest.raises(UnbagError, match=r"there is no folder .*winoground") as error:
         find_material("winoground", root=tmp_path)
-    assert error.value.way_out == "check --root; it names the folder above the benchmark's own"
-    with pytest.raises(UserError, match="benchmark 'winoground' is read from files") as error:
+    assert error.value.hint == "check --root; it names the folder above the benchmark's own"
+    with pytest.raises(UnbagError, match="benchmark 'winoground' is read from files") as error:
         find_material("winoground")
-    assert error.value.way_out == "say with --root where the benchmark folders are"
+    assert error.value.hint == "say with --root where the benchmark folders are"
 
 
 def test_a_folder_of_the_user_wins_over_a_family(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="is read from files"):
+    with pytest.raises(UnbagError, match="is read from files"):
         find_material("whatsup")
     (tmp_path / "whatsup").mkdir()
-    with pytest.raises(UserError, match="the folder whatsup holds neither pictures nor captions"):
+    with pytest.raises(UnbagError, match="the folder whatsup holds neither pictures nor captions"):
         find_material("whatsup")
 
 
@@ -117,11 +115,11 @@ def test_captions_of_which_no_line_can_be_read_say_why(
     tmp_path: Path, name: str, text: str, found: str
 ) -> None:
     (tmp_path / name).write_text(f"{text}\n")
-    with pytest.raises(UserError, match=found) as error:
+    with pytest.raises(UnbagError, match=found) as error:
         find_material(str(tmp_path / name))
     # No option that a diagnosis does not have.
-    assert "--" not in f"{error.value.expected} {error.value.way_out}"
-    assert error.value.way_out.startswith(("mend it; ", "rename it: "))
+    assert "--" not in f"{error.value.expected} {error.value.hint}"
+    assert error.value.hint.startswith(("mend it; ", "rename it: "))
 
 
 PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
@@ -136,12 +134,10 @@ CLASSES = Benchmark(
 
 def test_a_benchmark_that_probes_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.world.benchmarks.SWAP", CLASSES)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         find_material("unbag.world.benchmarks:SWAP")
-    assert error.value.found == (
+    assert error.value.message == (
         "classes: nothing that probes can use; classes: 1 of 1 items have ratings, classes or more "
         "than 16 captions"
     )
-    assert error.value.way_out == (
-        "take sugarcrepe, whatsup, your own pictures or the built-in world"
-    )
+    assert error.value.hint == ("take sugarcrepe, whatsup, your own pictures or the built-in world")

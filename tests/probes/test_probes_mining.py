@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.agreement import MinedPair, mine, mine_pairs
 from unbag.probes.reference_spaces import bag_of_words_space, perfect_space
 from unbag.probes.space import unit
@@ -20,7 +20,7 @@ def test_pairs_are_mined_with_any_two_encoders() -> None:
     assert (0, 40) not in places
     assert (1, 40) in places
     assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in found)
-    with pytest.raises(UserError, match="1 pictures to find pairs among"):
+    with pytest.raises(UnbagError, match="1 pictures to find pairs among"):
         mine(bag_of_words_space(), perfect_space(), pictures[:1])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unbag.data.images import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import JOINT
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.maps import WHOLE, reader_maps, word_maps
@@ -87,7 +87,7 @@ def test_the_blind_and_the_oblong_say_so() -> None:
     pooled = ReaderScorer(ENCODER, Pooled(PooledSettings(width=8), sizes))
     for scorer in (pooled, Cosine(ENCODER)):
         with pytest.raises(
-            UserError, match=f"{scorer.name.replace('+', '.')} scores without a map"
+            UnbagError, match=f"{scorer.name.replace('+', '.')} scores without a map"
         ):
             reader_maps(scorer, PICTURE, CAPTION)
 
@@ -101,7 +101,7 @@ def test_the_blind_and_the_oblong_say_so() -> None:
             encode_images=lambda encoder, pixels: _seven(JOINT.encode_images(encoder, pixels)),
         )
 
-    with pytest.raises(UserError, match="has 7 patches in"):
+    with pytest.raises(UnbagError, match="has 7 patches in"):
         reader_maps(ReaderScorer(ENCODER, Oblong()), PICTURE, CAPTION)
 
 

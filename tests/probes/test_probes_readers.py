@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.classifiers import (
     FULL,
     QUICK,
@@ -181,7 +181,7 @@ def test_a_strength_is_chosen_in_each_fold() -> None:
 
 
 def _refused(*, label_N: object = None, names: tuple[str, ...] = NAMES, **given: object) -> str:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         _read(label_N if label_N is not None else _classes(), names, **given)
     return str(error.value)
 
@@ -218,5 +218,5 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_effort_must_be_able_to_judge() -> None:
-    with pytest.raises(UserError, match="2 folds, 1 shuffles, 25 epochs, 2 strengths"):
+    with pytest.raises(UnbagError, match="2 folds, 1 shuffles, 25 epochs, 2 strengths"):
         Effort(folds=2)

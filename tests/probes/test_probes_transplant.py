@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import load as load_hf
 from unbag.models.tiny import Tiny, untrained
 from unbag.probes.transplant import SOURCES, Combination, parts_of, transplant
@@ -123,13 +123,13 @@ def test_without_a_projection_there_are_two_parts() -> None:
 def test_towers_that_share_weights_are_refused() -> None:
     plain = _NoProjection()
     plain.caption_layers = [[plain.module.eyes, plain.module.words]]
-    with pytest.raises(UserError, match="plain cannot be taken apart: its towers share 2 weights"):
+    with pytest.raises(UnbagError, match="plain cannot be taken apart: its towers share 2 weights"):
         parts_of(plain)  # type: ignore[arg-type]
 
 
 def test_another_architecture_is_refused() -> None:
     wide = small(0, name="wide", config=replace(CONFIG, joint=12))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         transplant(small(0), wide)
     assert str(caught.value).startswith("tiny:0 and wide differ in architecture: ")
     assert "name that one as --against" in str(caught.value)
@@ -138,7 +138,7 @@ def test_another_architecture_is_refused() -> None:
 
 def test_another_vocabulary_is_refused() -> None:
     turned = small(0, name="turned", config=replace(CONFIG, words=WORDS[::-1]))
-    with pytest.raises(UserError, match="compute other vectors from the same weights") as caught:
+    with pytest.raises(UnbagError, match="compute other vectors from the same weights") as caught:
         transplant(small(0), turned)
     assert "name that one as --against" in str(caught.value)
 
@@ -149,7 +149,7 @@ def test_another_preparation_is_refused() -> None:
             return super().prepare(image).flip(-1)
 
     mirrored = Mirrored(untrained(CONFIG, seed=0), name="mirrored")
-    with pytest.raises(UserError, match="tiny:0 and mirrored prepare a picture in two ways"):
+    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare a picture in two ways"):
         transplant(small(0), mirrored)
 
 
@@ -157,7 +157,7 @@ def test_a_model_without_towers_is_refused() -> None:
     class Chat:
         name = "chat"
 
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         transplant(small(0), Chat())  # type: ignore[arg-type]
     assert str(caught.value).startswith("chat cannot be taken apart into two towers and a read-out")
     assert "chat models and matching heads have no two towers" in str(caught.value)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import View
 from unbag.models.tiny import load
 from unbag.readouts.composites import composite_pool, composites
@@ -53,9 +53,9 @@ def test_pairs_depend_on_seed_and_place_alone() -> None:
     assert composites(4, seed=4) != MADE[:4]
     spatial = composites(2, seed=3, kinds=("spatial",))
     assert {one.family for one in spatial} == {"relation"}
-    with pytest.raises(UserError, match="kind of composite 'shape'"):
+    with pytest.raises(UnbagError, match="kind of composite 'shape'"):
         composites(2, kinds=("shape",))
-    with pytest.raises(UserError, match="0 composites") as error:
+    with pytest.raises(UnbagError, match="0 composites") as error:
         composites(0)
     assert error.value.expected == "at least one"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.dcsm import (
     END,
     Dcsm,
@@ -253,16 +253,16 @@ def test_constant_maps_and_half_precision_are_finite() -> None:
 
 def test_bad_input_is_told() -> None:
     made = reader()
-    with pytest.raises(UserError, match="pictures of 4 patches") as error:
+    with pytest.raises(UnbagError, match="pictures of 4 patches") as error:
         made.compare(pictures(2, patches=4), captions(2))
     assert error.value.expected == "9, for which this dcsm_fixed was built"
-    assert "a reader trained for these" in error.value.way_out
+    assert "a reader trained for these" in error.value.hint
     with pytest.raises(ValueError, match="not read by the view dcsm-token-6-kept"):
         made.compare(pictures(2), replace(captions(2), mark_NL=None))
-    with pytest.raises(UserError, match="length=1") as error:
+    with pytest.raises(UnbagError, match="length=1") as error:
         replace(FIXED, length=1)
     assert error.value.expected == "at least 2"
-    with pytest.raises(UserError, match=r"dropout=1\.0") as error:
+    with pytest.raises(UnbagError, match=r"dropout=1\.0") as error:
         replace(FIXED, dropout=1.0)
     assert error.value.expected == "at least 0 and below 1"
 

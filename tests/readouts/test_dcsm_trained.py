@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load
 from unbag.readouts.base import find_readout, train_readout
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
@@ -46,13 +46,13 @@ def test_a_reader_is_trained_and_scores(name: str, more: tuple[str, ...], tmp_pa
         whole = torch.as_tensor(scorer.score(queries))
         some = torch.as_tensor(scorer.score(queries[4:5]))
         torch.testing.assert_close(some, whole[4:5], atol=1e-5, rtol=0)
-    with pytest.raises(UserError, match=tiny.fingerprint) as error:
+    with pytest.raises(UnbagError, match=tiny.fingerprint) as error:
         find_readout(name).scorers(load("random"), tmp_path)
-    assert load("random").fingerprint in error.value.found
+    assert load("random").fingerprint in error.value.message
 
 
 def test_settings_that_make_no_map_are_told_before_training(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the setting only=patches"):
+    with pytest.raises(UnbagError, match="the setting only=patches"):
         train_readout("dcsm_fixed", load("base"), "world", tmp_path, settings=("only=patches",))
-    with pytest.raises(UserError, match="length=1"):
+    with pytest.raises(UnbagError, match="length=1"):
         train_readout("dcsm", load("base"), "world", tmp_path, settings=("length=1", "scenes=4"))

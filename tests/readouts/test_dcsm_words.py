@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import Placed, ends, joint_texts, placed_words
 from unbag.models.tiny import load
 from unbag.readouts.dcsm import END, FUNCTIONAL, Align, MapCaptions, marks
@@ -190,6 +190,6 @@ def test_a_model_without_parts_is_refused() -> None:
         def count_tokens(self, captions: Sequence[str]) -> list[int]:
             return [3 for _ in captions]
 
-    with pytest.raises(UserError, match="one vector shows one vector for a picture") as error:
+    with pytest.raises(UnbagError, match="one vector shows one vector for a picture") as error:
         MapCaptions("token", 8, "kept")(cast(DualEncoder, OneVector()), ["a cup"])
     assert error.value.expected.startswith("a model with patches and words")

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from unbag.api import make_scorers
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import Placement, load_model
 from unbag.models.tiny import Tiny, load, write
@@ -132,7 +132,7 @@ def test_your_own_pictures_without_a_damaged_one(tmp_path: Path) -> None:
 
 def test_captions_without_edits(tmp_path: Path) -> None:
     pairs = written_pairs(tmp_path, edits=False)
-    with pytest.raises(UserError, match="no question of the kind yes, letters, answer"):
+    with pytest.raises(UnbagError, match="no question of the kind yes, letters, answer"):
         trained(tmp_path / "made", pairs=pairs)
     found = trained(tmp_path / "captions", (*QUICK, "asks=false"), pairs=pairs)
     assert found.is_done
@@ -145,14 +145,14 @@ def test_a_decoder_of_another_encoder_is_refused_with_both_fingerprints(
 ) -> None:
     own, folder = small
     other = encoder(seed=1)
-    with pytest.raises(UserError, match="was trained for tiny:") as error:
+    with pytest.raises(UnbagError, match="was trained for tiny:") as error:
         DECODER.scorers(other, folder)
     assert own.fingerprint in str(error.value)
     assert other.fingerprint in str(error.value)
 
 
 def test_half_precision_is_refused(small: tuple[Tiny, Path]) -> None:
-    with pytest.raises(UserError, match="cannot compute in float16"):
+    with pytest.raises(UnbagError, match="cannot compute in float16"):
         load_model(f"decoder:{small[1]}", placement=Placement(dtype="float16"))
 
 
@@ -178,8 +178,8 @@ def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
 
 
 def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
-    def said(*settings: str) -> UserError:
-        with pytest.raises(UserError) as error:
+    def said(*settings: str) -> UnbagError:
+        with pytest.raises(UnbagError) as error:
             trained(tmp_path / "made", (*QUICK, *settings))
         return error.value
 
@@ -190,14 +190,14 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
     assert "has no token that ends an answer" in str(said(f"language={endless}"))
     short = language_folder(tmp_path / "short", context=40)
     error = said(f"language={short}")
-    assert error.found == "4 tokens of a picture and 128 of text"
-    assert (error.expected, error.way_out) == (
+    assert error.message == "4 tokens of a picture and 128 of text"
+    assert (error.expected, error.hint) == (
         "at most 40, the context of the language model", "--set context=36",
     )  # fmt: skip
 
 
 def test_a_model_without_a_picture_tower() -> None:
-    with pytest.raises(UserError, match="the read-out 'decoder' reads patches and words"):
+    with pytest.raises(UnbagError, match="the read-out 'decoder' reads patches and words"):
         make_scorers(load_model("caption:short"), "decoder@somewhere")
 
 

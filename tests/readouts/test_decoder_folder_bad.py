@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.api import make_scorers
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.readouts.base import train_readout
 from unbag.readouts.decoder.readout import load as load_decoder
@@ -30,9 +30,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_folders_that_hold_no_decoder(tmp_path: Path, small: Path) -> None:
     (tmp_path / "config.json").write_text('{"kind": "clip"}')
-    with pytest.raises(UserError, match=r"its config\.json is of the kind 'clip'"):
+    with pytest.raises(UnbagError, match=r"its config\.json is of the kind 'clip'"):
         load_decoder(str(tmp_path))
-    with pytest.raises(UserError, match="scores with a trained decoder, and none is named"):
+    with pytest.raises(UnbagError, match="scores with a trained decoder, and none is named"):
         make_scorers(encoder(), "decoder")
 
 
@@ -71,39 +71,39 @@ def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
     place = tmp_path / "place"
     make(place)
     text = named.format(place)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         make_scorers(encoder(), text) if "@" in named else load_model(text)
     is_adapter = named.startswith("vlm2vec:")
     what = "holds no trained VLM2Vec" if is_adapter else "is not a decoder"
-    assert caught.value.found.startswith(f"{place} {what}: {why}")
+    assert caught.value.message.startswith(f"{place} {what}: {why}")
     files = "adapter.safetensors and config.json" if is_adapter else "config.json, connector.saf"
     assert caught.value.expected.startswith(f"a folder with {files}")
     recipe = "vlm2vec" if is_adapter else "decoder"
-    assert caught.value.way_out.startswith("check the path; ")
-    assert f"`unbag train --recipe {recipe}" in caught.value.way_out
+    assert caught.value.hint.startswith("check the path; ")
+    assert f"`unbag train --recipe {recipe}" in caught.value.hint
 
 
 def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, small: Path) -> None:
     copy = shutil.copytree(small, tmp_path / "copy")
     (copy / "connector.safetensors").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"its connector\.safetensors cannot be read: "):
+    with pytest.raises(UnbagError, match=r"its connector\.safetensors cannot be read: "):
         load_decoder(str(copy))
     save_file({"0.bias": torch.zeros(1)}, copy / "connector.safetensors")
-    with pytest.raises(UserError, match=r"its connector\.safetensors has no matrix 0\.weight"):
+    with pytest.raises(UnbagError, match=r"its connector\.safetensors has no matrix 0\.weight"):
         load_decoder(str(copy))
     (copy / "connector.safetensors").unlink()
-    with pytest.raises(UserError, match=r"is not a decoder: it has no connector\.safetensors"):
+    with pytest.raises(UnbagError, match=r"is not a decoder: it has no connector\.safetensors"):
         load_decoder(str(copy))
     said = json.loads((copy / "config.json").read_text())
     del said["settings"]
     (copy / "config.json").write_text(json.dumps(said))
-    with pytest.raises(UserError, match=r"its config\.json has no 'settings'"):
+    with pytest.raises(UnbagError, match=r"its config\.json has no 'settings'"):
         load_decoder(str(copy))
     (copy / "config.json").unlink()
     (copy / "last.safetensors").touch()
-    with pytest.raises(UserError, match="training that was stopped before its end") as caught:
+    with pytest.raises(UnbagError, match="training that was stopped before its end") as caught:
         load_decoder(str(copy))
-    assert caught.value.way_out == "give the same `unbag train` command again: it goes on"
+    assert caught.value.hint == "give the same `unbag train` command again: it goes on"
 
 
 def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small: Path) -> None:
@@ -111,12 +111,12 @@ def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small
     weights = load_file(copy / "connector.safetensors")
     wide = {name: torch.cat([value, value]) for name, value in weights.items()}
     save_file(wide, copy / "connector.safetensors")
-    with pytest.raises(UserError, match=r"does not fit its language model: 0\.weight is \(32,"):
+    with pytest.raises(UnbagError, match=r"does not fit its language model: 0\.weight is \(32,"):
         load_decoder(str(copy))
     del weights["2.bias"]
     save_file(weights, copy / "connector.safetensors")
-    with pytest.raises(UserError, match=r"language model: 2\.bias is not there"):
+    with pytest.raises(UnbagError, match=r"language model: 2\.bias is not there"):
         load_decoder(str(copy))
     shutil.rmtree(copy / "language")
-    with pytest.raises(UserError, match="is not a decoder: it has no language/"):
+    with pytest.raises(UnbagError, match="is not a decoder: it has no language/"):
         load_decoder(str(copy))

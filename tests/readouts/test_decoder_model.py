@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unbag.api import make_scorers
 from unbag.data import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
 from unbag.models.tiny import Tiny
 from unbag.readouts.decoder.lessons import DecoderSettings
@@ -113,7 +113,7 @@ def test_the_last_hidden_state_is_behind_the_text_as_it_is() -> None:
     with torch.no_grad():
         wanted_W = net.hidden(None, token_BT)[0, -1]
     assert torch.allclose(model.last_hidden([(None, "a red star")])[0], wanted_W, atol=1e-6)
-    with pytest.raises(UserError, match="an empty text to embed"):
+    with pytest.raises(UnbagError, match="an empty text to embed"):
         model.last_hidden([(None, " ")])
 
 
@@ -203,11 +203,11 @@ def test_without_the_question_only_the_caption_counts() -> None:
 
 
 def test_a_prompt_beyond_the_context() -> None:
-    with pytest.raises(UserError, match=r"the prompt 'a a a.*has 87 tokens") as error:
+    with pytest.raises(UnbagError, match=r"the prompt 'a a a.*has 87 tokens") as error:
         decoder().logprobs(pictures(1)[0], "a " * 81, ["Yes"])
     # Four patches and 64 tokens of text.
     assert error.value.expected == "at most 68"
-    with pytest.raises(UserError, match="tokens with its picture and answer"):
+    with pytest.raises(UnbagError, match="tokens with its picture and answer"):
         decoder().answer(pictures(1)[0], PROMPTS[0], longest=60)
 
 
@@ -235,7 +235,7 @@ class _Vector:
 
 
 def test_a_model_without_patches() -> None:
-    with pytest.raises(UserError, match="vector shows one vector for a picture and no patches"):
+    with pytest.raises(UnbagError, match="vector shows one vector for a picture and no patches"):
         view_of(SMALL).encode_images(_Vector(), torch.zeros(1, 3))
 
 
@@ -262,6 +262,6 @@ def test_half_precision_must_hold_the_features() -> None:
     found = picture_tokens(parts, half)
     assert found is not None
     assert found.dtype == torch.float16
-    with pytest.raises(UserError, match="do not fit into float16") as error:
+    with pytest.raises(UnbagError, match="do not fit into float16") as error:
         picture_tokens(large, half)
-    assert error.value.way_out == "--set keeps=float32"
+    assert error.value.hint == "--set keeps=float32"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.decoder.lessons import (
     KINDS,
     NOTHING,
@@ -106,7 +106,7 @@ def test_tokens_by_hand() -> None:
     assert words.plain("a A Star moon") == [7, 6, 8, 1]
     assert words.decode([7, 8, 5, 4]) == "a star?"
     assert replace(words, asks=False).ask("a star?") == [3]
-    with pytest.raises(UserError, match="the answer '' has no word"):
+    with pytest.raises(UnbagError, match="the answer '' has no word"):
         words.answer("a star?", "")
 
 
@@ -128,9 +128,9 @@ def test_what_is_too_long_is_left_out_and_counted() -> None:
     words = WordLevel(("Yes", "a", "star"))
     lessons = [Lesson(0, "yes", "a star", "Yes"), Lesson(0, "yes", "a star a star", "Yes")]
     assert make_lessons(lessons, words, context=5).left_out == 1
-    with pytest.raises(UserError, match="none of 2 questions has at most 4 tokens") as error:
+    with pytest.raises(UnbagError, match="none of 2 questions has at most 4 tokens") as error:
         make_lessons(lessons, words, context=4)
-    assert error.value.way_out == "--set context=256"
+    assert error.value.hint == "--set context=256"
 
 
 def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
@@ -149,9 +149,9 @@ def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
 def test_captions_without_negatives_cannot_be_asked_about() -> None:
     lessons = lessons_of([DecoderFact(0, "a star")], PLAIN, seed=0)
     made = make_lessons(lessons, words_of(words_asked()), context=128)
-    with pytest.raises(UserError, match="no question of the kind yes, letters, answer") as error:
+    with pytest.raises(UnbagError, match="no question of the kind yes, letters, answer") as error:
         Draws(made, PLAIN.shares, batch=8, seed=0)
-    assert "unbag edit" in error.value.way_out
+    assert "unbag edit" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_captions_without_negatives_cannot_be_asked_about() -> None:
     ],
 )
 def test_settings_that_cannot_be_meant(typed: str, found: str) -> None:
-    with pytest.raises(UserError, match=re.escape(found)):
+    with pytest.raises(UnbagError, match=re.escape(found)):
         choose(PLAIN, [typed], readout="decoder")
 
 
 def test_a_decoder_that_is_asked_nothing() -> None:
-    with pytest.raises(UserError, match="every share is 0"):
+    with pytest.raises(UnbagError, match="every share is 0"):
         choose(PLAIN, [f"{kind}=0" for kind in KINDS], readout="decoder")
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from unbag.api import make_scorer
 from unbag.cli.main import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import wilson
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS
@@ -62,11 +62,11 @@ def test_it_is_found_for_its_encoder_and_no_other(scorer: Scorer) -> None:
     assert shipped_decoder("decoder", base) == FOLDER
     assert shipped_decoder("decoder", other) is None
     assert (scorer.name, scorer.scoring) == ("tiny:base+decoder (shipped)", "yes-probability")
-    with pytest.raises(UserError, match="none is named nor shipped for tiny:random"):
+    with pytest.raises(UnbagError, match="none is named nor shipped for tiny:random"):
         make_scorer(other, "decoder")
-    with pytest.raises(UserError, match="was trained for tiny:base") as error:
+    with pytest.raises(UnbagError, match="was trained for tiny:base") as error:
         make_scorer(other, f"decoder@{FOLDER}")
-    assert other.fingerprint in error.value.found
+    assert other.fingerprint in error.value.message
 
 
 def test_it_scores_as_its_card_says_the_lab_measured(scorer: Scorer) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbag.api import make_scorer
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
 from unbag.readouts.decoder.training import DecoderData, DecoderTask, begin, fits, share_right
 from unbag.training.trainer import Trainer
@@ -120,9 +120,9 @@ def test_pictures_at_the_end_are_kept_apart() -> None:
 
 def test_a_loss_that_is_no_number_is_told() -> None:
     task = begun(replace(SMALL, learning_rate=1e36)).task
-    with pytest.raises(UserError, match="'loss' of decoder became nan at step") as error:
+    with pytest.raises(UnbagError, match="'loss' of decoder became nan at step") as error:
         Trainer(task).run()
-    assert "a smaller learning rate" in error.value.way_out
+    assert "a smaller learning rate" in error.value.hint
 
 
 class _Table:

@@ -22,7 +22,7 @@ from unbag.data.composites import (
     write_composites,
 )
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.data import mixed, rows_of
 from unbag.types import BoolArray, IntArray
 
@@ -73,27 +73,27 @@ def test_a_thing_is_cut_out_of_what_is_plain_or_transparent(alpha: bool, tmp_pat
 def test_what_cannot_be_cut_out_is_told(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
-    with pytest.raises(UserError, match=r"noise.png has no plain background") as error:
+    with pytest.raises(UnbagError, match=r"noise.png has no plain background") as error:
         cut_out(tmp_path / "noise.png")
     assert "alpha channel" in error.value.expected
     Image.new("RGB", (40, 40), (9, 9, 9)).save(tmp_path / "empty.png")
-    with pytest.raises(UserError, match=r"empty.png: no thing is left") as error:
+    with pytest.raises(UnbagError, match=r"empty.png: no thing is left") as error:
         cut_out(tmp_path / "empty.png")
     assert "1%" in error.value.expected
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"broken.png is no picture that can be opened"):
+    with pytest.raises(UnbagError, match=r"broken.png is no picture that can be opened"):
         cut_out(tmp_path / "broken.png")
-    with pytest.raises(UserError, match=r"7.png has no name that a caption could say"):
+    with pytest.raises(UnbagError, match=r"7.png has no name that a caption could say"):
         thing_name(tmp_path / "7.png")
 
 
 def test_a_folder_needs_two_sorts_of_things(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no pictures in") as error:
+    with pytest.raises(UnbagError, match="no pictures in") as error:
         read_cutouts(tmp_path)
     assert error.value.expected.startswith("a folder of cut-outs")
     drawing(tmp_path / "cup_1.png", (200, 0, 0))
     drawing(tmp_path / "cup_2.png", (0, 200, 0))
-    with pytest.raises(UserError, match="shows one sort of thing: cup"):
+    with pytest.raises(UnbagError, match="shows one sort of thing: cup"):
         read_cutouts(tmp_path)
     drawing(tmp_path / "plate.png", (0, 0, 200))
     assert [one.name for one in read_cutouts(tmp_path)] == ["cup", "cup", "plate"]
@@ -147,12 +147,12 @@ def test_pairs_depend_on_seed_and_place_alone() -> None:
     for one, other in zip(every, again, strict=False):
         assert one.captions == other.captions
         assert one.pictures[0].tobytes() == other.pictures[0].tobytes()
-    with pytest.raises(UserError, match="kind of composite 'shape'"):
+    with pytest.raises(UnbagError, match="kind of composite 'shape'"):
         list(paste([RED, BLUE], [], 1, kinds=("shape",)))
-    with pytest.raises(UserError, match="0 composites of 224 pixels"):
+    with pytest.raises(UnbagError, match="0 composites of 224 pixels"):
         list(paste([RED, BLUE], [], 0))
     coffee = cutout("coffee cup", (0, 9, 9))
-    with pytest.raises(UserError, match="no thing to paste beside a c") as error:
+    with pytest.raises(UnbagError, match="no thing to paste beside a c") as error:
         list(paste([RED, coffee], [], 1))
     assert error.value.expected == "cut-outs of two different things"
 
@@ -177,9 +177,9 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
         assert [name[6:] for name in names] == ["-a.png", "-a.png", "-b.png", "-b.png"]
     kinds = [json.loads(line)["edits"][0][0]["kind"] for line in path.read_text().splitlines()]
     assert kinds[::2] == ["swap_arguments", "swap_attributes", "swap_attributes", "swap_arguments"]
-    with pytest.raises(UserError, match="is there already") as error:
+    with pytest.raises(UnbagError, match="is there already") as error:
         write_composites([], tmp_path / "made")
-    assert error.value.way_out == "name another folder"
+    assert error.value.hint == "name another folder"
 
 
 def test_varied_pictures_are_never_flipped() -> None:

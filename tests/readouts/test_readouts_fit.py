@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.data import Pool
 from unbag.readouts.pacl import PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
@@ -84,22 +84,22 @@ class Exploding(Pooled):
 
 
 def test_a_loss_that_is_no_number_is_told() -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         trainer(replace(EFFORT, steps=3), kind=Exploding).run()
-    assert caught.value.found.startswith("'loss' of pooled became nan at step 0")
-    assert "a smaller learning rate (--set learning_rate=0.001)" in caught.value.way_out
+    assert caught.value.message.startswith("'loss' of pooled became nan at step 0")
+    assert "a smaller learning rate (--set learning_rate=0.001)" in caught.value.hint
 
 
 def test_without_negatives_a_crowd_is_needed() -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         trainer(replace(EFFORT, crowd=1), pool(negatives=0))
-    assert caught.value.found.startswith("a crowd of one and no hard negatives")
-    with pytest.raises(UserError, match="a crowd of one"):
+    assert caught.value.message.startswith("a crowd of one and no hard negatives")
+    with pytest.raises(UnbagError, match="a crowd of one"):
         trainer(replace(EFFORT, crowd=1, negatives=False))
     trainer(replace(EFFORT, crowd=1))
-    with pytest.raises(UserError, match="no caption of the pool has a negative"):
+    with pytest.raises(UnbagError, match="no caption of the pool has a negative"):
         share(trainer(given=pool(negatives=0)))
-    with pytest.raises(UserError, match="1 pictures to train on"):
+    with pytest.raises(UnbagError, match="1 pictures to train on"):
         trainer(EFFORT, pool(1))
 
 
@@ -119,9 +119,9 @@ def test_without_negatives_a_crowd_is_needed() -> None:
 def test_numbers_that_make_no_sense_are_refused(
     settings: ReaderEffort, changed: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         replace(settings, **changed)
-    assert caught.value.found == f"a reader with {said}"
+    assert caught.value.message == f"a reader with {said}"
 
 
 def test_only_open_weights_are_trained() -> None:

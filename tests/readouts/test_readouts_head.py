@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import (
     FILE,
@@ -75,18 +75,18 @@ def test_a_fingerprint_is_of_weights_settings_and_encoder() -> None:
 
 
 def test_a_reader_of_another_encoder_is_refused_with_both_fingerprints(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         loaded(written(tmp_path), seed=1)
-    assert small().fingerprint in caught.value.found
-    assert small(seed=1).fingerprint in caught.value.found
-    assert caught.value.way_out == "--model tiny:small0, or train a reader for this model"
+    assert small().fingerprint in caught.value.message
+    assert small(seed=1).fingerprint in caught.value.message
+    assert caught.value.hint == "--model tiny:small0, or train a reader for this model"
 
 
 def test_a_file_of_another_read_out_says_its_own_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         loaded(written(tmp_path, name="pacl"))
-    assert caught.value.found == f"{tmp_path / FILE} holds the read-out 'pacl'"
-    assert caught.value.way_out == f"--scorer pacl@{tmp_path}"
+    assert caught.value.message == f"{tmp_path / FILE} holds the read-out 'pacl'"
+    assert caught.value.hint == f"--scorer pacl@{tmp_path}"
 
 
 def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> None:
@@ -94,21 +94,21 @@ def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> N
     whole = path.read_bytes()
     for content in (whole[: len(whole) // 2], b"", b"{}"):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="is not a reader"):
+        with pytest.raises(UnbagError, match="is not a reader"):
             loaded(tmp_path)
     save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         loaded(tmp_path)
     assert caught.value.expected == (
         "a folder that `unbag train --recipe ...` wrote, with reader.safetensors"
     )
-    with pytest.raises(UserError, match="is not a reader"):
+    with pytest.raises(UnbagError, match="is not a reader"):
         loaded(tmp_path / "nowhere")
     path.unlink()
     (tmp_path / LAST).touch()
-    with pytest.raises(UserError, match="holds a training that was stopped") as caught:
+    with pytest.raises(UnbagError, match="holds a training that was stopped") as caught:
         loaded(tmp_path)
-    assert caught.value.way_out == "give the same `unbag train` command again: it goes on"
+    assert caught.value.hint == "give the same `unbag train` command again: it goes on"
 
 
 def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path) -> None:
@@ -116,13 +116,13 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
     with torch.no_grad():
         bad.picture[1].bias[0] = torch.nan  # type: ignore[index]
     with pytest.raises(
-        UserError, match=r"the reader pooled hold NaN or infinity: picture\.1\.bias"
+        UnbagError, match=r"the reader pooled hold NaN or infinity: picture\.1\.bias"
     ):
         written(tmp_path, bad)
     with torch.no_grad():
         # Beyond half precision.
         bad.picture[1].bias[0] = 1e6  # type: ignore[index]
-    with pytest.raises(UserError, match="hold NaN or infinity"):
+    with pytest.raises(UnbagError, match="hold NaN or infinity"):
         written(tmp_path, bad)
     assert not list(tmp_path.iterdir())
     path = written(tmp_path) / FILE
@@ -132,7 +132,7 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
     save_file(state, path, metadata=header)
-    with pytest.raises(UserError, match="hold NaN or infinity"):
+    with pytest.raises(UnbagError, match="hold NaN or infinity"):
         loaded(tmp_path)
 
 
@@ -141,9 +141,9 @@ def test_settings_that_build_no_reader_ask_for_training_again(tmp_path: Path) ->
     settings = asdict(SETTINGS) | {"width": "wide"}
     head = ReaderHeader("pooled", settings, SIZES, encoder.name, encoder.fingerprint)
     save_head(reader(), tmp_path / FILE, head)
-    with pytest.raises(UserError, match="does not fit the read-out 'pooled'") as caught:
+    with pytest.raises(UnbagError, match="does not fit the read-out 'pooled'") as caught:
         loaded(tmp_path)
-    assert caught.value.way_out == "train it again with this version"
+    assert caught.value.hint == "train it again with this version"
 
 
 def test_weights_of_another_shape_ask_for_training_again(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_weights_of_another_shape_ask_for_training_again(tmp_path: Path) -> None
     def wider(settings: PooledSettings, sizes: Sizes) -> Pooled:
         return Pooled(PooledSettings(width=9), sizes)
 
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         load_reader(tmp_path, small(), readout="pooled", settings=PooledSettings, build=wider)
-    assert "does not fit the read-out 'pooled'" in caught.value.found
-    assert caught.value.way_out == "train it again with this version"
+    assert "does not fit the read-out 'pooled'" in caught.value.message
+    assert caught.value.hint == "train it again with this version"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.api import make_scorer
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import wilson
 from unbag.models.batching import Fitting
 from unbag.models.loading import load_model
@@ -190,7 +190,7 @@ def test_places_without_a_patch_stay_where_they_are_and_are_not_drawn() -> None:
     patch_LV[1] = 0
     model.net.look = _shown(patch_LV[None])
     assert said_falls(model).shape == (8, 3)
-    with pytest.raises(UserError, match="decoder has 3 patches in"):
+    with pytest.raises(UnbagError, match="decoder has 3 patches in"):
         occlusion_maps(YES(model), PICTURE, CAPTION)
 
 
@@ -261,19 +261,19 @@ def test_what_cannot_be_mapped_says_why() -> None:
     for settings, why in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
         model = decoder(settings)
         for scorer in (YES(model), AskedCosine(model)):
-            with pytest.raises(UserError, match=why) as error:
+            with pytest.raises(UnbagError, match=why) as error:
                 occlusion_maps(scorer, PICTURE, CAPTION)
             assert error.value.expected == "a decoder that was trained with sees=patches"
-    with pytest.raises(UserError, match="was taught to embed, not to say captions"):
+    with pytest.raises(UnbagError, match="was taught to embed, not to say captions"):
         occlusion_maps(YES(replace(decoder(), embeds=True)), PICTURE, CAPTION)
     silent = replace(SMALL, describe=0.0)
-    with pytest.raises(UserError, match=r"was taught questions alone \(describe=0\)"):
+    with pytest.raises(UnbagError, match=r"was taught questions alone \(describe=0\)"):
         occlusion_maps(YES(replace(decoder(), settings=silent)), PICTURE, CAPTION)
-    with pytest.raises(UserError, match="picture and caption have 304 tokens") as error:
+    with pytest.raises(UnbagError, match="picture and caption have 304 tokens") as error:
         occlusion_maps(YES(decoder()), PICTURE, "star " * 292)
     assert "at most" in error.value.expected
     assert decoder_of(Cosine(decoder().tower)) is None
-    with pytest.raises(UserError, match="small shows no patches that could be taken away"):
+    with pytest.raises(UnbagError, match="small shows no patches that could be taken away"):
         occlusion_maps(Cosine(decoder().tower), PICTURE, CAPTION)
 
 

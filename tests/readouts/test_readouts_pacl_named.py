@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import Pool, PoolRow, pool_of
@@ -142,12 +142,12 @@ def test_a_folder_of_another_read_out_is_refused(tmp_path: Path) -> None:
     encoder = small_encoder()
     folder = written(tmp_path / "sparc", encoder, "sparc")
     for name in ("pacl", "pacl_uniform", "sparc_fixed"):
-        with pytest.raises(UserError, match="holds the read-out 'sparc'"):
+        with pytest.raises(UnbagError, match="holds the read-out 'sparc'"):
             find_readout(name).scorers(encoder, folder)
 
 
 def test_even_weights_need_a_folder_too() -> None:
-    with pytest.raises(UserError, match="scores with a trained reader, and none is named"):
+    with pytest.raises(UnbagError, match="scores with a trained reader, and none is named"):
         find_readout("pacl_uniform").scorers(small_encoder(), None)
 
 
@@ -171,11 +171,11 @@ def test_settings_are_those_of_the_papers() -> None:
     ],
 )
 def test_wrong_settings_are_told_before_anything_is_computed(name: str, wrong: str) -> None:
-    with pytest.raises(UserError, match=wrong):
+    with pytest.raises(UnbagError, match=wrong):
         choose(reader_readout(name).settings, [wrong.split()[-1]], readout=name)
 
 
 def test_a_model_without_patches_is_refused() -> None:
     view = reader_readout("pacl").view(PaclSettings())
-    with pytest.raises(UserError, match="bare shows one vector for a picture"):
+    with pytest.raises(UnbagError, match="bare shows one vector for a picture"):
         view.encode_images(Bare(), torch.zeros((1, 3, 2, 2)))

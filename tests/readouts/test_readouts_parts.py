@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import JOINT, LAST, LAST_AND_JOINT, POOLED_ONLY, View, stacked
 from unbag.types import TokenFeatures
 
@@ -119,11 +119,11 @@ class OneVector:
 
 @pytest.mark.parametrize("view", [JOINT, LAST, POOLED_ONLY], ids=lambda view: view.name)
 def test_a_model_without_parts_is_refused(view: View) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         view.encode_images(OneVector(), torch.zeros(1))
-    assert caught.value.found == (
+    assert caught.value.message == (
         "plain shows one vector for a picture and one for a caption, and no parts"
     )
-    assert "encode_patches" in caught.value.way_out
-    with pytest.raises(UserError, match="and no parts"):
+    assert "encode_patches" in caught.value.hint
+    with pytest.raises(UnbagError, match="and no parts"):
         view.encode_texts(OneVector(), ["a"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbag.data.pairs import Pair
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import JOINT, POOLED_ONLY
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
@@ -96,7 +96,7 @@ class Listed:
     def __getitem__(self, place: int) -> Pair:
         found = self.every[place]
         if found is None:
-            raise UserError(f"line {place} is broken")
+            raise UnbagError(f"line {place} is broken")
         return found
 
 
@@ -137,7 +137,7 @@ def test_lines_that_cannot_be_read_are_counted() -> None:
     progress = Silent()
     assert len(rows_of(Listed([None, pair(), None]), progress=progress)) == 2
     assert progress.said == ["2 pairs cannot be read and are left out: line 0 is broken"]
-    with pytest.raises(UserError, match="no pair can be read: listed"):
+    with pytest.raises(UnbagError, match="no pair can be read: listed"):
         rows_of(Listed([None]))
 
 
@@ -169,9 +169,9 @@ def test_unreadable_pictures_are_left_out_and_said() -> None:
     assert progress.said[0] == "1 picture cannot be read and is left out"
     assert progress.said[1].startswith("  left out: torn.jpg: ")
     assert progress.said[1].endswith("the file ends too early")
-    with pytest.raises(UserError, match="no picture can be opened"):
+    with pytest.raises(UnbagError, match="no picture can be opened"):
         pooled([PoolRow(Broken(), "red")])
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         pool_of(
             [PoolRow(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
             about="", group=2,
@@ -184,10 +184,10 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
 ) -> None:
     monkeypatch.setattr(pools, "MOST_BYTES", 1_000)
     encoder = small()
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
-    assert caught.value.found.startswith("parts of 12 pictures and of 12 captions and negatives")
-    assert caught.value.way_out.startswith("train on fewer pairs")
+    assert caught.value.message.startswith("parts of 12 pictures and of 12 captions and negatives")
+    assert caught.value.hint.startswith("train on fewer pairs")
     assert (encoder.pictures_seen, encoder.captions_read) == (1, 1)
 
 

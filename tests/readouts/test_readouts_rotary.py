@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.pacl import Form, Rope, turned
 
 FORMS: tuple[Form, ...] = ("concatenated", "interleaved")
@@ -73,5 +73,5 @@ def test_none_is_what_came_in() -> None:
     ],
 )
 def test_what_cannot_be_turned_is_said(rope: Rope, shape: tuple[int, ...], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UnbagError, match=said):
         turned(torch.zeros(shape), rope)

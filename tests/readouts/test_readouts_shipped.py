@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.api import make_scorer
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
 from unbag.readouts.pooled import POOLED, PooledSettings
@@ -65,7 +65,9 @@ def test_a_read_out_without_a_folder_is_the_shipped_one(weights: Path) -> None:
     assert found.name == f"{small().name}+pooled (shipped)"
     assert make_scorer(small(), f"pooled@{path}").name == f"{small().name}+pooled"
     assert found.fingerprint == make_scorer(small(), f"pooled@{path}").fingerprint
-    with pytest.raises(UserError, match="'pooled' scores with a trained reader, and none is named"):
+    with pytest.raises(
+        UnbagError, match="'pooled' scores with a trained reader, and none is named"
+    ):
         make_scorer(small(seed=1), "pooled")
 
 

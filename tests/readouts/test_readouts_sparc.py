@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import last_texts
 from unbag.readouts import reader as cells
 from unbag.readouts.reader import contrast
@@ -162,7 +162,7 @@ def test_empty_places_hold_what_the_encoder_makes_of_them() -> None:
 
 
 def test_a_model_without_words_says_what_is_missing() -> None:
-    with pytest.raises(UserError, match="bare shows one vector for a picture and one for a cap"):
+    with pytest.raises(UnbagError, match="bare shows one vector for a picture and one for a cap"):
         padded_captions(Bare(), ["red"])
 
 
@@ -211,5 +211,5 @@ def test_gradients_are_finite_where_all_patches_are_alike() -> None:
 
 
 def test_places_that_cannot_be_told_are_refused_before_training() -> None:
-    with pytest.raises(UserError, match="6 patches make no square"):
+    with pytest.raises(UnbagError, match="6 patches make no square"):
         Sparc(SparcSettings(rope="2d"), replace(SIZES, patches=6))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.models import features as module
 from unbag.models.features import JOINT, FeatureStore
 from unbag.runs.progress import Silent
@@ -137,7 +137,7 @@ def test_a_picture_that_cannot_be_opened_is_told_when_asked_for() -> None:
     with pytest.raises(PictureError) as caught:
         store.images([halves("red", "blue"), Broken()])
     assert caught.value.key == "broken"
-    assert caught.value.found == "torn.jpg: OSError: the file ends too early"
+    assert caught.value.message == "torn.jpg: OSError: the file ends too early"
     # The evaluation takes it for a damaged picture.
     assert isinstance(caught.value, ValueError)
 
@@ -158,7 +158,7 @@ def test_a_view_must_give_a_row_for_each() -> None:
     one_less = replace(
         JOINT, encode_texts=lambda encoder, captions: JOINT.encode_texts(encoder, captions[1:])
     )
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         FeatureStore(small(), one_less).texts(["red", "blue"])
-    assert caught.value.found == "1 rows of features for 2 inputs"
+    assert caught.value.message == "1 rows of features for 2 inputs"
     assert caught.value.expected == "a row for each"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unbag.api import make_scorers
 from unbag.cli import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny, load
 from unbag.readouts import training as reader_training
 from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
@@ -69,12 +69,12 @@ def test_a_reader_is_trained_while_the_encoder_keeps_every_bit(tmp_path: Path) -
 def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path: Path) -> None:
     encoder = load("base")
     trained(tmp_path, encoder)
-    with pytest.raises(UserError, match=r"settings\.steps: 6 before, 7 now"):
+    with pytest.raises(UnbagError, match=r"settings\.steps: 6 before, 7 now"):
         trained(tmp_path, encoder, settings=(*FEW[1:], "steps=7"))
-    with pytest.raises(UserError, match=r"seed: 0 before, 1"):
+    with pytest.raises(UnbagError, match=r"seed: 0 before, 1"):
         trained(tmp_path, encoder, seed=1)
     counting = small()
-    with pytest.raises(UserError, match=r"model_fingerprint: .* before"):
+    with pytest.raises(UnbagError, match=r"model_fingerprint: .* before"):
         trained(tmp_path, counting)
     assert counting.pictures_seen == 0
 
@@ -85,10 +85,12 @@ def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path
     # A checkpoint without a record of its run is no sign of ours.
     for name in (CARD, LAST):
         (tmp_path / name).write_text("mine")
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UnbagError) as caught:
             trained(tmp_path, encoder)
-        assert caught.value.found == f"the folder {tmp_path} is not empty and holds no training run"
-        assert caught.value.way_out == "name another folder with --out"
+        assert (
+            caught.value.message == f"the folder {tmp_path} is not empty and holds no training run"
+        )
+        assert caught.value.hint == "name another folder with --out"
     assert {path.name for path in tmp_path.iterdir()} == {CARD, LAST}
     assert encoder.pictures_seen == 0
     assert (tmp_path / CARD).read_text() == "mine"
@@ -96,14 +98,14 @@ def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path
 
 def test_settings_are_told_before_anything_is_computed(tmp_path: Path) -> None:
     encoder = small()
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         trained(tmp_path / "a", encoder, settings=("stepz=3",))
-    assert caught.value.found == "unknown setting 'stepz'"
+    assert caught.value.message == "unknown setting 'stepz'"
     assert "steps" in caught.value.expected
-    assert caught.value.way_out.startswith("settings of pooled: steps, batch, crowd")
-    with pytest.raises(UserError, match="steps=0"):
+    assert caught.value.hint.startswith("settings of pooled: steps, batch, crowd")
+    with pytest.raises(UnbagError, match="steps=0"):
         trained(tmp_path / "a", encoder, settings=("steps=0",))
-    with pytest.raises(UserError, match="steps"):
+    with pytest.raises(UnbagError, match="steps"):
         trained(tmp_path / "a", encoder, settings=("steps=many",))
     assert encoder.pictures_seen == 0
     assert not (tmp_path / "a").exists()
@@ -131,10 +133,10 @@ def test_pairs_of_a_user_without_edits_teach_no_order_and_say_so(tmp_path: Path)
 
 
 def test_a_read_out_that_is_no_read_out_is_refused() -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         find_readout("unbag.readouts.pooled:Pooled")
     assert caught.value.expected == "name, train(job, progress=...) and scorers(model, folder)"
-    with pytest.raises(UserError, match="unknown readout 'pooledd'"):
+    with pytest.raises(UnbagError, match="unknown readout 'pooledd'"):
         find_readout("pooledd")
 
 
@@ -177,7 +179,7 @@ def test_a_model_that_shows_no_parts_is_refused(
     class Chat:
         name = "chat"
 
-    with pytest.raises(UserError, match="and 'chat' shows none"):
+    with pytest.raises(UnbagError, match="and 'chat' shows none"):
         encoder_of(Chat(), "pooled")  # type: ignore[arg-type]
 
 

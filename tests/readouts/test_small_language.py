@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.decoder import language as small
 from unbag.readouts.decoder.language import saved_language
 
@@ -114,11 +114,11 @@ def test_another_kind_is_left_to_transformers(
 
 
 def test_weights_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a language model") as error:
+    with pytest.raises(UnbagError, match="is not a language model") as error:
         small.small_language(said(folder, tmp_path, num_hidden_layers=3))
     assert "config.json and model.safetensors" in error.value.expected
-    assert error.value.way_out == "take the folder as training wrote it"
-    with pytest.raises(UserError, match="is not a language model"):
+    assert error.value.hint == "take the folder as training wrote it"
+    with pytest.raises(UnbagError, match="is not a language model"):
         small.small_language(tmp_path / "nothing")
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from unbag.data import PixelPicture
 from unbag.data.pairs import Pair
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.readouts.vlm2vec.data import PairLessons, Showing, WorldLessons, lesson
 from unbag.types import Edit
 
@@ -77,9 +77,9 @@ def test_a_picture_that_cannot_be_opened_is_replaced() -> None:
     assert "broken" not in keys
     assert keys.count(PICTURES[3].key) == 2
     every = frozenset(range(6))
-    with pytest.raises(UserError, match=r"cannot be opened, the last broken.png: truncated"):
+    with pytest.raises(UnbagError, match=r"cannot be opened, the last broken.png: truncated"):
         PairLessons(Few(broken=every), Showing(batch=6)).step(0)
-    with pytest.raises(UserError, match="6 pairs make no batch of 7"):
+    with pytest.raises(UnbagError, match="6 pairs make no batch of 7"):
         PairLessons(Few(), Showing(batch=7))
 
 

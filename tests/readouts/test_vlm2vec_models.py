@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unbag.api import make_scorers
 from unbag.data import PixelPicture
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.evaluation.scoring import PrecomputingScorer
 from unbag.models.batching import even
 from unbag.models.huggingface.chat import HiddenGenerator
@@ -212,13 +212,13 @@ class Mute:
 def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
     model: object = Mute()
     for readout in (VLM2VEC, VLM2VEC_PLAIN):
-        with pytest.raises(UserError, match="mute shows no hidden state behind a prompt"):
+        with pytest.raises(UnbagError, match="mute shows no hidden state behind a prompt"):
             readout.scorers(model, None)  # type: ignore[arg-type]
-        with pytest.raises(UserError, match="mute has no language model whose weights") as refused:
+        with pytest.raises(UnbagError, match="mute has no language model whose weights") as refused:
             readout.scorers(model, tmp_path)  # type: ignore[arg-type]
-        assert "`unbag train --recipe decoder`" in refused.value.way_out
-    with pytest.raises(UserError, match="base shows no hidden state") as error:
+        assert "`unbag train --recipe decoder`" in refused.value.hint
+    with pytest.raises(UnbagError, match="base shows no hidden state") as error:
         load_encoder("tiny:base")
-    assert "name one with --model (or behind vlm2vec:)" in error.value.way_out
-    with pytest.raises(UserError, match="holds no trained VLM2Vec"):
+    assert "name one with --model (or behind vlm2vec:)" in error.value.hint
+    with pytest.raises(UnbagError, match="holds no trained VLM2Vec"):
         load_encoder(str(tmp_path))

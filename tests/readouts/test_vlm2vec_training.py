@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.base import train_readout
@@ -178,10 +178,10 @@ def test_a_trained_folder_says_what_it_is_and_scores(
 def test_another_run_in_the_same_folder_is_refused_saying_what_differs(
     trained: Path, model: ChatModel
 ) -> None:
-    with pytest.raises(UserError, match=r"task: vlm2vec before, vlm2vec_plain now"):
+    with pytest.raises(UnbagError, match=r"task: vlm2vec before, vlm2vec_plain now"):
         train_readout("vlm2vec_plain", model, "world", trained, settings=SMALL)
     other = (*SMALL, "temperature=0.5")
-    with pytest.raises(UserError, match=r"run: settings.temperature: 0\.02 before, 0\.5 now\n"):
+    with pytest.raises(UnbagError, match=r"run: settings.temperature: 0\.02 before, 0\.5 now\n"):
         train_readout("vlm2vec", model, "world", trained, settings=other)
 
 
@@ -189,14 +189,14 @@ def test_a_folder_for_another_model_is_refused_with_both_fingerprints(
     trained: Path, model: ChatModel
 ) -> None:
     other = replace(model, name="other", fingerprint="hf-chat-other")
-    with pytest.raises(UserError, match="and this is other \\(hf-chat-other\\)") as raised:
+    with pytest.raises(UnbagError, match="and this is other \\(hf-chat-other\\)") as raised:
         VLM2VEC.scorers(other, trained)
     assert model.fingerprint in str(raised.value)
 
 
 def test_a_folder_for_a_chat_model_is_no_head_of_a_dual_encoder(trained: Path) -> None:
     encoder = load_tiny("base")
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         VLM2VEC.scorers(encoder, trained)
     assert "and tiny:base is a dual encoder" in str(caught.value)
     assert f"--model {read_about(trained).base} --scorer vlm2vec@{trained}" in str(caught.value)
@@ -208,10 +208,10 @@ def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: 
     config = json.loads((tmp_path / "config.json").read_text())
     config["adapting"]["lora"] = 4
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="holds other weights than llava has a place for"):
+    with pytest.raises(UnbagError, match="holds other weights than llava has a place for"):
         load(model, tmp_path)
     (tmp_path / "adapter.safetensors").write_bytes(b"short")
-    with pytest.raises(UserError, match=r"adapter.safetensors cannot be read"):
+    with pytest.raises(UnbagError, match=r"adapter.safetensors cannot be read"):
         load(model, tmp_path)
 
 
@@ -227,7 +227,7 @@ def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: 
 def test_wrong_settings_are_told_before_anything_is_computed(
     setting: str, said: str, model: ChatModel, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UnbagError, match=said):
         train_readout("vlm2vec", model, "world", tmp_path / "out", settings=[setting])
     assert not (tmp_path / "out").exists()
 

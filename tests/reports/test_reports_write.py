@@ -40,10 +40,10 @@ def test_another_file_is_not_written_over(
 ) -> None:
     path = tmp_path / f"cap{form}"
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(ub.UserError) as caught:
+    with pytest.raises(ub.UnbagError) as caught:
         ub.report(run, path)
-    assert caught.value.found == f"{path} exists and is no report of unbag"
-    assert caught.value.way_out == "choose another name, or delete it"
+    assert caught.value.message == f"{path} exists and is no report of unbag"
+    assert caught.value.hint == "choose another name, or delete it"
     assert path.read_text(encoding="latin-1") == content
     assert list(tmp_path.iterdir()) == [path]
 
@@ -83,21 +83,21 @@ def test_what_is_no_result_is_named(run: RunContents, folder: Path, tmp_path: Pa
     mixed: Any = [run.results[0], str(folder)]
     wrong: Any = 3
     for given, found in ((mixed, "a report of Result, str"), (wrong, "a report of int")):
-        with pytest.raises(ub.UserError) as caught:
+        with pytest.raises(ub.UnbagError) as caught:
             ub.report(given, tmp_path / "x.html")
-        assert caught.value.found == found
-        assert 'ub.report("runs/first", path)' in caught.value.way_out
+        assert caught.value.message == found
+        assert 'ub.report("runs/first", path)' in caught.value.hint
     assert not list(tmp_path.iterdir())
 
 
 def test_the_run_below_a_training_folder_is_named(folder: Path, tmp_path: Path) -> None:
     trained = tmp_path / "trained"
     (trained / "before_after").mkdir(parents=True)
-    with pytest.raises(ub.UserError, match=r"has no run\.json") as caught:
+    with pytest.raises(ub.UnbagError, match=r"has no run\.json") as caught:
         ub.report(trained, tmp_path / "x.html")
-    assert caught.value.way_out == "check the path; `unbag run --out` makes such folders"
+    assert caught.value.hint == "check the path; `unbag run --out` makes such folders"
     (trained / "run.json").write_text('{"kind": "training run", "identity": {}}')
     (trained / "before_after" / "run.json").write_bytes((folder / "run.json").read_bytes())
-    with pytest.raises(ub.UserError, match=r"has no results\.json") as caught:
+    with pytest.raises(ub.UnbagError, match=r"has no results\.json") as caught:
         ub.report(trained, tmp_path / "x.html")
-    assert caught.value.way_out == f"give a run below it: {trained / 'before_after'}"
+    assert caught.value.hint == f"give a run below it: {trained / 'before_after'}"

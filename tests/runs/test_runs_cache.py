@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.contracts.jobs import ended, forked, small_disk
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs import cache as module
 from unbag.runs import files
 from unbag.runs.cache import TensorCache, default_cache
@@ -119,9 +119,9 @@ def test_a_file_that_goes_away_while_it_is_in_use_is_named(tmp_path: Path) -> No
     cache = several(tmp_path / "cache", max_bytes=1)
     assert cache.missing("abcde") == []
     shutil.rmtree(tmp_path / "cache")
-    with pytest.raises(UserError, match="went away or was damaged while it was in use") as error:
+    with pytest.raises(UnbagError, match="went away or was damaged while it was in use") as error:
         cache.get(list("abcde"))
-    assert error.value.way_out.startswith("give the same command again")
+    assert error.value.hint.startswith("give the same command again")
     cache.put(["f"], tokens(1, 2, 2))
     assert opened(tmp_path / "cache").missing("ef") == ["e"]
 
@@ -130,10 +130,10 @@ def test_a_full_disk_of_the_cache_is_named(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "8k") as enlarge:
         cache = opened(tmp_path / "disk")
         rows = torch.zeros((3, 8_192))
-        with pytest.raises(UserError, match=r"no room is left on the disk of .*/disk") as error:
+        with pytest.raises(UnbagError, match=r"no room is left on the disk of .*/disk") as error:
             cache.put(KEYS, {"vector": rows})
         assert is_full(error.value)
-        assert "--cache names another place" in error.value.way_out
+        assert "--cache names another place" in error.value.hint
         assert not list((tmp_path / "disk").iterdir())
         enlarge("1m")
         cache.put(KEYS, {"vector": rows})
@@ -142,7 +142,7 @@ def test_a_full_disk_of_the_cache_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="cannot write to the cache folder") as error:
+    with pytest.raises(UnbagError, match="cannot write to the cache folder") as error:
         opened(tmp_path / "file" / "cache")
     assert "--cache" in str(error.value)
 

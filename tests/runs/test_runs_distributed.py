@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.store import Key, ScoreStore
 from unbag.runs.distributed import Team, join_team
 from unbag.types import Scores
@@ -92,7 +92,7 @@ def test_what_a_helper_left_behind_is_taken_over(tmp_path: Path) -> None:
 
 def test_an_odd_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "two")
-    with pytest.raises(UserError, match="WORLD_SIZE is 'two'"):
+    with pytest.raises(UnbagError, match="WORLD_SIZE is 'two'"):
         join_team()
     monkeypatch.delenv("WORLD_SIZE")
     assert join_team() == Team()

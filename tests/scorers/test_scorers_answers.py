@@ -5,7 +5,7 @@ import pytest
 
 from unbag.api import score
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.scorers.chat import FreeAnswer
 from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, chosen, filled
@@ -190,9 +190,9 @@ def test_a_statement_is_answered_with_yes_or_no(answer: str, is_true: bool, valu
 
 def test_what_has_no_single_answer_is_refused() -> None:
     rated = Item("r", (PICTURE,), ("a", "b"), np.array([[0.5, 0.2]]))
-    with pytest.raises(UserError, match="has ratings or a gallery, and an answer names one"):
+    with pytest.raises(UnbagError, match="has ratings or a gallery, and an answer names one"):
         free(Says()).score_items([rated])
-    with pytest.raises(UserError, match="was given 1 captions without their items"):
+    with pytest.raises(UnbagError, match="was given 1 captions without their items"):
         free(Says()).score([Query(PICTURE, "a")])
 
 
@@ -200,7 +200,7 @@ def test_every_protocol_has_a_published_prompt_and_others() -> None:
     for prompts in PROMPTS.values():
         assert 3 <= len(chosen(prompts)) <= 5
         assert [p.is_published for p in chosen(prompts)].index(True) == 0
-    with pytest.raises(UserError, match="prompts named a"):
+    with pytest.raises(UnbagError, match="prompts named a"):
         chosen([Prompt("a", "", "")])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.registry import names
 from unbag.scorers import make_scorer, make_scorers
@@ -181,12 +181,12 @@ def test_a_question_with_letters_of_its_own_is_asked_in_one_order() -> None:
 
 
 def test_one_caption_is_no_choice() -> None:
-    with pytest.raises(UserError, match="has one caption, and a letter chooses among several"):
+    with pytest.raises(UnbagError, match="has one caption, and a letter chooses among several"):
         whole(make_scorer(Table(), "letters")).score_items([item("a dog")])
 
 
 def test_more_options_than_letters_are_refused() -> None:
-    with pytest.raises(UserError, match="27 options to choose from"):
+    with pytest.raises(UnbagError, match="27 options to choose from"):
         whole(make_scorer(Table(), "letters")).score_items([item(*(f"c{n}" for n in range(27)))])
 
 
@@ -220,7 +220,7 @@ def test_prompts_are_chosen_by_name() -> None:
     assert found.name == "table"
     (other,) = make_scorers(Table(), None, "true-of")
     assert other.name == "table (true-of)"
-    with pytest.raises(UserError, match="prompt 'best'"):
+    with pytest.raises(UnbagError, match="prompt 'best'"):
         make_scorers(Table(), "yes", "best")
 
 
@@ -231,9 +231,9 @@ def test_what_a_model_cannot_do_is_said() -> None:
         def score(self, queries: Sequence[Query]) -> list[float]:
             return [0.0 for _ in queries]
 
-    with pytest.raises(UserError, match="asks questions, and 'constant' cannot answer them"):
+    with pytest.raises(UnbagError, match="asks questions, and 'constant' cannot answer them"):
         make_scorer(Constant(), "yes")
-    with pytest.raises(UserError, match="the scorer 'm3id' needs what 'table' cannot do"):
+    with pytest.raises(UnbagError, match="the scorer 'm3id' needs what 'table' cannot do"):
         make_scorer(Table(), "m3id")
     assert make_scorers(Constant())[0].name == "constant"
 

@@ -9,7 +9,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import CaptionOnly, load
 from unbag.models.loading import Placement, choose_device, load_model, needs_device
 from unbag.scorers import Cosine, make_scorer
@@ -60,7 +60,7 @@ def test_the_worked_example_of_the_specification() -> None:
 
 def test_vectors_of_two_widths_have_no_cosine() -> None:
     for compare in (Cosine(Colours()).compare, Cosine(Colours()).compare_all):
-        with pytest.raises(UserError, match="'colours' gives 3 numbers for a picture and 4 for a"):
+        with pytest.raises(UnbagError, match="'colours' gives 3 numbers for a picture and 4 for a"):
             compare(torch.ones(2, 3), torch.ones(2, 4))
 
 
@@ -79,7 +79,7 @@ def test_pictures_of_two_sizes_make_no_batch(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Colours, "prepare", lambda self, image: torch.zeros(image.size))
     wide = PixelPicture(np.zeros((2, 5, 3), dtype=np.uint8))
     with pytest.raises(
-        UserError, match=r"'colours' prepared pictures of different sizes: \(2, 2\)"
+        UnbagError, match=r"'colours' prepared pictures of different sizes: \(2, 2\)"
     ):
         Cosine(Colours()).score_matrix([picture(1, 2, 3), wide], ["r"])
 
@@ -112,33 +112,33 @@ def test_names_lead_to_scorers() -> None:
 
 
 def test_bad_names_and_things_are_explained() -> None:
-    with pytest.raises(UserError, match="did you mean 'caption:short'"):
+    with pytest.raises(UnbagError, match="did you mean 'caption:short'"):
         load("shrt")
-    with pytest.raises(UserError, match="'cosine' needs one vector a picture and one a cap"):
+    with pytest.raises(UnbagError, match="'cosine' needs one vector a picture and one a cap"):
         make_scorer(load("short"), "cosine")
-    with pytest.raises(UserError, match=r"(?s)unknown scorer 'zzzz'.*one of .*match"):
+    with pytest.raises(UnbagError, match=r"(?s)unknown scorer 'zzzz'.*one of .*match"):
         make_scorer(load("short"), "zzzz")
-    with pytest.raises(UserError, match="the model 'math:pi' is a float"):
+    with pytest.raises(UnbagError, match="the model 'math:pi' is a float"):
         load_model("math:pi")
-    with pytest.raises(UserError, match="unknown model 'tinny:base'"):
+    with pytest.raises(UnbagError, match="unknown model 'tinny:base'"):
         load_model("tinny:base")
-    with pytest.raises(UserError, match="the scorer 'builtins:str' made a str"):
+    with pytest.raises(UnbagError, match="the scorer 'builtins:str' made a str"):
         make_scorer(Colours(), "builtins:str")
-    with pytest.raises(UserError, match="the scorer 'math:pi' is a float"):
+    with pytest.raises(UnbagError, match="the scorer 'math:pi' is a float"):
         make_scorer(Colours(), "math:pi")
 
 
 def test_devices() -> None:
     assert choose_device("cpu") == "cpu"
     assert choose_device() in {"cpu", "cuda", "mps"}
-    with pytest.raises(UserError, match="the device 'toaster' cannot be used"):
+    with pytest.raises(UnbagError, match="the device 'toaster' cannot be used"):
         choose_device("toaster")
 
 
 def test_a_device_that_nobody_uses_need_not_be_there() -> None:
     """Such as a GPU, where all models are behind servers."""
     assert choose_device("cuda:99", is_needed=False) == "cpu"
-    with pytest.raises(UserError, match="the device 'toaster' cannot be used"):
+    with pytest.raises(UnbagError, match="the device 'toaster' cannot be used"):
         choose_device("toaster", is_needed=False)
     specs = (
         "server:llava@http://x/v1",
@@ -156,9 +156,9 @@ def test_scorers_are_recognised_by_shape() -> None:
 
 
 def test_a_precision_the_model_cannot_follow_is_refused() -> None:
-    with pytest.raises(UserError, match="the model 'tiny:base' cannot compute in bfloat16"):
+    with pytest.raises(UnbagError, match="the model 'tiny:base' cannot compute in bfloat16"):
         load_model("tiny:base", placement=Placement(dtype="bfloat16"))
-    with pytest.raises(UserError, match="the model 'tiny:base' cannot be compiled"):
+    with pytest.raises(UnbagError, match="the model 'tiny:base' cannot be compiled"):
         load_model("tiny:base", placement=Placement(compiles=True))
     assert load_model("tiny:base", placement=Placement(dtype="float32")).name == "tiny:base"
 

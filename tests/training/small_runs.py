@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob
@@ -61,6 +61,6 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
 
 
-def said(error: UserError) -> str:
+def said(error: UnbagError) -> str:
     """In one line."""
     return str(error).replace("\n  ", "; ")

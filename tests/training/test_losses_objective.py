@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.losses import contrastive, distil, rank
 from unbag.training.objective import Objective, Term, ThresholdRule
 from unbag.types import Embedded
@@ -42,7 +42,7 @@ def test_the_gradient_of_the_total_is_the_weighted_sum_too(toy: Embedded) -> Non
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
 def test_a_weight_that_cannot_be_meant(weight: float) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         Term("rank", weight, rank)
     assert str(caught.value).splitlines() == [
         f"the loss term 'rank' has weight {weight}",
@@ -51,14 +51,14 @@ def test_a_weight_that_cannot_be_meant(weight: float) -> None:
 
 
 def test_one_name_twice() -> None:
-    with pytest.raises(UserError, match="two loss terms are called 'rank'") as caught:
+    with pytest.raises(UnbagError, match="two loss terms are called 'rank'") as caught:
         Objective((Term("rank", 1.0, rank), Term("rank", 0.0, rank)))
     assert caught.value.expected == "a name of its own for each"
 
 
 @pytest.mark.parametrize("terms", [(), (Term("rank", 0.0, rank),)])
 def test_nothing_to_minimise(terms: tuple[Term, ...]) -> None:
-    with pytest.raises(UserError, match="an objective without any loss") as caught:
+    with pytest.raises(UnbagError, match="an objective without any loss") as caught:
         Objective(terms)
     assert caught.value.expected == "at least one term with a weight above 0"
 
@@ -84,13 +84,13 @@ def test_the_rule_gives_margins_step_by_step(toy: Embedded) -> None:
 
 
 def test_margins_that_would_switch_the_loss_off_are_refused() -> None:
-    with pytest.raises(UserError, match="thresholds bounded by 0") as caught:
+    with pytest.raises(UnbagError, match="thresholds bounded by 0") as caught:
         ThresholdRule(upper=0.0)
     assert caught.value.expected == "a bound above 0, or None"
-    with pytest.raises(UserError, match="a fixed threshold of -1") as caught:
+    with pytest.raises(UnbagError, match="a fixed threshold of -1") as caught:
         ThresholdRule(mode="fixed", fixed=-1.0)
     assert caught.value.expected == "a finite number, 0 or more"
-    with pytest.raises(UserError, match="unknown mode of thresholds 'max'"):
+    with pytest.raises(UnbagError, match="unknown mode of thresholds 'max'"):
         ThresholdRule(mode="max")  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.losses import (
     contrastive,
     contrastive_negatives,
@@ -214,22 +214,22 @@ def test_distil_does_not_teach_the_starting_weights(toy: Embedded) -> None:
 
 
 def test_distil_without_a_start_is_an_error(toy: Embedded) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         distil(toy)
     assert str(caught.value).splitlines() == [
         "the loss 'distil' got no vectors of the starting weights",
         "  expected: Embedded.start, the same batch by the weights before training",
-        "  way out:  Term(..., needs_start=True) asks the trainer for them",
+        "  hint:     Term(..., needs_start=True) asks the trainer for them",
     ]
 
 
 def test_an_unknown_option_is_named(toy: Embedded) -> None:
-    with pytest.raises(UserError, match="unknown denominator 'with_positives'") as caught:
+    with pytest.raises(UnbagError, match="unknown denominator 'with_positives'") as caught:
         intra_modal(toy, denominator="with_positives")  # type: ignore[arg-type]
     assert caught.value.expected == "did you mean 'with_positive'?"
-    with pytest.raises(UserError, match="unknown reduction 'row'"):
+    with pytest.raises(UnbagError, match="unknown reduction 'row'"):
         sigmoid(toy, reduction="row")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="unknown form 'relu'"):
+    with pytest.raises(UnbagError, match="unknown form 'relu'"):
         triple_margin(toy, form="relu")  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.losses import next_threshold, rank
 from unbag.types import Embedded
 
@@ -86,8 +86,8 @@ def test_two_ranks_with_uneven_counts_give_the_margins_of_the_whole_batch(
 
 
 def test_unknown_options_are_named(toy: Embedded) -> None:
-    with pytest.raises(UserError, match="unknown reduction 'mean'") as caught:
+    with pytest.raises(UnbagError, match="unknown reduction 'mean'") as caught:
         rank(toy, reduction="mean")  # type: ignore[arg-type]
     assert caught.value.expected == "did you mean 'cell_mean' or 'valid_mean'?"
-    with pytest.raises(UserError, match="unknown mode of thresholds 'max'"):
+    with pytest.raises(UnbagError, match="unknown mode of thresholds 'max'"):
         next_threshold(toy, mode="max")  # type: ignore[arg-type]

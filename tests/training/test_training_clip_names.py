@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.export.clip import to_open_clip, to_transformers
 
 from .export_models import open_clip_config, scatter
@@ -81,7 +81,7 @@ def test_positions_that_old_versions_saved_are_no_weights() -> None:
     "name", ["visual.transformer.resblocks.0.ls_1.gamma", "visual.attn_pool.probe", "cls_emb"]
 )
 def test_a_tensor_of_another_tower_is_refused_by_name(name: str) -> None:
-    with pytest.raises(UserError, match=f"the tensor '{name}' has no name in the other library"):
+    with pytest.raises(UnbagError, match=f"the tensor '{name}' has no name in the other library"):
         to_transformers({name: torch.zeros(1)})
 
 
@@ -94,6 +94,6 @@ def test_a_tensor_of_another_tower_is_refused_by_name(name: str) -> None:
     ],
 )
 def test_a_tensor_that_is_not_of_clip_model_is_refused_by_name(name: str) -> None:
-    with pytest.raises(UserError, match="has no name in the other library") as raised:
+    with pytest.raises(UnbagError, match="has no name in the other library") as raised:
         to_open_clip({name: torch.zeros(1)})
-    assert "merge adapters (LoRA)" in raised.value.way_out
+    assert "merge adapters (LoRA)" in raised.value.hint

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.before_after import Side
 from unbag.training.merge import (
     ChosenWeight,
@@ -129,7 +129,7 @@ def test_of_equals_the_nearest_to_the_base_is_kept() -> None:
 
 
 def test_a_side_without_a_number_is_an_error() -> None:
-    with pytest.raises(UserError, match="a weight could not be chosen: a side has no number"):
+    with pytest.raises(UnbagError, match="a weight could not be chosen: a side has no number"):
         choose([replace(point(0, 0.5, 0.5), values=())])
 
 
@@ -140,17 +140,17 @@ def test_weights_are_sorted_and_start_at_the_base() -> None:
 
 @pytest.mark.parametrize("weight", [-0.1, 1.5, float("nan")])
 def test_weights_outside_are_refused(weight: float) -> None:
-    with pytest.raises(UserError, match=r"the weight .*\n  expected: a number from 0 to 1"):
+    with pytest.raises(UnbagError, match=r"the weight .*\n  expected: a number from 0 to 1"):
         check_weights([0.5, weight], None)
 
 
 def test_the_base_alone_is_no_curve() -> None:
-    with pytest.raises(UserError, match="no weight besides 0, which is the base itself"):
+    with pytest.raises(UnbagError, match="no weight besides 0, which is the base itself"):
         check_weights([0.0], None)
 
 
 def test_one_side_alone_needs_a_weight(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no recognition benchmark among small-swap") as caught:
+    with pytest.raises(UnbagError, match="no recognition benchmark among small-swap") as caught:
         measure_curve(
             mixes(),
             names=("old", "new"),

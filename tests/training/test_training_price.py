@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from unbag.benchmarks.names import benchmark
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents
@@ -138,7 +138,7 @@ def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
             return torch.full((len(pixels), 8), float("nan"))
 
     broken = Broken(untrained(CONFIG, seed=0), name="broken")
-    with pytest.raises(UserError, match="nothing could be compared: ") as caught:
+    with pytest.raises(UnbagError, match="nothing could be compared: ") as caught:
         price(small(0), broken, out=tmp_path / "run", benchmarks=[SWAP])
     assert "at least one benchmark that both models can be judged on" in str(caught.value)
 

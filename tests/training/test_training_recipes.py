@@ -10,7 +10,7 @@ import pytest
 
 from unbag.cli.main import main
 from unbag.edits.kinds import find_kinds
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import names
 from unbag.runs.identity import described, differences
 from unbag.training.losses import contrastive, distil
@@ -147,11 +147,11 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "objective=x", "unknown setting 'objective'"),
         ("clip_ft", "locks.colour=1", "unknown setting 'locks.colour'"),
         ("clip_ft", "batch=many", "the setting batch=many; expected: a whole number"),
-        ("clip_ft", "batch=few", "way out:  as in --set batch=2, or leave it out"),
-        ("clip_ft", "masks_equal=2", "way out:  as in --set masks_equal=true, or leave it out"),
-        ("clip_ft", "locks=some", "way out:  as in --set locks.picture=..., or leave it out"),
-        ("clip_ft", "betas=3", "way out:  as in --set betas=(0.5,0.5), or leave it out"),
-        ("hard_positive", "family=one", "way out:  as in --set family=both, or leave it out"),
+        ("clip_ft", "batch=few", "hint:     as in --set batch=2, or leave it out"),
+        ("clip_ft", "masks_equal=2", "hint:     as in --set masks_equal=true, or leave it out"),
+        ("clip_ft", "locks=some", "hint:     as in --set locks.picture=..., or leave it out"),
+        ("clip_ft", "betas=3", "hint:     as in --set betas=(0.5,0.5), or leave it out"),
+        ("hard_positive", "family=one", "hint:     as in --set family=both, or leave it out"),
         ("clip_ft", "batch=1.5", "the setting batch=1.5; expected: a whole number"),
         ("clip_ft", "batch=true", "the setting batch=True; expected: a whole number"),
         ("clip_ft", "masks_equal=1", "the setting masks_equal=1; expected: true or false"),
@@ -167,12 +167,12 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate=inf; expected: above 0"),
         ("clip_ft", "to_start=-1", "a recipe with to_start=-1.0; expected: at least 0"),
         ("clip_ft", "clip_norm=0", "a recipe with clip_norm=0.0; expected: above 0"),
-        ("clip_ft", "epsilon=0", "way out:  as in --set epsilon=1e-06, or leave it out"),
-        ("clip_ft", "weight_decay=-1", "way out:  as in --set weight_decay=0.1, or leave it out"),
+        ("clip_ft", "epsilon=0", "hint:     as in --set epsilon=1e-06, or leave it out"),
+        ("clip_ft", "weight_decay=-1", "hint:     as in --set weight_decay=0.1, or leave it out"),
         ("clip_ft", "warm_up=-1", "a recipe with warm_up=-1; expected: at least 0"),
         ("clip_ft", "lora.rank=0", "a recipe with lora.rank=0; expected: at least 1"),
         ("clip_ft", "lora.alpha=0", "a recipe with lora.alpha=0.0; expected: above 0"),
-        ("clip_ft", "lora.dropout=1", "way out:  as in --set lora.dropout=0.0, or leave it out"),
+        ("clip_ft", "lora.dropout=1", "hint:     as in --set lora.dropout=0.0, or leave it out"),
         ("clip_ft", "lora.rank=many", "the setting lora.rank=many; expected: a whole number"),
         ("clip_ft", "distil=much", "the setting distil=much; expected: a number"),
         ("clip_ft", "distil=-1", "the loss term 'distil' has weight -1.0"),
@@ -186,13 +186,13 @@ def test_settings_reach_every_part() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_meant(name: str, setting: str, said: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         make_recipe(name, [setting])
     assert said in str(caught.value).replace("\n  ", "; ")
 
 
 def test_an_unknown_recipe() -> None:
-    with pytest.raises(UserError, match="unknown recipe 'neg_clap'"):
+    with pytest.raises(UnbagError, match="unknown recipe 'neg_clap'"):
         make_recipe("neg_clap")
 
 
@@ -215,7 +215,7 @@ def test_recipes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
         "gives_text": "gives a str",
         "needs_size": "says nothing of size",
     }.items():
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UnbagError, match=said):
             make_recipe(f"others_recipes:{name}")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
 from unbag.cli.main import main
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.recipes import make_recipe
 from unbag.training.repair import repair
 
@@ -19,19 +19,19 @@ def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
     """Not after the first epoch, which may take hours."""
     wanted = (SUGARCREPE,)
     asked = make_recipe("clip_ft", SOON)
-    with pytest.raises(UserError, match="benchmark 'sugarcrepe' is read from files"):
+    with pytest.raises(UnbagError, match="benchmark 'sugarcrepe' is read from files"):
         repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted)
-    with pytest.raises(UserError, match=r"there is no folder .*sugarcrepe"):
+    with pytest.raises(UnbagError, match=r"there is no folder .*sugarcrepe"):
         repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted, data=tmp_path)
     assert not (tmp_path / "run").exists()
 
 
 def test_nothing_left_to_train(tmp_path: Path) -> None:
     locks = ["locks.picture=all", "locks.caption=all", "locks.scale=true"]
-    with pytest.raises(UserError, match="and the temperature are locked") as caught:
+    with pytest.raises(UnbagError, match="and the temperature are locked") as caught:
         repair(small(1), "world", make_recipe("clip_ft", [*SOON, *locks]), tmp_path / "run")
     assert caught.value.expected == "something that is left to train"
-    assert caught.value.way_out == "lock less, as with --set locks.caption=0"
+    assert caught.value.hint == "lock less, as with --set locks.caption=0"
 
 
 def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,5 +55,5 @@ def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_sigmoid_loss_needs_a_bias(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no bias, which the sigmoid loss of siglip_hn needs"):
+    with pytest.raises(UnbagError, match="has no bias, which the sigmoid loss of siglip_hn needs"):
         repair(small(1), "world", make_recipe("siglip_hn", ["batch=4", "epochs=1"]), tmp_path)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models import tiny
 from unbag.training.data.checks import assert_no_flip, check_sides, speaks_of_sides
 
@@ -72,7 +72,7 @@ def test_random_transforms_are_found_however_deep() -> None:
     ):
         inner = transforms.Compose([transforms.Resize(8), transforms.Compose([random])])
         for held in (inner, partial(inner), inner.__call__, Prepared(transform=inner), [inner]):
-            with pytest.raises(UserError, match=f"prepared with {name}, but captions speak"):
+            with pytest.raises(UnbagError, match=f"prepared with {name}, but captions speak"):
                 assert_no_flip(held, SIDES)
         assert_no_flip(inner, ("a dog",))
     assert_no_flip(transforms.Compose([transforms.RandomHorizontalFlip(0.0)]), SIDES)
@@ -82,10 +82,10 @@ def test_random_transforms_are_found_however_deep() -> None:
 def test_preparation_is_tried_on_a_picture_with_four_different_quarters() -> None:
     check_sides(Prepared(transform=as_pixels), SIDES)
     for turned in (mirrored, upside_down):
-        with pytest.raises(UserError, match="turns or mirrors them, but captions speak of left"):
+        with pytest.raises(UnbagError, match="turns or mirrors them, but captions speak of left"):
             check_sides(Prepared(transform=turned), SIDES)
         check_sides(Prepared(transform=turned), ("a dog",))
-    with pytest.raises(UserError, match="differs from time to time"):
+    with pytest.raises(UnbagError, match="differs from time to time"):
         check_sides(Prepared(transform=Wavering()), SIDES)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.data.checks import ready_batches, survey
 from unbag.training.recipes import Slot
 
@@ -41,27 +41,27 @@ def test_captions_without_any_edit(tmp_path: Path) -> None:
         {"image": "x.png", "caption": "a dog", "edits": [negative("a cat", "replace_noun")]},
     )
     said = recipe(batch=1)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
-    assert caught.value.found == (
+    assert caught.value.message == (
         "the recipe test trains on negatives, but of 1 captions (almost) none has one: swap 0.0%"
     )
     assert caught.value.expected == "edits of the kinds swap_nouns"
-    assert caught.value.way_out == "make them with `unbag edit --kinds swap_nouns`"
+    assert caught.value.hint == "make them with `unbag edit --kinds swap_nouns`"
     both = recipe(batch=1, negatives=(SWAP, Slot("noun", ("replace_noun",))))
     _, found = ready_batches(open_pairs(str(path)), both, Bytes(), seed=0)
     assert found.shares == {"swap": 0.0, "noun": 1.0}, "one type may be missing everywhere"
     positive = recipe(batch=1, negatives=(), positives=(Slot("p", ("article",)),))
-    with pytest.raises(UserError, match="the recipe test trains on positives"):
+    with pytest.raises(UnbagError, match="the recipe test trains on positives"):
         ready_batches(open_pairs(str(path)), positive, Bytes(), seed=0)
 
 
 def test_hard_pictures_need_neighbours(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 4)))
-    with pytest.raises(UserError, match="but no pair says which are nearest") as caught:
+    with pytest.raises(UnbagError, match="but no pair says which are nearest") as caught:
         ready_batches(pairs, recipe(hard_pictures=True), Bytes(), seed=0)
-    assert "--neighbours" in caught.value.way_out
-    assert "--set hard_pictures=false" in caught.value.way_out
+    assert "--neighbours" in caught.value.hint
+    assert "--set hard_pictures=false" in caught.value.hint
 
 
 def test_no_edits_are_made_where_no_recipe_wants_them(tmp_path: Path) -> None:

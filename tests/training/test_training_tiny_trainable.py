@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import load as load_caption_only
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.training.recipes import Locks, Lora
@@ -135,12 +135,12 @@ def test_locked_layers_stay_in_eval_mode(encoder: Tiny) -> None:
 @pytest.mark.parametrize("count", [5, -1, 1.5, "some", True])
 def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: Any) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         apply_locks(trainable, Locks(picture=count))
     assert str(raised.value) == (
         f"{count} layers of the picture tower of tiny:small are to be locked\n"
         "  expected: 0 to 4: embedding, 2 blocks, and what follows\n"
-        "  way out:  --set locks.picture=all locks the whole tower, =part all but its "
+        "  hint:     --set locks.picture=all locks the whole tower, =part all but its "
         "last layer"
     )
 
@@ -208,18 +208,18 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     ],
 )
 def test_lora_of_no_rank_is_refused(part: str, value: object, said: str) -> None:
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         replace(Lora(), **{part: value})  # type: ignore[arg-type]
     assert str(raised.value).startswith(said)
-    assert f"--set lora.{part}=" in raised.value.way_out
+    assert f"--set lora.{part}=" in raised.value.hint
 
 
 def test_what_is_no_dual_encoder_says_what_can_be_trained() -> None:
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         make_trainable(load_caption_only("short"), device="cpu")
     assert str(raised.value) == (
         "caption:short cannot be trained: it is no dual encoder of a known library\n"
         "  expected: tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, "
         "SigLIP, ALIGN ...)\n"
-        "  way out:  `unbag list models` shows what each name is"
+        "  hint:     `unbag list models` shows what each name is"
     )

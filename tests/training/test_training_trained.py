@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.runs.checkpoint import LAST, PREVIOUS
 from unbag.runs.files import RUN_FILE
@@ -74,11 +74,11 @@ def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
     said = json.loads(path.read_text())
     said["identity"]["model_fingerprint"] = "open_clip-of-yesterday"
     path.write_text(json.dumps(said))
-    with pytest.raises(UserError, match=r"is not the model that .*run began with") as caught:
+    with pytest.raises(UnbagError, match=r"is not the model that .*run began with") as caught:
         read_trained(tmp_path / "run")
     assert caught.value.expected == "weights with the fingerprint open_clip-of-yesterday"
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no best\.safetensors"):
+    with pytest.raises(UnbagError, match=r"holds no best\.safetensors"):
         read_trained(tmp_path, weights="best")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.runs.checkpoint import LAST
 from unbag.runs.files import TRAINING, open_run_folder
@@ -39,7 +39,7 @@ class Broken(WorldBatches):
             if self.dies:
                 assert get_worker_info() is not None, "not the process of the test"
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise UserError("4.png is broken", way_out="mend it")
+            raise UnbagError("4.png is broken", hint="mend it")
         return super().__getitem__(step)
 
 
@@ -61,7 +61,7 @@ def test_a_worker_that_dies(tmp_path: Path) -> None:
     # A loader used before leaves PyTorch's handler behind, which would raise within a step.
     list(DataLoader(TensorDataset(torch.zeros(2)), num_workers=1))
     (tmp_path / "marker").touch()
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         train(broken_job(tmp_path, dies=True, workers=1))
     shown = said(caught.value)
     assert shown.startswith("a process that read data died: ")
@@ -80,9 +80,9 @@ def test_a_worker_that_dies(tmp_path: Path) -> None:
 def test_data_that_cannot_be_read_loses_no_step(tmp_path: Path, workers: int) -> None:
     """The message is the data's own, without a traceback of a worker around it."""
     (tmp_path / "marker").touch()
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         train(broken_job(tmp_path, dies=False, workers=workers))
-    assert said(caught.value) == "4.png is broken; way out:  mend it"
+    assert said(caught.value) == "4.png is broken; hint:     mend it"
     assert checkpoint.load_checkpoint(tmp_path / "run" / LAST).header["step"] == 4
     assert column(tmp_path / "run", "step") == [0, 1, 2, 3]
     (tmp_path / "marker").unlink()
@@ -92,7 +92,7 @@ def test_data_that_cannot_be_read_loses_no_step(tmp_path: Path, workers: int) ->
 
 
 class Odd(Broken):
-    """Raises what is no UserError, with words that PyTorch uses too."""
+    """Raises what is no UnbagError, with words that PyTorch uses too."""
 
     def __getitem__(self, step: int) -> Batch:
         raise RuntimeError("no DataLoader worker died")
@@ -121,7 +121,7 @@ def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path)
         worker.start()
         assert lives.wait(60)
         with (
-            pytest.raises(UserError, match="another process is writing"),
+            pytest.raises(UnbagError, match="another process is writing"),
             open_run_folder(tmp_path, TRAINING),
         ):
             pass

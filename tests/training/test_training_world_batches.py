@@ -10,7 +10,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from unbag.edits.kinds import GROUPS
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import names
 from unbag.training.data.batch import Batch, Share
 from unbag.training.data.world import PRESETS, SAME_AS, DrawnPixels, WorldBatches, columns_of
@@ -258,19 +258,19 @@ def test_a_model_with_its_own_preparation_gets_prepared_pictures() -> None:
 
 
 def test_what_cannot_be_made_is_refused() -> None:
-    with pytest.raises(UserError, match="preset of the world 'sideways'"):
+    with pytest.raises(UnbagError, match="preset of the world 'sideways'"):
         make(preset="sideways")
-    with pytest.raises(UserError, match="kind of edit on the world 'fly'"):
+    with pytest.raises(UnbagError, match="kind of edit on the world 'fly'"):
         make(replace(RECIPE, negatives=(Slot("n", ("fly",)),)))
-    with pytest.raises(UserError, match="no negative of this recipe can be made on the world"):
+    with pytest.raises(UnbagError, match="no negative of this recipe can be made on the world"):
         make(replace(RECIPE, negatives=(Slot("n", ("replace_action", "digit")),)))
-    with pytest.raises(UserError, match="no positive of this recipe can be made on the world"):
+    with pytest.raises(UnbagError, match="no positive of this recipe can be made on the world"):
         make(replace(RECIPE, positives=(Slot("n", ("passive",)),)))
-    with pytest.raises(UserError, match="have no neighbours"):
+    with pytest.raises(UnbagError, match="have no neighbours"):
         make(neg_clip())
-    with pytest.raises(UserError, match="seed -1"):
+    with pytest.raises(UnbagError, match="seed -1"):
         make(seed=-1)
-    with pytest.raises(UserError, match="0 steps in an epoch"):
+    with pytest.raises(UnbagError, match="0 steps in an epoch"):
         make(per_epoch=0)
-    with pytest.raises(UserError, match="cannot be shared by 5 processes"):
+    with pytest.raises(UnbagError, match="cannot be shared by 5 processes"):
         make(share=Share(0, 5))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Change, Comparison, Edit, Estimate, EvalProtocol, Failure, Result, RunRecord
 from unbag.types.json import from_json, read_field, to_json
 
@@ -96,17 +96,17 @@ VALUES: list[tuple[type, object, str]] = [
 )
 def test_a_missing_field_is_named(kind: type, value: object, where: str, name: str) -> None:
     cut = {key: one for key, one in to_json(value).items() if key != name}
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         from_json(kind, cut, where)
-    assert error.value.found == f"field {where}.{name} is missing"
+    assert error.value.message == f"field {where}.{name} is missing"
     assert error.value.expected == f"an object with the field {name!r}"
-    assert "written by another version" in error.value.way_out
+    assert "written by another version" in error.value.hint
 
 
 def test_an_unknown_field_is_passed_over_unless_all_must_be_known() -> None:
     more = {**to_json(ESTIMATE), "colour": "red"}
     assert from_json(Estimate, more, "estimate") == ESTIMATE
-    with pytest.raises(UserError, match=r"field estimate cannot be read: .*colour"):
+    with pytest.raises(UnbagError, match=r"field estimate cannot be read: .*colour"):
         from_json(Estimate, more, "estimate", is_closed=True)
 
 
@@ -134,41 +134,41 @@ def test_an_unknown_field_is_passed_over_unless_all_must_be_known() -> None:
     ],
 )
 def test_a_wrong_type_is_named(change: dict[str, object], found: str, expected: str) -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         from_json(Result, {**to_json(RESULT), **change}, "result")
-    assert error.value.found == found
+    assert error.value.message == found
     assert error.value.expected == expected
 
 
 def test_no_object_at_all_is_refused() -> None:
-    with pytest.raises(UserError, match="field result is null"):
+    with pytest.raises(UnbagError, match="field result is null"):
         from_json(Result, None, "result")
 
 
 def test_entries_of_lists_are_named() -> None:
-    with pytest.raises(UserError, match=r"field record\.damaged\[1\] is 5"):
+    with pytest.raises(UnbagError, match=r"field record\.damaged\[1\] is 5"):
         from_json(RunRecord, {**to_json(RECORD), "damaged": ["x", 5]}, "record")
-    with pytest.raises(UserError, match=r"field record\.damaged is null"):
+    with pytest.raises(UnbagError, match=r"field record\.damaged is null"):
         from_json(RunRecord, {**to_json(RECORD), "damaged": None}, "record")
 
 
 def test_a_text_is_no_list_of_letters() -> None:
-    with pytest.raises(UserError, match=r"field record\.notes\.valse is 'odd'") as error:
+    with pytest.raises(UnbagError, match=r"field record\.notes\.valse is 'odd'") as error:
         from_json(RunRecord, {**to_json(RECORD), "notes": {"valse": "odd"}}, "record")
     assert error.value.expected == "a list"
 
 
 def test_a_value_that_no_such_object_may_have_is_refused() -> None:
-    with pytest.raises(UserError, match=r"confidence 2.0"):
+    with pytest.raises(UnbagError, match=r"confidence 2.0"):
         from_json(EvalProtocol, {**to_json(PROTOCOL), "confidence": 2}, "protocol")
 
 
 def test_values_of_plain_types() -> None:
     assert from_json(dict[str, tuple[float, ...]], {"a": [1, 0.5]}, "x") == {"a": (1.0, 0.5)}
     assert from_json(tuple[int, str], [1, "a"], "x") == (1, "a")
-    with pytest.raises(UserError, match=r"field x\.a\[1\] is 'true'"):
+    with pytest.raises(UnbagError, match=r"field x\.a\[1\] is 'true'"):
         from_json(dict[str, list[int]], {"a": [1, "true"]}, "x")
-    with pytest.raises(UserError, match="field x cannot be read"):
+    with pytest.raises(UnbagError, match="field x cannot be read"):
         from_json(tuple[int, str], [1], "x")
     edit = Edit("a red cup", "replace", False, changes=(Change(2, 6, "red"),))
     assert from_json(Edit, through_text(to_json(edit)), "edit") == edit
@@ -177,16 +177,16 @@ def test_values_of_plain_types() -> None:
 
 def test_one_field_of_a_foreign_object() -> None:
     assert read_field({"a": "x", "b": 3}, "a", str, "line 2") == "x"
-    with pytest.raises(UserError, match=r"field line 2\.b is 3"):
+    with pytest.raises(UnbagError, match=r"field line 2\.b is 3"):
         read_field({"a": "x", "b": 3}, "b", str, "line 2")
-    with pytest.raises(UserError, match=r"field line 2\.c is missing"):
+    with pytest.raises(UnbagError, match=r"field line 2\.c is missing"):
         read_field({"a": "x", "b": 3}, "c", int, "line 2")
-    with pytest.raises(UserError, match=r"field line 2 is a list"):
+    with pytest.raises(UnbagError, match=r"field line 2 is a list"):
         read_field([], "c", int, "line 2")
 
 
 def test_matrices_of_a_failure_must_fit() -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         from_json(Failure, {**to_json(FAILURE), "scores": [[0.1]]}, "failure")
-    assert error.value.found == "field failure.scores has rows of [1] entries"
+    assert error.value.message == "field failure.scores has rows of [1] entries"
     assert error.value.expected == "pictures x captions = 1 rows of 2"

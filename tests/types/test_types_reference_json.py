@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Estimate, Published, Reference
 from unbag.types.json import from_json, to_json
 
@@ -32,14 +32,14 @@ def test_there_and_back() -> None:
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UnbagError, match=message):
         from_json(Reference, {**to_json(REFERENCE), field: value}, "reference")
 
 
 def test_a_missing_field_of_a_published_number_is_named() -> None:
     content = to_json(REFERENCE)
     content["published"] = {"model": "NegCLIP"}
-    with pytest.raises(UserError, match=r"field reference\.published\.metric is missing"):
+    with pytest.raises(UnbagError, match=r"field reference\.published\.metric is missing"):
         from_json(Reference, content, "reference")
 
 

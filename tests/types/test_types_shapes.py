@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from unbag.data import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import (
     Aggregate,
     DualEncoder,
@@ -84,14 +84,14 @@ def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
 
 
 def test_broken_items_are_refused() -> None:
-    with pytest.raises(UserError, match=r"item 'x': truth has shape \(1, 3\)") as error:
+    with pytest.raises(UnbagError, match=r"item 'x': truth has shape \(1, 3\)") as error:
         Item("x", ONE, ("a", "b"), np.array([[True, False, False]]))
     assert "pictures x captions = (1, 2)" in str(error.value)
-    with pytest.raises(UserError, match=r"truth has shape \(0, 0\)"):
+    with pytest.raises(UnbagError, match=r"truth has shape \(0, 0\)"):
         Item("x", (), (), np.zeros((0, 0), dtype=bool))
-    with pytest.raises(UserError, match="item 'x': 1 kinds for 2 captions"):
+    with pytest.raises(UnbagError, match="item 'x': 1 kinds for 2 captions"):
         Item("x", ONE, ("a", "b"), np.array([[True, False]]), kinds=("original",))
-    with pytest.raises(UserError, match="ensemble 'cat' has no prompts"):
+    with pytest.raises(UnbagError, match="ensemble 'cat' has no prompts"):
         Ensemble("cat", ())
 
 

@@ -3,7 +3,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Picture
 from unbag.world.rendering import BACKGROUND, ScenePicture, draw, gaussian, noise, pixel_difference
 from unbag.world.scenes import RENDERER, Scene, Thing
@@ -120,7 +120,7 @@ def test_pixel_difference() -> None:
 
 
 def test_things_off_the_canvas_are_refused() -> None:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         draw(Scene((Thing("circle", "red", "large", "plain", 5, 30, (9, 9, 9)),), 0))
     assert "a circle at (5, 30) leaves the canvas" in str(error.value)
 

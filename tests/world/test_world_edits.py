@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.edits import NEGATIVES, PARTNER, POSITIVES, edit
 from unbag.world.grammar import (
     PLAIN,
@@ -181,6 +181,6 @@ def test_every_negative_has_a_positive_of_its_family() -> None:
 
 
 def test_an_unknown_kind_offers_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown edit 'swap_atributes'") as caught:
+    with pytest.raises(UnbagError, match="unknown edit 'swap_atributes'") as caught:
         text_of("swap_atributes", A, PAIR)
     assert "swap_attributes" in caught.value.expected

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Ensemble, Item, Query, Scorer, Sparse
 from unbag.world.oracles import (
     Oracle,
@@ -148,19 +148,19 @@ def test_oracles_are_scorers_and_load_by_name() -> None:
 
 
 def test_an_unknown_oracle_offers_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown oracle 'semantics'") as caught:
+    with pytest.raises(UnbagError, match="unknown oracle 'semantics'") as caught:
         load("semantics", device="cpu")
     assert "'semantic'" in caught.value.expected
-    assert caught.value.way_out == "write it like oracle:semantic"
+    assert caught.value.hint == "write it like oracle:semantic"
 
 
 @pytest.mark.parametrize("oracle", [semantic(), bag_of_words()])
 def test_a_photo_has_no_scene(oracle: Oracle) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         oracle.score([Query(Photo(), "a red circle")])
-    assert caught.value.found == "picture 'photo.png' has no scene"
+    assert caught.value.message == "picture 'photo.png' has no scene"
     assert "built-in world" in caught.value.expected
-    assert caught.value.way_out == "run oracles on the world benchmarks only"
+    assert caught.value.hint == "run oracles on the world benchmarks only"
 
 
 def test_words_that_make_no_sentence_of_the_world_hold_nowhere() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.grammar import (
     ATTRIBUTES,
     CONTENT_WORDS,
@@ -105,16 +105,16 @@ def test_content_words_need_no_order() -> None:
     ("text", "word"), [("a red dog", "dog"), ("A red circle", "A"), ("6 circles", "6")]
 )
 def test_unknown_words_are_named(text: str, word: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         parse(text)
-    assert caught.value.found == f"unknown word {word!r} in {text!r}"
+    assert caught.value.message == f"unknown word {word!r} in {text!r}"
     assert "words of the built-in world" in caught.value.expected
-    assert caught.value.way_out == "unbag.world.grammar.words() lists them all"
+    assert caught.value.hint == "unbag.world.grammar.words() lists them all"
 
 
 @pytest.mark.parametrize("text", ["", "   "])
 def test_an_empty_caption_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="an empty caption"):
+    with pytest.raises(UnbagError, match="an empty caption"):
         parse(text)
 
 
@@ -136,11 +136,11 @@ def test_an_empty_caption_is_refused(text: str) -> None:
     ],
 )
 def test_unknown_forms_are_refused(text: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         parse(text)
-    assert caught.value.found == f"{text!r} is not a caption of the built-in world"
+    assert caught.value.message == f"{text!r} is not a caption of the built-in world"
     assert caught.value.expected == "one of the forms of its grammar"
-    assert caught.value.way_out.startswith("write it like 'a red circle left of")
+    assert caught.value.hint.startswith("write it like 'a red circle left of")
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,6 @@ def test_unknown_forms_are_refused(text: str) -> None:
     ],
 )
 def test_a_near_miss_says_what_would_have_been_right(text: str, meant: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         parse(text)
     assert caught.value.expected == repr(meant)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.placement import (
     Look,
     depth_steps,
@@ -189,15 +189,15 @@ def test_texture_changed_and_thing_removed() -> None:
 def test_requests_that_cannot_be_met() -> None:
     rng = np.random.default_rng(0)
     red, blue = Look("key", "red"), Look("key", "blue", "small")
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UnbagError) as error:
         place_apart(DEFAULT, [red] * 4, rng)
     assert "4 things to place freely" in str(error.value)
     assert "use place_copies" in str(error.value)
     for n in (0, 6):
-        with pytest.raises(UserError, match=f"{n} copies of one look"):
+        with pytest.raises(UnbagError, match=f"{n} copies of one look"):
             place_copies(DEFAULT, red, n, rng)
     for other in (blue, Look("hat", "red")):
-        with pytest.raises(UserError) as error:
+        with pytest.raises(UnbagError) as error:
             place_pair(DEFAULT, red, other, "in front of", rng)
         assert "a large red thing in front of a" in str(error.value)
         assert "one size and two colours" in str(error.value)

@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import FloatArray, Item, Query
 from unbag.world.grammar import holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, best_blind, detector, position_blind, semantic
@@ -241,7 +241,7 @@ def test_orbit_is_an_identity_matrix_over_the_same_words(relation: Relation) -> 
 
 
 def test_an_unknown_family_offers_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown quad family 'swop'") as caught:
+    with pytest.raises(UnbagError, match="unknown quad family 'swop'") as caught:
         quads("swop", UNIT, n=1, seed=0)
     assert "swap" in caught.value.expected
 

@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.shapes import FIGURES, box, disc, mask, mirrored, outline, overlap, polygon, stroke
 from unbag.world.vocabulary import DEFAULT, UNIT, World
 
@@ -66,7 +66,7 @@ def test_masks_are_shared_and_cannot_be_written() -> None:
 
 
 def test_unknown_shape() -> None:
-    with pytest.raises(UserError, match="unknown shape 'cirle'"):
+    with pytest.raises(UnbagError, match="unknown shape 'cirle'"):
         mask("cirle", 7)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.grammar import (
     CONTENT_WORDS,
     And,
@@ -153,10 +153,10 @@ def test_splits_never_share_a_seed() -> None:
     assert split_seed("train", 0) == 0
     assert split_seed("train", last) < split_seed("val", 0)
     assert split_seed("val", last) < split_seed("test", 0)
-    with pytest.raises(UserError, match="unknown split 'dev'"):
+    with pytest.raises(UnbagError, match="unknown split 'dev'"):
         split_seed("dev", 0)  # type: ignore[arg-type]
     for seed in (-1, 2**32):
-        with pytest.raises(UserError, match=f"seed {seed}") as caught:
+        with pytest.raises(UnbagError, match=f"seed {seed}") as caught:
             split_seed("train", seed)
         assert caught.value.expected == "a whole number from 0 to 4294967295"
 
@@ -301,7 +301,7 @@ def test_withheld_pairs_are_never_shown_nor_named() -> None:
 def test_impossible_knobs_are_refused(
     make: Callable[[], object], found: str, expected: str
 ) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         make()
-    assert caught.value.found == found
+    assert caught.value.message == found
     assert caught.value.expected == expected

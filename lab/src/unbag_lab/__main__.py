@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 
 SCRIPTS = {
     "pretrain": ("unbag_lab.bases:pretrain_script", "train one base"),
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
         print("\n".join(f"  {name:16} {about}" for name, (_, about) in SCRIPTS.items()))
         return
     if name not in SCRIPTS:
-        raise unknown_name("script", name, SCRIPTS, way_out="python -m unbag_lab lists them")
+        raise unknown_name("script", name, SCRIPTS, hint="python -m unbag_lab lists them")
     module, _, function = SCRIPTS[name][0].partition(":")
     sys.argv = [f"python -m unbag_lab {name}", *rest]
     getattr(import_module(module), function)()
@@ -45,7 +45,7 @@ def run_script(script: Callable[[], None]) -> None:
     """End the process with the exit codes of the command line."""
     try:
         script()
-    except UserError as error:
+    except UnbagError as error:
         sys.exit(f"unbag: {error}")
     except KeyboardInterrupt:
         print("unbag: stopped", file=sys.stderr)

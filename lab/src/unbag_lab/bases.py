@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
 from unbag.runs.files import RunFolder, paused_collector, write_atomically, write_text
 from unbag.runs.identity import RunIdentity
@@ -86,10 +86,10 @@ def seed_of(base: Path) -> int:
     """The number at the end of a base's name, for experiments that read nothing else of it."""
     found = re.search(r"(\d+)$", base.stem)
     if found is None:
-        raise UserError(
+        raise UnbagError(
             f"the base {base.stem!r} names no seed",
             expected="a number at the end, as in tiny-0",
-            way_out="nothing else is read of a base here: tiny-0, tiny-1 ... will do",
+            hint="nothing else is read of a base here: tiny-0, tiny-1 ... will do",
         )
     return int(found[1])
 
@@ -168,26 +168,26 @@ def _check(path: Path, *, size: Size) -> None:
     try:
         made = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"how the base {path} was made is not known: {record} cannot be read ({error})",
             expected="the record that `unbag lab run` writes beside each base",
-            way_out="move the base away to have it made again, or name another folder with --out",
+            hint="move the base away to have it made again, or name another folder with --out",
         ) from error
     earlier = RunIdentity.of_json(made.settings)
     RunIdentity.of_json(wanted).require_same(earlier, folder=path.parent, kind=f"base {path.stem}")
     try:
         found = read(path, name=path.stem).fingerprint
-    except UserError as error:
-        raise UserError(
-            error.found,
+    except UnbagError as error:
+        raise UnbagError(
+            error.message,
             expected="the base that `unbag lab run` made there",
-            way_out="move it away to have it made again, or name another folder with --out",
+            hint="move it away to have it made again, or name another folder with --out",
         ) from error
     if found != made.fingerprint:
-        raise UserError(
+        raise UnbagError(
             f"the base {path} has the fingerprint {found}",
             expected=f"{made.fingerprint}, as {record.name} beside it says",
-            way_out="put the file back that belongs there, or name another folder with --out",
+            hint="put the file back that belongs there, or name another folder with --out",
         )
 
 

@@ -67,7 +67,7 @@ def list_claims(folder: Path | None) -> int:
 def show_claim(name: str, folder: Path | None) -> int:
     """All about one claim; it is judged together with the others, as in the list."""
     if name not in NAMES:
-        raise unknown_name("claim", name, NAMES, way_out="`unbag lab` lists every claim")
+        raise unknown_name("claim", name, NAMES, hint="`unbag lab` lists every claim")
     results = _results(folder)
     verdicts = judge_claims(all_claims(), results)
     verdict = next(one for one in verdicts if one.claim.name == name)

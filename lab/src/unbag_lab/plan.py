@@ -17,7 +17,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Protocol
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.reports.formatting import duration_text
 from unbag_lab.claims import NAMES, ArmKey, Claim, all_claims, find_claim
 from unbag_lab.results import (
@@ -152,7 +152,7 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
     known = (*NAMES, *EXPERIMENTS, ALL)
     for name in names:
         if name not in known:
-            raise unknown_name("claim", name, known, way_out="`unbag lab` lists every claim")
+            raise unknown_name("claim", name, known, hint="`unbag lab` lists every claim")
     claims: list[Claim] = []
     arms: list[ArmKey] = []
     for name in names:
@@ -239,7 +239,7 @@ def make_plan(
 
     An arm is left out on bases that `idle` names for it.
 
-    Raises UserError if a result that is there was not trained or asked as this version does.
+    Raises UnbagError if a result that is there was not trained or asked as this version does.
     """
     known = _Known(find)
     seconds: dict[ArmKey, list[float]] = {}
@@ -324,7 +324,7 @@ class _Known:
     def rank(self, key: ArmKey, above: tuple[ArmKey, ...] = ()) -> tuple[int, int]:
         """How many rounds of other experiments must come before, and how many arms of its own."""
         if key in above:
-            raise UserError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
+            raise UnbagError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
         if key not in self._ranks:
             after = [(0, 0)]
             for need in self.needs(key):
@@ -343,7 +343,7 @@ class _Known:
 
 
 def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
-    """In the order asked for; raises UserError if a result is there but of other settings."""
+    """In the order asked for; raises UnbagError if a result is there but of other settings."""
     from unbag.models.tiny import read
 
     paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}

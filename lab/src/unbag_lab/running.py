@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.loading import choose_device
 from unbag.reports.formatting import count_text, duration_text
 from unbag.runs.files import write_text
@@ -276,10 +276,10 @@ def _goes_on(options: argparse.Namespace) -> bool:
     if not sys.stdin.isatty():
         if options.size == "small":
             return True
-        raise UserError(
+        raise UnbagError(
             "nobody can be asked whether to start: there is no terminal",
             expected="an answer, since a run of full size takes what is said above",
-            way_out="--yes, or --size small to see that it runs",
+            hint="--yes, or --size small to see that it runs",
         )
     try:
         return input("start? [y/N] ").strip().lower() in ("y", "yes")
@@ -514,7 +514,7 @@ def _lacking(part: Part, out: Path) -> list[Failure]:
 def _tried(what: str, work: Work, out: Path) -> list[Failure]:
     try:
         work()
-    except (UserError, DiedError) as error:
+    except (UnbagError, DiedError) as error:
         return [Failure(what, str(error))]
     except BrokenError as error:
         path = out / "failed" / f"{what.replace(', ', '-').replace(' ', '-')}.txt"

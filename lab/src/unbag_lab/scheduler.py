@@ -26,7 +26,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 _LOOK = 30.0
 """Seconds after which whoever waits is told how far all is."""
@@ -160,7 +160,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
         # What failed is named where the error itself says nothing of it.
         try:
             begun.result()
-        except UserError as error:
+        except UnbagError as error:
             say(f"{task.name} failed: {error}")
             errors.append(error)
         except DiedError as error:
@@ -180,7 +180,7 @@ def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
         return ForkedWork(work, threads=threads).result()
     try:
         return work()
-    except UserError:
+    except UnbagError:
         raise
     except (Exception, SystemExit) as error:
         raise _broke(error) from error
@@ -253,8 +253,8 @@ def _there(
         to.send(work())
     except KeyboardInterrupt:
         os._exit(130)
-    except UserError as error:
-        to.send(UserError(error.found, expected=error.expected, way_out=error.way_out))
+    except UnbagError as error:
+        to.send(UnbagError(error.message, expected=error.expected, hint=error.hint))
     except (BrokenError, DiedError) as error:
         # Of work that this work had done apart.
         to.send(error)

@@ -29,7 +29,7 @@ from unbag.benchmarks.sources import described
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import Box
 from unbag.edits.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.intervals import generator
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
@@ -214,10 +214,10 @@ def _made(record: Record) -> Sequence[Mapping[str, str]]:
     made = record.read("shuffles", tuple[dict[str, str], ...])
     unknown = sorted({kind for one in made for kind in one} - set(SHUFFLES))
     if len(made) != len(captions) or unknown:
-        raise UserError(
+        raise UnbagError(
             f"{record.where}: shuffles {unknown or len(made)} for {len(captions)} captions",
             expected=f"one object a caption, with some of {', '.join(SHUFFLES)}",
-            way_out="mend the field, or remove it to have the shuffles made",
+            hint="mend the field, or remove it to have the shuffles made",
         )
     return made
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from unbag.data.images import Box, FilePicture, encoded_key
-from unbag.errors import IncompleteWarning, UserError
+from unbag.errors import IncompleteWarning, UnbagError
 from unbag.types import BoolArray
 from unbag.types.json import is_whole_text, read_field
 
@@ -64,10 +64,10 @@ class Folder:
     def of(cls, root: Path | None, benchmark: str) -> Folder:
         """The folder that `load` was given."""
         if root is None:
-            raise UserError(
+            raise UnbagError(
                 f"benchmark {benchmark!r} is read from files",
                 expected="its folder",
-                way_out="say with --data (or root=) where the benchmark folders are",
+                hint="say with --data (or root=) where the benchmark folders are",
             )
         return cls(root, benchmark)
 
@@ -119,10 +119,10 @@ class Folder:
             raise self._broken(name, error) from error
         missing = [column for column in columns if column not in (reader.fieldnames or ())]
         if missing:
-            raise UserError(
+            raise UnbagError(
                 f"{name} of {self.benchmark} has no column {missing[0]!r}",
                 expected=f"the columns {', '.join(columns)}",
-                way_out=f"found {', '.join(map(str, reader.fieldnames or ()))}; check the file",
+                hint=f"found {', '.join(map(str, reader.fieldnames or ()))}; check the file",
             )
         found = [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
         return self._some(name, found)
@@ -165,28 +165,28 @@ class Folder:
         try:
             return path.read_text(encoding="utf-8-sig")
         except FileNotFoundError as error:
-            raise UserError(
+            raise UnbagError(
                 f"{self.benchmark} has no file {path}",
                 expected="the official annotation file",
-                way_out=f"`unbag data check {self.benchmark} --data ...` says where it comes from",
+                hint=f"`unbag data check {self.benchmark} --data ...` says where it comes from",
             ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise self._broken(name, error) from error
 
     def _some(self, name: str, found: list[Record]) -> list[Record]:
         if not found:
-            raise UserError(
+            raise UnbagError(
                 f"{name} of {self.benchmark} has no records",
                 expected="at least one: an empty file would leave its part of the number out",
-                way_out="download it again",
+                hint="download it again",
             )
         return found
 
-    def _broken(self, name: str, error: Exception) -> UserError:
-        return UserError(
+    def _broken(self, name: str, error: Exception) -> UnbagError:
+        return UnbagError(
             f"{name} of {self.benchmark} cannot be read: {error}",
             expected="the official file, whole and in UTF-8",
-            way_out="download it again",
+            hint="download it again",
         )
 
 
@@ -200,7 +200,7 @@ class Record(NamedTuple):
     """Such as "add_att.json, record 17"."""
 
     def read(self, name: str, kind: type[T]) -> T:
-        """A field of this type; anything else is a UserError that names it."""
+        """A field of this type; anything else is a UnbagError that names it."""
         return read_field(self.value, name, kind, self.where)
 
     def text(self, name: str) -> str:
@@ -223,15 +223,15 @@ class Record(NamedTuple):
         return text
 
 
-def not_official(message: str, expected: str) -> UserError:
+def not_official(message: str, expected: str) -> UnbagError:
     """The error for a file that is not as its authors publish it."""
-    return UserError(message, expected=expected, way_out="check that it is the official file")
+    return UnbagError(message, expected=expected, hint="check that it is the official file")
 
 
-def bad_record(message: str, expected: str) -> UserError:
+def bad_record(message: str, expected: str) -> UnbagError:
     """The error for a record that official files have and nobody can use."""
-    way_out = "mend or remove that record, and say so beside your number"
-    return UserError(message, expected=expected, way_out=way_out)
+    hint = "mend or remove that record, and say so beside your number"
+    return UnbagError(message, expected=expected, hint=hint)
 
 
 def named(record: Record, names: Sequence[str]) -> Record:
@@ -250,10 +250,10 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
     """
     missing = tuple(name for name in files if not folder.has(name))
     if len(missing) == len(files):
-        raise UserError(
+        raise UnbagError(
             f"{folder.benchmark}: none of its {len(files)} files is in {folder.root}",
             expected=f"files such as {files[0]}",
-            way_out=f"`unbag data check {folder.benchmark} --data ...` says how to lay them out",
+            hint=f"`unbag data check {folder.benchmark} --data ...` says how to lay them out",
         )
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
@@ -294,10 +294,10 @@ def parquet_files(folder: Folder, pattern: str) -> Sequence[Path]:
     """The files of a pattern in their order, or an error if there is none."""
     found = sorted(folder.root.glob(pattern))
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"{folder.benchmark} has no file {folder.root / pattern}",
             expected="the Parquet files of the data set",
-            way_out=f"`unbag data check {folder.benchmark} --data ...` says where they come from",
+            hint=f"`unbag data check {folder.benchmark} --data ...` says where they come from",
         )
     return found
 
@@ -320,10 +320,10 @@ def parquet_rows(
                     key = f"{path.name}/{len(found)}"
                     found.append(Record({**row, **cells}, key, f"{path.name}, row {len(found)}"))
     except (ArrowException, OSError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path.name} of {folder.benchmark} cannot be read: {error}",
             expected="the official Parquet file, whole",
-            way_out="download it again",
+            hint="download it again",
         ) from error
     return found
 
@@ -340,10 +340,10 @@ def _check_columns(
             fits = is_struct(kind) and kind.get_field_index("bytes") >= 0
         if not fits:
             what = "picture column" if name in pictures else "column"
-            raise UserError(
+            raise UnbagError(
                 f"{path.name} of {folder.benchmark} has no {what} {name!r}",
                 expected=f"the columns {', '.join((*texts, *pictures))}",
-                way_out=f"found {', '.join(schema.names)}; check that it is the official file",
+                hint=f"found {', '.join(schema.names)}; check that it is the official file",
             )
 
 

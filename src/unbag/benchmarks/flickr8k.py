@@ -13,7 +13,7 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, not_official
 from unbag.benchmarks.sources import described
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.statements import Correlation
 from unbag.types import Benchmark, Item, Loader
 
@@ -70,17 +70,17 @@ def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str
             continue
         row = line.strip().split("\t")
         if len(row) != cells:
-            raise UserError(
+            raise UnbagError(
                 f"{file}, line {number} of {folder.benchmark} has {len(row)} cells",
                 expected=f"{cells} cells between tabs",
-                way_out="check that it is the official file, whole",
+                hint="check that it is the official file, whole",
             )
         found.append((number, row))
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"{file} of {folder.benchmark} has no records",
             expected=f"lines of {cells} cells between tabs",
-            way_out="download it again",
+            hint="download it again",
         )
     return found
 
@@ -99,10 +99,10 @@ def _captions(folder: Folder) -> Mapping[str, str]:
 
 def _caption(captions: Mapping[str, str], name: str, where: str) -> str:
     if not captions.get(name, "").strip():
-        raise UserError(
+        raise UnbagError(
             f"{where}: there is no caption {name!r}",
             expected=f"one of the names in {TOKENS}",
-            way_out="check that both files are official and whole",
+            hint="check that both files are official and whole",
         )
     return captions[name]
 

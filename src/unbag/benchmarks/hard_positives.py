@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
 from unbag.benchmarks.sources import described
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Picture
 
@@ -83,19 +83,19 @@ def _rows(folder: Folder, name: str) -> Iterator[RowPair]:
     """Both lists side by side; they must agree in everything but the true caption."""
     first, second = (folder.records(f"{place}/{name}") for place in FOLDERS)
     if len(first) != len(second):
-        raise UserError(
+        raise UnbagError(
             f"{folder.benchmark}: {name} has {len(first)} rows in data and {len(second)} in "
             "swapped_data",
             expected="the same rows in the same order",
-            way_out="download both again, from the same release",
+            hint="download both again, from the same release",
         )
     for row in map(RowPair, first, second):
         for field in ("image_path", "false_caption"):
             if row.original.text(field) != row.positive.text(field):
-                raise UserError(
+                raise UnbagError(
                     f"{row.positive.where}: another {field} than in {row.original.where}",
                     expected="the same rows in the same order in data and swapped_data",
-                    way_out="download both again, from the same release",
+                    hint="download both again, from the same release",
                 )
         yield row
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, SECOND_OF_2, Folder, Record, not_official
 from unbag.benchmarks.sources import described
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item, Question
@@ -89,10 +89,10 @@ def load_vlm(root: Path | None) -> Sequence[Item]:
 
 def _check_even(rows: Sequence[Record], name: str) -> None:
     if len(rows) % 2:
-        raise UserError(
+        raise UnbagError(
             f"{name} has {len(rows)} rows",
             expected="pairs of rows",
-            way_out="download it again",
+            hint="download it again",
         )
 
 

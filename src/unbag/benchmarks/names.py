@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find, names
 from unbag.types import Benchmark
 
@@ -22,7 +22,7 @@ def benchmark(name: str) -> Benchmark:
         return two_way(benchmark(rest))
     found = find("benchmark", name)
     if not isinstance(found, Benchmark):
-        raise UserError(
+        raise UnbagError(
             f"the benchmark {name!r} is a {type(found).__name__}",
             expected="a value of unbag.types.Benchmark",
         )

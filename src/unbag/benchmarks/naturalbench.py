@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named, not_official
 from unbag.benchmarks.sources import described
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Joined
 from unbag.types import Benchmark, Item, Question
@@ -28,10 +28,10 @@ def load(root: Path | None) -> Sequence[Item]:
     pictures = folder.picture_folder("images")
     records = [named(row, ["question", "image", "answer", "type"]) for row in folder.records(FILE)]
     if len(records) % 4:
-        raise UserError(
+        raise UnbagError(
             f"{FILE} of naturalbench has {len(records)} rows",
             expected="groups of four rows",
-            way_out="download it again",
+            hint="download it again",
         )
     items = []
     for start in range(0, len(records), 4):
@@ -66,10 +66,10 @@ def _check_group(group: Sequence[Record]) -> None:
     images = [record.caption("image") for record in group]
     fits = questions[0] == questions[1] != questions[2] == questions[3]
     if not fits or not (images[0] == images[2] != images[1] == images[3]):
-        raise UserError(
+        raise UnbagError(
             f"{group[0].where} and the next three are no group",
             expected="question 0 about picture 0 and 1, then question 1 about picture 0 and 1",
-            way_out="check that it is the official file, in its order",
+            hint="check that it is the official file, in its order",
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import described
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.pairs import Groups
 from unbag.types import Benchmark, Item
 
@@ -26,10 +26,10 @@ def load(root: Path | None) -> Sequence[Item]:
     for at, record in enumerate(folder.records(FILE)):
         index = record.read("index", int)
         if index != at:
-            raise UserError(
+            raise UnbagError(
                 f"{record.where}: index is {index}",
                 expected=f"{at}, its place in the file",
-                way_out="check that it is the official file, in its order",
+                hint="check that it is the official file, in its order",
             )
         items.append(
             Item(

@@ -22,7 +22,7 @@ from unbag.benchmarks.sources import described
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
 from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention
 from unbag.types import Aggregate, Benchmark, Item, Loader, Sparse
@@ -74,10 +74,10 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
         picture = folder.picture(root, record.text("image"), record.where)
         # Two entries of one picture would always tie, and each be wrong for the other's captions.
         if (first := seen.setdefault(picture.path, record.where)) != record.where:
-            raise UserError(
+            raise UnbagError(
                 f"{record.where}: its picture is also that of {first}: {picture.path.name}",
                 expected="every picture of the gallery once, with all of its captions",
-                way_out="put the captions into one record, and say so beside your number",
+                hint="put the captions into one record, and say so beside your number",
             )
         pictures.append(picture)
     column_T = np.arange(len(captions), dtype=np.int64)
@@ -101,12 +101,12 @@ def order_free(
     recall = next((metric for metric in benchmark.metrics if isinstance(metric, Recall)), None)
     unknown = sorted(set(shuffles) - set(SHUFFLES))
     if recall is None:
-        raise UserError(
+        raise UnbagError(
             f"the benchmark {benchmark.name!r} is no retrieval: none of its metrics is Recall",
             expected="a benchmark of galleries, such as coco_retrieval",
         )
     if unknown or not shuffles or not seeds:
-        raise UserError(
+        raise UnbagError(
             f"shuffles {unknown or list(shuffles)}, seeds {list(seeds)}",
             expected=f"at least one seed, and some of {', '.join(SHUFFLES)}",
         )
@@ -162,7 +162,7 @@ class OrderFree:
     def _shuffled(self, gallery: Item) -> list[Item]:
         texts = [spaced(caption) for caption in gallery.captions if isinstance(caption, str)]
         if len(texts) < len(gallery.captions):
-            raise UserError(
+            raise UnbagError(
                 f"gallery {gallery.id!r} has captions made of several prompts",
                 expected="plain captions: only those have one order of words",
             )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from unbag.edits.parsing import HOW_TO, find_installed, load_pipeline, name_of
 from unbag.edits.shuffles import Tagged, Tagger, spaced
-from unbag.errors import IncompleteWarning, UserError
+from unbag.errors import IncompleteWarning, UnbagError
 from unbag.registry import find, names
 from unbag.types import Benchmark, Item
 
@@ -42,11 +42,11 @@ def find_tagger(choice: str = "auto") -> Tagger | None:
     elif choice in names("tagger") or (":" in choice and not Path(choice).exists()):
         found = find("tagger", choice)
         if not isinstance(found, Tagger):
-            raise UserError(
+            raise UnbagError(
                 f"the tagger {choice!r} is a {type(found).__name__} without a name, or not "
                 "callable",
                 expected="a callable from captions to tokens with their tags, with a `name`",
-                way_out="docs/extending.md shows one",
+                hint="docs/extending.md shows one",
             )
         return found
     return SpacyTagger(load_pipeline(choice, without=_UNUSED, needs=("tagger",), what="tagger"))
@@ -97,17 +97,17 @@ def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
     given: object = tagger(captions)
     found = list(given) if isinstance(given, Iterable) else []
     if len(found) != len(captions):
-        raise UserError(
+        raise UnbagError(
             f"the tagger {tagger.name!r} gave {len(found)} results for {len(captions)} captions",
             expected="one for each caption, in their order",
-            way_out="mend the tagger; docs/extending.md shows one",
+            hint="mend the tagger; docs/extending.md shows one",
         )
     for caption, tagged in zip(captions, found, strict=True):
         if not _is_tagged(tagged):
-            raise UserError(
+            raise UnbagError(
                 f"the tagger {tagger.name!r} gave {repr(tagged)[:80]} for {caption!r}",
                 expected='a list of words with their tags, as in [("red", "JJ"), ("cat", "NN")]',
-                way_out="mend the tagger; docs/extending.md shows one",
+                hint="mend the tagger; docs/extending.md shows one",
             )
     return found
 

@@ -22,7 +22,7 @@ import numpy as np
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named, not_official
 from unbag.benchmarks.sources import described
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import TWO_WAY, Pairs
 from unbag.published.lookup import published_for
@@ -146,10 +146,10 @@ class _Member:
 def _item(key: str, members: Mapping[str, _Member], subset: Subset) -> Item:
     missing = [relation for relation in subset.relations if relation not in members]
     if missing:
-        raise UserError(
+        raise UnbagError(
             f"{subset.file}: the set {key!r} has no picture {' and no '.join(missing)}",
             expected="all four pictures of every set",
-            way_out="the official files have them; restore the record, or remove the whole set",
+            hint="the official files have them; restore the record, or remove the whole set",
         )
     ordered = [members[relation] for relation in subset.relations]
     captions = tuple(member.options[0] for member in ordered)
@@ -217,7 +217,7 @@ def two_way(benchmark: Benchmark) -> Benchmark:
     """
     found = next((m for m in benchmark.metrics if isinstance(m, Pairs) and m.pairs), None)
     if found is None or not found.pairs:
-        raise UserError(
+        raise UnbagError(
             f"the benchmark {benchmark.name!r} has no sets with named pairs",
             expected="one such as whatsup_a or whatsup_b",
         )

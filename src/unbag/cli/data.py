@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ def _check(name: str, data: Path) -> int:
     found = _look(one, data)
     _print_found(one, data, found)
     if found.problem:
-        raise UserError(
+        raise UnbagError(
             found.problem,
             expected="the official files, laid out as above",
-            way_out=_way_out(name, data, found),
+            hint=_hint(name, data, found),
         )
     return 0
 
@@ -155,7 +155,7 @@ class Found:
         return f"{len(self.absent):,} pictures are missing" if self.absent else ""
 
 
-def _way_out(name: str, data: Path, found: Found) -> str:
+def _hint(name: str, data: Path, found: Found) -> str:
     if found.missing and not found.lacks_classes:
         return f"`unbag data get {name} --data {data}` fetches or explains them"
     get = f"`unbag data get {name} --pictures --data {data}` fetches or explains them"
@@ -276,7 +276,7 @@ class _Work:
                 continue
             try:
                 got = obtain(download, self.data, task=self.task, patience=self.patience)
-            except UserError as error:
+            except UnbagError as error:
                 if isinstance(error, UnreachableError):
                     self.silent.add(host)
                 self._fail(str(error))
@@ -303,7 +303,7 @@ def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ..
     lacking = []
     for one in benchmarks:
         # Warnings are said once, with the summary.
-        with warnings.catch_warnings(), suppress(UserError):
+        with warnings.catch_warnings(), suppress(UnbagError):
             warnings.simplefilter("ignore")
             if not _look(one, data).problem:
                 print(f"there     all pictures of {one.name}")
@@ -316,7 +316,7 @@ def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:
     """Print what `data check` prints; whether everything that was asked for is there."""
     try:
         found = _look(one, data)
-    except UserError as error:
+    except UnbagError as error:
         print(f"unbag: {error}", file=sys.stderr)
         return False
     _print_found(one, data, found)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import CAPTION_FILES, add_command, add_device, add_server, positive
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.data.captions import Source
@@ -135,10 +135,10 @@ def _job(options: argparse.Namespace) -> EditJob:
     from unbag.edits.jobs.run import EditJob
 
     if not options.captions or not options.out:
-        raise UserError(
+        raise UnbagError(
             "--captions and --out were not both given",
             expected="a file of captions and where the edits go",
-            way_out='for a single caption: unbag edit --try "a caption"',
+            hint='for a single caption: unbag edit --try "a caption"',
         )
     source = Source(
         options.captions,
@@ -242,10 +242,10 @@ def _try(options: argparse.Namespace) -> int:
 
     if idle := [name for name in _OF_COLLECTIONS if getattr(options, name) not in (None, "")]:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
-        raise UserError(
+        raise UnbagError(
             f"--try was given with {flags}",
             expected="one caption, whose edits are only printed, or a collection",
-            way_out=f"leave out {flags}; or, for a collection, --try",
+            hint=f"leave out {flags}; or, for a collection, --try",
         )
     check_device(options.device)
     editor = make_editor(

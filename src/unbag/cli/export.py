@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import add_command, check_dual_encoder
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
@@ -51,10 +51,10 @@ def start(options: argparse.Namespace) -> int:
         encoder, card = read_trained(options.run, weights=options.weights or "last")
     else:
         if options.weights:
-            raise UserError(
+            raise UnbagError(
                 f"--weights {options.weights} was given with --model {options.model}",
                 expected="--weights only with --run: other models have one set of weights",
-                way_out="leave it out, or name the folder of the training run with --run",
+                hint="leave it out, or name the folder of the training run with --run",
             )
         message = f"{options.model} gives no vector for a picture and a caption"
         encoder = check_dual_encoder(load_model(options.model), message)

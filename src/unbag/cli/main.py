@@ -29,7 +29,7 @@ from unbag.cli import (
     verify,
 )
 from unbag.cli import list as list_names
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import Command, load_command, plugin_commands
 from unbag.version import __version__
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _plain_warnings():
             command = COMMANDS.get(options.command) or load_command(options.command)
             return command.start(options)
-    except UserError as error:
+    except UnbagError as error:
         print(f"unbag: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -109,7 +109,7 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
         command.add(commands)
     for name, text in plugin_commands().items():
         if name in commands.choices:
-            raise UserError(
+            raise UnbagError(
                 f"a plug-in registers the command {name!r}, which unbag has itself ({text})",
                 expected="another name in its entry points (group unbag.commands)",
             )

@@ -18,7 +18,7 @@ from unbag.cli.options import (
     check_dual_encoder,
 )
 from unbag.cli.run import tagged
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
@@ -134,7 +134,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise UserError(
+        raise UnbagError(
             f"--weights {text}", expected="numbers with commas, such as 0,0.25,0.5,0.75,1"
         ) from error
 
@@ -149,7 +149,7 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
         forced[one.name] = "composition"
     for one in find_benchmarks(options.recognition):
         if one.name in forced:
-            raise UserError(
+            raise UnbagError(
                 f"{one.name} is named with --composition and with --recognition",
                 expected="one side for a benchmark",
             )

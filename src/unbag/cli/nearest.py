@@ -81,7 +81,7 @@ def start(options: argparse.Namespace) -> int:
     check_place(options.out, source)
     pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
     check_search(options.each, len(pictures))
-    make_folder(options.out.parent, what="folder", way_out="choose another place with --out")
+    make_folder(options.out.parent, what="folder", hint="choose another place with --out")
     model = check_dual_encoder(
         load_model(options.model, placement=Placement(choose_device(options.device))),
         f"{options.model} gives no vector for a picture",

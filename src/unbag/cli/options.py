@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.models.loading import Model
@@ -102,8 +102,8 @@ def check_dual_encoder(model: Model, message: str) -> DualEncoder:
 
     if isinstance(model, DualEncoder):
         return model
-    raise UserError(
+    raise UnbagError(
         message,
         expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
-        way_out="name another with --model",
+        hint="name another with --model",
     )

@@ -19,7 +19,7 @@ from unbag.cli.options import (
     cache_of,
     check_dual_encoder,
 )
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.evaluation.loading import Job
@@ -216,10 +216,10 @@ def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
     from unbag.models.baselines import ALL
 
     if "none" in asked and len(asked) > 1:
-        raise UserError(
+        raise UnbagError(
             f"--blind {' '.join(asked)}",
             expected="none alone, or the names of baselines",
-            way_out=f"`--blind all` runs {', '.join(ALL)}",
+            hint=f"`--blind all` runs {', '.join(ALL)}",
         )
     wanted = [one for name in asked for one in (ALL if name == "all" else [name])]
     return [name for name in dict.fromkeys(wanted) if name not in {"none", *beside}]
@@ -243,10 +243,10 @@ def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
     for text, model in zip(typed, models, strict=True):
         other = first.setdefault(model.name, text)
         if other != text:
-            raise UserError(
+            raise UnbagError(
                 f"{other} and {text} are both called {model.name!r}",
                 expected="a name of its own for each model, since results are kept by name",
-                way_out="rename or copy the folder of one of them; one of the hub goes to a folder "
+                hint="rename or copy the folder of one of them; one of the hub goes to a folder "
                 "by `hf download OWNER/NAME --local-dir FOLDER`; in code of your own, change name",
             )
 
@@ -280,15 +280,15 @@ def _probes(
 
 def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
     if len(benchmarks) != 1:
-        raise UserError(
+        raise UnbagError(
             f"--scorer {_LINEAR_PROBE} with {len(benchmarks)} benchmarks",
             expected="one: a probe knows the classes of its own training split only",
-            way_out="run it once for each benchmark; vectors are kept in the cache",
+            hint="run it once for each benchmark; vectors are kept in the cache",
         )
     if benchmarks[0].load_training is None:
-        raise UserError(
+        raise UnbagError(
             f"the benchmark {benchmarks[0].name!r} has no training split for a linear probe",
             expected="a benchmark with load_training, such as cifar10",
-            way_out="see docs/benchmarks.md for those that have one",
+            hint="see docs/benchmarks.md for those that have one",
         )
     return benchmarks[0], benchmarks[0].load_training

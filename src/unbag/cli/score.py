@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import add_command, add_device, add_dtype
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
@@ -103,23 +103,23 @@ def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     count = len(list(takewhile(_is_file, rest)))
     pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
     if not captions:
-        raise UserError(
+        raise UnbagError(
             f"{len(pictures)} pictures and no caption: {', '.join(map(str, pictures))}",
             expected="pictures, then at least one caption that is not the name of a file",
-            way_out='write a caption behind them, in quotes: "a dog"',
+            hint='write a caption behind them, in quotes: "a dog"',
         )
     for caption in captions:
         if _is_file(caption):
-            raise UserError(
+            raise UnbagError(
                 f"{caption} is a file and stands behind the caption {captions[0]!r}",
                 expected="all pictures first, then the captions",
-                way_out="put it before the captions; if it is a caption, end it with a full stop",
+                hint="put it before the captions; if it is a caption, end it with a full stop",
             )
         if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
-            raise UserError(
+            raise UnbagError(
                 f"there is no picture {caption}, and it does not read like a caption",
                 expected="files that are there, then captions",
-                way_out="check the path",
+                hint="check the path",
             )
     return pictures, captions
 

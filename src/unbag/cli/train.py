@@ -20,7 +20,7 @@ from unbag.cli.options import (
     not_negative,
     positive,
 )
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
@@ -311,15 +311,15 @@ def _check_readout(options: argparse.Namespace) -> None:
     }
     unused = [flag for flag, value in asked.items() if value]
     if unused:
-        raise UserError(
+        raise UnbagError(
             f"{', '.join(unused)} with the read-out {options.recipe!r}",
             expected="nothing that is for recipes only: training of a read-out measures nothing",
-            way_out=f"leave it out, then: unbag run --model {options.model} "
+            hint=f"leave it out, then: unbag run --model {options.model} "
             f"--scorer {options.recipe}@{options.out} --bench ...",
         )
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
+        raise UnbagError(
             f"{os.environ['WORLD_SIZE']} processes for the read-out {options.recipe!r}",
             expected="one process and one device: a reader is small",
-            way_out="start it without torchrun; `unbag run` takes several",
+            hint="start it without torchrun; `unbag run` takes several",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from unbag.cli.options import add_bench_data, add_cache, add_device, cache_of
 from unbag.cli.run import tagged
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import Commands, names
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def _finish(found: Verified, out: Path) -> int:
     from unbag.reports.terminal import notes, verified_table
 
     for one in found.skipped:
-        print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)
+        print(f"not run: {one.benchmark}: {one.why}\n         {one.hint}", file=sys.stderr)
     if not found.references:
-        raise UserError(
+        raise UnbagError(
             f"nothing published of {found.model!r} could be run",
             expected="the files of at least one benchmark under --data",
-            way_out="get them with the commands above",
+            hint="get them with the commands above",
         )
     output().print(verified_table(found.references))
     print_lines(f"{number:>3}  {text}" for text, number in notes(found.references).items())

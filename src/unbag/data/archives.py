@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.progress import ProgressBar, unseen
 
 CHUNK = 1 << 20
@@ -81,18 +81,18 @@ class Member:
     size: int
 
 
-class DamagedError(UserError):
+class DamagedError(UnbagError):
     """An archive that is not whole, or no archive."""
 
 
 def check_space(folder: Path, needed: int, *, what: str) -> None:
-    """Raise UserError if the disk of a folder has not so many bytes free."""
+    """Raise UnbagError if the disk of a folder has not so many bytes free."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise UserError(
+        raise UnbagError(
             f"{what} needs {readable(needed)} more, and {folder} has {readable(free)} free",
             expected="enough room on the disk",
-            way_out="free some, or choose another disk with --data",
+            hint="free some, or choose another disk with --data",
         )
 
 
@@ -191,10 +191,10 @@ def _read(archive: Path) -> Iterator[Iterator[_ArchiveEntry]]:
         # gzip reports damage as an OSError without a number.
         if error.errno is None:
             raise _damaged(archive, str(error)) from error
-        raise UserError(
+        raise UnbagError(
             f"cannot unpack {archive}: {error.strerror} ({error.filename})",
             expected="a folder that can be written, with room",
-            way_out="mend that and run this again: it goes on from there",
+            hint="mend that and run this again: it goes on from there",
         ) from error
 
 
@@ -214,11 +214,11 @@ def _tar_entries(tar: tarfile.TarFile, raw: IO[bytes]) -> Iterator[_ArchiveEntry
         yield _ArchiveEntry(info.name, info.size, kind, raw.tell(), partial(tar.extractfile, info))
 
 
-def _refused(archive: Path, what: str, expected: str) -> UserError:
-    return UserError(
+def _refused(archive: Path, what: str, expected: str) -> UnbagError:
+    return UnbagError(
         f"{archive} {what}",
         expected=expected,
-        way_out="unpack it by hand if you trust it",
+        hint="unpack it by hand if you trust it",
     )
 
 
@@ -226,7 +226,7 @@ def _damaged(archive: Path, what: str) -> DamagedError:
     return DamagedError(
         f"{archive} is damaged: {what}",
         expected="a whole zip or tar archive",
-        way_out="remove it and fetch it again",
+        hint="remove it and fetch it again",
     )
 
 

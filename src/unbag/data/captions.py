@@ -16,7 +16,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edit, Edited, Given
 from unbag.types.json import from_json, is_whole_text, read_field, to_json
 
@@ -80,22 +80,22 @@ class Source:
         """All files, in order."""
         found = expand(self.path)
         if not found and Path(self.path).is_dir():
-            raise UserError(
+            raise UnbagError(
                 f"the folder {self.path} holds no shards",
                 expected="files that end in .tar",
-                way_out="name the file of captions itself, or check the folder",
+                hint="name the file of captions itself, or check the folder",
             )
         if not found:
-            raise UserError(
+            raise UnbagError(
                 f"there is no file {self.path}",
                 expected="a file of captions",
-                way_out="check the path given with --captions",
+                hint="check the path given with --captions",
             )
         if len(found) > 1 and self.form != "shards":
-            raise UserError(
+            raise UnbagError(
                 f"{self.path} names {len(found)} files",
                 expected="one file; only shards (.tar) come in several",
-                way_out="edit them one after the other",
+                hint="edit them one after the other",
             )
         return found
 
@@ -128,15 +128,15 @@ class Bad:
     named: list[str] = field(default_factory=list)
     """The first few."""
 
-    def __call__(self, error: UserError) -> None:
+    def __call__(self, error: UnbagError) -> None:
         """A broken line was met."""
         if not self.skips:
             usual = "mend it, or leave such lines out with --bad-lines skip"
-            way_out = error.way_out or usual
-            raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+            hint = error.hint or usual
+            raise UnbagError(error.message, expected=error.expected, hint=hint) from error
         self.count += 1
         if len(self.named) < _NAMED:
-            self.named.append(error.found)
+            self.named.append(error.message)
 
 
 @dataclass(frozen=True)
@@ -291,11 +291,11 @@ def json_line(value: object) -> str:
 
 
 def said_captions(found: tuple[str, ...] | str, where: str) -> tuple[str, ...]:
-    """Captions with single spaces, without empty ones; UserError if that leaves none."""
+    """Captions with single spaces, without empty ones; UnbagError if that leaves none."""
     texts = (found,) if isinstance(found, str) else found
     kept = tuple(text for one in texts if (text := " ".join(one.split())))
     if not kept:
-        raise UserError(f"{where} has an empty caption", expected="a caption that says anything")
+        raise UnbagError(f"{where} has an empty caption", expected="a caption that says anything")
     return kept
 
 
@@ -304,7 +304,7 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
     name = caption_field(record, column)
     if name not in record:
         fields = ", ".join(map(str, list(record)[:8])) or "nothing"
-        raise UserError(
+        raise UnbagError(
             f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
             f"only {fields}",
             expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
@@ -315,7 +315,7 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         return tuple(from_json(str, one, f"{where}, {name}[{at}]") for at, one in enumerate(value))
     if not isinstance(value, str):
         shown = "an empty list" if value == [] else f"{value!r:.60}"
-        raise UserError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
+        raise UnbagError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
     return value
 
 
@@ -324,7 +324,7 @@ def read_entries(records: Iterable[T], read: Callable[[T], Entry], bad: Bad) -> 
     for one in records:
         try:
             entry = read(one)
-        except UserError as error:
+        except UnbagError as error:
             bad(error)
         else:
             yield entry
@@ -352,7 +352,7 @@ def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> st
             return value
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
-        raise UserError(f"{where}: {name} is {value!r:.60}", expected="a text or a whole number")
+        raise UnbagError(f"{where}: {name} is {value!r:.60}", expected="a text or a whole number")
     return ""
 
 
@@ -361,7 +361,7 @@ def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
 
     def column(wanted: str, usual: tuple[str, ...]) -> str:
         if wanted and wanted not in columns:
-            raise UserError(
+            raise UnbagError(
                 f"{source.name} has no column {wanted!r}, only {', '.join(columns)}",
                 expected="the name of a column",
             )
@@ -370,10 +370,10 @@ def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
     caption = column(source.caption_column, CAPTION_COLUMNS)
     if not caption:
         there = ", ".join(columns) or "an empty header"
-        raise UserError(
+        raise UnbagError(
             f"{source.name} has no column of captions, only {there}",
             expected="a column caption, title or text",
-            way_out="name it with --caption-column; a number is that of a column in a table "
+            hint="name it with --caption-column; a number is that of a column in a table "
             "without a header line",
         )
     if EDITS in columns:
@@ -385,7 +385,7 @@ def json_record(raw: bytes, where: str) -> dict[str, object]:
     """Parse a JSON object; anything else is an error that names the place."""
     found = json_value(raw, where)
     if not isinstance(found, dict):
-        raise UserError(
+        raise UnbagError(
             f"{where} holds {type(found).__name__} instead of an object",
             expected='an object such as {"caption": "..."}',
         )
@@ -398,10 +398,10 @@ def json_value(raw: bytes, where: str) -> object:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not JSON: {error}", expected="valid JSON") from error
+        raise UnbagError(f"{where} is not JSON: {error}", expected="valid JSON") from error
     # An escape may name half of a character, which no file can hold.
     if "\\u" in text and not is_whole_text(json.dumps(found, ensure_ascii=False)):
-        raise UserError(f"{where} holds half of a character", expected="whole characters")
+        raise UnbagError(f"{where} holds half of a character", expected="whole characters")
     return found
 
 
@@ -410,7 +410,7 @@ def decoded(raw: bytes, where: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(
+        raise UnbagError(
             f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start}",
             expected="text in UTF-8",
         ) from error
@@ -422,7 +422,7 @@ def edits_in(value: object, captions: int | None, where: str) -> Edits:
         return (_edits(value, where),)
     lists = value if isinstance(value, list) else []
     if len(lists) != captions:
-        raise UserError(
+        raise UnbagError(
             f"{where}: edits is not one list for each of {captions} captions",
             expected="as many lists of edits as captions",
         )
@@ -440,14 +440,14 @@ def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
 
 def _edits(value: object, where: str) -> tuple[Edit, ...]:
     if not isinstance(value, list):
-        raise UserError(
+        raise UnbagError(
             f"{where}: edits is {value!r:.60}",
             expected='a list of {"text", "kind", "keeps_meaning"}',
         )
     found = []
     for one in value:
         if not isinstance(one, dict):
-            raise UserError(
+            raise UnbagError(
                 f"{where}: an edit is {one!r:.60}",
                 expected='an object {"text", "kind", "keeps_meaning"}',
             )
@@ -463,12 +463,12 @@ def check_wanted(source: Source, where: str) -> None:
         raise edited_before(where)
 
 
-def edited_before(what: str) -> UserError:
+def edited_before(what: str) -> UnbagError:
     """The error for a collection that holds edits already."""
-    return UserError(
+    return UnbagError(
         f"{what} holds edits already",
         expected="captions without edits",
-        way_out="start from the original captions, or remove what is called edits",
+        hint="start from the original captions, or remove what is called edits",
     )
 
 
@@ -482,10 +482,10 @@ def expand(text: str) -> list[Path]:
     if _RANGE.search(text):
         paths = [Path(one) for one in _ranges(text)]
         if missing := next((one for one in paths if not one.is_file()), None):
-            raise UserError(
+            raise UnbagError(
                 f"there is no file {missing}",
                 expected=f"every file of {text}",
-                way_out="get the missing file, or name the ones that are there",
+                hint="get the missing file, or name the ones that are there",
             )
         return paths
     pattern = str(path.relative_to(path.anchor))
@@ -522,4 +522,4 @@ def _read_errors(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UnbagError(f"cannot read {path}: {error.strerror or error}") from error

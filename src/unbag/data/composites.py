@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 from numpy.random import Generator
 
-from unbag.errors import UserError, said_by, unknown_name
+from unbag.errors import UnbagError, said_by, unknown_name
 from unbag.runs.files import write_text
 from unbag.types import BoolArray, IntArray
 
@@ -83,8 +83,8 @@ def write_composites(every: Iterable[Composite], out: Path, *, varied: int | Non
     """
     path = out / PAIRS
     if path.exists():
-        raise UserError(
-            f"{path} is there already", expected="a new folder", way_out="name another folder"
+        raise UnbagError(
+            f"{path} is there already", expected="a new folder", hint="name another folder"
         )
     (out / PICTURES).mkdir(parents=True, exist_ok=True)
     lines = []
@@ -144,7 +144,7 @@ def paste(
         if kind not in KINDS:
             raise unknown_name("kind of composite", kind, KINDS)
     if count < 1 or side < 32:
-        raise UserError(
+        raise UnbagError(
             f"{count} composites of {side} pixels", expected="at least one, of at least 32 pixels"
         )
     for i in range(count):
@@ -247,7 +247,7 @@ def _two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
     a = cutouts[int(rng.integers(len(cutouts)))]
     others = [one for one in cutouts if one.name not in a.name and a.name not in one.name]
     if not others:
-        raise UserError(
+        raise UnbagError(
             f"no thing to paste beside {_a(a.name)}", expected="cut-outs of two different things"
         )
     return a, others[int(rng.integers(len(others)))]
@@ -357,10 +357,10 @@ def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
     found = tuple(cut_out(path) for path in pictures_in(folder, what="cut-outs"))
     names = sorted({one.name for one in found})
     if len(names) < 2:
-        raise UserError(
+        raise UnbagError(
             f"{folder} shows one sort of thing: {names[0]}",
             expected="two or more, since a composite shows two things",
-            way_out="name each file as a caption should call the thing: cup.png, plate_1.png",
+            hint="name each file as a caption should call the thing: cup.png, plate_1.png",
         )
     return found
 
@@ -379,16 +379,16 @@ def pictures_in(folder: Path, *, what: str) -> list[Path]:
     """Files with the ending of a picture, below the folder too."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
     if not paths:
-        raise UserError(
+        raise UnbagError(
             f"no pictures in {folder}",
             expected=f"a folder of {what}: {', '.join(ENDINGS)}",
-            way_out="check the path",
+            hint="check the path",
         )
     return paths
 
 
 def cut_out(path: Path) -> Cutout:
-    """Cut one thing out of its picture; UserError where its background is not plain."""
+    """Cut one thing out of its picture; UnbagError where its background is not plain."""
     from PIL import Image as Images
     from PIL import UnidentifiedImageError
 
@@ -396,13 +396,13 @@ def cut_out(path: Path) -> Cutout:
         with Images.open(path) as opened:
             image = opened.convert("RGBA")
     except (OSError, UnidentifiedImageError, ValueError) as error:
-        raise UserError(f"{path} is no picture that can be opened: {said_by(error)}") from error
+        raise UnbagError(f"{path} is no picture that can be opened: {said_by(error)}") from error
     level_HW4 = np.array(image)
     if (level_HW4[..., 3] == 255).all():
         level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
     is_there_HW = level_HW4[..., 3] > 127
     if is_there_HW.mean() < _LEAST:
-        raise UserError(
+        raise UnbagError(
             f"{path}: no thing is left once its background is taken away",
             expected=f"a thing that fills at least {_LEAST:.0%} of the picture",
         )
@@ -415,7 +415,7 @@ def thing_name(path: Path) -> str:
     """The words of a file name without numbers at its end."""
     name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
     if not name:
-        raise UserError(
+        raise UnbagError(
             f"{path} has no name that a caption could say",
             expected="the name of the thing, such as cup.png or coffee_cup_2.png",
         )
@@ -428,11 +428,11 @@ def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
     border_N3 = np.concatenate(edge).astype(np.int64)
     colour_3 = np.median(border_N3, axis=0)
     if (np.abs(border_N3 - colour_3).max(axis=1) <= PLAIN).mean() < _BORDER:
-        raise UserError(
+        raise UnbagError(
             f"{path} has no plain background and is not transparent",
             expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
             f"{PLAIN} of 255 levels count as one",
-            way_out="cut the thing out with a picture editor and save it as RGBA PNG",
+            hint="cut the thing out with a picture editor and save it as RGBA PNG",
         )
     is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
     return is_thing_HW

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from unbag.data.archives import DamagedError, Member, check_space, readable, unpack
 from unbag.data.http import CHUNK, BeyondTheEndError, BrokenError, HttpAnswer, ask, check_address
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.files import lock_file
 from unbag.runs.progress import ProgressBar, unseen
 from unbag.types import Benchmark, Download
@@ -49,11 +49,11 @@ def wanted(benchmarks: Iterable[Benchmark], *, pictures: bool) -> tuple[Download
                 continue
             known = found.setdefault(download.to, download)
             if known.url != download.url:
-                raise UserError(
+                raise UnbagError(
                     f"{benchmark.name} wants {download.url} as {download.to}, which is "
                     f"{known.url} for another benchmark",
                     expected="one source for a file",
-                    way_out="fetch them into two data folders",
+                    hint="fetch them into two data folders",
                 )
     return tuple(found.values())
 
@@ -81,10 +81,10 @@ def obtain(
         members = unpack(target, below(data, download.unpack), task=task)
     except DamagedError as error:
         target.unlink(missing_ok=True)
-        raise UserError(
-            f"{download.url}: {error.found}",
+        raise UnbagError(
+            f"{download.url}: {error.message}",
             expected=error.expected,
-            way_out="it was removed; run this again to fetch it anew",
+            hint="it was removed; run this again to fetch it anew",
         ) from error
     # What it held is written down, so that it can go and is not fetched again.
     path = _contents_path(target)
@@ -111,10 +111,10 @@ def below(data: Path, name: str) -> Path:
     """A place below the data folder; a plug-in may not name one elsewhere."""
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or PureWindowsPath(name).drive:
-        raise UserError(
+        raise UnbagError(
             f"a download would go to {name!r}",
             expected="a place below the data folder",
-            way_out="mend the benchmark's downloads",
+            hint="mend the benchmark's downloads",
         )
     return data / path
 
@@ -168,10 +168,10 @@ def fetch(
             part.finish()
     except OSError as error:
         # Those of the network became errors of their own where they happened.
-        raise UserError(
+        raise UnbagError(
             f"cannot write {target}: {error.strerror or error}",
             expected="a folder that can be written, with room",
-            way_out="free some room or mend the rights, then run this again: it goes on from there",
+            hint="free some room or mend the rights, then run this again: it goes on from there",
         ) from error
     return Fetched(target, size, digest, was_there=False)
 
@@ -186,7 +186,7 @@ class Fetched:
     was_there: bool
 
 
-class UnreachableError(UserError):
+class UnreachableError(UnbagError):
     """A server that did not answer however long it was waited for."""
 
 
@@ -211,10 +211,10 @@ def _there(download: Download, target: Path, task: ProgressBar) -> Fetched:
     """Check a file that exists; it is never replaced, since it may be another release."""
     if not matches(download, target, task=task):
         found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
-        raise UserError(
+        raise UnbagError(
             f"{target} is there and is not the file at {download.url}: {found}",
             expected=_expected(download),
-            way_out="move it away if it is not meant to be another release, then run this again",
+            hint="move it away if it is not meant to be another release, then run this again",
         )
     size = target.stat().st_size
     return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
@@ -231,10 +231,10 @@ def _checked(part: PartialFile, download: Download, task: ProgressBar, patience:
         part.discard()
         # Pieces of two calls may be of two versions: the whole at once is the fair test.
         if not is_pieced:
-            raise UserError(
+            raise UnbagError(
                 f"{download.url} gave a wrong file of {size:,} bytes: sha256 {digest}",
                 expected=_expected(download),
-                way_out="it was removed; try again, and if it stays so the authors changed the "
+                hint="it was removed; try again, and if it stays so the authors changed the "
                 "file: see their page, and put the release you want there by hand",
             )
 
@@ -257,7 +257,7 @@ def _complete(part: PartialFile, download: Download, task: ProgressBar, patience
                 raise UnreachableError(
                     f"{download.url}: {error.what}, {failures} times",
                     expected="a server that answers",
-                    way_out=f"run this again later{kept}",
+                    hint=f"run this again later{kept}",
                 ) from error
             patience.sleep(max(error.wait, patience.pause * 2 ** max(failures - 1, 0)))
     return is_pieced
@@ -273,11 +273,10 @@ def _receive(part: PartialFile, download: Download, task: ProgressBar, timeout: 
         with ask(download.url, start=start, mark=part.mark, timeout=timeout) as answer:
             if download.size and answer.total not in (None, download.size):
                 part.discard()
-                raise UserError(
+                raise UnbagError(
                     f"{download.url} has {answer.total:,} bytes now",
                     expected=_expected(download),
-                    way_out="the authors changed the file: see their page, and put it there by "
-                    "hand",
+                    hint="the authors changed the file: see their page, and put it there by hand",
                 )
             # The part must end where the answer begins.
             is_same = not (answer.mark and part.mark) or answer.mark == part.mark
@@ -369,10 +368,10 @@ class PartialFile:
             # Where files cannot be locked, the checksum still tells a mixed file.
             lock_file(
                 file,
-                UserError(
+                UnbagError(
                     f"another process is fetching {self.target}",
                     expected="one process for a file",
-                    way_out="wait for it, or stop it",
+                    hint="wait for it, or stop it",
                 ),
             )
             try:

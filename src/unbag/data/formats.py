@@ -44,7 +44,7 @@ from unbag.data.captions import (
     read_entries,
     together,
 )
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types.json import JsonObject, is_whole_text, read_field
 
 PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
@@ -105,7 +105,7 @@ def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
         at, said = record
         where = f"{source.name}, {noun} {at}"
         if not isinstance(said, dict):
-            raise UserError(f"{where} is {type(said).__name__}", expected="an object")
+            raise UnbagError(f"{where} is {type(said).__name__}", expected="an object")
         entry = _coco_entry(said, at, where, source, names)
         return replace(entry, rest=(at,) * len(entry.captions))
 
@@ -131,9 +131,9 @@ def _document(source: Source) -> object:
         raw = file.read()
     try:
         return json_value(raw, source.name)
-    except UserError as error:
+    except UnbagError as error:
         lines = "if it holds one record a line, say --captions-format jsonl"
-        raise UserError(error.found, expected=error.expected, way_out=lines) from error
+        raise UnbagError(error.message, expected=error.expected, hint=lines) from error
 
 
 def _coco_entry(
@@ -147,7 +147,7 @@ def _coco_entry(
         return _karpathy(said, at, where, source)
     text = read_field(said, "caption", str, where)
     if "image_id" not in said or str(said["image_id"]) not in names:
-        raise UserError(
+        raise UnbagError(
             f"{where}: image_id is {said.get('image_id')!r}, which is not among the images",
             expected="the id of an image of this file",
         )
@@ -160,7 +160,7 @@ def _coco_entry(
 def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
     sentences = said["sentences"]
     if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
-        raise UserError(f"{where}: sentences is no list of objects", expected="a list of objects")
+        raise UnbagError(f"{where}: sentences is no list of objects", expected="a list of objects")
     captions = []
     edits: Edits = ()
     for number, one in enumerate(sentences):
@@ -180,7 +180,7 @@ def _names_of_pictures(document: object, source: Source) -> JsonObject | None:
         return None
     images = document.get("images", [])
     if not isinstance(images, list) or not all(isinstance(one, dict) for one in images):
-        raise UserError(f"{source.name}: images is no list of objects", expected="COCO's form")
+        raise UnbagError(f"{source.name}: images is no list of objects", expected="COCO's form")
     return {
         str(one.get("id")): one.get("file_name") or one.get("coco_url") or str(one.get("id"))
         for one in images
@@ -193,7 +193,7 @@ def _caption_objects(document: object, source: Source | None = None) -> list[obj
         document = document.get("annotations", document.get("images"))
     if not isinstance(document, list):
         name = source.name if source else "the file"
-        raise UserError(
+        raise UnbagError(
             f"{name} is no collection of captions",
             expected='COCO\'s {"images", "annotations"}, Karpathy\'s {"images"} with sentences, '
             'or a list of {"image", "caption"}',
@@ -233,15 +233,15 @@ def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
         yield from together(chain(head, others))
 
 
-def _table_entry(found: list[str] | UserError, columns: _TableColumns, where: str) -> Entry:
-    if isinstance(found, UserError):
+def _table_entry(found: list[str] | UnbagError, columns: _TableColumns, where: str) -> Entry:
+    if isinstance(found, UnbagError):
         raise found
     if len(found) != columns.width:
-        raise UserError(
+        raise UnbagError(
             f"{where} has {len(found)} columns", expected=f"{columns.width}, as in the first line"
         )
     if not is_whole_text("".join(found)):
-        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
+        raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     number = where.rpartition(" ")[2]
     name = (found[columns.id] if columns.id >= 0 else "") or number
     picture = found[columns.picture] if columns.picture >= 0 else ""
@@ -264,16 +264,16 @@ class _TableColumns:
     edits: int
 
 
-def _table_columns(flow: Iterator[list[str] | UserError], source: Source) -> _TableColumns:
+def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _TableColumns:
     """Read the first row, which is a header or says how many columns there are."""
     first = next(flow, [])
-    if isinstance(first, UserError):
+    if isinstance(first, UnbagError):
         raise first
     if not first:
-        raise UserError(f"{source.name} is empty", expected="a table with a column of captions")
+        raise UnbagError(f"{source.name} is empty", expected="a table with a column of captions")
     first[0] = first[0].removeprefix("\ufeff")
     if not is_whole_text("".join(first)):
-        raise UserError(f"{source.name}, line 1 is not UTF-8", expected="text in UTF-8")
+        raise UnbagError(f"{source.name}, line 1 is not UTF-8", expected="text in UTF-8")
     header = list(first)
     if source.caption_column.isdigit() and source.caption_column not in header:
         header = [str(number) for number in range(1, len(first) + 1)]
@@ -314,19 +314,19 @@ class _TableRows:
         self.name = source.name
         self.where = ""
 
-    def __iter__(self) -> Iterator[list[str] | UserError]:
+    def __iter__(self) -> Iterator[list[str] | UnbagError]:
         while True:
             first = self.reader.line_num + 1
-            found: list[str] | UserError
+            found: list[str] | UnbagError
             try:
                 found = next(self.reader)
             except StopIteration:
                 return
             except csv.Error as error:
                 self.where = self._place(first)
-                found = UserError(f"{self.where}: {error}", expected="closed quotes around a cell")
+                found = UnbagError(f"{self.where}: {error}", expected="closed quotes around a cell")
             self.where = self._place(first)
-            if isinstance(found, UserError) or found:
+            if isinstance(found, UnbagError) or found:
                 yield found
 
     def _place(self, first: int) -> str:

@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.version import __version__
 
 CHUNK = 1 << 18
@@ -49,10 +49,10 @@ def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[HttpAnsw
 def check_address(url: str) -> None:
     """Only the web is asked: an address of a plug-in must not read this machine's files."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UserError(
+        raise UnbagError(
             f"{url!r} cannot be fetched",
             expected="an address that begins with https:// or http://",
-            way_out="put the file there by hand",
+            hint="put the file there by hand",
         )
 
 
@@ -108,10 +108,10 @@ class _Redirects(HTTPRedirectHandler):
     ) -> Request | None:
         check_address(newurl)
         if req.type == "https" and urlsplit(newurl).scheme != "https":
-            raise UserError(
+            raise UnbagError(
                 f"{req.full_url} leads to {newurl}",
                 expected="an address that stays encrypted",
-                way_out="fetch it by hand if you trust that server",
+                hint="fetch it by hand if you trust that server",
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -119,16 +119,16 @@ class _Redirects(HTTPRedirectHandler):
 def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
     headers = response.headers
     if headers.get("Content-Encoding", "identity") != "identity":
-        raise UserError(
+        raise UnbagError(
             f"{url} is sent as {headers['Content-Encoding']}, which was not asked for",
             expected="the bytes of the file",
-            way_out="fetch it by hand",
+            hint="fetch it by hand",
         )
     if headers.get_content_type() == "text/html" and not url.endswith((".html", ".htm")):
-        raise UserError(
+        raise UnbagError(
             f"{url} answered with a web page",
             expected="the file itself",
-            way_out="open the address in a browser: it may want a click, or have moved",
+            hint="open the address in a browser: it may want a click, or have moved",
         )
     start, total = 0, _length(headers.get("Content-Length"))
     if response.status == 206:
@@ -150,20 +150,20 @@ def _refused(url: str, error: HTTPError) -> Exception:
         wait = error.headers.get("Retry-After", "")
         seconds = min(float(wait), LONGEST_WAIT) if wait.isdigit() else 0.0
         return BrokenError(f"the server answered {error.code} {error.reason}", wait=seconds)
-    return UserError(
+    return UnbagError(
         f"{url} answered {error.code} {error.reason}",
         expected="the file",
-        way_out="it may have moved or want an account: see the page of the data set",
+        hint="it may have moved or want an account: see the page of the data set",
     )
 
 
 def _unreachable(url: str, error: Exception) -> Exception:
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return UserError(
+        return UnbagError(
             f"the certificate of {url} is not trusted: {reason.verify_message}",
             expected="a server that is who it says",
-            way_out="check the clock and the certificates of this machine, and its proxy",
+            hint="check the clock and the certificates of this machine, and its proxy",
         )
     return BrokenError(f"the server cannot be reached ({_shown(reason)})")
 

@@ -22,7 +22,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
 from unbag.types import Picture
 
@@ -148,7 +148,7 @@ class ShuffledPicture:
 
     def __post_init__(self) -> None:
         if self.kind not in GRIDS:
-            raise UserError(
+            raise UnbagError(
                 f"the picture shuffle {self.kind!r} is not known",
                 expected=f"one of {', '.join(GRIDS)}",
             )

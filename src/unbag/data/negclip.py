@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from unbag.data.captions import EditedEntries, EditedEntry, Source, json_record
 from unbag.data.pairs import PairRow
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edit
 from unbag.types.json import read_field
 
@@ -104,15 +104,15 @@ def negclip_rows(source: Source) -> Iterator[PairRow]:
         nearest = _list(cells["neg_image"], where, "neg_image", of=int)
         beyond = [one for one in nearest if not 0 <= one < count]
         if beyond:
-            raise UserError(
+            raise UnbagError(
                 f"{where}: neg_image names row {beyond[0]}",
                 expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
-                way_out="rows are counted from 0 below the header; the file may have been cut",
+                hint="rows are counted from 0 below the header; the file may have been cut",
             )
         edits = tuple(Edit(text, KIND, False, (0, 0)) for text in negatives if text.strip())
         caption = " ".join(cells["title"].split())
         if not caption:
-            raise UserError(f"{where} has an empty title", expected="a caption")
+            raise UnbagError(f"{where} has an empty title", expected="a caption")
         near = tuple(one for one in nearest if one != number)
         yield PairRow(f"row {number}", cells["filepath"], (caption,), (edits,), near)
 
@@ -124,25 +124,25 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
             header = next(reader, [])
             lacking = [name for name in HEADER[1:] if name not in header]
             if lacking:
-                raise UserError(
+                raise UnbagError(
                     f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
                     expected=f"the columns {', '.join(HEADER[1:])}",
-                    way_out="a table without them is read with --form tsv",
+                    hint="a table without them is read with --form tsv",
                 )
             for row in reader:
                 if not row:
                     continue
                 where = f"{source.name}, line {reader.line_num}"
                 if len(row) != len(header):
-                    raise UserError(
+                    raise UnbagError(
                         f"{where} has {len(row)} columns", expected=f"{len(header)}, as the header"
                     )
                 yield where, dict(zip(header, row, strict=True))
         except csv.Error as error:
             where = f"{source.name}, line {reader.line_num}"
-            raise UserError(f"{where}: {error}", expected="closed quotes around a cell") from error
+            raise UnbagError(f"{where}: {error}", expected="closed quotes around a cell") from error
         except UnicodeDecodeError as error:
-            raise UserError(f"{source.name} is not UTF-8: {error}") from error
+            raise UnbagError(f"{source.name} is not UTF-8: {error}") from error
 
 
 def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
@@ -153,10 +153,10 @@ def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
             return found
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         cause = error
-    raise UserError(
+    raise UnbagError(
         f"{where}: {name} is {cell[:60]!r}",
         expected=f"a list of {'texts' if of is str else 'numbers of rows'} as Python writes it",
-        way_out="write the file with `unbag edit --format negclip`, or mend the cell",
+        hint="write the file with `unbag edit --format negclip`, or mend the cell",
     ) from cause
 
 
@@ -164,10 +164,10 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
     """JSON lines of {"picture", "neighbours": [picture, ...]}."""
     found: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
-        raise UserError(
+        raise UnbagError(
             f"there is no file {path}",
             expected="JSON lines of pictures and their neighbours",
-            way_out="check the path given with --neighbours; `unbag nearest` makes such a file",
+            hint="check the path given with --neighbours; `unbag nearest` makes such a file",
         )
     source = Source(str(path), "jsonl")
     with source.opened() as file:
@@ -180,7 +180,7 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
                 # A picture is not its own neighbour, though searches often return it.
                 found[picture] = tuple(name for name in near if name != picture)
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"{path} names no neighbours",
             expected='lines such as {"picture": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
         )

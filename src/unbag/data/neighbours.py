@@ -18,7 +18,7 @@ import numpy as np
 
 from unbag.data.captions import Source, json_record
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.cache import Vectors
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Progress
@@ -64,37 +64,37 @@ def nearest(
 def check_search(each: int, number: int) -> None:
     """Whether so many neighbours can be found among so many pictures."""
     if find_spec("faiss") is None:
-        raise UserError(
+        raise UnbagError(
             "searching for the nearest pictures needs FAISS, which is not installed",
-            way_out="install the extra unbag[neighbours]",
+            hint="install the extra unbag[neighbours]",
         )
     if not 0 < each < number:
-        raise UserError(
+        raise UnbagError(
             f"{each} neighbours of {number} pictures",
             expected="at least one, and fewer than there are pictures",
-            way_out="give more pictures or a smaller --each",
+            hint="give more pictures or a smaller --each",
         )
 
 
 def find_pictures(pictures: Iterable[str], root: Path) -> dict[str, FilePicture]:
     """Each name once, as a file below the root; a name that starts at the root of the disk counts.
 
-    Raises UserError naming the first that are not there.
+    Raises UnbagError naming the first that are not there.
     """
     found = {name: FilePicture(root / name) for name in dict.fromkeys(pictures) if name}
     if not found:
-        raise UserError(
+        raise UnbagError(
             "the captions name no pictures",
             expected="a field or column with the picture of each caption",
-            way_out="name it with --picture-column",
+            hint="name it with --picture-column",
         )
     missing = [name for name, picture in found.items() if not picture.path.is_file()]
     if missing:
-        raise UserError(
+        raise UnbagError(
             f"{len(missing):,} of {len(found):,} pictures are not below {root}, such as "
             f"{', '.join(missing[:3])}",
             expected="every picture that the captions name",
-            way_out="check --pictures",
+            hint="check --pictures",
         )
     return found
 
@@ -143,21 +143,21 @@ def check_place(path: Path, captions: Source) -> None:
     if not path.exists():
         return
     if any(path.samefile(one) for one in captions.files()):
-        raise UserError(
+        raise UnbagError(
             f"{path} is the file of captions",
             expected="another file, for the neighbours",
-            way_out="choose another place with --out",
+            hint="choose another place with --out",
         )
     found: list[set[str]] = []
     if path.is_file():
-        with suppress(UserError), Source(str(path), "jsonl").opened() as file:
+        with suppress(UnbagError), Source(str(path), "jsonl").opened() as file:
             found = [set(json_record(raw, path.name)) for raw in file]
     # As `write_neighbours` writes them, without other fields.
     if not found or any(fields != {"picture", "neighbours"} for fields in found):
-        raise UserError(
+        raise UnbagError(
             f"{path} exists and is no file of neighbours",
             expected="a new file, or one of neighbours, which is replaced",
-            way_out="choose another place with --out, or delete it",
+            hint="choose another place with --out, or delete it",
         )
 
 
@@ -173,10 +173,10 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
     try:
         write_atomically(path, write)
     except OSError as error:
-        raise UserError(
+        raise UnbagError(
             f"cannot write {path}: {error.strerror or error}",
             expected="a folder that can be written, with room for the neighbours",
-            way_out="make room or choose another place with --out, and give the command again",
+            hint="make room or choose another place with --out, and give the command again",
         ) from error
 
 

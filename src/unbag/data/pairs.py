@@ -24,7 +24,7 @@ from zlib import compress, decompress
 import numpy as np
 
 from unbag.data.images import FilePicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edit, IntArray, Picture
 
 _NAMED = 5
@@ -92,7 +92,7 @@ def pack(
     if missing and (not origin.skips_missing or len(missing) == read):
         raise missing_pictures(missing, of=read, where=origin.name, root=origin.root)
     if not read:
-        raise UserError(f"{origin.name} holds no pairs", expected="pictures with captions")
+        raise UnbagError(f"{origin.name} holds no pairs", expected="pictures with captions")
     near = packer.named(neighbours) if neighbours is not None else packer.numbered()
     return packer.packed(origin, near, len(missing))
 
@@ -238,14 +238,14 @@ def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
 
 
-def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UserError:
+def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UnbagError:
     """The error for pictures that are not there."""
     more = ", ..." if len(missing) > _NAMED else ""
-    return UserError(
+    return UnbagError(
         f"{len(missing):,} of {of:,} pictures of {where} are not there: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
-        way_out="name their folder with --pictures"
+        hint="name their folder with --pictures"
         + (", or train without them: --missing skip" if len(missing) < of else ""),
     )
 

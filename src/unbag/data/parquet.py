@@ -30,7 +30,7 @@ from unbag.data.captions import (
     read_entries,
     together,
 )
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edited
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _entry(
     values: dict[str, Any] | None, columns: _ParquetColumns, number: int, where: str
 ) -> Entry:
     if values is None:
-        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
+        raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     found = values[columns.caption]
     is_list = isinstance(found, list)
     # A caption that is null is an empty one: it is skipped and counted as such.
@@ -111,10 +111,10 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
     kind = schema.field(caption).type
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     if not _is_text(inner):
-        raise UserError(
+        raise UnbagError(
             f"{source.name}: the column {caption!r} holds {kind}",
             expected="text, or lists of text",
-            way_out="name another with --caption-column",
+            hint="name another with --caption-column",
         )
     ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
     return _ParquetColumns(caption, _picture(schema, picture), ids, edits)
@@ -160,10 +160,10 @@ def _read_errors(source: Source) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{source.name} is no whole Parquet file: {str(error).splitlines()[0]}",
             expected="a Parquet file",
-            way_out="check that it was copied to its end",
+            hint="check that it was copied to its end",
         ) from error
 
 

@@ -21,7 +21,7 @@ from unbag.data.negclip import is_negclip, negclip_rows, read_neighbours
 from unbag.data.pairs import PairRow, Pairs, PairsOrigin, pack
 from unbag.data.parquet import read_parquet, write_parquet
 from unbag.data.webdataset import open_shards, read_shards, write_shards
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def form_of(path: str, option: str) -> str:
         if ending in form.endings:
             return name
     known = ", ".join(ending for form in FORMS.values() for ending in form.endings)
-    raise UserError(
+    raise UnbagError(
         f"the ending of {path} says nothing about its form",
         expected=f"one of {known}, or a folder of shards",
-        way_out=f"say which it is with {option}",
+        hint=f"say which it is with {option}",
     )
 
 
@@ -86,10 +86,10 @@ def check_written(source: Source, form: str) -> None:
     """Whether captions of this source can be written in this form."""
     if form in (NEGCLIP, source.form) or FORMS[form].takes_all:
         return
-    raise UserError(
+    raise UnbagError(
         f"captions of {source.name} cannot be written as {FORMS[form].about}",
         expected=f"the form {form} only where the captions come from it",
-        way_out="write .jsonl, .tsv, .csv or .parquet",
+        hint="write .jsonl, .tsv, .csv or .parquet",
     )
 
 
@@ -113,18 +113,18 @@ def open_pairs(
         neighbours: What `unbag nearest` wrote, for hard pictures.
         caption_column: Field or column with the caption; empty for the usual names.
         picture_column: Likewise for the picture.
-        skips_missing: Leave pictures out that are not there, instead of raising UserError.
+        skips_missing: Leave pictures out that are not there, instead of raising UnbagError.
         skips_bad: Leave broken lines and samples out.
     """
     if not Path(path).is_dir() and not expand(path):
-        raise UserError(
+        raise UnbagError(
             f"there is no file {path}",
             expected="pictures with captions: a file, a folder, or a pattern of shards",
-            way_out="check the path given with --pairs",
+            hint="check the path given with --pairs",
         )
     form = form or pairs_form(path)
     if form not in OPENED:
-        raise unknown_name("form of pairs", form, OPENED, way_out="docs/training-data.md has all")
+        raise unknown_name("form of pairs", form, OPENED, hint="docs/training-data.md has all")
     near = read_neighbours(neighbours) if neighbours else None
     source = Source(
         path, form, caption_column, picture_column, skips_bad=skips_bad, keeps_edits=True
@@ -142,10 +142,10 @@ def open_pairs(
     bad = Bad(source.skips_bad)
     try:
         pairs = pack(entry_rows(source, bad), origin, neighbours=near)
-    except UserError as error:
+    except UnbagError as error:
         # Readers speak of the options of `unbag edit`.
-        way_out = error.way_out.replace("--captions-format", "--form")
-        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+        hint = error.hint.replace("--captions-format", "--form")
+        raise UnbagError(error.message, expected=error.expected, hint=hint) from error
     left_out = f", {bad.count:,} broken lines left out" if bad.count else ""
     return replace(pairs, about=pairs.about + left_out)
 
@@ -165,10 +165,10 @@ def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
         kept = [at for at, text in enumerate(texts) if text]
         if not entry.picture:
             bad(
-                UserError(
+                UnbagError(
                     f"{entry.captions[0].where} names no picture",
                     expected="a picture for each caption, such as the field image",
-                    way_out="name the field or column with --picture-column",
+                    hint="name the field or column with --picture-column",
                 )
             )
         elif kept:
@@ -180,19 +180,19 @@ def folder_rows(root: Path) -> Iterator[PairRow]:
     """One row a picture, in the order of names; the name of a folder is that of its class."""
     classes = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")
     if not classes:
-        raise UserError(
+        raise UnbagError(
             f"{root} holds neither shards nor a folder for each class",
             expected="files that end in .tar, or folders named after classes",
-            way_out="name the file of captions itself",
+            hint="name the file of captions itself",
         )
     for one in classes:
         caption = TEMPLATE.format(one.name.replace("_", " "))
         names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES)
         if not names:
-            raise UserError(
+            raise UnbagError(
                 f"the class folder {one} holds no pictures",
                 expected=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}",
-                way_out="fill it, or remove it",
+                hint="fill it, or remove it",
             )
         for name in names:
             yield PairRow(f"{one.name}/{name}", f"{one.name}/{name}", (caption,))

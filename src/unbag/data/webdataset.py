@@ -41,7 +41,7 @@ from unbag.data.captions import (
 )
 from unbag.data.images import MemberPicture, read_part
 from unbag.data.pairs import Pair
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import IntArray
 
 EDITS_ENDING = "edits.json"
@@ -57,7 +57,7 @@ def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
     seen: dict[str, Path] = {}
     for path in paths:
         if path.name in seen:
-            raise UserError(
+            raise UnbagError(
                 f"two shards have the same name: {seen[path.name]} and {path}",
                 expected="shards with names of their own, since they are written to one folder",
             )
@@ -103,7 +103,7 @@ def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry
         found = captions_in(json_record(_content(shard, said), where), source.caption_column, where)
     else:
         there = ", ".join(m.name for m in sample.members[:5])
-        raise UserError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
+        raise UnbagError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
     captions = captions_at(found, f"{place.shard}/{place.key}", where)
     picture = next((m.name for end in PICTURE_ENDINGS if (m := sample.ending(end))), "")
     return Entry(picture, captions, (place,) * len(captions))
@@ -122,10 +122,10 @@ def opened_shard(path: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(path, "r:") as shard:
             yield shard
     except tarfile.TarError as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} is no whole shard: {error}",
             expected="an uncompressed tar file",
-            way_out="check that it was copied to its end",
+            hint="check that it was copied to its end",
         ) from error
 
 
@@ -218,7 +218,7 @@ class ShardPairs:
         return len(self.index)
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads caption and edits; raises UserError for those that cannot be read."""
+        """Reads caption and edits; raises UnbagError for those that cannot be read."""
         path, name = self.index.shard(place), self.index.name(place)
         sample = self.index.sample_N[place]
         picture = MemberPicture(path, name, *_part_span(sample["picture"]))
@@ -245,7 +245,7 @@ def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
     found = json_value(raw, where)
     records = found if isinstance(found, list) else []
     if not records or not all(isinstance(one, dict) for one in records):
-        raise UserError(
+        raise UnbagError(
             f"{where}: edits.json is no list of objects", expected="as `unbag edit` writes it"
         )
     kept = [one for one in records if str(one.get("caption", "")).strip()]
@@ -257,7 +257,7 @@ def _part_content(path: Path, part: np.void, where: str) -> bytes:
     try:
         return read_part(path, *_part_span(part))
     except (OSError, ValueError) as error:
-        raise UserError(f"{where} cannot be read: {error}") from error
+        raise UnbagError(f"{where} cannot be read: {error}") from error
 
 
 def _part_span(part: np.void) -> tuple[int, int]:
@@ -275,10 +275,10 @@ def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
             names += name.encode()
             name_ends.append(len(names))
         if not rows:
-            raise UserError(
+            raise UnbagError(
                 f"the shard {path} holds no sample with a picture and a caption",
                 expected="samples such as 000.jpg with 000.txt",
-                way_out="remove it, or make it anew",
+                hint="remove it, or make it anew",
             )
         found.append(np.array(rows, SAMPLE))
         ends.append(len(name_ends))
@@ -325,7 +325,7 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
             if picture is None or not any(members):
                 what = "caption" if picture else "picture"
                 there = ", ".join(member.name for member in sample.members[:5])
-                error = UserError(
+                error = UnbagError(
                     f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
                     expected=f"KEY.{' or KEY.'.join(PICTURE_ENDINGS)}, and KEY.txt or KEY.json",
                 )

@@ -30,7 +30,7 @@ from unbag.edits.kinds import (
 from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import Parser, find_parser
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Edit, Edited, Given
 
 TRIES = 8
@@ -59,19 +59,19 @@ def edit(
 
     `kinds` may be one name. What was loaded is kept for the next call.
 
-    Raises UserError for a caption that cannot be edited, such as an empty one.
+    Raises UnbagError for a caption that cannot be edited, such as an empty one.
     """
     if not isinstance(caption, str):
-        raise UserError(
+        raise UnbagError(
             f"the caption to edit is a {type(caption).__name__}",
             expected="one caption, as a text",
-            way_out="call it for each caption, or edit a file of many with `unbag edit --captions`",
+            hint="call it for each caption, or edit a file of many with `unbag edit --captions`",
         )
     kept = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or EditParts())
     editor = replace(kept, seed=seed, per_kind=per_kind)
     [found], _ = editor([Given(caption, caption)])
     if found.skipped:
-        raise UserError(
+        raise UnbagError(
             f"the caption {caption[:80]!r} cannot be edited: {found.skipped}",
             expected="an English caption of two to eighty words",
         )

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from unbag.edits.kinds import Kind, normalised
 from unbag.edits.lexicon import NEGATIONS, word_lists
 from unbag.edits.parsed import Parsed
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.baselines import Likelihood, Sentence, load_likelihood, load_sentence
 from unbag.models.loading import choose_device
 from unbag.registry import find, names
@@ -71,7 +71,7 @@ def _filter(name: str, device: str) -> Filter:
             raise unknown_name("filter", name, [f"{known}:PATH" for known in names("filter")])
         return _checked(name, find("filter", name))
     if not rest:
-        raise UserError(
+        raise UnbagError(
             f"the filter {name!r} names no model",
             expected=f"{kind}:PATH, a folder with a model of transformers",
         )
@@ -82,7 +82,7 @@ def _filter(name: str, device: str) -> Filter:
 
 def _checked(name: str, thing: object) -> Filter:
     if isinstance(thing, type) or not isinstance(thing, Filter):
-        raise UserError(
+        raise UnbagError(
             f"the filter {name!r} is a {type(thing).__name__}",
             expected="an object with a `reason` that is called with proposals and gives verdicts",
         )

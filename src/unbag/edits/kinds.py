@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from unbag.edits.parsed import Parsed, Word
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.registry import find, names
 from unbag.types import Change
 
@@ -159,10 +159,10 @@ def find_kinds(wanted: Sequence[str]) -> tuple[Kind, ...]:
     Groups: default, negatives and positives (those on by default), all, and those of GROUPS.
     """
     if not wanted:
-        raise UserError(
+        raise UnbagError(
             "no kinds of edits were named",
             expected="at least one, or a group such as default",
-            way_out="`unbag list edits` shows every kind",
+            hint="`unbag list edits` shows every kind",
         )
     found: dict[str, Kind] = {}
     # A text is a sequence of texts too, its letters.
@@ -188,7 +188,7 @@ def _kinds_of(name: str) -> list[Kind]:
             "kind of edit",
             name,
             [*registered, *_BY_DEFAULT, "all", *GROUPS],
-            way_out="`unbag list edits` shows every kind; package.module:NAME works too",
+            hint="`unbag list edits` shows every kind; package.module:NAME works too",
         )
     return [_kind(name)]
 
@@ -196,10 +196,10 @@ def _kinds_of(name: str) -> list[Kind]:
 def _kind(name: str) -> Kind:
     found = find("edit", name)
     if not isinstance(found, Kind):
-        raise UserError(
+        raise UnbagError(
             f"the edit {name!r} is a {type(found).__name__}",
             expected="a Kind of unbag.edits.kinds",
-            way_out="docs/edits.md shows how to add one",
+            hint="docs/edits.md shows how to add one",
         )
     return found
 

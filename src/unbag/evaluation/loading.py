@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from unbag.errors import IncompleteWarning, UserError
+from unbag.errors import IncompleteWarning, UnbagError
 from unbag.evaluation.plan import check_items, equal_captions
 from unbag.runs.files import paused_collector
 from unbag.runs.progress import Progress
@@ -153,16 +153,16 @@ def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
     if not benchmark.files:
         return None
     if data is None:
-        raise UserError(
+        raise UnbagError(
             f"benchmark {benchmark.name!r} is read from files",
             expected=f"a folder {benchmark.place} with {', '.join(benchmark.files)}",
-            way_out="say with --data where the benchmark folders are",
+            hint="say with --data where the benchmark folders are",
         )
     if not (data / benchmark.place).is_dir():
-        raise UserError(
+        raise UnbagError(
             f"there is no folder {data / benchmark.place}",
             expected=f"a folder with {', '.join(benchmark.files)}",
-            way_out="check --data; it names the folder above the benchmark's own",
+            hint="check --data; it names the folder above the benchmark's own",
         )
     return data / benchmark.place
 
@@ -196,10 +196,10 @@ def without_missing(
     if missing == "error":
         shown = "\n".join(f"    {path}" for path in sorted(absent)[:_SHOWN])
         more = f"\n    and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
-        raise UserError(
+        raise UnbagError(
             f"{len(absent)} pictures of {benchmark!r} are missing:\n{shown}{more}",
             expected="every picture of the benchmark",
-            way_out="complete the folder, or measure what is there with --missing skip",
+            hint="complete the folder, or measure what is there with --missing skip",
         )
     kept = [
         _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item
@@ -229,10 +229,10 @@ def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
     had_picture_C[truth.column_T] = True
     is_kept_C = has_picture_C | ~had_picture_C
     if not is_there_P.any() or not is_kept_C.any():
-        raise UserError(
+        raise UnbagError(
             f"no picture of the gallery {item.id!r} is there",
             expected="at least one picture with a caption",
-            way_out="check --data and where the pictures lie",
+            hint="check --data and where the pictures lie",
         )
     row_P, column_C = np.cumsum(is_there_P) - 1, np.cumsum(is_kept_C) - 1
     kinds = [kind for kind, is_kept in zip(item.kinds, is_kept_C, strict=False) if is_kept]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job, errata_name, warnings_of
 from unbag.evaluation.references import model_of, overlap_warnings, references
 from unbag.evaluation.store import Key, ScoreStore
@@ -108,7 +108,7 @@ def judge(
                 cases = [Case(item, scores[item.id]) for item in items[benchmark.name]]
                 try:
                     found, *others = _measure(job, benchmark, scorer, cases)
-                except UserError as error:
+                except UnbagError as error:
                     problems.append(f"{scorer.name} on {benchmark.name}: {error}")
                 else:
                     measured[key] = found
@@ -138,7 +138,7 @@ def judge(
     for contest in _contests(job, measured):
         try:
             comparisons += compare_all([contest], protocol=job.protocol, seed=job.seed)
-        except UserError as error:
+        except UnbagError as error:
             problems.append(f"{' and '.join(contest.names)} on {contest.benchmark}: {error}")
     contents = RunContents(
         record,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
 from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
@@ -53,10 +53,10 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     for caption in builder.captions:
         prompts.update(dict.fromkeys(prompts_of(caption)))
     if odd := [prompt for prompt in prompts if not is_whole_text(prompt)]:
-        raise UserError(
+        raise UnbagError(
             f"the caption {odd[0]!r} holds half a character",
             expected="whole characters, which UTF-8 can write",
-            way_out="mend the caption; in a benchmark of your own, mend its loader",
+            hint="mend the caption; in a benchmark of your own, mend its loader",
         )
     return Plan(
         pictures=tuple(builder.pictures.values()),
@@ -71,21 +71,21 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
 def check_items(benchmark: str, items: Sequence[Item]) -> None:
     """An empty benchmark or an id used twice would make every number below it wrong."""
     if not items:
-        raise UserError(
+        raise UnbagError(
             f"benchmark {benchmark!r} has no items",
             expected="at least one item",
-            way_out="check that the files in its folder are complete and not filtered to nothing",
+            hint="check that the files in its folder are complete and not filtered to nothing",
         )
     seen: dict[str, int] = {}
     for at, item in enumerate(items):
         first = seen.setdefault(item.id, at)
         if first != at:
             pictures = [items[i].pictures[0].name for i in (first, at)]
-            raise UserError(
+            raise UnbagError(
                 f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (picture "
                 f"{pictures[0]}) and {at} (picture {pictures[1]})",
                 expected="every item id once: ids tie scores to items when a run is continued",
-                way_out="if a file of the benchmark holds that id twice, mend the file and say so "
+                hint="if a file of the benchmark holds that id twice, mend the file and say so "
                 "beside your number; in a benchmark of your own, mend its loader",
             )
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from traceback import format_exception
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.evaluation.embedding import Grid, embed
 from unbag.evaluation.loading import Job, Loaded, errata_name, load_all
 from unbag.evaluation.measuring import judge
@@ -125,23 +125,23 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     return Finished(folder, judged.contents)
 
 
-def no_scorer(given: object) -> UserError:
+def no_scorer(given: object) -> UnbagError:
     """The error for something else, with what may have been meant."""
     if isinstance(given, str):
-        found, way_out = f"{given!r} is a name", f"write ub.scorer({given!r})"
+        found, hint = f"{given!r} is a name", f"write ub.scorer({given!r})"
     elif isinstance(given, type):
-        found, way_out = f"{given.__name__} is a class", f"make one: {given.__name__}(...)"
+        found, hint = f"{given.__name__} is a class", f"make one: {given.__name__}(...)"
     elif isinstance(given, DualEncoder):
-        found, way_out = f"{given.name!r} is a dual encoder", "write ub.Cosine(model)"
+        found, hint = f"{given.name!r} is a dual encoder", "write ub.Cosine(model)"
     elif isinstance(given, Generator):
-        found, way_out = f"{given.name!r} is a chat model", 'write ub.scorer("hf:...")'
+        found, hint = f"{given.name!r} is a chat model", 'write ub.scorer("hf:...")'
     else:
         found = f"a {type(given).__name__} was given in place of a scorer"
-        way_out = 'write ub.scorer("tiny:base"), or ub.Cosine(model) for a dual encoder of yours'
-    return UserError(
+        hint = 'write ub.scorer("tiny:base"), or ub.Cosine(model) for a dual encoder of yours'
+    return UnbagError(
         found,
         expected="a scorer: name, fingerprint, scoring, is_blind and score(queries)",
-        way_out=way_out,
+        hint=hint,
     )
 
 
@@ -154,23 +154,23 @@ def _check(job: Job) -> None:
         if not isinstance(benchmark, Benchmark):
             is_name = isinstance(benchmark, str)
             name = benchmark if is_name else "world-binding"
-            raise UserError(
+            raise UnbagError(
                 f"{benchmark!r} is a name"
                 if is_name
                 else f"a {type(benchmark).__name__} was given in place of a benchmark",
                 expected="a value of unbag.types.Benchmark",
-                way_out=f"write ub.benchmark({name!r})",
+                hint=f"write ub.benchmark({name!r})",
             )
     for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
         found = [thing.name for thing in some]
         if not found:
-            raise UserError(f"no {what} was given", way_out=f"name at least one {what}")
+            raise UnbagError(f"no {what} was given", hint=f"name at least one {what}")
         twice = sorted({name for name in found if found.count(name) > 1})
         if twice:
-            raise UserError(
+            raise UnbagError(
                 f"the {what} {twice[0]!r} was given twice",
                 expected="every name once, since results are kept by name",
-                way_out=f"leave one of them out, or give one {what} another name",
+                hint=f"leave one of them out, or give one {what} another name",
             )
 
 
@@ -228,7 +228,7 @@ def _score_all(work: Work) -> list[str]:
             # The error itself is let go, with the memory it holds.
             said, what = _in_a_line(error), str(error)
             work.progress.say(f"{scorer.name} failed ({said}); going on without it")
-            if not isinstance(error, UserError):
+            if not isinstance(error, UnbagError):
                 tracebacks += _whole(f"{scorer.name}\n\n{''.join(format_exception(error))}\n")
                 write_text(path, tracebacks)
                 what = (
@@ -238,7 +238,7 @@ def _score_all(work: Work) -> list[str]:
             problems.append(_whole(f"{scorer.name} on {', '.join(work.missing(scorer))}: {what}"))
     every = set(work.items)
     if problems and all(set(work.missing(s)) == every for s in job.scorers):
-        raise UserError("\n".join(["no model could be scored", *problems]))
+        raise UnbagError("\n".join(["no model could be scored", *problems]))
     return problems
 
 
@@ -400,8 +400,8 @@ class Work:
 
 
 def _in_a_line(error: Exception) -> str:
-    if isinstance(error, UserError):
-        return error.found.partition("\n")[0]
+    if isinstance(error, UnbagError):
+        return error.message.partition("\n")[0]
     kind, said = type(error).__name__, said_by(error)
     return said if said == kind else f"{kind}: {said}"
 

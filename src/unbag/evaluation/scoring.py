@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from unbag.data import FilePicture, PixelPicture
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.evaluation.embedding import Embeddings
 from unbag.evaluation.plan import Rows
 from unbag.evaluation.store import Key
@@ -271,7 +271,7 @@ class QueryScoring:
         """What a model said of a picture that it cannot take."""
         if not isinstance(error, PictureError):
             return ""
-        return self._unfit.setdefault(error.key, error.found)
+        return self._unfit.setdefault(error.key, error.message)
 
     def _why_damaged(self, picture: Picture) -> str:
         try:
@@ -288,11 +288,11 @@ class QueryScoring:
             block = partial(self._rows, scorer, item)
             return ranked(item, cache(block) if cells <= _LARGEST_KEPT else block, self.tie_eps)
         if cells > _LARGEST_CROSS:
-            raise UserError(
+            raise UnbagError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
                 f"{len(item.pictures)} x {len(item.captions)} of them",
                 expected=f"at most {_LARGEST_CROSS} pairs, or a scorer with score_matrix",
-                way_out="leave the retrieval benchmarks out for this model",
+                hint="leave the retrieval benchmarks out for this model",
             )
         score_PC = np.concatenate(
             [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
@@ -330,11 +330,11 @@ def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArra
     value_M = _as_float(scorer, numbers)
     if value_M.shape != (expected,):
         kind = "few" if value_M.size < expected else "many"
-        raise UserError(
+        raise UnbagError(
             f"scorer {scorer.name!r} returned too {kind} numbers: "
             f"shape {value_M.shape} for {expected} queries",
             expected=f"one number for each query, shape ({expected},)",
-            way_out="mend the score method of this scorer",
+            hint="mend the score method of this scorer",
         )
     return value_M
 
@@ -348,13 +348,13 @@ def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item
             (i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b),
             min(len(got), len(expected)),
         )
-        raise UserError(
+        raise UnbagError(
             f"scorer {scorer.name!r} returned {got[at] if at < len(got) else 'nothing'} as number "
             f"{at + 1} of {len(got)}",
             expected=f"the scores of {len(items)} items, here {expected[at]}"
             if at < len(expected)
             else f"no more than {len(items)}",
-            way_out="mend the score_items method of this scorer",
+            hint="mend the score_items method of this scorer",
         )
     return list(found)
 
@@ -368,10 +368,10 @@ def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
         if found.dtype.kind not in "fiub":
             raise TypeError(f"values of type {found.dtype}")
     except (TypeError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
             expected="numbers: a list, an array or a tensor",
-            way_out="mend the score method of this scorer",
+            hint="mend the score method of this scorer",
         ) from error
     return found.astype(np.float64)
 
@@ -389,10 +389,10 @@ def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Sco
     scoring = QueryScoring(scorer)
     found = scoring.chunk([item])[0]
     for reason in scoring.damaged.values():
-        raise UserError(
+        raise UnbagError(
             reason,
             expected="a picture of a shape that this model takes",
-            way_out="cut it to a usual shape",
+            hint="cut it to a usual shape",
         )
     if not found.unparsed:
         return found
@@ -403,24 +403,24 @@ def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Sco
 def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
     found = list(captions) if isinstance(captions, Iterable) else []
     if isinstance(captions, str) or not found:
-        raise UserError(
+        raise UnbagError(
             f"captions are {captions!r}",
             expected="a list of at least one caption",
-            way_out='write ["a caption", "another one"]',
+            hint='write ["a caption", "another one"]',
         )
     for at, caption in enumerate(found):
         if not isinstance(caption, str | Ensemble):
-            raise UserError(
+            raise UnbagError(
                 f"caption {at + 1} of {len(found)} is {caption!r}",
                 expected="a string, or unbag.types.Ensemble",
-                way_out="leave it out, or write it as text",
+                hint="leave it out, or write it as text",
             )
         for text in prompts_of(caption):
             if not is_whole_text(text):
-                raise UserError(
+                raise UnbagError(
                     f"the caption {text!r} holds half a character",
                     expected="whole characters, which UTF-8 can write",
-                    way_out="type the caption again; a terminal that is not set to UTF-8 may be "
+                    hint="type the caption again; a terminal that is not set to UTF-8 may be "
                     "the reason",
                 )
     return found
@@ -435,10 +435,10 @@ def _as_picture(given: Shown) -> Picture:
         return FilePicture(Path(given), turn_upright=True)
     if isinstance(given, Image):
         if given.mode[0] in "IF":
-            raise UserError(
+            raise UnbagError(
                 f"the image has pixels of mode {given.mode}",
                 expected="8 bits a channel",
-                way_out="give the path of its file, or convert it to RGB",
+                hint="give the path of its file, or convert it to RGB",
             )
         try:
             upright = ImageOps.exif_transpose(given)
@@ -448,11 +448,10 @@ def _as_picture(given: Shown) -> Picture:
         except (OSError, ValueError) as error:
             raise _not_opened("image", error) from error
     if not isinstance(given, Picture):
-        raise UserError(
+        raise UnbagError(
             f"a {type(given).__name__} was given in place of a picture",
             expected="a path, an image of Pillow, or a picture: key, name and open()",
-            way_out="for an array of bytes [height, width, 3], write "
-            "unbag.data.PixelPicture(array)",
+            hint="for an array of bytes [height, width, 3], write unbag.data.PixelPicture(array)",
         )
     return given
 
@@ -466,13 +465,13 @@ def opened(picture: Picture) -> Picture:
     return picture
 
 
-def _not_opened(name: str, error: Exception) -> UserError:
+def _not_opened(name: str, error: Exception) -> UnbagError:
     is_missing = isinstance(error, FileNotFoundError)
     why = "there is no such file" if is_missing else f"{type(error).__name__}: {error}"
-    return UserError(
+    return UnbagError(
         f"the picture {name} cannot be opened: {why}",
         expected="a picture in a format that Pillow reads (PNG, JPEG, WebP ...)",
-        way_out="check the path" if is_missing else "save it again with another program",
+        hint="check the path" if is_missing else "save it again with another program",
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.embedding import Grid
 from unbag.runs.files import RUN_FILE, RunFolder, write_atomically, write_text
 from unbag.runs.identity import RunIdentity
@@ -145,17 +145,17 @@ class EvaluationFolder:
 def read_contents(path: Path) -> RunContents:
     """What a finished run left behind; nothing is computed."""
     if not path.is_dir():
-        raise UserError(
+        raise UnbagError(
             f"there is no folder {path}",
             expected="a run folder, as `unbag run --out` makes it",
-            way_out="check the path",
+            hint="check the path",
         )
     for needed in (RUN_FILE, "results.json"):
         if not (path / needed).exists():
-            raise UserError(
+            raise UnbagError(
                 f"{path} has no {needed}",
                 expected="the folder of a finished run",
-                way_out=_way_to_run(path),
+                hint=_way_to_run(path),
             )
     record = from_json(RunRecord, _read_json(path / RUN_FILE).get("record"), "record")
 
@@ -189,10 +189,10 @@ def _read_json(path: Path, default: Any = None) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} cannot be read: {error}",
             expected="JSON written by unbag",
-            way_out="give the command of the run again, or restore the file",
+            hint="give the command of the run again, or restore the file",
         ) from error
 
 
@@ -276,10 +276,10 @@ class ScoreStore:
             table = pq.read_table(path, schema=_schema(), page_checksum_verification=True)
             counts = json.loads((pq.read_schema(path).metadata or {}).get(_BOUNDED, b"[]"))
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise UserError(
+            raise UnbagError(
                 f"{path} cannot be read: {error}",
                 expected="the scores of an earlier run, as they were written",
-                way_out="move the file away; scores are computed again, mostly from the cache",
+                hint="move the file away; scores are computed again, mostly from the cache",
             ) from error
         for benchmark, scorer, item, count in counts:
             self._bounded.setdefault(Key(benchmark, scorer), {})[item] = count

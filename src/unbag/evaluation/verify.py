@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import ErrataChoice, Job, load_items, without_missing
 from unbag.evaluation.references import model_of
 from unbag.evaluation.run import run
@@ -39,7 +39,7 @@ class Skipped:
 
     benchmark: str
     why: str
-    way_out: str
+    hint: str
 
 
 def verify(job: Job, *, progress: Progress | None = None) -> Verified:
@@ -83,7 +83,7 @@ def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], 
             items = load_items(one, job.data, errata="none", progress=Silent())
             pictures = "--pictures "
             without_missing(one.name, items, missing=job.missing, progress=Silent())
-        except UserError as error:
+        except UnbagError as error:
             get = f"get {one.name} {pictures}" if one.downloads else f"check {one.name} "
             command = f"unbag data {get}--data {job.data or 'DIR'}"
             skipped.append(Skipped(one.name, str(error).splitlines()[0], command))
@@ -101,14 +101,14 @@ def _mends(number: Published, benchmark: Benchmark) -> bool:
     return number.has_errata and benchmark.errata is not None
 
 
-def nobody_published(model: str, benchmarks: Sequence[Benchmark]) -> UserError:
+def nobody_published(model: str, benchmarks: Sequence[Benchmark]) -> UnbagError:
     """The error for a model of which no number is known."""
     known = known_models(benchmarks)
     shown = "\n".join(f"    {name}" for name in known) or "    (none for these benchmarks)"
-    return UserError(
+    return UnbagError(
         f"no published number of {model!r} is known",
         expected=f"a model known by one of these names:\n{shown}",
-        way_out='say which of them it is, as in --as "CLIP ViT-B/32 (openai)"',
+        hint='say which of them it is, as in --as "CLIP ViT-B/32 (openai)"',
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import Interval, Stratum, generator, interval
 from unbag.types import (
     MICRO,
@@ -48,10 +48,10 @@ def measure(
     overall: dict[str, Mapping[str, Estimate]] = {}
     for aggregate in benchmark.aggregates:
         if aggregate.name in overall:
-            raise UserError(
+            raise UnbagError(
                 f"benchmark {benchmark.name!r} has two averaging rules named {aggregate.name!r}",
                 expected="a name for each",
-                way_out="give one of them a label",
+                hint="give one of them a label",
             )
         overall[aggregate.name] = {
             name: estimate(
@@ -68,11 +68,11 @@ def measure(
         }
     if not any(benchmark.headline in found for found in overall.values()):
         rules = ", ".join(aggregate.name for aggregate in benchmark.aggregates)
-        raise UserError(
+        raise UnbagError(
             f"no averaging rule of benchmark {benchmark.name!r} ({rules}) fits any unit of "
             f"{benchmark.headline!r}",
             expected="tags that the items have",
-            way_out="check the tags of the loader and `aggregates` of the benchmark",
+            hint="check the tags of the loader and `aggregates` of the benchmark",
         )
     tagged: dict[str, dict[str, Estimate]] = {}
     for name, found in outcomes.items():
@@ -83,22 +83,22 @@ def measure(
 
 def _check_cases(benchmark: Benchmark, cases: Sequence[Case]) -> None:
     if not cases:
-        raise UserError(
+        raise UnbagError(
             f"benchmark {benchmark.name!r} has no items",
             expected="at least one item with scores",
-            way_out="check its data folder, and any limit on the number of items",
+            hint="check its data folder, and any limit on the number of items",
         )
     repeated = [name for name, n in Counter(case.item.id for case in cases).items() if n > 1]
     if repeated:
-        raise UserError(
+        raise UnbagError(
             f"benchmark {benchmark.name!r} has {len(repeated)} item ids more than once, "
             f"such as {repeated[0]!r}",
             expected="every item id once",
-            way_out="check the loader of this benchmark",
+            hint="check the loader of this benchmark",
         )
     for case in cases:
         if case.item.id != case.scores.item:
-            raise UserError(
+            raise UnbagError(
                 f"scores of item {case.scores.item!r} stand beside item {case.item.id!r}",
                 expected="the scores of that very item",
             )
@@ -112,13 +112,13 @@ def judge(
     for metric in benchmark.metrics:
         for found in metric(cases, ties=protocol.ties, tie_eps=protocol.tie_eps):
             if found.metric in outcomes:
-                raise UserError(
+                raise UnbagError(
                     f"benchmark {benchmark.name!r} has the metric {found.metric!r} twice",
                     expected="every metric once",
                 )
             outcomes[found.metric] = found
     if benchmark.headline not in outcomes:
-        raise UserError(
+        raise UnbagError(
             f"no metric of benchmark {benchmark.name!r} gives its headline {benchmark.headline!r}",
             expected=f"one of {', '.join(outcomes)}",
         )
@@ -197,18 +197,18 @@ def estimate(
     if not allow_invalid:
         where = f"{benchmark}: {outcomes.metric}" if benchmark else outcomes.metric
         if not len(index_U):
-            raise UserError(
+            raise UnbagError(
                 f"{where}: no unit to judge under {aggregate.name}",
                 expected="at least one item this metric applies to",
-                way_out="check the loader and the metrics of this benchmark",
+                hint="check the loader and the metrics of this benchmark",
             )
         invalid = int((~np.isfinite(outcomes.value_U[index_U])).sum())
         if invalid > MOST_INVALID * len(index_U):
-            raise UserError(
+            raise UnbagError(
                 f"{where}: {invalid} of {len(index_U)} units have a score that is not a finite "
                 "number",
                 expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
-                way_out="look for damaged pictures or an overflowing model, or use --allow-invalid",
+                hint="look for damaged pictures or an overflowing model, or use --allow-invalid",
             )
     rng = generator(seed, outcomes.metric, aggregate.name)
     groups = share_out(outcomes, members)
@@ -245,7 +245,7 @@ def groups_of(outcomes: Outcomes, aggregate: Aggregate) -> dict[tuple[str, ...],
     Empty where the rule does not apply: no unit is among the chosen ones, or none has its tags.
     """
     if not aggregate.by and (aggregate.least or aggregate.without):
-        raise UserError(
+        raise UnbagError(
             f"aggregate {aggregate.name!r} leaves out groups but has none",
             expected="`by`, the tags that make the groups",
         )
@@ -262,10 +262,10 @@ def groups_of(outcomes: Outcomes, aggregate: Aggregate) -> dict[tuple[str, ...],
         for tag in aggregate.by:
             if tag not in tags:
                 every = ", ".join(aggregate.by)
-                raise UserError(
+                raise UnbagError(
                     f"{outcomes.metric}: unit {outcomes.units[i]!r} has no tag {tag!r}",
                     expected=f"every unit tagged with {every} for {aggregate.name}",
-                    way_out="check the loader of this benchmark",
+                    hint="check the loader of this benchmark",
                 )
         members.setdefault(tuple(tags[tag] for tag in aggregate.by), []).append(i)
     return {

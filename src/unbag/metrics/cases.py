@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, Sparse, Truth
 
 CELLS = 4_000_000
@@ -56,10 +56,10 @@ def score_cells(case: Case) -> FloatArray:
     values, shape = case.scores.values, tuple(case.item.truth.shape)
     if values is None or values.shape != shape:
         found = "only ranks" if values is None else f"scores of shape {values.shape}"
-        raise UserError(
+        raise UnbagError(
             f"item {case.item.id!r} comes with {found}",
             expected=f"scores of shape {shape}",
-            way_out="score this item again; ranks serve recall and retention only",
+            hint="score this item again; ranks serve recall and retention only",
         )
     return values
 
@@ -71,10 +71,10 @@ def true_cells(truth: Truth, item: str) -> BoolArray:
         true_PC[truth.row_T, truth.column_T] = True
         return true_PC
     if truth.dtype != np.bool_:
-        raise UserError(
+        raise UnbagError(
             f"item {item!r} has ratings, not true and false",
             expected="a truth matrix of bool",
-            way_out="judge ratings with a rank correlation, or set a threshold in the loader",
+            hint="judge ratings with a rank correlation, or set a threshold in the loader",
         )
     return truth.astype(np.bool_, copy=False)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.cases import (
     JudgedUnits,
     cluster_of,
@@ -83,10 +83,10 @@ def check_names(names: Sequence[str]) -> None:
     """Class names must differ: no model can tell two equal ones apart."""
     repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
-        raise UserError(
+        raise UnbagError(
             f"class names given more than once: {', '.join(repeated)}",
             expected="every class name once",
-            way_out="rename them, such as 'crane (bird)' and 'crane (machine)'",
+            hint="rename them, such as 'crane (bird)' and 'crane (machine)'",
         )
 
 
@@ -98,10 +98,10 @@ def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) ->
     check_names(names)
     for name, vector_TD in zip(names, prompt_vectors, strict=True):
         if len(vector_TD) == 0:
-            raise UserError(
+            raise UnbagError(
                 f"class {name!r} has no prompts",
                 expected="at least one template",
-                way_out="give at least one template, such as 'a photo of a {}.'",
+                hint="give at least one template, such as 'a photo of a {}.'",
             )
     return np.stack([_unit(_unit(np.asarray(v)).mean(axis=0)) for v in prompt_vectors])
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.aggregate import UnitGroup, groups_of, share_out
 from unbag.metrics.intervals import (
     CELLS,
@@ -173,7 +173,7 @@ def _paired(
     members = groups_of(first, aggregate)
     counted = {i for found in members.values() for i in found}
     if first.metric != second.metric:
-        raise UserError(
+        raise UnbagError(
             f"{benchmark}: {first.metric!r} of {names[0]} against {second.metric!r} of {names[1]}",
             expected="the same metric of both",
         )
@@ -184,10 +184,10 @@ def _paired(
         if i in counted and unit in place and np.isfinite(first.value_U[i])
     ]
     if not pairs:
-        raise UserError(
+        raise UnbagError(
             f"{benchmark}: {names[0]} and {names[1]} share no valid unit of {first.metric!r}",
             expected="two scorers judged on the same items",
-            way_out="score both on the same benchmark and the same part of it",
+            hint="score both on the same benchmark and the same part of it",
         )
     index_first, index_second = map(list, zip(*pairs, strict=True))
     row_U4 = np.full((len(first.units), 4), np.nan)

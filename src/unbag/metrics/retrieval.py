@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.cases import JudgedUnits, outcomes, score_cells, true_cells
 from unbag.metrics.ties import finite_rows, hit_chance
 from unbag.types import (
@@ -102,11 +102,11 @@ class Retention:
             if case.item.tags.get(self.tag, self.kept) == self.kept:
                 continue
             if case.item.group not in kept:
-                raise UserError(
+                raise UnbagError(
                     f"item {case.item.id!r} has {self.tag}={case.item.tags[self.tag]} "
                     "but no partner",
                     expected=f"an item of group {case.item.group!r} with {self.tag}={self.kept}",
-                    way_out="check the loader of this benchmark",
+                    hint="check the loader of this benchmark",
                 )
             partner = kept[case.item.group]
             tags = partner.item.tags if self.is_beside_kept else case.item.tags
@@ -127,10 +127,10 @@ def _retained(
 ) -> JudgedUnits:
     ranks = [_directions(case, tie_eps).get(direction) for case in (kept, shuffled)]
     if ranks[0] is None or ranks[1] is None or len(ranks[0].true_Q) != len(ranks[1].true_Q):
-        raise UserError(
+        raise UnbagError(
             f"items {kept.item.id!r} and {shuffled.item.id!r} cannot be compared",
             expected=f"{direction.replace('_', '-')} ranks of equally many queries",
-            way_out="score both items again, in full",
+            hint="score both items again, in full",
         )
     (kept_Q, kept_tie_Q), (value_Q, tie_Q) = (hits(found, 1, ties=ties) for found in ranks if found)
     query_Q = _queries(kept.item, direction)
@@ -215,7 +215,7 @@ def rank(
 ) -> tuple[Ranks, Ranks]:
     """Ranks (text to image, image to text) from a whole matrix."""
     if score_PC.shape != tuple(truth.shape):
-        raise UserError(
+        raise UnbagError(
             f"scores of shape {score_PC.shape}", expected=f"pictures x captions = {truth.shape}"
         )
     return rank_blocks(lambda start, stop: score_PC[start:stop], truth, keep=keep, tie_eps=tie_eps)
@@ -278,7 +278,7 @@ class _Gallery:
             stop = min(start + self.rows, self.pictures)
             score_BC = np.asarray(self.block(start, stop), dtype=np.float64)
             if score_BC.shape != (stop - start, self.captions):
-                raise UserError(
+                raise UnbagError(
                     f"a block of scores has shape {score_BC.shape}",
                     expected=f"{(stop - start, self.captions)}",
                 )

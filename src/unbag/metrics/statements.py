@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.cases import outcomes, per_item, score_cells, true_cells
 from unbag.metrics.ties import CHANCE, Credit
 from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse, TieRule
@@ -50,10 +50,10 @@ class Statements:
         area = per_item(test, value_N, tie_N, chance=CHANCE["auc"])
         dev = self._of(cases, self.dev)
         if not dev:
-            raise UserError(
+            raise UnbagError(
                 f"no statement with {self.tag}={self.dev}",
                 expected="the development split, on which the threshold is chosen",
-                way_out="score the development items too",
+                hint="score the development items too",
             )
         right_N = (score_N > best_threshold(*_columns(dev))) == true_N
         decided = per_item(
@@ -139,10 +139,10 @@ class Correlation:
         score_N = np.array([score_cells(case)[0, 0] for case in rated], dtype=np.float64)
         for case in rated:
             if isinstance(case.item.truth, Sparse) or case.item.truth.dtype == np.bool_:
-                raise UserError(
+                raise UnbagError(
                     f"item {case.item.id!r} has no rating",
                     expected="a truth matrix of numbers",
-                    way_out="judge what is true or false with `Statements`",
+                    hint="judge what is true or false with `Statements`",
                 )
         rating_N = np.array([case.item.truth for case in rated], dtype=np.float64).ravel()
         found = []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import (
     POOL_OF,
@@ -76,7 +76,7 @@ def load(name: str, *, device: str = "cpu") -> Blind:
         return load_sentence(rest, device=device)
     if kind == "random":
         if rest and not (rest.isascii() and rest.isdigit()):
-            raise UserError(
+            raise UnbagError(
                 f"caption:{name}: {rest!r} is no seed",
                 expected="a whole number, as in caption:random:7",
             )
@@ -183,10 +183,10 @@ def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") ->
     model, tokenizer = read_language_model(path, device=device)
     start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
     if start < 0:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {path} has no first token",
             expected="a bos or an eos token, so that the first word of a caption has a probability",
-            way_out="take another language model",
+            hint="take another language model",
         )
     kind = "mean-likelihood" if is_mean else "likelihood"
     return Likelihood(
@@ -265,10 +265,10 @@ class Likelihood:
             shared += 1
         most = getattr(self.model.config, "max_position_embeddings", None) or len(whole) + 1
         if not whole or len(whole) + 1 > most:
-            raise UserError(
+            raise UnbagError(
                 f"{self.name}: {caption!r} has {len(whole)} tokens",
                 expected=f"between 1 and {most - 1}",
-                way_out="take a language model with a longer context, or leave this baseline out",
+                hint="take a language model with a longer context, or leave this baseline out",
             )
         return [self.start, *whole], shared + 1
 
@@ -307,10 +307,10 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
     source = parse_source(path)
     config = read_config(source)
     if hasattr(config, "vision_config") or config.is_encoder_decoder:
-        raise UserError(
+        raise UnbagError(
             f"{source.path} is a {config.model_type!r}",
             expected="an encoder of sentences, such as all-MiniLM-L6-v2",
-            way_out="take one of sentence-transformers",
+            hint="take one of sentence-transformers",
         )
     pooling = sentence_pooling(source)
     longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
@@ -361,20 +361,20 @@ class Sentence:
 
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Refused: a caption alone has nothing to be compared with."""
-        raise UserError(
+        raise UnbagError(
             f"{self.name} compares the captions of an item with each other",
             expected="whole items, by score_items",
-            way_out="use `unbag run` or `unbag score`, which show it all captions together",
+            hint="use `unbag run` or `unbag score`, which show it all captions together",
         )
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
         """The same row for every picture of an item."""
         for item in items:
             if isinstance(item.truth, Sparse):
-                raise UserError(
+                raise UnbagError(
                     f"{self.name} cannot rank the gallery {item.id!r}",
                     expected="items whose captions belong together",
-                    way_out="leave the retrieval benchmarks out for this baseline",
+                    hint="leave the retrieval benchmarks out for this baseline",
                 )
         self._learn([text for item in items for c in item.captions for text in prompts_of(c)])
         return [self._scores(item) for item in items]

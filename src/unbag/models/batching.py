@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -80,13 +80,13 @@ class Fitting:
                 at += size
         return found
 
-    def _not_compiled(self, error: RuntimeError) -> UserError:
+    def _not_compiled(self, error: RuntimeError) -> UnbagError:
         # The reason; advice on finding errors of torch follows after an empty line.
         why = " ".join(str(error).partition("\n\n")[0].split())
-        return UserError(
+        return UnbagError(
             f"{self.name} could not be compiled: {why[:300]}",
             expected="a model that torch.compile can follow, and a working C++ compiler",
-            way_out="leave --compile out: scores are the same; or install a compiler such as g++",
+            hint="leave --compile out: scores are the same; or install a compiler such as g++",
         )
 
     def _halve(self, size: int, error: RuntimeError) -> None:
@@ -95,11 +95,11 @@ class Fitting:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         if size == 1:
-            raise UserError(
+            raise UnbagError(
                 f"{self.name} does not fit into memory with one input at a time: "
                 f"{str(error).splitlines()[0]}",
                 expected="room for the model and one input",
-                way_out="use --dtype bfloat16, another --device, or a smaller model",
+                hint="use --dtype bfloat16, another --device, or a smaller model",
             ) from error
         self.most = size // 2
         self.say(
@@ -135,10 +135,10 @@ def as_tensor(returned: object, *, model: str) -> Tensor:
         # A copy: torch takes neither turned arrays nor, without a warning, those of other owners.
         return torch.from_numpy(np.array(returned))
     kind = f"an array of {returned.dtype}" if isinstance(returned, np.ndarray) else ""
-    raise UserError(
+    raise UnbagError(
         f"model {model!r} returned {kind or f'a {type(returned).__name__}'}",
         expected="a tensor, or an array of numbers",
-        way_out="mend prepare, encode_pictures or encode_captions of this model",
+        hint="mend prepare, encode_pictures or encode_captions of this model",
     )
 
 
@@ -147,11 +147,11 @@ def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
     found = [as_tensor(one, model=model) for one in prepared]
     other = next((one for one in found if one.shape != found[0].shape), None)
     if other is not None and any(one.ndim != 1 for one in found):
-        raise UserError(
+        raise UnbagError(
             f"model {model!r} prepared pictures of different sizes: {tuple(found[0].shape)} and "
             f"{tuple(other.shape)}",
             expected="one size for all pictures, so that they make a batch",
-            way_out="resize and crop to one size in prepare of this model; flat tensors may "
+            hint="resize and crop to one size in prepare of this model; flat tensors may "
             "differ in length and are filled up with zeros",
         )
     return found

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.models.batching import Fitting, as_tensor, even, is_out_of_memory, of_one_size
 from unbag.runs.cache import FeatureTable, TensorCache, concatenated
 from unbag.runs.progress import Progress, Silent
@@ -163,21 +163,21 @@ def text_vectors(encoder: DualEncoder, texts: Sequence[str]) -> Tensor:
 def _checked(returned: Tensor, expected: int, name: str) -> Tensor:
     vector_ND = as_tensor(returned, model=name).detach().float().cpu().clone()
     if vector_ND.ndim != 2 or len(vector_ND) != expected:
-        raise UserError(
+        raise UnbagError(
             f"model {name!r} returned vectors of shape {tuple(vector_ND.shape)} for {expected} "
             "inputs",
             expected=f"({expected}, D)",
-            way_out="mend encode_pictures / encode_captions of this model",
+            hint="mend encode_pictures / encode_captions of this model",
         )
     norm_N = vector_ND.norm(dim=1)
     # A vector of zeros has no direction: its scores are invalid, not equal.
     vector_ND[norm_N == 0] = float("nan")
     wrong = norm_N[(norm_N > 0) & ((norm_N - 1).abs() > 1e-3)]
     if len(wrong):
-        raise UserError(
+        raise UnbagError(
             f"model {name!r} returned a vector of norm {float(wrong[0]):.4g}",
             expected="unit vectors (see unbag.types.DualEncoder)",
-            way_out="divide each vector by its norm in encode_pictures / encode_captions",
+            hint="divide each vector by its norm in encode_pictures / encode_captions",
         )
     return vector_ND
 
@@ -333,15 +333,15 @@ def last_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
 
 
 def _last(encoder: DualEncoder, layers: Layers) -> TokenFeatures:
-    """The last layer; raises UserError where that has no pooled vector."""
+    """The last layer; raises UnbagError where that has no pooled vector."""
     import torch
 
     found = layers[-1].to("cpu", torch.float32)
     if found.pooled_NW is None:
-        raise UserError(
+        raise UnbagError(
             f"{encoder.name} has no read-out before its projection",
             expected="a model that reads out at one place or by a mean",
-            way_out="a reader of the joint space, such as dcsm_fixed",
+            hint="a reader of the joint space, such as dcsm_fixed",
         )
     vector_NLW = found.vector_NLW.masked_fill(~found.mask_NL[..., None], 0)
     return TokenFeatures(vector_NLW, found.mask_NL, found.pooled_NW)
@@ -375,11 +375,11 @@ def _layer_encoder(encoder: DualEncoder) -> LayerEncoder:
     return encoder
 
 
-def _no_tokens(encoder: DualEncoder) -> UserError:
-    return UserError(
+def _no_tokens(encoder: DualEncoder) -> UnbagError:
+    return UnbagError(
         f"{encoder.name} shows one vector for a picture and one for a caption, and no parts",
         expected="a model with patches and words: tiny:, open_clip:, hf: or photo:",
-        way_out="give your model encode_patches and encode_tokens, picture_layers and "
+        hint="give your model encode_patches and encode_tokens, picture_layers and "
         "caption_layers (docs/extending.md), or score it by cosine",
     )
 

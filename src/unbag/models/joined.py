@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unbag.errors import UserError, said_by, unknown_name
+from unbag.errors import UnbagError, said_by, unknown_name
 from unbag.models.huggingface.loading import torch_dtype
 from unbag.models.layers import unit_vectors
 from unbag.models.loading import folder_name
@@ -73,10 +73,10 @@ def split(name: str) -> tuple[str, str]:
     """Picture model and text part; of several + the last that has a known part behind it."""
     places = [at for at, letter in enumerate(name) if letter == "+"]
     if not places:
-        raise UserError(
+        raise UnbagError(
             f"joined:{name} names no picture model and text part, and no folder",
             expected="joined:PICTURE+TEXT, as joined:tiny:base+minilm, or the folder of an export",
-            way_out="write both with a + between them, or check the path",
+            hint="write both with a + between them, or check the path",
         )
     known = [at for at in places if is_known(name[at + 1 :].removeprefix(PLAIN))]
     at = (known or places)[-1]
@@ -92,17 +92,17 @@ def _load_picture_model(spec: str, *, device: str) -> DualEncoder:
             "picture model",
             spec,
             usable,
-            way_out="before the + stands a model with its prefix, such as tiny:base",
+            hint="before the + stands a model with its prefix, such as tiny:base",
         )
     loader = find("model", kind)
     assert callable(loader)
     given = {"device": device} if "device" in signature(loader).parameters else {}
     found = loader(rest, **given)
     if not isinstance(found, DualEncoder):
-        raise UserError(
+        raise UnbagError(
             f"{spec} gives no vector for a picture",
             expected="a dual encoder before the +: tiny:, photo:, open_clip: or hf:",
-            way_out="chat models and matching heads have no picture vector to join with",
+            hint="chat models and matching heads have no picture vector to join with",
         )
     return found
 
@@ -213,11 +213,11 @@ class JoinedEncoder:
     def _placed(self, captions: Sequence[str]) -> dict[str, Tensor]:
         return {name: one.to(self.device) for name, one in self.text.reads(captions).items()}
 
-    def _lacks(self, what: str) -> UserError:
-        return UserError(
+    def _lacks(self, what: str) -> UnbagError:
+        return UnbagError(
             f"{self.picture.name} shows no {what} of a picture",
             expected="a picture model that does: tiny:, photo:, open_clip: or hf:",
-            way_out="use the picture vector",
+            hint="use the picture vector",
         )
 
 
@@ -258,10 +258,10 @@ def make_connector(width: int, joint: int, *, seed: int = 0, is_plain: bool = Fa
     """
     if is_plain:
         if width != joint:
-            raise UserError(
+            raise UnbagError(
                 f"text vectors of {width} numbers, and a joint space of {joint}",
                 expected="the same number, where no connector stands between them",
-                way_out="leave plain: out, and train a connector",
+                hint="leave plain: out, and train a connector",
             )
         return Connector(width, joint, hidden=None)
     with seeded(seed):
@@ -302,11 +302,11 @@ def read_joined(
         ("text part", origin.text, origin.text_fingerprint, text.fingerprint),
     ):
         if wanted != found:
-            raise UserError(
+            raise UnbagError(
                 f"the {what} {place} is not the one that {folder} was trained with: its "
                 f"fingerprint is {found}",
                 expected=wanted,
-                way_out=f"put the old weights back, or mend the place in {RECORD}",
+                hint=f"put the old weights back, or mend the place in {RECORD}",
             )
     changed = Changed(_below(state, "picture."), _below(state, "text."))
     _fill(module_of(picture), changed.picture, folder)
@@ -334,20 +334,20 @@ def module_of(encoder: DualEncoder) -> nn.Module:
     """The weights of a picture model, under the names of its library."""
     found = getattr(encoder, "towers", None) or getattr(encoder, "model", None)
     if not isinstance(found, nn.Module):
-        raise UserError(
+        raise UnbagError(
             f"the weights of {encoder.name} are not known here",
             expected="tiny:, photo:, open_clip: or a dual encoder of hf:",
-            way_out="lock the picture tower: --set locks.picture=all",
+            hint="lock the picture tower: --set locks.picture=all",
         )
     return found
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not (folder / RECORD).is_file():
-        raise UserError(
+        raise UnbagError(
             f"the folder {folder} has no {RECORD}",
             expected="what training a joined model exported",
-            way_out="check the path; two parts are written joined:PICTURE+TEXT",
+            hint="check the path; two parts are written joined:PICTURE+TEXT",
         )
     try:
         said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -382,9 +382,9 @@ def _below(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
 
 
-def _damaged(folder: Path, why: str) -> UserError:
-    return UserError(
+def _damaged(folder: Path, why: str) -> UnbagError:
+    return UnbagError(
         f"{folder} is no joined model that can be read: {why}",
         expected=f"{RECORD} and {WEIGHTS}, as training a joined model writes them",
-        way_out="export the training run again: unbag export --run RUN --out FOLDER",
+        hint="export the training run again: unbag export --run RUN --out FOLDER",
     )

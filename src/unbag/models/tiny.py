@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.layers import laid_out
 from unbag.models.shipped import find_shipped
 from unbag.models.weights import check_finite, read_safetensors, seeded
@@ -316,9 +316,9 @@ def load(name: str, *, device: str = "cpu") -> Tiny:
     if shipped := find_shipped(f"tiny-{name}.safetensors"):
         return read(shipped, name=f"tiny:{name}", device=device)
     if name in OF_THE_STUDY:
-        raise UserError(
+        raise UnbagError(
             f"tiny:{name} ships with the study, unbag-lab, which is not installed",
-            way_out="in a clone of unbag: pip install ./lab",
+            hint="in a clone of unbag: pip install ./lab",
         )
     known = (*SHIPPED, *OF_THE_STUDY, "random")
     raise unknown_name("model", f"tiny:{name}", [f"tiny:{n}" for n in known])
@@ -341,11 +341,11 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
         towers.load_state_dict(state)
         check_finite(state, source=str(path))
     except FileNotFoundError as error:
-        raise UserError(
-            f"no checkpoint at {path}", way_out="check the path, or train one: see docs/world.md"
+        raise UnbagError(
+            f"no checkpoint at {path}", hint="check the path, or train one: see docs/world.md"
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} is not a tiny dual encoder: {error}",
             expected="a .safetensors file written by `python -m unbag_lab pretrain`",
         ) from error

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,11 +44,11 @@ def check_finite(state: Mapping[str, Tensor], *, source: str) -> None:
     if not bad:
         return
     more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    raise UserError(
+    raise UnbagError(
         f"{len(bad)} of the {len(state)} tensors of {source} hold NaN or infinity: "
         f"{', '.join(bad[:_SHOWN])}{more}",
         expected="finite weights",
-        way_out="take an earlier checkpoint: this training diverged, or the file is damaged",
+        hint="take an earlier checkpoint: this training diverged, or the file is damaged",
     )
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import (
     Finding,
     Known,
@@ -472,7 +472,7 @@ def mine(
     Places are those of the pictures given. Copies of a picture are no pair.
     """
     if len(pictures) < 2:
-        raise UserError(
+        raise UnbagError(
             f"{len(pictures)} pictures to find pairs among",
             expected="at least two; thousands, to find some that matter",
         )
@@ -498,7 +498,7 @@ def mine_pairs(
     without a direction is in no pair.
     """
     if len(merging_ND) != len(parting_NE):
-        raise UserError(
+        raise UnbagError(
             f"{len(merging_ND)} vectors of one encoder and {len(parting_NE)} of the other",
             expected="both encoders on the same pictures",
         )

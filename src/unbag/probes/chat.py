@@ -16,7 +16,7 @@ from hashlib import blake2b
 import numpy as np
 
 from unbag.data import PixelPicture
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.evaluation.scoring import QueryScoring
 from unbag.metrics.choice import Flips
 from unbag.metrics.pairs import judge_pair
@@ -610,9 +610,9 @@ def ask_items(
         return _replies(model, protocol, items, what, progress)
     except PictureError:
         raise
-    except UserError as error:
+    except UnbagError as error:
         spoken = _replies(Spoken(model), protocol, items, what, progress)
-        why = f"read from free answers, without probabilities: {error.found}"
+        why = f"read from free answers, without probabilities: {error.message}"
         return replace(spoken, notes=(why, *spoken.notes))
 
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.metrics.intervals import generator
 from unbag.probes.sampling import deal
 from unbag.runs.cache import Vectors
@@ -55,7 +55,7 @@ class Effort:
 
     def __post_init__(self) -> None:
         if self.folds < 3 or self.shuffles < 0 or not self.inverse_strengths or self.epochs < 1:
-            raise UserError(
+            raise UnbagError(
                 f"{self.folds} folds, {self.shuffles} shuffles, {self.epochs} epochs, "
                 f"{len(self.inverse_strengths)} strengths",
                 expected="at least 3 folds, so that a training part can be split again, 1 epoch "
@@ -132,7 +132,7 @@ def read(
         seed: Of folds, shuffles and first weights.
 
     Raises:
-        UserError: for shapes that do not fit, fewer groups than folds, or a single class.
+        UnbagError: for shapes that do not fit, fewer groups than folds, or a single class.
     """
     if mask_NL is None and feature.ndim == 3:
         mask_NL = np.ones(feature.shape[:2], dtype=np.bool_)
@@ -180,14 +180,14 @@ def _check_shapes(
         raise unknown_name("reader", reader, get_args(Reader))
     wanted = 3 if reader == "attentive" else 2
     if feature.ndim != wanted:
-        raise UserError(
+        raise UnbagError(
             f"the {reader} reader was given features of {feature.ndim} dimensions",
             expected="[units, patches, width]" if wanted == 3 else "[units, features]",
-            way_out="read patches by attention, or average them first",
+            hint="read patches by attention, or average them first",
         )
     shapes_fit = mask_NL is None or mask_NL.shape == feature.shape[:2]
     if not len(feature) == len(label_N) == len(groups) or not shapes_fit:
-        raise UserError(
+        raise UnbagError(
             f"{len(feature)} rows of features, {len(label_N)} labels, {len(groups)} groups",
             expected="one label and one group for each row, and a mask for each place",
         )
@@ -205,14 +205,14 @@ def _check_classes(
 ) -> int:
     beside = f" ({left_out} units were left out, their features are not finite)" if left_out else ""
     if len(set(groups)) < effort.folds:
-        raise UserError(
+        raise UnbagError(
             f"{len(set(groups))} groups for {effort.folds} folds{beside}",
             expected="at least one group a fold: a reader is judged on groups that it never saw",
-            way_out="give more pairs of things, or an Effort of fewer folds",
+            hint="give more pairs of things, or an Effort of fewer folds",
         )
     classes = int(class_T.max()) + 1
     if classes < 2:
-        raise UserError(
+        raise UnbagError(
             f"all {len(class_T)} units have the same label{beside}",
             expected="at least two classes",
         )
@@ -222,7 +222,7 @@ def _check_classes(
 def _check_training(rows: Sequence[Sequence[ReaderFit]]) -> None:
     for fold, row in enumerate(rows):
         if len(set(row[0].told_T.tolist())) < 2:
-            raise UserError(
+            raise UnbagError(
                 f"without the groups of fold {fold} all units have the same label",
                 expected="each label in several groups, so that groups do not give it away",
             )

@@ -22,7 +22,7 @@ from math import ceil
 
 from numpy.random import Generator
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
 from unbag.probes.base import Finding, Material, Options, Subject
 from unbag.probes.space import Space, unit
@@ -127,7 +127,7 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
     """
     most = len(world.shapes) // THINGS
     if not 1 <= n <= most:
-        raise UserError(
+        raise UnbagError(
             f"{n} rings of {THINGS} things", expected=f"1 to {most}: each thing is in one ring only"
         )
     seed = split_seed("test", seed)

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import (
     Bars,
     Finding,
@@ -496,7 +496,7 @@ class Held:
 def larger(first_N: FloatArray, second_N: FloatArray) -> Held:
     """The first cosine above the second."""
     if len(first_N) != len(second_N):
-        raise UserError(
+        raise UnbagError(
             f"{len(first_N)} cosines against {len(second_N)}", expected="one of each a sample"
         )
     return _held(np.asarray(first_N, dtype=float) - np.asarray(second_N, dtype=float))

@@ -20,7 +20,7 @@ from unbag.data.readers import PICTURE_SUFFIXES, open_pairs
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import EditParts
 from unbag.edits.parsing import HOW_TO, find_installed
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.evaluation.loading import load_items, without_missing
 from unbag.metrics.cases import true_cells
 from unbag.metrics.pairs import Pairs as PairMetric
@@ -98,43 +98,43 @@ def find_material(
     return pairs_material(found, kinds=kinds, parts=parts, most=wanted, seed=seed)
 
 
-def _unknown(data: str) -> UserError:
+def _unknown(data: str) -> UnbagError:
     if Path(data).suffix or len(Path(data).parts) > 1:
-        return UserError(
+        return UnbagError(
             f"there is no file or folder {data}",
             expected="pictures with captions, a folder of pictures, or the name of a benchmark",
-            way_out="check the path",
+            hint="check the path",
         )
-    return unknown_name("data", data, [WORLD, *names("benchmark")], way_out=_NAMES)
+    return unknown_name("data", data, [WORLD, *names("benchmark")], hint=_NAMES)
 
 
 def _open(data: str, pictures: Path | None) -> Pairs:
     """Without pictures that are not there and lines that are broken; their number is told."""
     try:
         return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
-    except UserError as nothing_left:
+    except UnbagError as nothing_left:
         error = nothing_left
         try:
             # What is wrong with the first broken line: if all are, their number does not tell.
             open_pairs(data, pictures=pictures, skips_missing=True)
-        except UserError as first_fault:
+        except UnbagError as first_fault:
             error = first_fault
         expected = error.expected.replace(_OTHER_FIELD, "")
-        way_out = error.way_out.replace("say which it is with --form", "rename it")
-        way_out = way_out.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
-        if "-column" in way_out:
-            way_out = "rename it: captions are looked for in caption, pictures in image"
-        raise UserError(error.found, expected=expected, way_out=way_out) from error
+        hint = error.hint.replace("say which it is with --form", "rename it")
+        hint = hint.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
+        if "-column" in hint:
+            hint = "rename it: captions are looked for in caption, pictures in image"
+        raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
 def _without_captions(path: Path) -> Path | None:
     """The folder of pictures that a path is, or that is alone in it; None if it has captions."""
     if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
-        raise UserError(
+        raise UnbagError(
             f"{path} is a single picture",
             expected="pictures with captions, or a folder of pictures: models are asked to tell "
             "pictures apart",
-            way_out="name a folder; without one, the built-in world is asked about",
+            hint="name a folder; without one, the built-in world is asked about",
         )
     if not path.is_dir() or expand(str(path)):
         return None
@@ -143,17 +143,17 @@ def _without_captions(path: Path) -> Path | None:
         return path
     captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
     if captions:
-        raise UserError(
+        raise UnbagError(
             f"the folder {path} holds {', '.join(one.name for one in captions[:3])}",
             expected="the file of captions itself",
-            way_out=f"name {captions[0]}",
+            hint=f"name {captions[0]}",
         )
     folders = [one for one in inside if one.is_dir()]
     if not folders:
-        raise UserError(
+        raise UnbagError(
             f"the folder {path} holds neither pictures nor captions",
             expected="pictures, a file of captions, shards (.tar), or a folder for each class",
-            way_out="name the folder that holds the pictures, or the file of captions itself",
+            hint="name the folder that holds the pictures, or the file of captions itself",
         )
     return folders[0] if len(folders) == 1 else None
 
@@ -185,10 +185,10 @@ def benchmark_material(
         every = _loaded(one, root, told)
         items[one.name] = without_missing(one.name, every, missing="skip", progress=told)
         if not items[one.name]:
-            raise UserError(
+            raise UnbagError(
                 f"none of the {len(every):,} items of {one.name!r} has its pictures there",
                 expected="at least some of them",
-                way_out=f"complete the folder; see `unbag data check {one.name} --data DIR`",
+                hint=f"complete the folder; see `unbag data check {one.name} --data DIR`",
             )
     for note in told.said:
         (progress or Silent()).say(note)
@@ -196,10 +196,10 @@ def benchmark_material(
     is_world = all(one.name.startswith("world-") for one in benchmarks)
     found = items_material(benchmarks, items, about=about, is_world=is_world, most=most, seed=seed)
     if not found.rows and not found.pairs and found.gallery is None:
-        raise UserError(
+        raise UnbagError(
             f"{about}: nothing that probes can use; {'; '.join(found.notes)}",
             expected="captions with hard negatives, pairs of pictures, or retrieval",
-            way_out="take sugarcrepe, whatsup, your own pictures or the built-in world",
+            hint="take sugarcrepe, whatsup, your own pictures or the built-in world",
         )
     return replace(found, notes=(*told.said, *found.notes))
 
@@ -207,13 +207,13 @@ def benchmark_material(
 def _loaded(benchmark: Benchmark, root: Path | None, told: Progress) -> Sequence[Item]:
     try:
         return load_items(benchmark, root, progress=told)
-    except UserError as error:
+    except UnbagError as error:
         # What is --data of `unbag run` is --root where --data says what is looked at.
-        way_out = error.way_out
+        hint = error.hint
         for begin in ("say with", "check"):
-            if way_out.startswith(f"{begin} --data"):
-                way_out = way_out.replace("--data", "--root", 1)
-        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+            if hint.startswith(f"{begin} --data"):
+                hint = hint.replace("--data", "--root", 1)
+        raise UnbagError(error.message, expected=error.expected, hint=hint) from error
 
 
 def items_material(
@@ -461,10 +461,10 @@ def pairs_material(
     """
     found, notes = _different_pictures(pairs, most, seed)
     if len(found) < 2:
-        raise UserError(
+        raise UnbagError(
             f"{pairs.about}: only {len(found)} different picture",
             expected="at least two pictures, since models are asked to tell them apart",
-            way_out="name a collection with more pictures",
+            hint="name a collection with more pictures",
         )
     edits, more = _edited(found, pairs, editor, kinds, parts, seed)
     rows = [
@@ -546,11 +546,10 @@ def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -
     chosen = _choose_places([file.name for file in files], most, seed)
     pictures = _distinct([FilePicture(files[at]) for at in chosen])
     if len(pictures) < 2:
-        raise UserError(
+        raise UnbagError(
             f"the folder {path} holds {len(pictures) or 'no'} picture{'' if pictures else 's'}",
             expected="at least two different pictures, since models are asked to tell them apart",
-            way_out="name a folder with more pictures; without one, the built-in world is asked "
-            "about",
+            hint="name a folder with more pictures; without one, the built-in world is asked about",
         )
     beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
     begin = "a folder is read without captions" if beside else "there are no captions"

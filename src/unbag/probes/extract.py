@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.features import stacked
 from unbag.probes.base import (
     Finding,
@@ -657,7 +657,7 @@ def _places(
                 [LayerSummary(mean_place(one), _pooled(one), quarter(one)) for one in found]
             )
             wholes.append(found[-1])
-    except UserError as error:
+    except UnbagError as error:
         return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
     summaries = {
         layer: _joined([some[at] for some in summaries_of]) for at, layer in enumerate(layers)

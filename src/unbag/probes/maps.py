@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from unbag.data.images import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.measuring import thumbnail
 from unbag.models.features import ends
 from unbag.models.huggingface.chat import Ask, ChatModel, logprobs_of
@@ -117,8 +117,8 @@ def map_words(
                     found = replace(found, when=when) if len(ways) == 2 else found
                     # A model that its own read-out is set against is drawn once.
                     maps.setdefault((found.title, picture.key), found)
-                except UserError as error:
-                    notes[f"{NOTE}: {error.found}"] = None
+                except UnbagError as error:
+                    notes[f"{NOTE}: {error.message}"] = None
                 except Exception as error:
                     # All questions are answered by now; a map is not worth to lose them.
                     notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
@@ -165,15 +165,15 @@ def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
 
     A word of several pieces is the mean of their vectors. Where it cannot be known which pieces
     form a word, pieces are shown by number. A model that shows no patches or words, patches that
-    make no square, and a picture that cannot be opened raise UserError.
+    make no square, and a picture that cannot be opened raise UnbagError.
     """
     view = space.tokens
     if view is None:
-        raise UserError(f"{space.name} shows no vectors of patches and words")
+        raise UnbagError(f"{space.name} shows no vectors of patches and words")
     found = view.pictures([picture])
     patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]].numpy()
     if not len(patch_LD) or not np.isfinite(patch_LD).all():
-        raise UserError(f"{space.name} has no vectors for the patches of {picture.name}")
+        raise UnbagError(f"{space.name} has no vectors for the patches of {picture.name}")
     check_square(len(patch_LD), name=space.name, picture=picture)
     words = _words(view, caption)
     shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in words)
@@ -205,10 +205,10 @@ def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     """The reader's own number for each word and patch, rows of patches from the top left.
 
     A word of several pieces is their mean. A scorer that is no reader of patches, or one that draws
-    no map, raises UserError.
+    no map, raises UnbagError.
     """
     if not isinstance(scorer, ReaderScorer) or not isinstance(scorer.reader, MappedReader):
-        raise UserError(f"{scorer.name} scores without a map of words over patches")
+        raise UnbagError(f"{scorer.name} scores without a map of words over patches")
     map_TL = _part_maps(scorer, picture, [caption])[0]
     check_square(map_TL.shape[1], name=scorer.name, picture=picture)
     if len(map_TL) == 1:
@@ -256,11 +256,11 @@ def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     """What each patch does for each word, rows of patches from the top left.
 
     A scorer without a decoder on patches, one that sees no patches or was never taught to say
-    captions, and patches that make no square raise UserError.
+    captions, and patches that make no square raise UnbagError.
     """
     decoder = decoder_of(scorer)
     if decoder is None:
-        raise UserError(f"{scorer.name} shows no patches that could be taken away")
+        raise UnbagError(f"{scorer.name} shows no patches that could be taken away")
     if isinstance(scorer, AskedCosine | Cosine):
         text = asked_of(scorer, caption)
         taken = met(decoder, picture, text, with_less(caption))
@@ -299,13 +299,13 @@ def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     """What each cell does for each word, rows of cells from the top left.
 
     A scorer without a chat model, one behind a server, and a picture smaller than the grid raise
-    UserError.
+    UnbagError.
     """
     model = chat_of(scorer)
     if model is None:
-        raise UserError(f"{scorer.name} asks no chat model about pictures")
+        raise UnbagError(f"{scorer.name} asks no chat model about pictures")
     if isinstance(model, ServerModel):
-        raise UserError(
+        raise UnbagError(
             f"{model.name} is behind a server, which tells the probability of one token and not "
             "of a caption",
             expected="a chat model on this machine, such as hf:FOLDER",
@@ -342,7 +342,7 @@ def covered(picture: Picture) -> Iterator[PixelPicture]:
     pixel_HWC = np.asarray(picture.open().convert("RGB"))
     height, width = pixel_HWC.shape[:2]
     if min(height, width) < GRID:
-        raise UserError(
+        raise UnbagError(
             f"{picture.name} has {width} x {height} pixels",
             expected=f"at least {GRID} x {GRID}, one for each cell of a map",
         )
@@ -441,7 +441,7 @@ def _shown(words: Sequence[str]) -> Sequence[str]:
 def check_square(patches: int, *, name: str, picture: Picture) -> None:
     """Refuse patches that cannot be drawn over a square."""
     if isqrt(patches) ** 2 != patches:
-        raise UserError(
+        raise UnbagError(
             f"{name} has {patches} patches in {picture.name}",
             expected="as many in a row as in a column",
         )

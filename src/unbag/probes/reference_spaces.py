@@ -20,7 +20,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from unbag.data.images import ShuffledPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import Row, Subject
 from unbag.types import Ensemble, FloatArray, Picture, Query
 from unbag.types.items import prompts_of
@@ -155,10 +155,10 @@ def bag_of_words_space() -> ConstructedSpace:
     def of_picture(picture: Picture) -> FloatArray:
         scene = scene_behind(picture, through_shuffles=True)
         if scene is None:
-            raise UserError(
+            raise UnbagError(
                 f"picture {picture.name!r} has no scene",
                 expected="a picture of the built-in world: constructed spaces read what is in it",
-                way_out="put this space to the world's material only",
+                hint="put this space to the world's material only",
             )
         return bag(
             {(name, getattr(t, name)) for t in scene.things for name in ATTRIBUTES}, "nothing"
@@ -285,7 +285,7 @@ def _perfect_picture(picture: Picture) -> FloatArray:
 def _perfect_caption(text: str) -> FloatArray:
     try:
         ast = meaning(parse(text))
-    except UserError:
+    except UnbagError:
         return _joined(_sum({}), caption=signs(f"text {text}", OWN))
     wanted = {fact: TRUE * share / (STEP * _weight(fact)) for fact, share in claims(ast).items()}
     fact_D = _sum(wanted)

@@ -70,7 +70,7 @@ class LayerView(Protocol):
     """Layers of both towers: 0 enters the first block, the last enters the projection.
 
     Vectors are not at unit norm, and NaN for a picture that cannot be opened. A tower of a kind
-    that cannot be taken apart raises UserError.
+    that cannot be taken apart raises UnbagError.
     """
 
     @property

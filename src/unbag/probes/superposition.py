@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
 from unbag.probes.base import (
     Bars,
@@ -310,7 +310,9 @@ def superposition(
     `other_N` is the place of the pair whose sum is the baseline: best one that shares no thing.
     """
     if len(pair_ND) < 2:
-        raise UserError(f"{len(pair_ND)} pairs", expected="at least two, to compare one by another")
+        raise UnbagError(
+            f"{len(pair_ND)} pairs", expected="at least two, to compare one by another"
+        )
     if is_centred:
         parts = (pair_ND, first_ND, second_ND, gallery_MD)
         pair_ND, first_ND, second_ND, gallery_MD = (

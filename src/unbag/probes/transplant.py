@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.probes.base import (
     Finding,
     Grid,
@@ -139,8 +139,8 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
         return Finding(NAME, skipped="needs two dual encoders: others have no two towers")
     try:
         donors = open_donors(base, model)
-    except UserError as error:
-        return Finding(NAME, skipped=error.found)
+    except UnbagError as error:
+        return Finding(NAME, skipped=error.message)
     spaces = (subject.other.space, subject.space)
     scopes = choose_scopes(rows, spaces, options)
     if not scopes:
@@ -405,9 +405,9 @@ def open_donors(base: DualEncoder, other: DualEncoder) -> Donors:
     trainable = _taken_apart(base, device=base.device if isinstance(base, DualEncoder) else "cpu")
     state = state_of(trainable.module)
     given = state_of(_taken_apart(other, device="cpu").module)
-    check_same_weights(state, given, names=(base.name, other.name), way_out=WAY_OUT)
+    check_same_weights(state, given, names=(base.name, other.name), hint=WAY_OUT)
     donors = Donors(parts_of(trainable), (base.name, other.name), trainable, state, given)
-    check_same_vectors(base, other, donors.combine(donors.choices[-1]), way_out=WAY_OUT)
+    check_same_vectors(base, other, donors.combine(donors.choices[-1]), hint=WAY_OUT)
     return donors
 
 
@@ -416,8 +416,8 @@ def _taken_apart(encoder: DualEncoder, *, device: str) -> Trainable:
 
     try:
         return make_trainable(encoder, device=device)
-    except UserError as error:
-        raise UserError(
+    except UnbagError as error:
+        raise UnbagError(
             f"{encoder.name} cannot be taken apart into two towers and a read-out",
             expected="tiny:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, ALIGN "
             "...); chat models and matching heads have no two towers",
@@ -508,7 +508,7 @@ def _check_apart(trainable: Trainable) -> None:
     layers = trainable.picture_layers, trainable.caption_layers
     first, second = ({id(weight) for weight in weights_of(one)} for one in layers)
     if shared := len(first & second):
-        raise UserError(
+        raise UnbagError(
             f"{trainable.name} cannot be taken apart: its towers share {shared} weights",
             expected="two towers without common weights",
         )

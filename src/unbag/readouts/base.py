@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.registry import find
 from unbag.types import Scorer
 
@@ -73,10 +73,10 @@ def find_readout(name: str) -> Readout:
     """A registered read-out, or package.module:NAME."""
     found = find("readout", name)
     if not isinstance(found, Readout):
-        raise UserError(
+        raise UnbagError(
             f"the read-out {name!r} is a {type(found).__name__}",
             expected="name, train(job, progress=...) and scorers(model, folder)",
-            way_out="see unbag.readouts.base",
+            hint="see unbag.readouts.base",
         )
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.features import View
 from unbag.readouts.data import STEP, Pool, WorldRows, world_pool
 from unbag.runs.progress import Progress
@@ -51,7 +51,7 @@ def composites(
         if kind not in KINDS:
             raise unknown_name("kind of composite", kind, KINDS)
     if count < 1:
-        raise UserError(f"{count} composites", expected="at least one")
+        raise UnbagError(f"{count} composites", expected="at least one")
     never = withheld(world, find_preset(preset))
     entropy = split_seed("train", _TRAIN + seed), crc32(b"composites")
     found = []

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 from unbag.data.composites import pair_name
 from unbag.data.pairs import Pair, Pairs
 from unbag.edits.kinds import normalised
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.metrics.intervals import generator
 from unbag.models.batching import Fitting
 from unbag.models.features import FeatureStore, View, stacked
@@ -228,16 +228,16 @@ class RowOrder:
 
 
 def kept(parts: TokenFeatures, device: str, dtype: torch.dtype) -> TokenFeatures:
-    """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
+    """As a pool keeps them; raises UnbagError for features that `dtype` cannot hold."""
     found = parts.to(device, dtype)
     if not (found.vector_NLW.isfinite().all() and found.pooled.isfinite().all()):
         largest = max(
             float(one.abs().max()) for one in (parts.vector_NLW, parts.pooled) if one.numel()
         )
-        raise UserError(
+        raise UnbagError(
             f"features of up to {largest:g}",
             expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
-            way_out="a reader of the joint space, such as dcsm_fixed; or mend the model",
+            hint="a reader of the joint space, such as dcsm_fixed; or mend the model",
         )
     return found
 
@@ -262,7 +262,7 @@ def pool_of(
     _check_size(store, list(pictures.values()), texts)
     whole = readable_rows(store, rows, texts, progress)
     if store.damaged and (group > 1 or code is not None):
-        raise UserError(
+        raise UnbagError(
             f"{count_text(len(store.damaged), 'picture')} cannot be read",
             expected="all of them, since each has its opposite",
         )
@@ -311,31 +311,31 @@ def readable_rows(
         progress.say(line)
     whole = [row for row in rows if row.picture.key not in store.damaged]
     if not whole:
-        raise UserError("no picture can be opened", expected="at least one, to train on")
+        raise UnbagError("no picture can be opened", expected="at least one, to train on")
     return whole
 
 
 def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
     """A row for each caption; pairs that cannot be read are left out, and counted."""
     found: list[PoolRow] = []
-    bad: list[UserError] = []
+    bad: list[UnbagError] = []
     for place in range(len(pairs)):
         try:
             pair = pairs[place]
-        except UserError as error:
+        except UnbagError as error:
             bad.append(error)
             continue
         found += [
             PoolRow(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
         ]
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
         )
     if bad and progress is not None:
         verb = "is" if len(bad) == 1 else "are"
         said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
-        progress.say(f"{said}: {bad[0].found}")
+        progress.say(f"{said}: {bad[0].message}")
     return found
 
 
@@ -388,11 +388,11 @@ def _check_size(store: FeatureStore, pictures: Sequence[Picture], texts: Sequenc
             break
     size += len(texts) * store.texts([longest]).nbytes // 2
     if size > MOST_BYTES:
-        raise UserError(
+        raise UnbagError(
             f"parts of {len(pictures):,} pictures and of {len(texts):,} captions and negatives "
             f"take {size / 2**30:.1f} gigabytes",
             expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
-            way_out="train on fewer pairs: a reader has few weights and needs no more",
+            hint="train on fewer pairs: a reader has few weights and needs no more",
         )
 
 

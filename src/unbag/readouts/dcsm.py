@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import View, joint_images, joint_texts, placed_words
 from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
 from unbag.readouts.training import ReaderEffort, ReaderReadout
@@ -150,7 +150,7 @@ class Dcsm(Reader):
         A hidden cell is zero in the standardised map, its mean; nothing is standardised again.
         """
         if self.settings.shuffle_patches != "no":
-            raise UserError(
+            raise UnbagError(
                 f"the read-out {self.name!r} was trained with shuffle_patches="
                 f"{self.settings.shuffle_patches}, so that its rows are no places of a picture",
                 expected="shuffle_patches=no",
@@ -279,10 +279,10 @@ class Dcsm(Reader):
     def _check_parts(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The marks of the captions; raises for parts that this reader was not built for."""
         if picture.vector_NLW.shape[1] != self.patches:
-            raise UserError(
+            raise UnbagError(
                 f"pictures of {picture.vector_NLW.shape[1]} patches",
                 expected=f"{self.patches}, for which this {self.name} was built",
-                way_out="pictures as the model prepares them, or a reader trained for these",
+                hint="pictures as the model prepares them, or a reader trained for these",
             )
         if caption.mark_NL is None or caption.vector_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")

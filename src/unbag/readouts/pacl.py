@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import View, last_images
 from unbag.readouts.reader import (
     FILE,
@@ -318,16 +318,16 @@ def check_rotary(rope: Rope, *, count: int, width: int) -> None:
     """Refuses widths that are no whole number of planes, and 2-D places without a square."""
     planes = {"none": 1, "1d": 2, "2d": 4}[rope]
     if width % planes:
-        raise UserError(
+        raise UnbagError(
             f"vectors of width {width} cannot be turned with rope={rope}",
             expected=f"a width that {planes} divides",
-            way_out="rope=none, or another model",
+            hint="rope=none, or another model",
         )
     if rope == "2d" and isqrt(count) ** 2 != count:
-        raise UserError(
+        raise UnbagError(
             f"{count} patches make no square",
             expected="as many rows as columns for rope=2d",
-            way_out="rope=1d, which counts patches row by row",
+            hint="rope=1d, which counts patches row by row",
         )
 
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.features import View
 from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
@@ -216,10 +216,10 @@ def load_reader(
     check_finished(folder, path)
     head, state = read_head(path)
     if head.readout != readout:
-        raise UserError(
+        raise UnbagError(
             f"{path} holds the read-out {head.readout!r}",
             expected=f"{readout!r}",
-            way_out=f"--scorer {head.readout}@{folder}",
+            hint=f"--scorer {head.readout}@{folder}",
         )
     check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
     known = {field.name for field in fields(settings)}
@@ -230,21 +230,21 @@ def load_reader(
             {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
         )
     except (RuntimeError, TypeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} does not fit the read-out {readout!r}: {said_by(error)}",
             expected=f"weights as unbag {__version__} writes them; this is by {head.version}",
-            way_out="train it again with this version",
+            hint="train it again with this version",
         ) from error
     return reader.eval(), head
 
 
 def check_finished(folder: Path, file: Path) -> None:
-    """Raise UserError if training was stopped before its end, which writes the file."""
+    """Raise UnbagError if training was stopped before its end, which writes the file."""
     if not file.exists() and (folder / LAST).exists():
-        raise UserError(
+        raise UnbagError(
             f"{folder} holds a training that was stopped before its end",
             expected=f"a folder with {file.name}, which the last step writes",
-            way_out="give the same `unbag train` command again: it goes on",
+            hint="give the same `unbag train` command again: it goes on",
         )
 
 
@@ -257,10 +257,10 @@ def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
         said["sizes"] = Sizes(**said["sizes"])
         head = ReaderHeader(**said)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} is not a reader: {said_by(error)}",
             expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
-            way_out="train one; docs/readouts.md shows how",
+            hint="train one; docs/readouts.md shows how",
         ) from error
     check_finite(state, source=f"{path}")
     return head, state
@@ -269,13 +269,13 @@ def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
 def check_encoder(
     path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
 ) -> None:
-    """Raise UserError, with both fingerprints, if what lies there was trained on another."""
+    """Raise UnbagError, with both fingerprints, if what lies there was trained on another."""
     if fingerprint != encoder.fingerprint:
-        raise UserError(
+        raise UnbagError(
             f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
             f"{encoder.name} ({encoder.fingerprint})",
             expected="the model it was trained on: to another, its numbers mean nothing",
-            way_out=f"--model {spec}, or train a {kind} for this model",
+            hint=f"--model {spec}, or train a {kind} for this model",
         )
 
 

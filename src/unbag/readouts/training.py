@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import View
 from unbag.models.shipped import more_ships
 from unbag.models.weights import seeded
@@ -128,10 +128,10 @@ class ReaderReadout:
         encoder = encoder_of(model, self.name)
         place = folder or shipped_reader(self.name, encoder)
         if place is None:
-            raise UserError(
+            raise UnbagError(
                 f"the read-out {self.name!r} scores with a trained reader, and none is named",
                 expected=f"--scorer {self.name}@FOLDER",
-                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md"
+                hint=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md"
                 + more_ships(),
             )
         reader, _ = load_reader(
@@ -178,10 +178,10 @@ def encoder_of(model: Model, name: str) -> DualEncoder:
     inner = getattr(model, "encoder", None)
     if isinstance(inner, DualEncoder):
         return inner
-    raise UserError(
+    raise UnbagError(
         f"the read-out {name!r} reads patches and words, and {model.name!r} shows none",
         expected="a dual encoder: tiny:, open_clip:, hf: or photo:",
-        way_out="name another with --model",
+        hint="name another with --model",
     )
 
 
@@ -203,7 +203,7 @@ class ReaderTask(Task[Tensor]):
         seed: int = 0,
         inputs: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Raises UserError where nothing can be learned.
+        """Raises UnbagError where nothing can be learned.
 
         Args:
             reader: Moved to the device and trained in place.
@@ -321,7 +321,7 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
     reader.eval()
     has_any = (pool.negative_NK >= 0).any(dim=1).nonzero().flatten()
     if not len(has_any):
-        raise UserError("no caption of the pool has a negative", expected="at least one")
+        raise UnbagError("no caption of the pool has a negative", expected="at least one")
     found = [
         told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
     ]
@@ -331,10 +331,12 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
 def _check_pool(pool: Pool, effort: ReaderEffort) -> None:
     """Refuse a pool from which nothing can be learned."""
     if len(pool) < 2:
-        raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
+        raise UnbagError(
+            f"{len(pool)} pictures to train on", expected="at least two, to tell apart"
+        )
     if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
-        raise UserError(
+        raise UnbagError(
             "a crowd of one and no hard negatives: there is nothing to tell a caption from",
             expected="a larger crowd, or pairs with edits",
-            way_out="--set crowd=32, or `unbag edit` on the captions first",
+            hint="--set crowd=32, or `unbag edit` on the captions first",
         )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.store import read_contents
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.formatting import DASH, chance_text, estimate_text, trouble_text
@@ -56,8 +56,8 @@ def report(results: Reportable, path: str | Path) -> Path:
     try:
         write_text(path, text)
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}", way_out="choose another place"
+        raise UnbagError(
+            f"cannot write {path}: {error.strerror or error}", hint="choose another place"
         ) from error
     return path
 
@@ -77,10 +77,10 @@ def _contents(results: Reportable) -> RunContents:
     if every and len(folders) == len(every):
         return read_runs(folders)
     kinds = ", ".join(sorted({type(one).__name__ for one in every}))
-    raise UserError(
+    raise UnbagError(
         f"a report of {kinds}" if every else "a report of no results",
         expected="results of ub.evaluate, or run folders, at least one and all of one sort",
-        way_out="give ub.report([result], path), ub.report(ub.run(job).contents, path) or "
+        hint="give ub.report([result], path), ub.report(ub.run(job).contents, path) or "
         'ub.report("runs/first", path)',
     )
 
@@ -94,14 +94,14 @@ def check_place(path: Path) -> None:
     """Whether a report can be written there; a file that is there must be one."""
     form_of(path)
     if not path.parent.is_dir():
-        raise UserError(
-            f"there is no folder {path.parent}", way_out="create it, or choose another place"
+        raise UnbagError(
+            f"there is no folder {path.parent}", hint="create it, or choose another place"
         )
     if path.is_file() and not _is_report(path):
-        raise UserError(
+        raise UnbagError(
             f"{path} exists and is no report of unbag",
             expected="a new file, or an earlier report, which is replaced",
-            way_out="choose another name, or delete it",
+            hint="choose another name, or delete it",
         )
 
 
@@ -122,10 +122,10 @@ def _is_report(path: Path) -> bool:
 def form_of(path: Path) -> Callable[[RunContents], str]:
     """The writer that the ending of a path asks for."""
     if path.suffix not in FORMS:
-        raise UserError(
+        raise UnbagError(
             f"the ending {path.suffix!r} of {path.name!r} is not known",
             expected=f"one of {', '.join(FORMS)}",
-            way_out="choose the form with the ending of the file",
+            hint="choose the form with the ending of the file",
         )
     return FORMS[path.suffix]
 

@@ -28,7 +28,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.runs.files import (
     explain_full_disk,
     make_folder,
@@ -83,7 +83,7 @@ class TensorCache:
         self._bytes = 0
         if folder is not None:
             make_folder(
-                folder, what="cache folder", way_out="choose another with --cache, or --no-cache"
+                folder, what="cache folder", hint="choose another with --cache, or --no-cache"
             )
             remove_leftovers(folder, hours=_ABANDONED_HOURS)
             for path in sorted(folder.glob(f"*{_ENDING}")):
@@ -126,7 +126,7 @@ class TensorCache:
         whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         for value in whole.values():
             if len(value) != len(keys):
-                raise UserError(
+                raise UnbagError(
                     f"{len(value)} rows of features for {len(keys)} inputs",
                     expected="a row for each",
                 )
@@ -198,11 +198,11 @@ class TensorCache:
                 tensors = batch.read(checks=not batch.is_checked)
             except Exception as error:
                 assert batch.path is not None
-                raise UserError(
+                raise UnbagError(
                     f"the cache file {batch.path} went away or was damaged while it was in use: "
                     f"{said_by(error)}",
                     expected="a cache that is left alone while something runs",
-                    way_out="give the same command again: what is missing is computed again",
+                    hint="give the same command again: what is missing is computed again",
                 ) from error
             self._remember(batch, tensors)
         else:

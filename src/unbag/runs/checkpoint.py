@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.runs.files import write_atomically
 
 LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
@@ -83,10 +83,10 @@ def save_checkpoint(
         if there is not None and there.exists():
             old = f"the checkpoint before it ({there}) is whole"
         what = f"the checkpoint of step {header[_STEP]}" if _STEP in header else path.name
-        raise UserError(
+        raise UnbagError(
             f"cannot save {what}: {said_by(error)}; {old}",
             expected="room for the weights and twice as much for the optimizer state",
-            way_out="make room, then give the same command again: it resumes from there",
+            hint="make room, then give the same command again: it resumes from there",
         ) from error
 
 
@@ -96,13 +96,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
         return _read(path)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         before = path.with_name(PREVIOUS)
-        way_out = f"delete {path} to start again, or name another folder with --out"
+        hint = f"delete {path} to start again, or name another folder with --out"
         if path.name == LAST and before.exists():
-            way_out = f"delete {path}: the run then resumes from {before.name}, {_said(before)}"
-        raise UserError(
+            hint = f"delete {path}: the run then resumes from {before.name}, {_said(before)}"
+        raise UnbagError(
             f"{path} is not a checkpoint that can be used: {said_by(error)}",
             expected="a file that this version of unbag wrote, unchanged since",
-            way_out=way_out,
+            hint=hint,
         ) from error
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,10 +77,10 @@ def join_team(device: str = "cpu") -> Team:
     """
     text = os.environ.get("WORLD_SIZE", "1")
     if not text.isdigit() or int(text) < 1:
-        raise UserError(
+        raise UnbagError(
             f"the environment variable WORLD_SIZE is {text!r}",
             expected="a whole number above 0, as torchrun sets it",
-            way_out="unset WORLD_SIZE, or start with torchrun",
+            hint="unset WORLD_SIZE, or start with torchrun",
         )
     size = int(text)
     if size == 1:

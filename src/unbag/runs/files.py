@@ -16,7 +16,7 @@ from typing import IO, Any
 from uuid import uuid4
 from weakref import ref
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.runs.identity import RunIdentity
 from unbag.version import __version__
 
@@ -71,7 +71,7 @@ def settle(path: Path, mode: int) -> None:
         path.chmod(mode)
 
 
-def make_folder(path: Path, *, what: str, way_out: str) -> Path:
+def make_folder(path: Path, *, what: str, hint: str) -> Path:
     """Create a folder if needed and make sure that files can be written into it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -80,10 +80,10 @@ def make_folder(path: Path, *, what: str, way_out: str) -> Path:
         # Another process of the same run may have tidied up in between.
         probe.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(
+        raise UnbagError(
             f"cannot write to the {what} {path}: {error.strerror or error}",
             expected="a folder that can be written",
-            way_out=way_out,
+            hint=hint,
         ) from error
     return path
 
@@ -95,7 +95,7 @@ def open_run_folder(
     """Open the folder of a long job: check, make and lock it, and remove left-overs of a kill.
 
     Of several processes of one run only the leader locks and writes. A full disk inside the context
-    becomes a UserError that says how to continue. A new folder in which nothing was written is
+    becomes a UnbagError that says how to continue. A new folder in which nothing was written is
     removed at the end.
 
     Args:
@@ -106,7 +106,7 @@ def open_run_folder(
     """
     check_run_folder(path, kind)
     made = [one for one in (path, *path.parents) if not one.exists()]
-    make_folder(path, what=f"folder of the {kind}", way_out="name another folder with --out")
+    make_folder(path, what=f"folder of the {kind}", hint="name another folder with --out")
     folder = RunFolder(path, kind)
     if not is_leader:
         yield folder
@@ -139,7 +139,7 @@ class RunFolder:
     kind: str
 
     def earlier(self, identity: RunIdentity) -> dict[str, Any] | None:
-        """The content of run.json if there is a run to resume; UserError if it is another one."""
+        """The content of run.json if there is a run to resume; UnbagError if it is another one."""
         found = read_run(self.path, self.kind)
         if found is not None:
             earlier = RunIdentity.of_json(found["identity"])
@@ -167,37 +167,37 @@ class RunFolder:
 
 
 def read_run(path: Path, kind: str) -> dict[str, Any] | None:
-    """The content of run.json; None if there is none, UserError if it is not of this kind."""
+    """The content of run.json; None if there is none, UnbagError if it is not of this kind."""
     file = path / RUN_FILE
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{file} cannot be read: {said_by(error)}",
             expected=f"the record of the {kind}",
-            way_out="name another folder with --out, or delete this one",
+            hint="name another folder with --out, or delete this one",
         ) from error
     found = found if isinstance(found, dict) else {}
     said = found.get("kind")
     if said == kind and isinstance(found.get("identity"), dict):
         return found
     odd = f"a {RUN_FILE} without kind or identity"
-    raise UserError(
+    raise UnbagError(
         f"the folder {path} holds {odd if said in (None, kind) else f'a run of the kind {said!r}'}",
         expected=f"an empty or new folder, or that of the {kind}, begun by this version of unbag",
-        way_out="name another folder with --out",
+        hint="name another folder with --out",
     )
 
 
 def check_run_folder(path: Path, kind: str) -> None:
-    """Raise UserError unless the folder is new, empty, or holds a run of this kind.
+    """Raise UnbagError unless the folder is new, empty, or holds a run of this kind.
 
     Hidden files do not count: locks, and what a killed process left half written.
     """
     if path.exists() and not path.is_dir():
-        raise UserError(f"{path} is a file", expected="a folder", way_out="name another with --out")
+        raise UnbagError(f"{path} is a file", expected="a folder", hint="name another with --out")
     try:
         is_empty = all(one.name.startswith(".") for one in path.iterdir())
     except OSError:
@@ -205,10 +205,10 @@ def check_run_folder(path: Path, kind: str) -> None:
         return
     # Read after the look at the folder: another process of the same run may begin in between.
     if not is_empty and read_run(path, kind) is None:
-        raise UserError(
+        raise UnbagError(
             f"the folder {path} is not empty and holds no {kind}",
             expected=f"an empty or new folder, or the folder of the {kind} to resume",
-            way_out="name another folder with --out",
+            hint="name another folder with --out",
         )
 
 
@@ -218,16 +218,16 @@ def _locked(folder: Path) -> Iterator[None]:
     with (folder / _LOCK).open("w") as file:
         lock_file(
             file,
-            UserError(
+            UnbagError(
                 f"another process is writing to {folder}",
                 expected="one process at a time in a folder",
-                way_out="wait until it is done, or name another folder with --out",
+                hint="wait until it is done, or name another folder with --out",
             ),
         )
         yield
 
 
-def lock_file(file: IO[Any], taken: UserError) -> None:
+def lock_file(file: IO[Any], taken: UnbagError) -> None:
     """Lock an open file until it is closed; raises `taken` if another process has locked it."""
     try:
         import fcntl
@@ -273,15 +273,15 @@ def remove_leftovers(folder: Path, *, hours: float = 0) -> None:
 
 @contextmanager
 def explain_full_disk(folder: Path, *, resumes: str = "") -> Iterator[None]:
-    """Turn the system's error for a full disk into a UserError; other errors pass."""
+    """Turn the system's error for a full disk into a UnbagError; other errors pass."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, UserError) or not is_full(error):
+        if isinstance(error, UnbagError) or not is_full(error):
             raise
-        raise UserError(
+        raise UnbagError(
             f"no room is left on the disk of {folder}",
-            way_out="make room, then give the same command again: "
+            hint="make room, then give the same command again: "
             + (resumes or "it resumes from the last checkpoint"),
         ) from error
 
@@ -290,7 +290,7 @@ def is_full(error: BaseException) -> bool:
     """Whether an error says that the disk is full."""
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         return True
-    if isinstance(error, UserError) and error.__cause__ is not None:
+    if isinstance(error, UnbagError) and error.__cause__ is not None:
         return is_full(error.__cause__)
     return any(said in str(error) for said in _SAID)
 

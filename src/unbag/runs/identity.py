@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 _MOST_NAMED = 6
 """Differences that an error lists; more are counted."""
@@ -39,15 +39,15 @@ class RunIdentity:
     __hash__ = None  # type: ignore[assignment]
 
     def require_same(self, earlier: RunIdentity, *, folder: Path, kind: str) -> None:
-        """Raise UserError, naming each field that differs, unless an earlier run is the same."""
+        """Raise UnbagError, naming each field that differs, unless an earlier run is the same."""
         apart = differences(earlier.fields, self.fields)
         if not apart:
             return
         more = f"; and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
-        raise UserError(
+        raise UnbagError(
             f"the folder {folder} holds another {kind}: {'; '.join(apart[:_MOST_NAMED])}{more}",
             expected="the same settings and inputs, to resume that run",
-            way_out="give the old settings to resume it, name another folder with --out, or delete "
+            hint="give the old settings to resume it, name another folder with --out, or delete "
             "this one",
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import (
     Ask,
     ContrastiveGenerator,
@@ -60,14 +60,14 @@ class Protocol:
         """One for each prompt, the published one first."""
         if not isinstance(model, Generator) or not isinstance(model, self.needs):
             what = getattr(model, "name", type(model).__name__)
-            raise UserError(
+            raise UnbagError(
                 f"the scorer {self.name!r} asks questions, and {what!r} cannot answer them"
                 if not isinstance(model, Generator)
                 else f"the scorer {self.name!r} needs what {what!r} cannot do",
                 expected="a chat model"
                 if not isinstance(model, Generator)
                 else "a chat model that decodes against its own language prior (hf:...)",
-                way_out="leave --scorer out to use the model's own",
+                hint="leave --scorer out to use the model's own",
             )
         return [self._scorer(model, prompt) for prompt in chosen(self.prompts, asked)]
 
@@ -217,10 +217,10 @@ class Letters(_AskingScorer):
         if item.question is not None and _answers_itself(item):
             return [Ask(p, item.question.text, tuple(texts), ends) for p in item.pictures]
         if len(texts) == 1:
-            raise UserError(
+            raise UnbagError(
                 f"item {item.id!r} has one caption, and a letter chooses among several",
                 expected="items with two captions or more",
-                way_out="score this benchmark with --scorer yes",
+                hint="score this benchmark with --scorer yes",
             )
         letters = tuple(ascii_uppercase[: len(texts)])
         asks = []
@@ -321,10 +321,10 @@ class FreeAnswer(_AskingScorer):
 
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Not possible: an answer chooses among the captions of an item."""
-        raise UserError(
+        raise UnbagError(
             f"the scorer {self.scoring!r} was given {len(queries)} captions without their items",
             expected="items of a benchmark, whose captions are the possible answers",
-            way_out="use --scorer yes for single captions",
+            hint="use --scorer yes for single captions",
         )
 
     def _answers(self, asks: Sequence[Ask]) -> list[str]:
@@ -336,10 +336,10 @@ class FreeAnswer(_AskingScorer):
     def _checked(self, item: Item) -> AskedQuestion:
         truth = item.truth
         if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
-            raise UserError(
+            raise UnbagError(
                 f"item {item.id!r} has ratings or a gallery, and an answer names one caption",
                 expected="items with a few captions, each true or false of each picture",
-                way_out="score this benchmark with --scorer yes",
+                hint="score this benchmark with --scorer yes",
             )
         return asked_of(item)
 

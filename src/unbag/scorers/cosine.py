@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import as_tensor, even, of_one_size
 from unbag.types import Caption, DualEncoder, Picture, Query
 from unbag.types.items import prompts_of
@@ -79,11 +79,11 @@ class Cosine:
     def _check_widths(self, picture_ND: Tensor, caption_ND: Tensor) -> None:
         ours, theirs = picture_ND.shape[-1], caption_ND.shape[-1]
         if ours != theirs:
-            raise UserError(
+            raise UnbagError(
                 f"model {self.name!r} gives {ours} numbers for a picture and {theirs} for a "
                 "caption",
                 expected="vectors of one width: a cosine compares them number by number",
-                way_out="mend encode_pictures or encode_captions of this model, and change its "
+                hint="mend encode_pictures or encode_captions of this model, and change its "
                 "fingerprint, by which vectors are cached",
             )
 

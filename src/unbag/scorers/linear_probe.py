@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.cases import true_cells
 from unbag.models.batching import even
 from unbag.runs.cache import Vectors
@@ -80,11 +80,11 @@ def fit_probe(
     keys = [key for key, is_whole in zip(keys, is_whole_N, strict=True) if is_whole]
     held_N = held_out(keys, class_N, seed=seed)
     if not held_N.any() or len(set(class_N[~held_N].tolist())) < len(classes):
-        raise UserError(
+        raise UnbagError(
             f"the training split has {len(keys)} pictures that can be opened, which leaves some "
             f"of {len(classes)} classes without any, or nothing to choose the strength on",
             expected="pictures of each class, and two or more of some class",
-            way_out="check the folder of the training split",
+            hint="check the folder of the training split",
         )
     vector_ND = picture_ND[is_whole_N].astype(np.float64)
     mean_D = vector_ND.mean(axis=0)
@@ -101,11 +101,11 @@ def fit_probe(
         )
         advance(1)
     if found.gradient > 10 * _TIGHT:
-        raise UserError(
+        raise UnbagError(
             f"the linear probe of {encoder.name!r} did not converge: after {found.steps} steps a "
             f"derivative is still {found.gradient:.2g}",
             expected=f"at most {10 * _TIGHT:.0e}",
-            way_out="leave the smallest strengths out",
+            hint="leave the smallest strengths out",
         )
     weight_CD = found.weight_CD / scale
     bias_C = found.bias_C - weight_CD @ mean_D
@@ -129,16 +129,16 @@ def training_classes(items: Sequence[Item]) -> tuple[tuple[Caption, ...], IntArr
         # By identity first: hashing a thousand classes for each of a million pictures is slow.
         is_same = item.captions is captions or item.captions == captions
         if len(item.pictures) != 1 or len(true_C) != 1 or not is_same:
-            raise UserError(
+            raise UnbagError(
                 f"training item {item.id!r} has {len(item.pictures)} pictures and {len(true_C)} "
                 f"true captions{'' if is_same else ', and other captions than the first item'}",
                 expected="one picture of one class, among classes that all items share",
-                way_out="a linear probe needs a benchmark of classes, such as cifar10",
+                hint="a linear probe needs a benchmark of classes, such as cifar10",
             )
         class_N[i] = true_C[0]
     empty = sorted(set(range(len(captions))) - set(class_N.tolist()))
     if len(captions) < 2 or empty:
-        raise UserError(
+        raise UnbagError(
             f"the training split has {len(items)} pictures, and none of {len(empty)} of its "
             f"{len(captions)} classes",
             expected="two classes or more, with pictures of each",
@@ -227,10 +227,10 @@ class LinearProbe:
         if unknown:
             some = ", ".join(text_of(caption) for caption in self.classes[:5])
             more = ", ..." if len(self.classes) > 5 else ""
-            raise UserError(
+            raise UnbagError(
                 f"the linear probe has no class {text_of(unknown[0])!r}",
                 expected=f"one of its {len(self.classes)}: {some}{more}",
-                way_out="fit one to the training split of this benchmark, and run it on that alone",
+                hint="fit one to the training split of this benchmark, and run it on that alone",
             )
         return torch.from_numpy(self.weight_CE[[place[caption] for caption in captions]])
 
@@ -262,10 +262,10 @@ class LinearProbe:
 
 def untrained(model: object) -> LinearProbe:
     """What the name linear-probe alone leads to: an error, since there is nothing to fit it to."""
-    raise UserError(
+    raise UnbagError(
         "the scorer 'linear-probe' must first be fitted to a training split",
         expected="one benchmark that has one, such as cifar10",
-        way_out="`unbag run --scorer linear-probe --bench cifar10`, or "
+        hint="`unbag run --scorer linear-probe --bench cifar10`, or "
         "unbag.api.fit_linear_probe in Python",
     )
 

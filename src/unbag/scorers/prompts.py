@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 
 PUBLISHED = "published"
 
@@ -36,7 +36,7 @@ def chosen(prompts: Sequence[Prompt], asked: str = "all") -> list[Prompt]:
     """All of them, the published one, or one by name."""
     names = [prompt.name for prompt in prompts]
     if len(set(names)) != len(names) or PUBLISHED not in names:
-        raise UserError(
+        raise UnbagError(
             f"prompts named {', '.join(names)}",
             expected=f"each name once, and one of them {PUBLISHED!r}",
         )

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from string import ascii_uppercase
 from types import MappingProxyType
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Caption, Item, Question
 from unbag.types.items import text_of
 
@@ -119,10 +119,10 @@ def is_turned(name: str) -> bool:
 def lettered(texts: Sequence[str]) -> str:
     """Options under one another, each with its letter."""
     if len(texts) > len(ascii_uppercase):
-        raise UserError(
+        raise UnbagError(
             f"{len(texts)} options to choose from",
             expected=f"at most {len(ascii_uppercase)}, one a letter",
-            way_out="score this benchmark with --scorer yes",
+            hint="score this benchmark with --scorer yes",
         )
     return "\n".join(f"{ascii_uppercase[n]}. {text}" for n, text in enumerate(texts))
 

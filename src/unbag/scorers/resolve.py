@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.loading import Model
 from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
@@ -29,16 +29,16 @@ def make_scorer(
     if name is None and isinstance(model, Generator):
         name = "yes"
     if name is None:
-        raise UserError(
+        raise UnbagError(
             f"the model {model.name!r} has no scorer of its own",
             expected="a dual encoder, or a model that scores",
-            way_out="name one with --scorer; `unbag list scorers` shows them",
+            hint="name one with --scorer; `unbag list scorers` shows them",
         )
     if ":" not in name and name not in names("scorer"):
         raise unknown_name("scorer", name, [*names("scorer"), *other_names])
     factory = find("scorer", name)
     if not callable(factory):
-        raise UserError(
+        raise UnbagError(
             f"the scorer {name!r} is a {type(factory).__name__}",
             expected="a function or class that takes a model and gives a scorer",
         )
@@ -46,15 +46,15 @@ def make_scorer(
         # A matching head that also has two towers.
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
-        raise UserError(
+        raise UnbagError(
             f"the scorer 'cosine' needs one vector a picture and one a caption, and {model.name!r} "
             "has none",
             expected="a dual encoder, or BLIP; BLIP-2 has several vectors for a picture",
-            way_out="leave --scorer out to use the model's own",
+            hint="leave --scorer out to use the model's own",
         )
     scorer = factory(model)
     if not isinstance(scorer, Scorer):
-        raise UserError(
+        raise UnbagError(
             f"the scorer {name!r} made a {type(scorer).__name__}",
             expected="name, fingerprint, scoring, is_blind and score(queries)",
         )
@@ -82,8 +82,8 @@ def make_scorers(
 
 def match_head(model: Model) -> Scorer:
     """`--scorer match` for a model that does not score so by itself: an error."""
-    raise UserError(
+    raise UnbagError(
         f"the scorer 'match' needs a matching head, and {model.name!r} has none",
         expected="BLIP or BLIP-2 with its head for retrieval",
-        way_out="leave --scorer out to use the model's own",
+        hint="leave --scorer out to use the model's own",
     )

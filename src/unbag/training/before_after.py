@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
@@ -175,7 +175,7 @@ def price(
     blind = reader.name if reader else None
     rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
     if not rows:
-        raise UserError(
+        raise UnbagError(
             f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
             expected="at least one benchmark that both models can be judged on",
         )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.reports.formatting import value_text
@@ -154,10 +154,10 @@ class FineTuning(Task[Batch]):
             torch.manual_seed(job.seed)
             said = add_lora(self.trainable, recipe.lora)
         if not any(weight.requires_grad for weight in self.module.parameters()):
-            raise UserError(
+            raise UnbagError(
                 f"both towers of {self.trainable.name} and the temperature are locked",
                 expected="something that is left to train",
-                way_out="lock less, as with --set locks.caption=0",
+                hint="lock less, as with --set locks.caption=0",
             )
         self.progress.say(said)
         self._first = (
@@ -262,9 +262,9 @@ class FineTuning(Task[Batch]):
             progress=self.progress,
         )
         if finished.problems:
-            raise UserError(
+            raise UnbagError(
                 f"benchmarks could not be measured after step {steps}: {finished.problems[0]}",
-                way_out="train with other benchmarks (--bench), or repair the data; the same "
+                hint="train with other benchmarks (--bench), or repair the data; the same "
                 "command resumes from the last checkpoint",
             )
         # The first result of a benchmark follows the rule that the field publishes.
@@ -299,13 +299,13 @@ class FineTuning(Task[Batch]):
         if rows != lines:
             write_text(table, "\n".join(rows) + "\n")
 
-    def out_of_memory(self, batch: Batch) -> UserError:
+    def out_of_memory(self, batch: Batch) -> UnbagError:
         """Names a micro-batch size of half as many images."""
         now = self.job.micro or len(batch)
-        return UserError(
+        return UnbagError(
             f"{self.device} has no room for {now} pictures and their captions at once",
             expected="a part of the batch that fits; the gradient is that of the whole batch",
-            way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
+            hint=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
         )
 
     def _first_threshold(self) -> Tensor | None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.runs.files import write_text
 
 LOG_FILE = "log.jsonl"
@@ -37,7 +37,7 @@ class Log:
     last: dict[str, float] = field(default_factory=dict)
     """The row that was read last."""
     _rows: list[tuple[int, dict[str, float | Tensor]]] = field(default_factory=list)
-    _error: UserError | None = None
+    _error: UnbagError | None = None
 
     def add(self, step: int, numbers: Mapping[str, float | Tensor]) -> None:
         """Collect a row; reads and writes the collected ones when there are enough."""
@@ -67,7 +67,7 @@ class Log:
         plain = [(step, {k: float(v) for k, v in row.items()}) for step, row in rows]
         try:
             self._write(plain)
-        except UserError as error:
+        except UnbagError as error:
             self._error = error
             raise
         self.last = plain[-1][1]
@@ -97,9 +97,9 @@ class Log:
                     }
                     file.write(json.dumps({"step": step, **written}) + "\n")
         except OSError as error:
-            raise UserError(
+            raise UnbagError(
                 f"cannot write {path}: {said_by(error)}",
-                way_out="make room, then give the same command again: it resumes from the last "
+                hint="make room, then give the same command again: it resumes from the last "
                 "checkpoint",
             ) from error
         for writer in self.writers:
@@ -135,10 +135,9 @@ def tensorboard(folder: Path, *, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             "TensorBoard logs were asked for, and tensorboard is not installed",
-            way_out="pip install 'unbag[train]', or leave --tensorboard out; "
-            f"{LOG_FILE} has it all",
+            hint=f"pip install 'unbag[train]', or leave --tensorboard out; {LOG_FILE} has it all",
         ) from error
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step)
 
@@ -148,9 +147,9 @@ def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
     try:
         import wandb as library  # type: ignore[import-not-found]
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             "Weights & Biases logs were asked for, and wandb is not installed",
-            way_out=f"pip install wandb, or leave --wandb out; {LOG_FILE} has it all",
+            hint=f"pip install wandb, or leave --wandb out; {LOG_FILE} has it all",
         ) from error
     # An id of its own, so that a resumed run stays one run there too.
     known = blake2b(f"{name} {sorted(settings.items())}".encode(), digest_size=8).hexdigest()

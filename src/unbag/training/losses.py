@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.types import Embedded
 
 if TYPE_CHECKING:
@@ -460,10 +460,10 @@ def distil(embedded: Embedded) -> Tensor:
     captions fit.
     """
     if embedded.start is None:
-        raise UserError(
+        raise UnbagError(
             "the loss 'distil' got no vectors of the starting weights",
             expected="Embedded.start, the same batch by the weights before training",
-            way_out="Term(..., needs_start=True) asks the trainer for them",
+            hint="Term(..., needs_start=True) asks the trainer for them",
         )
     start = embedded.start
     old_BB = (start.scale * start.picture_BD @ start.caption_BD.T).detach()

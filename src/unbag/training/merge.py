@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import JoinedEncoder
@@ -95,10 +95,10 @@ def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tupl
     """
     for one in (base, tuned):
         if isinstance(one, JoinedEncoder):
-            raise UserError(
+            raise UnbagError(
                 f"{one.name} is a joined model, whose connector began with nothing learned",
                 expected="a model that was whole before it was fine-tuned",
-                way_out="hold a joined model near its start while training, with --set distil=1",
+                hint="hold a joined model near its start while training, with --set distil=1",
             )
     trainable = make_trainable(base, device=base.device)
     other = make_trainable(tuned, device="cpu")
@@ -153,7 +153,7 @@ def check_same_weights(
     tuned: Mapping[str, Tensor],
     *,
     names: tuple[str, str],
-    way_out: str = NOT_MIXED,
+    hint: str = NOT_MIXED,
 ) -> None:
     """Names and shapes of all weights, and every whole number."""
     apart = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
@@ -166,10 +166,10 @@ def check_same_weights(
             apart.append(f"{name} holds other whole numbers")
     if apart:
         more = f"; and {len(apart) - SHOWN} more" if len(apart) > SHOWN else ""
-        raise UserError(
+        raise UnbagError(
             f"{names[0]} and {names[1]} differ in architecture: {'; '.join(apart[:SHOWN])}{more}",
             expected="two models of one architecture, the second fine-tuned from the first",
-            way_out=way_out,
+            hint=hint,
         )
 
 
@@ -178,7 +178,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def check_same_vectors(
-    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, way_out: str = NOT_ALIKE
+    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, hint: str = NOT_ALIKE
 ) -> None:
     """Shapes tell nothing of activation, preparation and tokenizer: they are tried on probes.
 
@@ -188,23 +188,23 @@ def check_same_vectors(
     shown = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
     both = zip(*shown, strict=True)
     if not all(one.shape == two.shape and bool((one == two).all()) for one, two in both):
-        raise _unlike(base, tuned, "prepare a picture in two ways", way_out)
+        raise _unlike(base, tuned, "prepare a picture in two ways", hint)
     if base.context != tuned.context or base.count_tokens(PROBES) != tuned.count_tokens(PROBES):
-        raise _unlike(base, tuned, "have two tokenizers", way_out)
+        raise _unlike(base, tuned, "have two tokenizers", hint)
     pixels = torch.stack(shown[0])
     vectors = [
         torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(PROBES)])
         for encoder in (filled, tuned)
     ]
     if not float((vectors[0] - vectors[1]).abs().max()) < MAX_DIFFERENCE:
-        raise _unlike(base, tuned, "compute other vectors from the same weights", way_out)
+        raise _unlike(base, tuned, "compute other vectors from the same weights", hint)
 
 
-def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, way_out: str) -> UserError:
-    return UserError(
+def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, hint: str) -> UnbagError:
+    return UnbagError(
         f"{base.name} and {tuned.name} {what}",
         expected="the same preparation, tokenizer, vocabulary and activation in both",
-        way_out=way_out,
+        hint=hint,
     )
 
 
@@ -343,10 +343,10 @@ def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, 
     asked = [*weights, *([] if pick is None else [pick])]
     wrong = [weight for weight in asked if not 0 <= weight <= 1]
     if wrong:
-        raise UserError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
+        raise UnbagError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
     found = tuple(sorted({0.0, *map(float, asked)}))
     if len(found) == 1:
-        raise UserError(
+        raise UnbagError(
             "no weight besides 0, which is the base itself",
             expected=f"weights such as {','.join(f'{w:g}' for w in WEIGHTS)}",
         )
@@ -358,10 +358,10 @@ def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
     wanted: tuple[Side, ...] = ("composition", "recognition")
     for side in wanted:
         if pick is None and side not in sides.values():
-            raise UserError(
+            raise UnbagError(
                 f"no {side} benchmark among {', '.join(sides) or 'none'}",
                 expected="at least one of each side, since the weight is chosen by both",
-                way_out="name more with --bench, say with --composition or --recognition what a "
+                hint="name more with --bench, say with --composition or --recognition what a "
                 "benchmark counts as, or choose the weight yourself with --pick",
             )
 
@@ -383,10 +383,10 @@ def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight
 
 def _known(value: float | None) -> float:
     if value is None or value != value:
-        raise UserError(
+        raise UnbagError(
             "a weight could not be chosen: a side has no number",
             expected="a composition and a recognition benchmark that could be measured",
-            way_out="see the problems above, or choose the weight yourself with --pick",
+            hint="see the problems above, or choose the weight yourself with --pick",
         )
     return value
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.training.losses import UPPER, ThresholdMode, next_threshold
 from unbag.types import Embedded
 
@@ -31,11 +31,11 @@ class Objective:
         """Refuse an objective that asks for nothing or says one name twice."""
         names = [term.name for term in self.terms]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise UserError(
+            raise UnbagError(
                 f"two loss terms are called {twice[0]!r}", expected="a name of its own for each"
             )
         if not any(term.weight for term in self.terms):
-            raise UserError(
+            raise UnbagError(
                 "an objective without any loss", expected="at least one term with a weight above 0"
             )
 
@@ -77,7 +77,7 @@ class Term:
     def __post_init__(self) -> None:
         """Refuse a weight that cannot be meant."""
         if not (math.isfinite(self.weight) and self.weight >= 0):
-            raise UserError(
+            raise UnbagError(
                 f"the loss term {self.name!r} has weight {self.weight}",
                 expected="a finite number, 0 or more",
             )
@@ -100,11 +100,11 @@ class ThresholdRule:
         if self.mode not in get_args(ThresholdMode):
             raise unknown_name("mode of thresholds", self.mode, get_args(ThresholdMode))
         if self.upper is not None and not self.upper > 0:
-            raise UserError(
+            raise UnbagError(
                 f"thresholds bounded by {self.upper}", expected="a bound above 0, or None"
             )
         if not (math.isfinite(self.fixed) and self.fixed >= 0):
-            raise UserError(
+            raise UnbagError(
                 f"a fixed threshold of {self.fixed}", expected="a finite number, 0 or more"
             )
 

@@ -13,7 +13,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any, Literal, cast
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.registry import find
 from unbag.training.losses import (
     Denominator,
@@ -124,7 +124,7 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """
     function = find("recipe", name)
     if not callable(function):
-        raise UserError(
+        raise UnbagError(
             f"the recipe {name!r} is a {type(function).__name__}",
             expected="a function that gives a Recipe",
         )
@@ -135,7 +135,7 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     _check_needed(name, wanted, own)
     recipe = cast(Callable[..., object], function)(**own)
     if not isinstance(recipe, Recipe):
-        raise UserError(
+        raise UnbagError(
             f"the recipe {name!r} gives a {type(recipe).__name__}",
             expected="a Recipe of unbag.training.recipes",
         )
@@ -153,10 +153,10 @@ def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, 
         if one.kind in plain and one.default is Parameter.empty and key not in own
     ]
     if needed:
-        raise UserError(
+        raise UnbagError(
             f"the recipe {name!r} says nothing of {', '.join(needed)}",
             expected="a value for each",
-            way_out=f"--set {needed[0]}=...",
+            hint=f"--set {needed[0]}=...",
         )
 
 
@@ -174,7 +174,7 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
         *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name]),
     ]
     if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
-        raise unknown_name("setting", key, every, way_out=f"settings: {', '.join(every)}")
+        raise unknown_name("setting", key, every, hint=f"settings: {', '.join(every)}")
     if not inner:
         return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
     part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
@@ -272,7 +272,7 @@ def hard_positive(
     """
     for name, weight in (("negative", negative), ("positive", positive)):
         if not 0 <= weight <= 1:
-            raise UserError(f"a weight of {weight} for {name}", expected="0 to 1")
+            raise UnbagError(f"a weight of {weight} for {name}", expected="0 to 1")
     has_negatives = negative > 0
     first = contrastive_negatives if has_negatives and neg_in_contrastive else contrastive
     renamed = {"swap": TURNED, "replace": RENAMED, "both": (*TURNED, *RENAMED)}[family]

@@ -15,7 +15,7 @@ import torch
 
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job, load_all
 from unbag.models.joined import JoinedEncoder
 from unbag.models.loading import load_model, model_name
@@ -196,11 +196,11 @@ def _check_benchmarks(
             every = (one for item in items for one in item.captions)
             try:
                 encoder.count_tokens([text for one in every for text in prompts_of(one)])
-            except UserError as error:
-                raise UserError(
-                    f"{name} cannot be measured before and after training: {error.found}",
+            except UnbagError as error:
+                raise UnbagError(
+                    f"{name} cannot be measured before and after training: {error.message}",
                     expected=error.expected,
-                    way_out="add the captions of the benchmark to the file, or name benchmarks "
+                    hint="add the captions of the benchmark to the file, or name benchmarks "
                     "that it knows with --bench",
                 ) from error
 
@@ -240,10 +240,10 @@ def _describe_training(
         progress.say(line)
     terms = [term.name for term in recipe.objective.terms if term.weight]
     if "sigmoid" in terms and len(trainable.temperature) < 2:
-        raise UserError(
+        raise UnbagError(
             f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
             expected="a model that was trained with it, such as a SigLIP",
-            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+            hint="another recipe: hard_negative asks for the same with CLIP's loss",
         )
     if model.scale > recipe.largest_scale:
         progress.say(
@@ -293,19 +293,19 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
     record = read_run(folder, TRAINING)
     path = latest_checkpoint(folder) if weights == "last" else folder / BEST
     if record is None or "recipe" not in record["identity"] or not (path and path.exists()):
-        raise UserError(
+        raise UnbagError(
             f"the folder {folder} holds no {weights}.safetensors of a recipe",
             expected="a folder that `unbag train` wrote; best.safetensors only where benchmarks "
             "were scored while training",
-            way_out="name the folder that was given as --out",
+            hint="name the folder that was given as --out",
         )
     asked = record["identity"]
     encoder = load_model(model_name(record["base"]))
     if encoder.fingerprint != asked["model_fingerprint"]:
-        raise UserError(
+        raise UnbagError(
             f"{record['base']} is not the model that {folder} began with",
             expected=f"weights with the fingerprint {asked['model_fingerprint']}",
-            way_out="put the old weights back where they were",
+            hint="put the old weights back where they were",
         )
     trainable, recipe = make_trainable(encoder, device="cpu"), asked["recipe"]
     if recipe["lora"] is not None:

@@ -10,7 +10,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 
 S = TypeVar("S")
 _BOUND = "bound"
@@ -66,7 +66,7 @@ def bounded(
 
 
 def check_bounds(settings: object, what: str, *, prefix: str = "") -> None:
-    """Raise UserError if a bounded field is of another type or out of its bounds.
+    """Raise UnbagError if a bounded field is of another type or out of its bounds.
 
     `what` names the thing with the settings, such as "a recipe"; `prefix` comes before the names
     of fields that are typed as parts (lora.rank).
@@ -79,10 +79,10 @@ def check_bounds(settings: object, what: str, *, prefix: str = "") -> None:
         key, value = f"{prefix}{one.name}", getattr(settings, one.name)
         found = fit(value, hints_of(type(settings)).get(one.name, Any), key=key)
         if not bound.holds(found):
-            raise UserError(
+            raise UnbagError(
                 f"{what} with {key}={value}",
                 expected=f"each {bound}" if isinstance(value, tuple) else str(bound),
-                way_out=f"as in --set {key}={_typed(one.default)}, or leave it out",
+                hint=f"as in --set {key}={_typed(one.default)}, or leave it out",
             )
 
 
@@ -95,22 +95,22 @@ def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
     found: dict[str, object] = {}
     for key, value in parsed(typed).items():
         if key not in known:
-            way_out = f"settings of {readout}: {', '.join(known)}"
-            raise unknown_name("setting", key, known, way_out=way_out)
+            hint = f"settings of {readout}: {', '.join(known)}"
+            raise unknown_name("setting", key, known, hint=hint)
         found[key] = fit(value, hints[key], key=key)
     return replace(defaults, **found)
 
 
 def parsed(settings: Sequence[str]) -> dict[str, object]:
-    """`key=value` as text to keys and plain values; raises UserError for anything else."""
+    """`key=value` as text to keys and plain values; raises UnbagError for anything else."""
     found: dict[str, object] = {}
     for one in settings:
         key, equals, text = one.partition("=")
         if not equals or not key:
-            raise UserError(
+            raise UnbagError(
                 f"the setting {one!r}",
                 expected="field=value",
-                way_out="as in --set learning_rate=1e-6 batch=128",
+                hint="as in --set learning_rate=1e-6 batch=128",
             )
         found[key.strip()] = _value(text.strip())
     return found
@@ -135,14 +135,14 @@ def hints_of(what: Callable[..., object] | type) -> Mapping[str, object]:
 
 
 def fit(value: object, hint: object, *, key: str) -> Any:
-    """The value, a whole number as a float where one is wanted; raises UserError if it is other."""
+    """The value, a whole number as a float where one is wanted; UnbagError if it is other."""
     found = _fit_any(value, hint)
     if found is _UNFIT:
         wanted = " or ".join(_expected(one, key) for one in _options(hint))
-        raise UserError(
+        raise UnbagError(
             f"the setting {key}={value}",
             expected=wanted,
-            way_out=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
+            hint=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
         )
     return found
 

@@ -48,7 +48,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.checkpoint import (
     BEST,
     LAST,
@@ -195,12 +195,12 @@ class Task(Generic[B]):
     def rewind(self, steps: int) -> None:
         """Called before the first step of a start: forget what was written after so many steps."""
 
-    def out_of_memory(self, batch: B) -> UserError:
+    def out_of_memory(self, batch: B) -> UnbagError:
         """The error for a batch that the device has no room for."""
-        return UserError(
+        return UnbagError(
             f"{self.device} has no room for a batch of {self.name}",
             expected="a batch that fits",
-            way_out="a smaller batch (--set batch=...), or a smaller model",
+            hint="a smaller batch (--set batch=...), or a smaller model",
         )
 
 
@@ -254,7 +254,7 @@ class Trainer(Generic[B]):
         self.state = TrainState()
         self.parameters = task.parameters()
         if not self.parameters:
-            raise UserError(
+            raise UnbagError(
                 f"everything of {task.name} is frozen", expected="something that is left to train"
             )
         capturable = task.device if task.is_recorded else ""
@@ -323,11 +323,11 @@ class Trainer(Generic[B]):
                 except NotFiniteError as error:
                     self._set_state(folder, "stopped")
                     raise self._not_finite(error, folder) from error
-                except UserError:
+                except UnbagError:
                     # By data, an evaluation, or a batch that does not fit: steps before it are
                     # saved, unless the weights are in the middle of an update.
                     if not self._is_updating:
-                        with suppress(UserError, NotFiniteError):
+                        with suppress(UnbagError, NotFiniteError):
                             self._save_last(folder, log)
                     raise
         self.task.set_training(False)
@@ -391,10 +391,10 @@ class Trainer(Generic[B]):
         earlier = RunIdentity.of_json(found.header["identity"])
         self.identity.require_same(earlier, folder=path.parent, kind=TRAINING)
         if not found.group(_OPTIMIZER):
-            raise UserError(
+            raise UnbagError(
                 f"{path} holds no optimizer state, so the steps after it would be other ones",
                 expected=f"a {LAST} that this run saved; {BEST} holds weights only",
-                way_out=f"delete {path} to resume from {PREVIOUS}, if that is there, or to start "
+                hint=f"delete {path} to resume from {PREVIOUS}, if that is there, or to start "
                 "again",
             )
         load_weights(self.task, found, name=self.task.name)
@@ -493,7 +493,7 @@ class Trainer(Generic[B]):
             try:
                 if folder is not None and self.team.is_leader:
                     self.save(folder.path / BEST, with_optimizer=False)
-            except UserError:
+            except UnbagError:
                 # The checkpoint of this step is saved next and must not name a best that is lost.
                 self.state = before
                 raise
@@ -510,10 +510,10 @@ class Trainer(Generic[B]):
             steps = self.task.optimizer.steps
             self.progress.say(f"resuming after step {self.state.step} of {steps}")
         if len(set(self.team.gather(self.state.step))) > 1:
-            raise UserError(
+            raise UnbagError(
                 f"processes found different checkpoints in {folder.path}",
                 expected="one folder that all processes of the run see",
-                way_out="name a folder on a shared disk with --out",
+                hint="name a folder on a shared disk with --out",
             )
         if self.team.is_leader:
             self.task.rewind(self.state.step)
@@ -535,17 +535,17 @@ class Trainer(Generic[B]):
         if folder is not None and self.team.is_leader:
             folder.set_state(state)
 
-    def _not_finite(self, error: NotFiniteError, folder: RunFolder | None) -> UserError:
+    def _not_finite(self, error: NotFiniteError, folder: RunFolder | None) -> UnbagError:
         path = None if folder is None else latest_checkpoint(folder.path)
         before = "no checkpoint was saved before"
         if path is not None:
             step = load_checkpoint(path).header["step"]
             before = f"the checkpoint of step {step} is whole: {path}"
-        return UserError(
+        return UnbagError(
             f"{error.term!r} of {self.task.name} became {error.value} at step {error.step}; "
             f"{before}",
             expected="finite numbers",
-            way_out="start again in another folder with a smaller learning rate "
+            hint="start again in another folder with a smaller learning rate "
             f"(--set learning_rate={self.task.optimizer.learning_rate / 10:g}) or in "
             "--precision float32",
         )
@@ -570,10 +570,10 @@ def load_weights(holder: Task[Any] | nn.Module, found: Checkpoint, *, name: str)
     try:
         holder.load_state_dict(dict(found.group(_WEIGHTS)))
     except RuntimeError as error:
-        raise UserError(
+        raise UnbagError(
             f"the checkpoint holds other weights than {name} has",
             expected="a checkpoint of this model with the same frozen layers and LoRA",
-            way_out="delete it to start again, or name another folder with --out",
+            hint="delete it to start again, or name another folder with --out",
         ) from error
 
 

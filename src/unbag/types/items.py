@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,10 +44,10 @@ class Item:
     def __post_init__(self) -> None:
         captions: object = self.captions
         if isinstance(captions, str):
-            raise UserError(
+            raise UnbagError(
                 f"item {self.id!r}: captions is one text",
                 expected="a tuple of captions",
-                way_out=f"write ({captions!r},)",
+                hint=f"write ({captions!r},)",
             )
         given: object = self.truth
         is_ready = isinstance(given, Sparse) or getattr(given, "dtype", None) == np.bool_
@@ -59,13 +59,13 @@ class Item:
         expected = (len(self.pictures), len(self.captions))
         found = tuple(self.truth.shape)
         if found != expected or 0 in expected:
-            raise UserError(
+            raise UnbagError(
                 f"item {self.id!r}: truth has shape {found}",
                 expected=f"pictures x captions = {expected}, neither empty",
-                way_out="check the loader of this benchmark",
+                hint="check the loader of this benchmark",
             )
         if self.kinds and len(self.kinds) != len(self.captions):
-            raise UserError(
+            raise UnbagError(
                 f"item {self.id!r}: {len(self.kinds)} kinds for {len(self.captions)} captions",
                 expected="one kind a caption, or none at all",
             )
@@ -97,10 +97,10 @@ class Ensemble:
     def __post_init__(self) -> None:
         given: object = self.prompts
         if isinstance(given, str) or not given:
-            raise UserError(
+            raise UnbagError(
                 f"ensemble {self.name!r} has no prompts",
                 expected="at least one prompt",
-                way_out="give at least one template, such as 'a photo of a {}.'",
+                hint="give at least one template, such as 'a photo of a {}.'",
             )
 
 

@@ -1,7 +1,7 @@
 """JSON of dataclasses, by cattrs: written in the order of their fields, read back strictly.
 
 JSON has no NaN: a number that could not be measured is written as null. A missing field or a
-wrong type is a `UserError` that names the field by its path, what was found and what is expected.
+wrong type is a `UnbagError` that names the field by its path, what was found and what is expected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types.items import Edit
 from unbag.types.results import Reference, Result
 
@@ -69,7 +69,7 @@ def read_field(record: object, name: str, kind: type[T], where: str) -> T:
     return from_json(kind, value, f"{where}.{name}")
 
 
-def wrong(where: str, *, found: object, expected: str) -> UserError:
+def wrong(where: str, *, found: object, expected: str) -> UnbagError:
     """The error for a value that does not fit, naming the field it stands in."""
     return _explained(_NotReadError.of(found, expected), where)
 
@@ -101,7 +101,7 @@ class _NotReadError(Exception):
         return cls(f".{name} is missing", f"an object with the field {name!r}")
 
 
-def _explained(error: Exception, where: str) -> UserError:
+def _explained(error: Exception, where: str) -> UnbagError:
     """The first thing that was wrong, with its path."""
     from cattrs import AttributeValidationNote, IterableValidationNote
 
@@ -113,10 +113,10 @@ def _explained(error: Exception, where: str) -> UserError:
             elif isinstance(note, IterableValidationNote):
                 where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
     if isinstance(error, _NotReadError):
-        return UserError(f"field {where}{error.said}", expected=error.expected, way_out=_WAY_OUT)
-    if isinstance(error, UserError):
+        return UnbagError(f"field {where}{error.said}", expected=error.expected, hint=_WAY_OUT)
+    if isinstance(error, UnbagError):
         return error
-    return UserError(f"field {where} cannot be read: {error}", way_out=_WAY_OUT)
+    return UnbagError(f"field {where} cannot be read: {error}", hint=_WAY_OUT)
 
 
 @cache

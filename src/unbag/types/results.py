@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types.benchmarks import Published
 from unbag.types.scores import Estimate, TieRule
 
@@ -47,13 +47,13 @@ class EvalProtocol:
 
     def __post_init__(self) -> None:
         if self.ties not in get_args(TieRule):
-            raise UserError(
+            raise UnbagError(
                 f"the tie rule {self.ties!r} is not known",
                 expected=f"one of {', '.join(get_args(TieRule))}",
-                way_out="for each benchmark's own rule use --ties official, or Job.official_first",
+                hint="for each benchmark's own rule use --ties official, or Job.official_first",
             )
         if not 0 < self.confidence < 1 or self.resamples < 1 or self.tie_eps < 0:
-            raise UserError(
+            raise UnbagError(
                 f"confidence {self.confidence}, resamples {self.resamples}, tie_eps {self.tie_eps}",
                 expected="confidence between 0 and 1, at least one resample, tie_eps of 0 or more",
             )
@@ -174,11 +174,11 @@ class Failure:
     def __post_init__(self) -> None:
         for name, matrix in (("truth", self.truth), ("scores", self.scores)):
             if [len(row) for row in matrix] != [len(self.captions)] * len(self.pictures):
-                raise UserError(
+                raise UnbagError(
                     f"field failure.{name} has rows of {[len(row) for row in matrix]} entries",
                     expected=f"pictures x captions = {len(self.pictures)} rows of "
                     f"{len(self.captions)}",
-                    way_out="the file was changed; run again to write it anew",
+                    hint="the file was changed; run again to write it anew",
                 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.scenes import Scene, Thing, relations
 from unbag.world.vocabulary import (
     COLOURS,
@@ -398,14 +398,14 @@ def read(text: str) -> Statement:
     """Meaning and wording of a caption; `read(text).text == text` for every caption of the world.
 
     Raises:
-        UserError: for a word or a form that the world does not have.
+        UnbagError: for a word or a form that the world does not have.
     """
     unknown = [word for word in text.split() if word not in _KNOWN]
     if unknown or not text.strip():
-        raise UserError(
+        raise UnbagError(
             f"unknown word {unknown[0]!r} in {text!r}" if unknown else "an empty caption",
             expected="only words of the built-in world, such as 'a red circle and a blue square'",
-            way_out="unbag.world.grammar.words() lists them all",
+            hint="unbag.world.grammar.words() lists them all",
         )
     try:
         statement = _Reader(text.split()).caption()
@@ -416,11 +416,11 @@ def read(text: str) -> Statement:
     return statement
 
 
-def _no_caption(text: str, expected: str) -> UserError:
-    return UserError(
+def _no_caption(text: str, expected: str) -> UnbagError:
+    return UnbagError(
         f"{text!r} is not a caption of the built-in world",
         expected=expected,
-        way_out="write it like 'a red circle left of a blue square' or 'three red circles'",
+        hint="write it like 'a red circle left of a blue square' or 'three red circles'",
     )
 
 

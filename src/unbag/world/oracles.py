@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.types import FloatArray, Item, Picture, Query, Sparse
 from unbag.types.items import prompts_of
 from unbag.world.grammar import ContentWord, content_words, holds, parse
@@ -25,7 +25,7 @@ def load(rest: str, *, device: str) -> Oracle:
     """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
     known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
     if rest not in known:
-        raise unknown_name("oracle", rest, known, way_out="write it like oracle:semantic")
+        raise unknown_name("oracle", rest, known, hint="write it like oracle:semantic")
     return known[rest]()
 
 
@@ -58,7 +58,7 @@ def semantic() -> Oracle:
         scene = scene_of(picture)
         try:
             return float(holds(parse(text), scene))
-        except UserError:
+        except UnbagError:
             return 0.0
 
     return Oracle("oracle:semantic", "oracle:semantic/1", "truth", False, judge)
@@ -150,10 +150,10 @@ def scene_of(picture: Picture) -> Scene:
     """The scene behind a picture of the world."""
     if isinstance(picture, ScenePicture):
         return picture.scene
-    raise UserError(
+    raise UnbagError(
         f"picture {picture.name!r} has no scene",
         expected="a picture drawn from the built-in world: oracles read the scene, not the pixels",
-        way_out="run oracles on the world benchmarks only",
+        hint="run oracles on the world benchmarks only",
     )
 
 

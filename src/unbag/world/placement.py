@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.world.scenes import (
     Scene,
     Thing,
@@ -72,10 +72,10 @@ _look = cache(Look)
 def place_apart(world: World, looks: Sequence[Look], rng: np.random.Generator) -> Scene:
     """One to three things anywhere, none touching another and no relation in doubt."""
     if not 1 <= len(looks) <= 3:
-        raise UserError(
+        raise UnbagError(
             f"{len(looks)} things to place freely",
             expected="one to three; more would leave no room for clear relations",
-            way_out="use place_copies for up to five copies of one look",
+            hint="use place_copies for up to five copies of one look",
         )
     rgbs = _jittered([look.colour for look in looks], rng)
     chances: list[float] = []
@@ -244,10 +244,10 @@ def _overlapping(
 ) -> tuple[Slots, Slots]:
     """The first in front of the second, and the second in front of the first, in its place."""
     if first.size != second.size or first.colour == second.colour:
-        raise UserError(
+        raise UnbagError(
             f"a {first.size} {first.colour} thing in front of a {second.size} {second.colour} one",
             expected="one size and two colours: else depth cannot be seen",
-            way_out="choose looks of the same size and of different colours",
+            hint="choose looks of the same size and of different colours",
         )
     steps = depth_steps(world.name, first.shape, second.shape, first.size)
     radius, last = world.radii[first.size], world.pixels - 1
@@ -304,7 +304,7 @@ def _clear_steps(world: str, back: str, front: str, size: Size) -> tuple[Place, 
 def place_copies(world: World, look: Look, n: int, rng: np.random.Generator) -> Scene:
     """One to five copies of a look, none touching another, all drawn in one colour."""
     if not 1 <= n <= 5:
-        raise UserError(f"{n} copies of one look", expected="one to five")
+        raise UnbagError(f"{n} copies of one look", expected="one to five")
     rgb = jittered(look.colour, rng)
     is_crowded = n * (2 * world.radii[look.size] + 2) ** 2 > 0.4 * world.pixels**2
     things: list[Thing] = []

@@ -114,9 +114,7 @@ def quad(
 ) -> Quad:
     """One quad of a family, every caption checked against both scenes."""
     if family not in FAMILIES:
-        raise unknown_name(
-            "quad family", family, FAMILIES, way_out="see unbag.world.quads.FAMILIES"
-        )
+        raise unknown_name("quad family", family, FAMILIES, hint="see unbag.world.quads.FAMILIES")
     kind, build = FAMILIES[family]
     says_relation = kind in ("swap_arguments", "replace_relation")
     for looks in _pairs_of_looks(world, rng, accept):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import BoolArray, IntArray
 from unbag.world.scenes import Scene, is_inside, scene_key
 from unbag.world.shapes import mask
@@ -65,7 +65,7 @@ def draw(scene: Scene, *, with_noise: bool = True) -> ImageArray:
     image_HW3[:] = BACKGROUND
     for thing in scene.things:
         if not is_inside(thing, WORLDS[scene.world]):
-            raise UserError(
+            raise UnbagError(
                 f"a {thing.shape} at ({thing.x}, {thing.y}) leaves the canvas",
                 expected=f"it lies within {pixels} x {pixels}",
             )

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.types import BoolArray, FloatArray
 from unbag.world.edits import conjunct_swap, swap_arguments, swap_attributes
 from unbag.world.grammar import (
@@ -91,10 +91,10 @@ class Mixture:
         _check_shares(self)
         total = sum(self.shares)
         if not isclose(total, 1.0, abs_tol=1e-6):
-            raise UserError(
+            raise UnbagError(
                 f"the caption mixture sums to {total:g}",
                 expected="shares that sum to 1",
-                way_out="lower two_plain by what was added elsewhere",
+                hint="lower two_plain by what was added elsewhere",
             )
 
     @property
@@ -151,17 +151,17 @@ class Knobs:
     def __post_init__(self) -> None:
         _check_shares(self)
         if self.one_thing + self.counted > 1:
-            raise UserError(
+            raise UnbagError(
                 f"one_thing + counted = {self.one_thing + self.counted:g}",
                 expected="at most 1: what is left are scenes of two things",
             )
         if self.collision and not self.mixture.both_bound + self.mixture.relation:
-            raise UserError(
+            raise UnbagError(
                 f"collision = {self.collision:g} in a mixture that neither binds nor relates",
                 expected="a share of both_bound or relation above 0",
             )
         if max(self.withheld_combinations, self.withheld_pairs) > 0.5:
-            raise UserError(
+            raise UnbagError(
                 "more than half of the combinations or pairs are withheld",
                 expected="at most 0.5, so that every word is still seen in training",
             )
@@ -171,9 +171,9 @@ def _check_shares(record: Mixture | Knobs) -> None:
     for f in fields(record):
         value = getattr(record, f.name)
         if isinstance(value, int | float) and not 0 <= value <= 1:
-            raise UserError(f"{f.name} = {value!r}", expected="a share between 0 and 1")
+            raise UnbagError(f"{f.name} = {value!r}", expected="a share between 0 and 1")
     if isinstance(record, Knobs) and record.order not in ("random", "larger_first", "listed_first"):
-        raise UserError(
+        raise UnbagError(
             f"order = {record.order!r}", expected="random, larger_first or listed_first"
         )
 
@@ -215,9 +215,9 @@ class Sample(NamedTuple):
 def split_seed(split: Split, seed: int) -> int:
     """The seed of a split: ranges that never meet, so no test scene is ever trained on."""
     if split not in _SPLITS:
-        raise unknown_name("split", split, _SPLITS, way_out="use train, val or test")
+        raise unknown_name("split", split, _SPLITS, hint="use train, val or test")
     if not 0 <= seed < _SEEDS:
-        raise UserError(f"seed {seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
+        raise UnbagError(f"seed {seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
     return _SPLITS.index(split) * _SEEDS + seed
 
 

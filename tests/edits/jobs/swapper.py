@@ -11,7 +11,7 @@ from pathlib import Path
 
 from unbag.edits.editor import EditTally, cleaned, why_not
 from unbag.edits.jobs.workers import EditSettings, Worker
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Change, Edit, Edited, Given
 
 NEGATIVE, POSITIVE = "first_words", "indeed"
@@ -30,7 +30,7 @@ def edited(one: Given) -> Edited:
         marker.touch()
         os._exit(9)
     if "stop here" in text:
-        raise UserError("nothing goes on", expected="something else", way_out="mend it")
+        raise UnbagError("nothing goes on", expected="something else", hint="mend it")
     first, second, *_ = text.split()
     end = len(first) + 1 + len(second)
     swap = f"{second} {first}"
@@ -56,4 +56,4 @@ def make(settings: EditSettings) -> Worker:
 
 def make_nothing(settings: EditSettings) -> Worker:
     """As if the pipeline were missing."""
-    raise UserError("no pipeline", expected="one", way_out="install it")
+    raise UnbagError("no pipeline", expected="one", hint="install it")

@@ -19,7 +19,7 @@ from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import EditParts
 from unbag.edits.quality import sampled
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.progress import Silent
 from unbag.types.json import to_json
 
@@ -100,23 +100,23 @@ def test_a_finished_job_is_not_done_again(job: EditJob) -> None:
 
 def test_another_job_is_refused_in_words(job: EditJob) -> None:
     run_edit(job, runner=HERE)
-    with pytest.raises(UserError, match="exists already: seed: 0 before, 1 now") as caught:
+    with pytest.raises(UnbagError, match="exists already: seed: 0 before, 1 now") as caught:
         run_edit(replace(job, seed=1), runner=HERE)
-    assert "--out" in caught.value.way_out
+    assert "--out" in caught.value.hint
     EditSummary.path(job.out).unlink()
-    with pytest.raises(UserError, match="exists already: nothing says how it was made"):
+    with pytest.raises(UnbagError, match="exists already: nothing says how it was made"):
         run_edit(job, runner=HERE)
 
 
 def test_parts_of_another_job_are_refused(job: EditJob) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, runner=dying_after(1, KeyboardInterrupt()))
-    with pytest.raises(UserError, match="another edit job: per_kind: 1 before, 2 now") as caught:
+    with pytest.raises(UnbagError, match="another edit job: per_kind: 1 before, 2 now") as caught:
         run_edit(replace(job, per_kind=2), runner=HERE)
-    assert "the old settings" in caught.value.way_out
+    assert "the old settings" in caught.value.hint
     with Path(job.source.path).open("a") as file:
         file.write('{"caption": "one more"}\n')
-    with pytest.raises(UserError, match="another edit job: captions: "):
+    with pytest.raises(UnbagError, match="another edit job: captions: "):
         run_edit(job, runner=HERE)
 
 
@@ -127,11 +127,11 @@ def test_a_record_without_an_identity_is_refused(job: EditJob, identity: object)
     place = JobFolder.of(job.out).folder / "run.json"
     found = json.loads(place.read_text())
     place.write_text(json.dumps(found | {"identity": identity}))
-    with pytest.raises(UserError, match=r"holds a run\.json without kind or identity") as caught:
+    with pytest.raises(UnbagError, match=r"holds a run\.json without kind or identity") as caught:
         run_edit(job, runner=HERE)
     assert "the edit job, begun by this version of unbag" in caught.value.expected
     place.write_text("{")
-    with pytest.raises(UserError, match=r"run\.json cannot be read") as caught:
+    with pytest.raises(UnbagError, match=r"run\.json cannot be read") as caught:
         run_edit(job, runner=HERE)
     assert caught.value.expected == "the record of the edit job"
 
@@ -152,9 +152,9 @@ def test_a_damaged_chunk_is_named_and_made_anew(job: EditJob, tmp_path: Path, li
     }[line]
     assert damaged != text
     chunk.write_text(damaged)
-    with pytest.raises(UserError, match=r"000002\.jsonl is damaged") as caught:
+    with pytest.raises(UnbagError, match=r"000002\.jsonl is damaged") as caught:
         run_edit(job, runner=HERE)
-    assert caught.value.way_out.startswith("delete it and give the same command again")
+    assert caught.value.hint.startswith("delete it and give the same command again")
     assert not job.out.exists()
     chunk.unlink()
     run_edit(job, runner=HERE)
@@ -179,9 +179,9 @@ def test_a_full_disk_keeps_what_is_done(
         run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
     with monkeypatch.context() as patch:
         patch.setattr(JobFolder, "save", full)
-        with pytest.raises(UserError, match="no room is left") as caught:
+        with pytest.raises(UnbagError, match="no room is left") as caught:
             run_edit(job, runner=HERE)
-    assert "after the last chunk that was saved" in caught.value.way_out
+    assert "after the last chunk that was saved" in caught.value.hint
     assert len(JobFolder.of(job.out).done()) == 3
     run_edit(job, runner=HERE)
     assert job.out.read_bytes() == whole(job, tmp_path)
@@ -197,11 +197,11 @@ def test_a_disk_that_is_really_full(job: EditJob, tmp_path: Path, size: str, kep
         pytest.skip("a file system can be mounted by root only")
     try:
         small = replace(job, out=disk / "b.jsonl")
-        with pytest.raises(UserError, match="no room is left on the disk") as caught:
+        with pytest.raises(UnbagError, match="no room is left on the disk") as caught:
             run_edit(small, runner=HERE)
         done = len(JobFolder.of(small.out).done())
         assert done == 10 if kept == "all" else 0 < done < 10
-        assert "make room" in caught.value.way_out
+        assert "make room" in caught.value.hint
         assert not small.out.exists()
         subprocess.run([*mount[:4], "remount,size=1m", *mount[5:]], check=True)
         run_edit(small, runner=dying_after(10 - done, AssertionError()))
@@ -228,33 +228,33 @@ def test_a_caption_that_fails_costs_itself_only(job: EditJob) -> None:
 def test_an_editor_that_always_fails_ends_the_job(job: EditJob) -> None:
     said = "".join(json.dumps({"caption": f"a boom of {at}"}) + "\n" for at in range(20))
     Path(job.source.path).write_text(said)
-    with pytest.raises(UserError, match="the editor failed on all captions of chunk 0") as caught:
+    with pytest.raises(UnbagError, match="the editor failed on all captions of chunk 0") as caught:
         run_edit(replace(job, chunk=512), runner=HERE)
-    assert "first on '1': ValueError: boom!" in caught.value.found
+    assert "first on '1': ValueError: boom!" in caught.value.message
 
 
 def test_what_is_asked_is_checked_first(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="unknown kind of edit 'swap_nowns'"):
+    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_nowns'"):
         run_edit(replace(job, kinds=("swap_nowns",)), runner=HERE)
-    with pytest.raises(UserError, match="per_kind 0"):
+    with pytest.raises(UnbagError, match="per_kind 0"):
         run_edit(replace(job, per_kind=0), runner=HERE)
     monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: None)
-    with pytest.raises(UserError, match="no spaCy pipeline was found") as caught:
+    with pytest.raises(UnbagError, match="no spaCy pipeline was found") as caught:
         run_edit(job, runner=HERE)
-    assert "python -m spacy download en_core_web_sm" in caught.value.way_out
+    assert "python -m spacy download en_core_web_sm" in caught.value.hint
     assert not JobFolder.of(job.out).folder.exists()
 
 
 def test_broken_captions_leave_nothing_behind(job: EditJob) -> None:
     Path(job.source.path).write_text("{")
-    with pytest.raises(UserError, match="line 1 is not JSON"):
+    with pytest.raises(UnbagError, match="line 1 is not JSON"):
         run_edit(job, runner=HERE)
     assert [path.name for path in job.out.parent.iterdir()] == ["a.jsonl"]
 
 
 def test_a_place_that_cannot_be_written(job: EditJob, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write to the folder"):
+    with pytest.raises(UnbagError, match="cannot write to the folder"):
         run_edit(replace(job, out=tmp_path / "file" / "b.jsonl"), runner=HERE)
 
 

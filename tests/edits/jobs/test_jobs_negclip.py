@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .made import CUP, DOG, json_lines, run
 
@@ -83,13 +83,13 @@ def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> Non
 
 def test_negclip_needs_pictures_and_neighbours_need_negclip(tmp_path: Path) -> None:
     json_lines(tmp_path / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UserError, match=r"1 of 1 captions of .* have no picture") as caught:
+    with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no picture") as caught:
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
-    assert "--picture-column" in caught.value.way_out
+    assert "--picture-column" in caught.value.hint
     near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})
-    with pytest.raises(UserError, match="neighbours are given, but the form is tsv"):
+    with pytest.raises(UnbagError, match="neighbours are given, but the form is tsv"):
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
     json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})
     near.write_text("")
-    with pytest.raises(UserError, match="names no neighbours"):
+    with pytest.raises(UnbagError, match="names no neighbours"):
         run(tmp_path / "c.jsonl", tmp_path / "d.tsv", form="negclip", neighbours=near)

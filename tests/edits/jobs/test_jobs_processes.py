@@ -20,7 +20,7 @@ import pytest
 from unbag.data.captions import Chunk, Source
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Given
 
 
@@ -82,7 +82,7 @@ def test_a_process_that_dies_is_replaced(tmp_path: Path, swapper: ModuleType) ->
 def test_a_caption_that_kills_every_process_is_named(tmp_path: Path, swapper: ModuleType) -> None:
     captions = [*CAPTIONS[:10], "this is murder", *CAPTIONS[10:]]
     job = job_of(tmp_path, captions)
-    with pytest.raises(UserError, match=r"edits chunk 3 \(captions '10' to '12'\) died 3 times"):
+    with pytest.raises(UnbagError, match=r"edits chunk 3 \(captions '10' to '12'\) died 3 times"):
         run_edit(job, runner=Processes(2, swapper.make))
     # All chunks that were taken before are kept.
     assert (tmp_path / "b.jsonl.parts" / "000000.jsonl").exists()
@@ -91,9 +91,9 @@ def test_a_caption_that_kills_every_process_is_named(tmp_path: Path, swapper: Mo
 
 def test_an_error_of_the_user_comes_through_whole(tmp_path: Path, swapper: ModuleType) -> None:
     job = job_of(tmp_path, CAPTIONS)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         run_edit(job, runner=Processes(2, swapper.make_nothing))
-    assert str(caught.value) == "no pipeline\n  expected: one\n  way out:  install it"
+    assert str(caught.value) == "no pipeline\n  expected: one\n  hint:     install it"
 
 
 SCRIPT = """

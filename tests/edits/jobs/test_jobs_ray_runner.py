@@ -13,7 +13,7 @@ from unbag.edits.jobs import ray as ray_runner
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, make_worker
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import Given
 
 psutil = pytest.importorskip("psutil", reason="finds the worker to kill")
@@ -86,20 +86,20 @@ def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
 
 def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
     settings = EditSettings(kinds=("swap_nouns",), parts=EditParts(pipeline=str(tmp_path)))
-    with pytest.raises(UserError, match="cannot be loaded") as error:
+    with pytest.raises(UnbagError, match="cannot be loaded") as error:
         list(RayRunner("local", 2)(iter(chunks(1)), settings))
-    assert "spacy download" in error.value.way_out
+    assert "spacy download" in error.value.hint
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_runner, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs Ray, which is not installed") as error:
+    with pytest.raises(UnbagError, match="needs Ray, which is not installed") as error:
         list(RayRunner("auto", 2)(iter(chunks(1)), SETTINGS))
-    assert "unbag[cluster]" in error.value.way_out
-    assert "--workers" in error.value.way_out
+    assert "unbag[cluster]" in error.value.hint
+    assert "--workers" in error.value.hint
 
 
 def test_no_cluster_at_the_address() -> None:
-    with pytest.raises(UserError, match="the Ray cluster 'nowhere'") as error:
+    with pytest.raises(UnbagError, match="the Ray cluster 'nowhere'") as error:
         ray_runner._connect("nowhere", 1)
-    assert "ray status" in error.value.way_out
+    assert "ray status" in error.value.hint

@@ -12,13 +12,13 @@ import pytest
 from unbag.data.captions import Bad, Source
 from unbag.data.readers import check_written, form_of
 from unbag.edits.jobs.chunks import surveyed
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .made import CAT, CUP, DOG, shard, source
 
 
-def refusal(path: Path, **more: str | bool | int) -> UserError:
-    with pytest.raises(UserError) as caught:
+def refusal(path: Path, **more: str | bool | int) -> UnbagError:
+    with pytest.raises(UnbagError) as caught:
         surveyed(source(path, **more))
     return caught.value
 
@@ -43,9 +43,9 @@ def test_a_broken_line_is_named_or_left_out_and_counted(
     good = json.dumps({"caption": DOG}).encode()
     path.write_bytes(b"\n".join([good, line, good]))
     error = refusal(path)
-    assert error.found.startswith(found)
+    assert error.message.startswith(found)
     assert error.expected
-    assert error.way_out == "mend it, or leave such lines out with --bad-lines skip"
+    assert error.hint == "mend it, or leave such lines out with --bad-lines skip"
     survey = surveyed(source(path, skips_bad=True))
     assert (survey.captions, survey.bad) == (2, 1)
     assert survey.bad_named[0].startswith(found)
@@ -63,7 +63,7 @@ def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: st
     path = tmp_path / "a.tsv"
     good = f"{DOG}\tx".encode()
     path.write_bytes(b"\n".join([b"caption\timage", good, row, good]) + b"\n")
-    assert refusal(path).found == found
+    assert refusal(path).message == found
     survey = surveyed(source(path, skips_bad=True))
     assert (survey.captions, survey.bad) == (2, row.count(b"\n") + 1)
 
@@ -71,64 +71,64 @@ def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: st
 def test_an_open_quote_names_all_the_lines_it_swallowed(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f'caption,image\n"{DOG},x\n{CAT},x\n')
-    assert refusal(path).found == "a.csv, lines 2 to 3: unexpected end of data"
+    assert refusal(path).message == "a.csv, lines 2 to 3: unexpected end of data"
     path.write_text('caption,image\n"a" dog,x\n')
-    assert refusal(path).found == "a.csv, line 2: ',' expected after '\"'"
+    assert refusal(path).message == "a.csv, line 2: ',' expected after '\"'"
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.tsv", "a.csv"])
 def test_an_empty_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     wanted = "holds no captions" if name == "a.jsonl" else "is empty"
-    assert refusal(tmp_path / name).found == f"{name} {wanted}"
+    assert refusal(tmp_path / name).message == f"{name} {wanted}"
     if name != "a.jsonl":
         (tmp_path / name).write_text("caption\n")
-        assert refusal(tmp_path / name).found == f"{name} holds no captions"
+        assert refusal(tmp_path / name).message == f"{name} holds no captions"
 
 
 def test_a_file_of_broken_lines_only(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("{\n{\n")
     error = refusal(tmp_path / "a.jsonl", skips_bad=True)
-    assert error.found.startswith("a.jsonl holds no captions, only 2 broken lines, first a.jsonl")
+    assert error.message.startswith("a.jsonl holds no captions, only 2 broken lines, first a.jsonl")
 
 
 def test_tables_without_captions(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("name,photo\nx,y\n")
     error = refusal(path)
-    assert error.found == "a.csv has no column of captions, only name, photo"
+    assert error.message == "a.csv has no column of captions, only name, photo"
     assert error.expected == "a column caption, title or text"
-    assert "--caption-column" in error.way_out
-    found = refusal(path, caption_column="said").found
+    assert "--caption-column" in error.hint
+    found = refusal(path, caption_column="said").message
     assert found == "a.csv has no column 'said', only name, photo"
     path.write_text("caption,edits\nx,y\n")
-    assert refusal(path).found == "a.csv holds edits already"
+    assert refusal(path).message == "a.csv holds edits already"
     path.write_bytes("caption\n".encode("utf-16"))
-    assert refusal(path).found == "a.csv, line 1 is not UTF-8"
+    assert refusal(path).message == "a.csv, line 1 is not UTF-8"
 
 
 def test_parquet_that_is_none_or_holds_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1 and nothing more")
-    assert refusal(path).found.startswith("a.parquet is no whole Parquet file: ")
+    assert refusal(path).message.startswith("a.parquet is no whole Parquet file: ")
     pq.write_table(pa.table({"caption": [1, 2]}), path)
-    assert refusal(path).found == "a.parquet: the column 'caption' holds int64"
+    assert refusal(path).message == "a.parquet: the column 'caption' holds int64"
     pq.write_table(pa.table({"name": ["x"]}), path)
-    assert refusal(path).found == "a.parquet has no column of captions, only name"
+    assert refusal(path).message == "a.parquet has no column of captions, only name"
     bad = pa.array([DOG.encode(), b"\xff"]).view(pa.string())
     pq.write_table(pa.table({"caption": bad}), path)
-    assert refusal(path).found == "a.parquet, row 1 is not UTF-8"
+    assert refusal(path).message == "a.parquet, row 1 is not UTF-8"
     assert surveyed(source(path, skips_bad=True)).captions == 1
 
 
 def test_json_that_holds_no_captions(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("3")
-    assert refusal(path).found == "a.json is no collection of captions"
+    assert refusal(path).message == "a.json is no collection of captions"
     path.write_text('{"caption": "x"}\n{"caption": "y"}\n')
-    assert "--captions-format jsonl" in refusal(path).way_out
+    assert "--captions-format jsonl" in refusal(path).hint
     path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "x"}]}))
-    assert refusal(path).found == (
+    assert refusal(path).message == (
         "a.json, annotation 0: image_id is 1, which is not among the images"
     )
 
@@ -136,15 +136,15 @@ def test_json_that_holds_no_captions(tmp_path: Path) -> None:
 def test_shards_that_are_none_or_lack_a_caption(tmp_path: Path) -> None:
     path = tmp_path / "s.tar"
     path.write_bytes(b"no tar at all")
-    assert "is no whole shard: " in refusal(path).found
+    assert "is no whole shard: " in refusal(path).message
     shard(path, {"a.jpg": b"1"})
-    assert refusal(path).found == "s.tar, sample 'a' has no caption, only a.jpg"
+    assert refusal(path).message == "s.tar, sample 'a' has no caption, only a.jpg"
     shard(path, {"a.txt": b"\xff\xfe"})
-    assert refusal(path).found.startswith("s.tar, sample 'a' is not UTF-8")
+    assert refusal(path).message.startswith("s.tar, sample 'a' is not UTF-8")
     shard(path, {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000})
     path.write_bytes(path.read_bytes()[:2_500])
-    assert "is no whole shard: unexpected end of data" in refusal(path).found
-    assert refusal(tmp_path / "s-{0..1}.tar").found == f"there is no file {tmp_path / 's-0.tar'}"
+    assert "is no whole shard: unexpected end of data" in refusal(path).message
+    assert refusal(tmp_path / "s-{0..1}.tar").message == f"there is no file {tmp_path / 's-0.tar'}"
 
 
 def test_an_id_that_comes_twice_names_both_places(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_an_id_that_comes_twice_names_both_places(tmp_path: Path) -> None:
     rows = [("k", DOG), ("m", CAT), ("k", CUP)]
     path.write_text("".join(json.dumps({"id": i, "caption": c}) + "\n" for i, c in rows))
     error = refusal(path)
-    assert error.found == "two captions have the id 'k': a.jsonl, line 1 and a.jsonl, line 3"
+    assert error.message == "two captions have the id 'k': a.jsonl, line 1 and a.jsonl, line 3"
     assert error.expected == "an id for each caption"
 
 
@@ -160,15 +160,15 @@ def test_captions_with_edits_are_not_edited_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"caption": "x", "edits": []}\n')
     error = refusal(path)
-    assert error.found == "a.jsonl, line 1 holds edits already"
-    assert error.way_out == "start from the original captions, or remove what is called edits"
+    assert error.message == "a.jsonl, line 1 holds edits already"
+    assert error.hint == "start from the original captions, or remove what is called edits"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     memory = Source("/proc/self/mem", "jsonl")
     if not memory.file.exists():
         pytest.skip("a file of which the first bytes cannot be read is wanted")
-    with pytest.raises(UserError, match="cannot read /proc/self/mem: Input/output error"):
+    with pytest.raises(UnbagError, match="cannot read /proc/self/mem: Input/output error"):
         surveyed(memory)
     with pytest.raises(OSError, match="mine"), source(_some(tmp_path)).opened():
         raise OSError("mine")
@@ -181,25 +181,25 @@ def _some(folder: Path) -> Path:
 
 def test_a_folder_without_shards(tmp_path: Path) -> None:
     error = refusal(tmp_path)
-    assert error.found == f"the folder {tmp_path} holds no shards"
-    assert error.way_out == "name the file of captions itself, or check the folder"
+    assert error.message == f"the folder {tmp_path} holds no shards"
+    assert error.hint == "name the file of captions itself, or check the folder"
 
 
 def test_files_that_are_not_there_or_have_no_form(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.jsonl").found == f"there is no file {tmp_path / 'none.jsonl'}"
-    with pytest.raises(UserError, match="says nothing about its form") as caught:
+    assert refusal(tmp_path / "none.jsonl").message == f"there is no file {tmp_path / 'none.jsonl'}"
+    with pytest.raises(UnbagError, match="says nothing about its form") as caught:
         form_of("captions.txt", "--captions-format")
-    assert "--captions-format" in caught.value.way_out
+    assert "--captions-format" in caught.value.hint
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "b.jsonl").touch()
-    assert refusal(tmp_path / "*.jsonl").found == f"{tmp_path / '*.jsonl'} names 2 files"
-    with pytest.raises(UserError, match="cannot be written as webdataset shards"):
+    assert refusal(tmp_path / "*.jsonl").message == f"{tmp_path / '*.jsonl'} names 2 files"
+    with pytest.raises(UnbagError, match="cannot be written as webdataset shards"):
         check_written(source(tmp_path / "a.jsonl"), "shards")
 
 
 def test_only_the_first_broken_lines_are_named() -> None:
     bad = Bad(skips=True)
     for number in range(9):
-        bad(UserError(f"line {number}"))
+        bad(UnbagError(f"line {number}"))
     assert bad.count == 9
     assert bad.named == [f"line {number}" for number in range(5)]

@@ -19,7 +19,7 @@ from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, EditSummary, run_edit
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 from .made import CAT, DOG, json_lines
 from .swapper import make, make_nothing
@@ -39,7 +39,7 @@ def never(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChu
 
 
 def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
-    with pytest.raises(UserError, match="no pipeline"):
+    with pytest.raises(UnbagError, match="no pipeline"):
         run_edit(job, runner=InProcess(make_nothing))
     assert (JobFolder.of(job.out).folder / "run.json").exists()
     run_edit(replace(job, seed=1), runner=HERE)
@@ -78,10 +78,10 @@ def test_mistakes_are_told_before_anything_is_read(
 
     monkeypatch.setattr("unbag.edits.jobs.run.surveyed", surveyed)
     wrong = replace(job, workers=workers, **more)  # type: ignore[arg-type]
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         run_edit(wrong)
-    assert caught.value.found.startswith(found)
-    assert caught.value.way_out or caught.value.expected
+    assert caught.value.message.startswith(found)
+    assert caught.value.hint or caught.value.expected
     assert [path.name for path in job.out.parent.iterdir()] == ["a.jsonl"]
 
 
@@ -89,16 +89,16 @@ def test_mistakes_are_told_before_anything_is_read(
 def test_an_output_that_is_a_folder(job: EditJob, tmp_path: Path, form: str) -> None:
     """`shards` is the form that the command line takes a folder for."""
     (tmp_path / "there").mkdir()
-    with pytest.raises(UserError, match="there is a folder") as caught:
+    with pytest.raises(UnbagError, match="there is a folder") as caught:
         run_edit(replace(job, out=tmp_path / "there", form=form), runner=never)
     assert caught.value.expected == "a file for the edits"
-    assert caught.value.way_out.endswith("there/edits.jsonl")
+    assert caught.value.hint.endswith("there/edits.jsonl")
 
 
 def test_a_missing_file_of_neighbours_names_its_own_option(job: EditJob) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UnbagError) as caught:
         run_edit(replace(job, form="negclip", neighbours=Path("/no/such")))
-    assert caught.value.way_out == (
+    assert caught.value.hint == (
         "check the path given with --neighbours; `unbag nearest` makes such a file"
     )
 
@@ -115,7 +115,7 @@ def test_a_disk_that_is_full_is_not_blamed_on_the_captions(
     pq.write_table(pa.table({"caption": [DOG, CAT]}), tmp_path / "a.parquet")
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     source = Source(str(tmp_path / name), name.partition(".")[2])
-    with pytest.raises(UserError, match="no room is left on the disk"):
+    with pytest.raises(UnbagError, match="no room is left on the disk"):
         run_edit(replace(job, source=source, form="parquet"), runner=HERE)
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
 
     monkeypatch.setattr("unbag.edits.jobs.run._runner", loads)
     if seed:
-        with pytest.raises(UserError, match=r"b\.jsonl exists already: seed: 1 before, 0 now"):
+        with pytest.raises(UnbagError, match=r"b\.jsonl exists already: seed: 1 before, 0 now"):
             run_edit(job)
     else:
         found = run_edit(job)
@@ -142,11 +142,11 @@ def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
 
 def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise UserError("no such model")
+        raise UnbagError("no such model")
 
     with monkeypatch.context() as patch:
         patch.setattr("unbag.edits.jobs.run.leaks", fails)
-        with pytest.raises(UserError, match="no such model"):
+        with pytest.raises(UnbagError, match="no such model"):
             run_edit(replace(job, leak="wrong"), runner=HERE)
     assert len(JobFolder.of(job.out).done()) == 2
     monkeypatch.setattr("unbag.edits.jobs.run.leaks", lambda *_, **__: {})
@@ -158,9 +158,9 @@ def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.Mon
 
 def test_a_leak_is_not_measured_of_a_finished_output(job: EditJob) -> None:
     run_edit(job, runner=HERE)
-    with pytest.raises(UserError, match="its leak was not measured with gpt2") as caught:
+    with pytest.raises(UnbagError, match="its leak was not measured with gpt2") as caught:
         run_edit(replace(job, leak="gpt2"), runner=never)
-    assert caught.value.way_out == "delete it, or choose another place with --out"
+    assert caught.value.hint == "delete it, or choose another place with --out"
     run_edit(job, runner=never)
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import DualEncoder, TokenEncoder
 
 TRIMMED = ["clip", "clip-quickgelu", "custom", "first", "bare", "eos", "coca", "bert-mean",
@@ -183,7 +183,7 @@ def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
     )
     assert odd.text.whole_because == "its text tower gives other vectors without padding"
     assert odd.encode_captions(["a"]).std() == 0
-    with pytest.raises(UserError, match="word vectors of this text tower are not known"):
+    with pytest.raises(UnbagError, match="word vectors of this text tower are not known"):
         odd.encode_tokens(["a"])
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip import checkpoint
 from unbag.models.open_clip.library import library, parse
 from unbag.models.open_clip.loading import find_source, label_of_file, load
@@ -84,7 +84,7 @@ def test_a_folder_with_one_checkpoint_is_enough(
     save_file(state, tmp_path / "mine.safetensors")
     assert load(f"tiny-clip@{tmp_path}").name == "tiny-clip@mine"
     save_file(state, tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match=r"holds 2 checkpoints: mine.safetensors, other.safetens"):
+    with pytest.raises(UnbagError, match=r"holds 2 checkpoints: mine.safetensors, other.safetens"):
         load(f"tiny-clip@{tmp_path}")
     save_file(state, tmp_path / "open_clip_model.safetensors")
     assert load(f"tiny-clip@{tmp_path}").name == f"tiny-clip@{tmp_path.name}/open_clip_model"
@@ -139,30 +139,30 @@ class Harmful:
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     torch.save({"state_dict": Harmful(tmp_path / "ran")}, tmp_path / "evil.pt")
-    with pytest.raises(UserError, match=r"(?s)evil.pt holds more than weights.*safetensors"):
+    with pytest.raises(UnbagError, match=r"(?s)evil.pt holds more than weights.*safetensors"):
         checkpoint.read_state(tmp_path / "evil.pt")
     (tmp_path / "old.pt").write_bytes(pickle.dumps(Harmful(tmp_path / "ran"), protocol=2))
-    with pytest.raises(UserError, match=r"old\.pt"):
+    with pytest.raises(UnbagError, match=r"old\.pt"):
         checkpoint.read_state(tmp_path / "old.pt")
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no checkpoint at .*gone.pt"):
+    with pytest.raises(UnbagError, match=r"no checkpoint at .*gone.pt"):
         load(f"ViT-B-32@{tmp_path / 'gone.pt'}")
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(UserError, match=r"text.pt"):
+    with pytest.raises(UnbagError, match=r"text.pt"):
         checkpoint.read_state(tmp_path / "text.pt")
     (tmp_path / "text.safetensors").write_text("hello")
-    with pytest.raises(UserError, match=r"text.safetensors cannot be read as a checkpoint"):
+    with pytest.raises(UnbagError, match=r"text.safetensors cannot be read as a checkpoint"):
         checkpoint.read_state(tmp_path / "text.safetensors")
     torch.save({"epoch": 3}, tmp_path / "epoch.pt")
-    with pytest.raises(UserError, match=r"epoch.pt holds no state dict: epoch"):
+    with pytest.raises(UnbagError, match=r"epoch.pt holds no state dict: epoch"):
         checkpoint.read_state(tmp_path / "epoch.pt")
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(UserError, match=r"list.pt holds no state dict: <class 'list'>"):
+    with pytest.raises(UnbagError, match=r"list.pt holds no state dict: <class 'list'>"):
         checkpoint.read_state(tmp_path / "list.pt")
-    with pytest.raises(UserError, match=r"holds 0 checkpoints: none"):
+    with pytest.raises(UnbagError, match=r"holds 0 checkpoints: none"):
         checkpoint.find_weights(_empty(tmp_path))
 
 
@@ -174,51 +174,51 @@ def _empty(tmp_path: Path) -> Path:
 def test_torchscript_archives_name_the_tag(tmp_path: Path) -> None:
     with pytest.warns(FutureWarning, match="torch.jit"):
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "ViT-B-32.pt")
-    with pytest.raises(UserError, match=r"(?s)TorchScript archive.*ViT-B-32-quickgelu/openai"):
+    with pytest.raises(UnbagError, match=r"(?s)TorchScript archive.*ViT-B-32-quickgelu/openai"):
         checkpoint.read_state(tmp_path / "ViT-B-32.pt")
 
 
 def test_a_checkpoint_of_another_architecture_says_which_tensors(saved: Made) -> None:
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-deep@{saved('clip')}")
-    assert raised.value.found == (
+    assert raised.value.message == (
         "clip.safetensors does not fit tiny-deep: 24 missing (visual.transformer.resblocks.2.ln_1"
         ".weight, visual.transformer.resblocks.2.ln_1.bias, visual.transformer.resblocks.2.attn."
         "in_proj_weight ...)"
     )
-    assert raised.value.way_out == "name the architecture it was trained with before the @"
+    assert raised.value.hint == "name the architecture it was trained with before the @"
 
 
 def test_more_and_other_shapes_are_counted_too(saved: Made) -> None:
-    with pytest.raises(UserError, match=r"24 not part of it \(transformer.resblocks.2.*\.\.\.\)"):
+    with pytest.raises(UnbagError, match=r"24 not part of it \(transformer.resblocks.2.*\.\.\.\)"):
         load(f"tiny-clip@{saved('deep')}")
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('resnet')}")
     # Class token, places, projection, two layer norms, and two blocks of twelve.
-    assert "31 missing (visual.class_embedding, " in raised.value.found
-    assert "not part of it (visual.attnpool.c_proj.bias, " in raised.value.found
+    assert "31 missing (visual.class_embedding, " in raised.value.message
+    assert "not part of it (visual.attnpool.c_proj.bias, " in raised.value.message
     assert "1 of another shape (visual.conv1.weight is (4, 3, 3, 3), not (32, 3, 8, 8))" in (
-        raised.value.found
+        raised.value.message
     )
 
 
 def test_the_trainers_parameters_name_the_right_architecture(saved: Made, tmp_path: Path) -> None:
     (tmp_path / "params.txt").write_text("force_quick_gelu: False\nmodel: tiny-clip\n")
     save_file(load_file(saved("clip")), tmp_path / "epoch_1.safetensors")
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-deep@{tmp_path / 'epoch_1.safetensors'}")
-    assert raised.value.way_out == "the trainer's params.txt says model: tiny-clip"
+    assert raised.value.hint == "the trainer's params.txt says model: tiny-clip"
 
 
 def test_a_config_that_is_none_and_one_that_lies(saved: Made, home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no open_clip_config.json"):
+    with pytest.raises(UnbagError, match=r"has no open_clip_config.json"):
         load(_only(saved, tmp_path))
     folder = exported(saved("clip"), home / "tiny-deep.json", tmp_path / "lies")
-    with pytest.raises(UserError, match=r"does not fit lies: 24 missing") as raised:
+    with pytest.raises(UnbagError, match=r"does not fit lies: 24 missing") as raised:
         load(f"local-dir:{folder}")
-    assert "does not describe these weights" in raised.value.way_out
+    assert "does not describe these weights" in raised.value.hint
     (folder / "open_clip_config.json").write_text("[]")
-    with pytest.raises(UserError, match=r"is no config of open_clip: TypeError"):
+    with pytest.raises(UnbagError, match=r"is no config of open_clip: TypeError"):
         load(f"local-dir:{folder}")
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip.layers import picture_layers, through
 from unbag.models.open_clip.loading import load
 from unbag.models.open_clip.text import Unknown, project
@@ -206,15 +206,17 @@ def test_what_is_compiled_shows_its_layers(
 
 
 def test_towers_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="layers of a Linear are not known"):
+    with pytest.raises(UnbagError, match="layers of a Linear are not known"):
         picture_layers(torch.nn.Linear(2, 2), torch.zeros(1, 2))
     encoder = loaded("vit-avg")
     pixels = pixels_for(encoder, 1)
     monkeypatch.setattr(encoder.model.visual.trunk, "global_pool", "max")
-    with pytest.raises(UserError, match="layers of a VisionTransformer with pooling 'max' are not"):
+    with pytest.raises(
+        UnbagError, match="layers of a VisionTransformer with pooling 'max' are not"
+    ):
         encoder.picture_layers(pixels)
     monkeypatch.setattr(loaded("clip").model.visual, "pool_type", "none")
-    with pytest.raises(UserError, match="vision transformer with pooling 'none' are not known"):
+    with pytest.raises(UnbagError, match="vision transformer with pooling 'none' are not known"):
         loaded("clip").picture_layers(pixels_for(loaded("clip"), 1))
 
 
@@ -223,18 +225,20 @@ def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
     timm = pytest.importorskip("timm")
     visual = torch.nn.Module()
     visual.trunk = timm.create_model(kind, num_classes=0).eval()
-    with pytest.raises(UserError, match=r"layers of a (ResNet|EfficientNet) are not known"):
+    with pytest.raises(UnbagError, match=r"layers of a (ResNet|EfficientNet) are not known"):
         picture_layers(visual, torch.zeros(1, 3, 64, 64))
 
 
 def test_text_towers_of_unknown_kinds_say_so(loaded: Made) -> None:
-    with pytest.raises(UserError, match="a text tower that runs whole, since its text tower is of"):
+    with pytest.raises(
+        UnbagError, match="a text tower that runs whole, since its text tower is of"
+    ):
         Unknown(None).layers(torch.zeros(1, 2).long(), torch.ones(1, 2).bool())
     text = loaded("bert-mean").text
     token_NL, real_NL = loaded("bert-mean").tokenize(CAPTIONS)
     kept, text.tower.transformer.encoder = text.tower.transformer.encoder, torch.nn.Identity()
     try:
-        with pytest.raises(UserError, match="layers of a BertModel are not known"):
+        with pytest.raises(UnbagError, match="layers of a BertModel are not known"):
             text.layers(token_NL, real_NL)
     finally:
         text.tower.transformer.encoder = kept

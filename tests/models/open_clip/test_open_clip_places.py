@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip.layers import patches
 
 Made = Callable[[str], Any]
@@ -127,9 +127,9 @@ def test_the_mean_of_words_is_the_caption_where_pooling_is_a_mean(loaded: Made) 
 
 
 def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
-    with pytest.raises(UserError, match="has a layer of its own for the pooled vector"):
+    with pytest.raises(UnbagError, match="has a layer of its own for the pooled vector"):
         loaded("bert-cls").encode_tokens(CAPTIONS)
-    with pytest.raises(UserError, match="patch vectors of a Linear are not known"):
+    with pytest.raises(UnbagError, match="patch vectors of a Linear are not known"):
         patches(torch.nn.Linear(2, 2), torch.zeros(1, 2))
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip.encoder import in_bytes
 from unbag.training.recipes import Locks, Lora
 from unbag.training.towers.adapters import make_trainable
@@ -241,12 +241,12 @@ def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
 def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_locks(trainable, Locks(picture="all", caption=3))
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (
         f"{trainable.name} has no linear layer in a block that is open\n"
         "  expected: attention or MLP layers to put small matrices beside\n"
-        "  way out:  lock fewer layers, or train without lora"
+        "  hint:     lock fewer layers, or train without lora"
     )
 
 

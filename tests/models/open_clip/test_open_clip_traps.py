@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip.checkpoint import check_file_activation
 from unbag.models.open_clip.library import architecture, library, parse
 from unbag.models.open_clip.loading import find_source, load
@@ -44,19 +44,19 @@ def quiet() -> Any:
 
 @pytest.mark.usefixtures("tagged")
 def test_a_tag_of_the_other_activation_is_refused_both_ways() -> None:
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load("tiny-clip/dfn2b")
-    assert raised.value.found == (
+    assert raised.value.message == (
         "tiny-clip/dfn2b was trained with QuickGELU, and tiny-clip computes with GELU"
     )
-    assert raised.value.way_out == "write open_clip:tiny-clip-quickgelu/dfn2b"
-    with pytest.raises(UserError) as raised:
+    assert raised.value.hint == "write open_clip:tiny-clip-quickgelu/dfn2b"
+    with pytest.raises(UnbagError) as raised:
         load("tiny-clip-quickgelu/laion2b_plain")
-    assert raised.value.found == (
+    assert raised.value.message == (
         "tiny-clip/laion2b_plain was trained with GELU, and tiny-clip-quickgelu computes with "
         "QuickGELU"
     )
-    assert raised.value.way_out == "write open_clip:tiny-clip/laion2b_plain"
+    assert raised.value.hint == "write open_clip:tiny-clip/laion2b_plain"
 
 
 @pytest.mark.usefixtures("tagged", "quiet")
@@ -93,7 +93,7 @@ def test_no_published_tag_is_computed_with_the_wrong_activation() -> None:
         quick = bool(open_clip.get_pretrained_cfg(arch, tag).get("quick_gelu"))
         try:
             said = check_tag_activation(arch, tag, config, is_tag_quick=quick)
-        except UserError:
+        except UnbagError:
             refused.append((arch, tag))
             continue
         if said and "OpenAI" in said:
@@ -117,18 +117,20 @@ def beside(tmp_path: Path, weights: Path, **lines: str) -> Path:
 
 def test_the_trainers_parameters_are_believed_both_ways(saved: Made, tmp_path: Path) -> None:
     path = beside(tmp_path, saved("clip"), model="tiny-clip-quickgelu", force_quick_gelu="False")
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{path}")
-    assert raised.value.found == (
+    assert raised.value.message == (
         "tiny-clip computes with GELU, and the trainer's params.txt says model: "
         "tiny-clip-quickgelu (QuickGELU)"
     )
-    assert raised.value.way_out == f"write open_clip:tiny-clip-quickgelu@{path}"
+    assert raised.value.hint == f"write open_clip:tiny-clip-quickgelu@{path}"
     path = beside(tmp_path, saved("clip"), model="tiny-clip", force_quick_gelu="False")
-    with pytest.raises(UserError, match=r"computes with QuickGELU, and .* model: tiny-clip \(GELU"):
+    with pytest.raises(
+        UnbagError, match=r"computes with QuickGELU, and .* model: tiny-clip \(GELU"
+    ):
         load(f"tiny-clip-quickgelu@{path}")
     path = beside(tmp_path, saved("clip"), model="tiny-clip", force_quick_gelu="True")
-    with pytest.raises(UserError, match=r"params.txt says force_quick_gelu"):
+    with pytest.raises(UnbagError, match=r"params.txt says force_quick_gelu"):
         load(f"tiny-clip@{path}")
 
 
@@ -141,7 +143,7 @@ def test_parameters_that_agree_leave_nothing_to_say(saved: Made, tmp_path: Path)
 def test_the_name_of_a_file_is_believed(saved: Made, tmp_path: Path) -> None:
     path = tmp_path / "vit_b_32-quickgelu-laion400m.safetensors"
     save_file(load_file(saved("clip")), path)
-    with pytest.raises(UserError, match=r"the name of vit_b_32-quickgelu-laion400m.* says Q"):
+    with pytest.raises(UnbagError, match=r"the name of vit_b_32-quickgelu-laion400m.* says Q"):
         load(f"tiny-clip@{path}")
 
 
@@ -149,12 +151,12 @@ def test_a_config_beside_the_file_is_believed(saved: Made, home: Path, tmp_path:
     save_file(load_file(saved("clip")), tmp_path / "mine.safetensors")
     config = json.loads((home / "tiny-clip.json").read_text())
     write_config(tmp_path, {**config, "quick_gelu": True})
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{tmp_path}")
-    assert "the open_clip_config.json beside the file says QuickGELU" in raised.value.found
-    assert raised.value.way_out == f"write open_clip:tiny-clip-quickgelu@{tmp_path}"
+    assert "the open_clip_config.json beside the file says QuickGELU" in raised.value.message
+    assert raised.value.hint == f"write open_clip:tiny-clip-quickgelu@{tmp_path}"
     write_config(tmp_path, config)
-    with pytest.raises(UserError, match="beside the file says GELU"):
+    with pytest.raises(UnbagError, match="beside the file says GELU"):
         load(f"tiny-clip-quickgelu@{tmp_path}")
 
 
@@ -197,13 +199,13 @@ def test_pictures_of_siglip_are_prepared_as_its_published_weights_want(tmp_path:
 
 
 def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('other-words')}")
-    assert raised.value.found == (
+    assert raised.value.message == (
         "the text tower of other-words.safetensors has 49500 words, and the tokenizer of "
         "tiny-clip gives 49408"
     )
-    with pytest.raises(UserError, match="has 16 places, and the tokenizer of tiny-clip gives 77"):
+    with pytest.raises(UnbagError, match="has 16 places, and the tokenizer of tiny-clip gives 77"):
         load(f"tiny-clip@{saved('short')}")
 
 
@@ -220,7 +222,7 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
 def test_a_tokenizer_that_does_not_fit_the_tower_is_refused(
     name: str, found: str, saved: Made
 ) -> None:
-    with pytest.raises(UserError, match=f"the tokenizer of tiny-{name} {found}"):
+    with pytest.raises(UnbagError, match=f"the tokenizer of tiny-{name} {found}"):
         load(f"tiny-{name}@{saved(name)}")
 
 
@@ -231,7 +233,7 @@ def test_a_config_that_names_another_tokenizer_is_refused(
     config = json.loads((home / "tiny-eos.json").read_text())
     config["text_cfg"]["hf_tokenizer_name"] = "xlm-v"
     write_config(tmp_path, config)
-    with pytest.raises(UserError, match=r"says hf_tokenizer_name 'xlm-v', and tiny-eos has "):
+    with pytest.raises(UnbagError, match=r"says hf_tokenizer_name 'xlm-v', and tiny-eos has "):
         load(f"tiny-eos@{tmp_path}")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny, untrained
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import (
@@ -138,7 +138,7 @@ AGAIN = Probe("again", "And once more?", "The same again.", _asked_again, _say)
 
 
 def _broken(*_: object) -> Finding:
-    raise UserError("no such scene", expected="another one", way_out="draw it")
+    raise UnbagError("no such scene", expected="another one", hint="draw it")
 
 
 BROKEN = Probe("broken", "Does it break?", "It does.", _broken, _say)

@@ -10,7 +10,7 @@ import pytest
 import unbag as ub
 from unbag.api import _probes
 from unbag.data.images import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import Finding, Maps, Options, Probe, Subject, Verdict, mean, statistic
 from unbag.probes.diagnosis.diagnose import (
@@ -153,9 +153,9 @@ def test_a_stop_leaves_what_was_kept() -> None:
 
 
 def test_two_models_of_one_name_are_refused() -> None:
-    with pytest.raises(UserError, match="both models are called 'counted'") as error:
+    with pytest.raises(UnbagError, match="both models are called 'counted'") as error:
         examine(replace(inquiry(SHARE), against=Counted()))
-    assert "rename a file" in error.value.way_out
+    assert "rename a file" in error.value.hint
 
 
 def test_no_questions_are_no_questions() -> None:
@@ -231,9 +231,9 @@ def test_all_registered_probes_are_asked_in_the_order_of_a_reader() -> None:
         "superposition",
         "agreement",
     ]
-    with pytest.raises(UserError, match="unknown probe 'agremeent'"):
+    with pytest.raises(UnbagError, match="unknown probe 'agremeent'"):
         registered_probes(["agremeent"])
-    with pytest.raises(UserError, match="the probe 'math:pi' is a float"):
+    with pytest.raises(UnbagError, match="the probe 'math:pi' is a float"):
         registered_probes(["math:pi"])
 
 

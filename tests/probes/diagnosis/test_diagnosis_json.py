@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
 from unbag.probes.diagnosis.text import KIND, to_json
@@ -96,18 +96,18 @@ def test_the_same_may_be_written_again_and_no_other(found: Diagnosis, tmp_path: 
     replace(found, notes=("once more",)).write(page.parent)
     numbers = page.with_name("diagnosis.json").read_text(encoding="utf-8")
     assert '"once more"' in numbers
-    with pytest.raises(UserError, match=r"another diagnosis: material: .* before, others now"):
+    with pytest.raises(UnbagError, match=r"another diagnosis: material: .* before, others now"):
         replace(found, material="others").write(page.parent)
     assert page.with_name("diagnosis.json").read_text(encoding="utf-8") == numbers
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path, found: Diagnosis) -> None:
     (tmp_path / "thesis.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="is not empty and holds no diagnosis"):
+    with pytest.raises(UnbagError, match="is not empty and holds no diagnosis"):
         found.write(tmp_path)
     (tmp_path / "run.json").write_text('{"kind": "evaluation"}')
-    with pytest.raises(UserError, match="'evaluation'"):
+    with pytest.raises(UnbagError, match="'evaluation'"):
         found.write(tmp_path)
-    with pytest.raises(UserError, match=r"thesis\.txt is a file"):
+    with pytest.raises(UnbagError, match=r"thesis\.txt is a file"):
         found.write(tmp_path / "thesis.txt")
     assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "run.json"}

@@ -101,5 +101,5 @@ def test_a_cosine_brings_its_vectors() -> None:
 
 
 def test_from_python_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ub.UserError, match="is not a reader"):
+    with pytest.raises(ub.UnbagError, match="is not a reader"):
         ub.diagnose("tiny:base", scorer=f"sparc_fixed@{tmp_path}", data=small_material())

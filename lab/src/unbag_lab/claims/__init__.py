@@ -15,7 +15,7 @@ from importlib.resources import files
 from math import isfinite
 from typing import Any, Literal
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag_lab.results import ArmResult, in_order, seeds_for
 
 NAMES = tuple((files(__name__) / "order.txt").read_text(encoding="utf-8").split())
@@ -80,7 +80,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         if not self.predictions:
-            raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
+            raise UnbagError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
 
     def counts(self, arms: ArmsOfBase) -> bool:
         """Whether a base says anything about the claim."""
@@ -124,7 +124,7 @@ class Prediction:
 
     def __post_init__(self) -> None:
         if self.side == "within" and self.bound <= 0:
-            raise UserError(
+            raise UnbagError(
                 f"the prediction {self.says!r} is within {self.bound}", expected="a number above 0"
             )
 

@@ -30,7 +30,7 @@ from unbag.data.captions import Source
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
 from unbag.edits.jobs.run import EditJob, run_edit
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.photo import WIDE, WORDS_WIDE, check_parts, load, load_heads
 from unbag.runs.cache import VECTOR, FeatureTable, default_cache
 from unbag.runs.files import make_folder
@@ -113,7 +113,7 @@ class PhotosExperiment:
             raise _no_photographs("no photographs were named")
         else:
             folder = edits_folder(order.out)
-            make_folder(folder, what="folder for edits", way_out="name another folder with --out")
+            make_folder(folder, what="folder for edits", hint="name another folder with --out")
             collection = collection_of(order.photos, folder, say=say)
             check_size(collection, self.extent(START, size=order.size).batch)
         bench = Bench(order, collection, say)
@@ -169,11 +169,11 @@ class Bench:
         groups = groups_of(asked.kinds) if asked is not None else {}
         few = [name for group, name in BENCHMARKS.items() if group not in groups]
         if asked is None or few:
-            raise UserError(
+            raise UnbagError(
                 f"{len(pairs):,} photographs that are asked about have too few edits: "
                 f"{', '.join(few)}",
                 expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
-                way_out="name a larger collection with --photos",
+                hint="name a larger collection with --photos",
             )
         return asked
 
@@ -216,10 +216,10 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     device, seed = bench.order.device, wanted.seed
     start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
     if start is not None and not start.exists():
-        raise UserError(
+        raise UnbagError(
             f"{start} is not there, though its result is",
             expected="the weights that repairs go on from",
-            way_out=f"remove {start.with_suffix('.json')}: the same command makes both again",
+            hint=f"remove {start.with_suffix('.json')}: the same command makes both again",
         )
     train, steps = bench.collection.train, wanted.steps
     recipe = recipe_of(wanted.arm, wanted.extent, len(train))
@@ -282,11 +282,11 @@ def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[C
     return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
 
 
-def _no_photographs(what: str) -> UserError:
-    return UserError(
+def _no_photographs(what: str) -> UnbagError:
+    return UnbagError(
         what,
         expected="a folder of your own, with captions: none come with the package",
-        way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
+        hint="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
     )
 
 
@@ -299,10 +299,10 @@ def captions_file(given: Path) -> Path:
     """The file of captions in a folder, or the file that was named itself."""
     file = given / CAPTIONS if given.is_dir() else given
     if not file.is_file():
-        raise UserError(
+        raise UnbagError(
             f"there is no file {file}",
             expected=f"a folder with {CAPTIONS}, or a file of captions beside its pictures",
-            way_out="check the path given with --photos; lab/docs/index.md has the form of a line",
+            hint="check the path given with --photos; lab/docs/index.md has the form of a line",
         )
     return file
 
@@ -368,15 +368,15 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
     try:
         run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
         return open_pairs(str(edits), pictures=file.parent)
-    except UserError as error:
+    except UnbagError as error:
         # Readers speak of the options of other commands.
-        way_out = error.way_out
-        if "--out" in way_out:
-            way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
-        elif "--" in way_out or not way_out:
-            way_out = f"mend {file}; lab/docs/index.md has the form of a line"
+        hint = error.hint
+        if "--out" in hint:
+            hint = f"name another folder with --out, or remove {folder} if no arm was run yet"
+        elif "--" in hint or not hint:
+            hint = f"mend {file}; lab/docs/index.md has the form of a line"
         expected = error.expected.partition(", or the name of another field")[0]
-        raise UserError(error.found, expected=expected, way_out=way_out) from error
+        raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
@@ -394,10 +394,10 @@ def check_size(collection: Collection, batch: int) -> None:
     """Refuse what makes no batch, or leaves nothing to ask."""
     if len(collection.train) < batch or not collection.asked.pairs:
         every = len(collection.train) + len(collection.asked)
-        raise UserError(
+        raise UnbagError(
             f"{every:,} photographs are too few: {len(collection.train):,} are left to learn from",
             expected=f"at least {batch:,} of these, better thousands",
-            way_out="name a larger collection with --photos",
+            hint="name a larger collection with --photos",
         )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.metrics.pairs import TWO_WAY
 from unbag.models.huggingface.chat_runner import M3ID
 from unbag.readouts.decoder.lessons import (
@@ -163,10 +163,10 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             keep(net, words, base, lab.settings, weights)
         else:
             if not weights.is_dir():
-                raise UserError(
+                raise UnbagError(
                     f"there is no {weights}, the decoder that M3ID is to score",
                     expected="weights beside the result of the arm that was taught",
-                    way_out=f"remove {weights.name}.json beside it and run that arm again",
+                    hint=f"remove {weights.name}.json beside it and run that arm again",
                 )
             made = read_decoder(weights).made
             net, words = made.net.to(base.settings.device), made.words

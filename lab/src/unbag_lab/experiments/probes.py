@@ -31,7 +31,7 @@ from zlib import crc32
 
 import numpy as np
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.tiny import Tiny, TinyTowers, read, untrained
 from unbag.probes.classifiers import Effort
 from unbag.readouts.data import world_rows
@@ -127,10 +127,10 @@ def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny
     ((experiment, repair),) = PROBES.needs(arm)
     path = result_path(out, experiment, base.stem, repair).with_suffix(".safetensors")
     if not path.exists():
-        raise UserError(
+        raise UnbagError(
             f"no weights of {repair} at {path}",
             expected=f"those that the experiment {experiment!r} leaves there",
-            way_out=f"run its arm {repair} on {base.stem} into the same folder first",
+            hint=f"run its arm {repair} on {base.stem} into the same folder first",
         )
     tuned = read(path, name=arm, device=device)
     return tuned if arm in REPAIRED else _mixed(first, tuned, arm)

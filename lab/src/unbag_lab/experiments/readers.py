@@ -22,7 +22,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.features import View, stacked
 from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, read, untrained
@@ -293,7 +293,7 @@ class ReaderArm:
         """The registered read-out."""
         found = find_readout(self.readout)
         if not isinstance(found, ReaderReadout):
-            raise UserError(f"{self.readout!r} is no reader of parts")
+            raise UnbagError(f"{self.readout!r} is no reader of parts")
         return found
 
     def effort(self, steps: int, *, by_heart: bool = False) -> ReaderEffort:
@@ -386,10 +386,10 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed).to(device)
         path = folder / f"{arm.taught_as}.weights"
         if not path.is_file():
-            raise UserError(
+            raise UnbagError(
                 f"there is no {path}, the weights of another arm",
                 expected="weights beside the result of the arm that was taught",
-                way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
+                hint=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
             )
         reader.load_state_dict(load_checkpoint(path).group("reader"))
         fit_numbers, loss = _fit_numbers(reader, pool, held, device), None

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.models.huggingface.loading import quietly
 from unbag.models.loading import load_model
 from unbag.models.text_encoders import load_part
@@ -134,7 +134,7 @@ class ReadoutExperiment:
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop.
 
-        Raises UserError when all else is done, if the text model of some arms cannot be read.
+        Raises UnbagError when all else is done, if the text model of some arms cannot be read.
         """
         for arm in order.arms:
             self.needs(arm)
@@ -199,7 +199,7 @@ def _of_size(size: Size) -> tuple[ReadoutSettings, ReadoutSettings]:
     return (SMALL, SMALL) if size == "small" else (ReadoutSettings(), FOR_DECODERS)
 
 
-def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
+def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UnbagError | None:
     """Why arms with another text model cannot be run; None if they can, or none is asked for."""
     asked = [arm for arm in arms if _has_text(arm)]
     if not asked:
@@ -213,11 +213,11 @@ def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UserError | N
         # transformers wakes the GPU even for a model on the CPU, and no process that is forked
         # after that could use it.
         apart(try_text_model, device=settings.device)
-    except UserError as error:
-        return UserError(
-            f"{', '.join(asked)} could not be run: {error.found}",
+    except UnbagError as error:
+        return UnbagError(
+            f"{', '.join(asked)} could not be run: {error.message}",
             expected=error.expected,
-            way_out=f"{error.way_out}; then give the same command again".removeprefix("; "),
+            hint=f"{error.hint}; then give the same command again".removeprefix("; "),
         )
     return None
 

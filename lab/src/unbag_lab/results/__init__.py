@@ -21,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.files import (
     RUN_FILE,
     check_run_folder,
@@ -115,35 +115,35 @@ def shipped_results(folder: Path = RESULTS) -> list[ArmResult]:
 def results_in(path: Path) -> list[ArmResult]:
     """Of a run folder, or of a file or folder of joined results; an empty run has none."""
     if not path.exists():
-        raise UserError(
+        raise UnbagError(
             f"no results in {path}: it does not exist",
             expected="a folder of `unbag lab run`, or a file that `python -m unbag_lab join` wrote",
-            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
+            hint="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     if not (path / RUN_FILE).exists():
         runs = sorted(record.parent.name for record in path.glob(f"*/{RUN_FILE}"))
         if runs:
-            raise UserError(
+            raise UnbagError(
                 f"{path} holds run folders ({', '.join(runs[:3])}"
                 f"{' ...' if len(runs) > 3 else ''})",
                 expected="one run folder, or files that `python -m unbag_lab join` wrote",
-                way_out=f"name one of them: {path / runs[0]}",
+                hint=f"name one of them: {path / runs[0]}",
             )
         if any((path / "bases").glob("*.json")):
-            raise UserError(
+            raise UnbagError(
                 f"{path} holds bases, and no {RUN_FILE}, which would say of which version and size "
                 "of the lab its results are",
                 expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab "
                 "join` wrote",
-                way_out=f"put {RUN_FILE} back, or run the claims again into another folder",
+                hint=f"put {RUN_FILE} back, or run the claims again into another folder",
             )
         return read_results(path)
     found = read_run(path, LAB_RUN)
     if found is not None and (lab := found["identity"].get("lab")) != LAB_VERSION:
-        raise UserError(
+        raise UnbagError(
             f"{path} was begun with version {lab} of the lab (unbag {found.get('version')})",
             expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
-            way_out="judge it with the unbag that began it, or name another",
+            hint="judge it with the unbag that began it, or name another",
         )
     files = sorted(path.glob(_RESULTS))
     return [one for file in files for one in read_results(file)]
@@ -159,10 +159,10 @@ def read_results(path: Path) -> list[ArmResult]:
         for one in _read(file):
             found[one.experiment, one.base, one.arm] = one
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"no results of arms in {path}",
             expected="files that `unbag lab run` writes",
-            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
+            hint="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     return list(found.values())
 
@@ -172,10 +172,10 @@ def _read(file: Path) -> list[ArmResult]:
         said = json.loads(file.read_text(encoding="utf-8"))
         return [ArmResult(**one) for one in (said if isinstance(said, list) else [said])]
     except (OSError, ValueError, TypeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{file} cannot be read: {error}",
             expected="results that `unbag lab run` writes",
-            way_out="name a run folder; if the file is of one, remove it to have its arm run again",
+            hint="name a run folder; if the file is of one, remove it to have its arm run again",
         ) from error
 
 
@@ -296,7 +296,7 @@ def join_script() -> None:
 def join(folders: Sequence[Path], into: Path) -> list[Path]:
     """Add what the folders hold to the files of `into`; gives the files that were written."""
     new = [one for folder in folders for one in results_in(folder)]
-    make_folder(into, what="folder of results", way_out="name another with --into")
+    make_folder(into, what="folder of results", hint="name another with --into")
     found: dict[tuple[str, str, str], ArmResult] = {}
     for one in (*shipped_results(into), *new):
         found[one.experiment, one.base, one.arm] = one
@@ -339,20 +339,20 @@ def _check_alike(results: Iterable[ArmResult]) -> None:
         for what in ("size", "fingerprint"):
             mine, yours = getattr(one, what), getattr(other, what)
             if mine != yours:
-                raise UserError(
+                raise UnbagError(
                     f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
                     f"{what} {mine}, {other.arm} has {yours}",
                     expected="one base and one size, since arms of a base are compared",
-                    way_out="name folders of one run, or an empty folder with --into",
+                    hint="name folders of one run, or an empty folder with --into",
                 )
         other = arms.setdefault((one.experiment, one.arm), one)
         for what in ("size", "steps", "batch", "times"):
             mine, yours = getattr(one, what), getattr(other, what)
             if mine != yours:
-                raise UserError(
+                raise UnbagError(
                     f"the arm {one.arm} of {one.experiment} is of two kinds: on {one.base} its "
                     f"{what} is {mine}, on {other.base} {yours}",
                     expected="the same settings on every base, since a verdict is over bases",
-                    way_out="run the arm on all bases with one unbag, or name an empty folder with "
+                    hint="run the arm on all bases with one unbag, or name an empty folder with "
                     "--into",
                 )

@@ -28,7 +28,7 @@ from unbag.benchmarks.classification.readers import Classes, ClassList, Labelled
 from unbag.benchmarks.files import Folder
 from unbag.benchmarks.sources import described
 from unbag.data.images import PixelPicture
-from unbag.errors import IncompleteWarning, UserError
+from unbag.errors import IncompleteWarning, UnbagError
 from unbag.metrics.choice import Classify
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader
 
@@ -167,10 +167,10 @@ class Cifar:
         record_NB = content[: len(content) // size * size].reshape(-1, size)
         label_N = record_NB[:, self.labels - 1]
         if len(content) % size or not len(content) or int(label_N.max()) >= classes:
-            raise UserError(
+            raise UnbagError(
                 f"{place} of {self.name} is not the file it should be",
                 expected=f"records of {size} bytes with a class below {classes}",
-                way_out="unpack or download it again",
+                hint="unpack or download it again",
             )
         pixel_NCHW = record_NB[:, self.labels :].reshape(-1, 3, SIDE, SIDE)
         return [

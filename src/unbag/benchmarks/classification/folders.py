@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import check_names
 from unbag.types import BoolArray, Ensemble, Item
 
@@ -49,18 +49,18 @@ class ClassFolder:
         folder = Folder.of(root, self.name)
         there = [folder.root / part for part in self.parts if (folder.root / part).is_dir()]
         if self.is_training and not there:
-            raise UserError(
+            raise UnbagError(
                 f"{folder.root} has no folder {' or '.join(self.parts)}",
                 expected="the training split, in class folders as the test split",
-                way_out="lay it out beside the test split; a linear probe is fitted to it",
+                hint="lay it out beside the test split; a linear probe is fitted to it",
             )
         top = there[0] if there else folder.root
         classes = _folders(top)
         if len(classes) < 2:
-            raise UserError(
+            raise UnbagError(
                 f"{top} of {self.name} has {len(classes)} class folders",
                 expected="one folder of pictures for each class",
-                way_out="lay the pictures out as <root>/<class name>/<picture>",
+                hint="lay the pictures out as <root>/<class name>/<picture>",
             )
         names = _names(folder, classes, dict(self.names), self.codes)
         if not self.may_repeat:
@@ -100,10 +100,10 @@ def _folders(top: Path) -> list[str]:
 def _pictures(place: Path) -> list[str]:
     found = sorted(path.name for path in place.iterdir() if path.suffix.lower() in ENDINGS)
     if not found:
-        raise UserError(
+        raise UnbagError(
             f"the class folder {place} has no pictures",
             expected=f"files ending in {', '.join(sorted(ENDINGS))}",
-            way_out="fill or remove the folder",
+            hint="fill or remove the folder",
         )
     return found
 
@@ -115,10 +115,10 @@ def _names(
     if not folder.has("classnames.txt"):
         unnamed = [place for place in classes if place not in usual]
         if codes and unnamed and all(re.fullmatch(codes, place) for place in unnamed):
-            raise UserError(
+            raise UnbagError(
                 f"the class folders of {folder.benchmark} are named by codes such as {classes[0]}",
                 expected="classnames.txt with a name for each, which the captions are made of",
-                way_out="write it: one name a line in their sorted order, or folder<tab>name",
+                hint="write it: one name a line in their sorted order, or folder<tab>name",
             )
         names = [usual.get(place, place.replace("_", " ")) for place in classes]
     else:
@@ -126,10 +126,10 @@ def _names(
         by_folder = _by_folder(lines)
         names = [by_folder[c] for c in classes if c in by_folder] if by_folder else lines
         if len(names) != len(classes):
-            raise UserError(
+            raise UnbagError(
                 f"classnames.txt of {folder.benchmark}: {len(names)} names, {len(classes)} folders",
                 expected="a line for each class folder, in their sorted order, or folder<tab>name",
-                way_out="complete the file, or remove it to use the names of the folders",
+                hint="complete the file, or remove it to use the names of the folders",
             )
     return names
 
@@ -157,10 +157,10 @@ def class_captions(
     wrong = [template for template in found if "{}" not in template]
     if wrong or not found:
         shown = repr(wrong[0]) if wrong else "nothing"
-        raise UserError(
+        raise UnbagError(
             f"templates.txt of {folder.benchmark} holds {shown}",
             expected="prompts with {} for the class name, one a line",
-            way_out="write it as 'a photo of a {}.'",
+            hint="write it as 'a photo of a {}.'",
         )
     return tuple(Ensemble(n, tuple(prompt.replace("{}", n) for prompt in found)) for n in names)
 

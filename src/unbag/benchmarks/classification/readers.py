@@ -23,7 +23,7 @@ from unbag.benchmarks.classification.folders import (
 )
 from unbag.benchmarks.files import Folder, not_official
 from unbag.data.images import PixelPicture
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.metrics.choice import check_names
 from unbag.types import Item, Picture
 from unbag.types.json import from_json
@@ -87,10 +87,10 @@ def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
     if folder.has("classnames.txt"):
         names = lines_of(folder, "classnames.txt")
     if len(names) != len(usual):
-        raise UserError(
+        raise UnbagError(
             f"classnames.txt of {folder.benchmark}: {len(names)} names, {len(usual)} classes",
             expected="a line for each class, in their order",
-            way_out="complete the file, or remove it to use the usual names",
+            hint="complete the file, or remove it to use the usual names",
         )
     check_names(names)
     return names
@@ -156,10 +156,10 @@ def pets(folder: Folder) -> Classes:
         picture = folder.picture(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
         found.append(Labelled(cells[0], picture, label))
     if sorted(names) != list(range(len(names))):
-        raise UserError(
+        raise UnbagError(
             f"{file} of {folder.benchmark} has pictures of {len(names)} classes with gaps",
             expected="pictures of every class",
-            way_out="download it again",
+            hint="download it again",
         )
     return _checked(folder, file, [names[label] for label in range(len(names))], found)
 
@@ -254,10 +254,10 @@ def _variables(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
         raise
     except Exception as error:
         # SciPy's reader meets damaged bytes with anything from ValueError to struct.error.
-        raise UserError(
+        raise UnbagError(
             f"{file} of {folder.benchmark} cannot be read: {error}",
             expected="the official MATLAB file, whole",
-            way_out="download it again",
+            hint="download it again",
         ) from error
     return {name: np.asarray(content[name]) for name in content if not name.startswith("__")}
 
@@ -265,20 +265,20 @@ def _variables(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
 def _checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[Labelled]) -> Classes:
     """What was read, if it is anything."""
     if len(names) < 2 or not found:
-        raise UserError(
+        raise UnbagError(
             f"{file} of {folder.benchmark} gives {len(found)} pictures of {len(names)} classes",
             expected="pictures of at least two classes",
-            way_out="check that the files are whole and lie where they belong",
+            hint="check that the files are whole and lie where they belong",
         )
     return Classes(tuple(names), found)
 
 
-def _no_line(folder: Folder, file: str, line: str, expected: str) -> UserError:
+def _no_line(folder: Folder, file: str, line: str, expected: str) -> UnbagError:
     """The error for a line or entry that does not fit."""
-    return UserError(
+    return UnbagError(
         f"{file} of {folder.benchmark}: {line!r}",
         expected=expected,
-        way_out="check that it is the official file, whole",
+        hint="check that it is the official file, whole",
     )
 
 
@@ -357,9 +357,9 @@ def _content(folder: Folder, file: str) -> bytes:
         raise _odd(folder, file, f"a file that can be read ({error})") from error
 
 
-def _odd(folder: Folder, file: str, expected: str) -> UserError:
-    return UserError(
+def _odd(folder: Folder, file: str, expected: str) -> UnbagError:
+    return UnbagError(
         f"{file} of {folder.benchmark} is not the file it should be",
         expected=expected,
-        way_out="unpack or download it again",
+        hint="unpack or download it again",
     )

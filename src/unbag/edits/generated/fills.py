@@ -28,7 +28,7 @@ from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsed import VERB_TAGS, Parsed, Word
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.baselines import Likelihood, load_likelihood
 from unbag.models.huggingface.loading import (
     HfSource,
@@ -148,16 +148,16 @@ class Tools:
 def _tools(parts: EditParts) -> Tools:
     """Loaded once for all kinds of fills."""
     if not parts.fill:
-        raise UserError(
+        raise UnbagError(
             "fills need a language model, and none was named",
             expected="a masked or a causal model of transformers: a folder, a .gguf file or a name",
-            way_out="name it with --fill, or leave the kinds fill_... out",
+            hint="name it with --fill, or leave the kinds fill_... out",
         )
     filler = load_filler(parts.fill, device=choose_device(parts.device))
     parser = find_parser(parts.pipeline)
     try:
         return Tools(filler, parser, find_wordnet(parts.wordnet))
-    except UserError:
+    except UnbagError:
         # Only nouns need WordNet: without it our own tables say what is related.
         if parts.wordnet != "auto":
             raise
@@ -285,10 +285,10 @@ def load_filler(path: str, *, device: str = "cpu") -> Filler:
         return _masked(source, device)
     if any(kind.endswith(_CAUSAL) for kind in kinds):
         return CausalFiller(load_likelihood(path, device=device))
-    raise UserError(
+    raise UnbagError(
         f"{path} is a {' or '.join(kinds) or 'model of unknown kind'}, which fills no blanks",
         expected="a masked language model (such as distilroberta-base) or a causal one",
-        way_out="a sentence encoder such as all-MiniLM has lost that part: take the model that it "
+        hint="a sentence encoder such as all-MiniLM has lost that part: take the model that it "
         "was made from",
     )
 
@@ -399,10 +399,10 @@ def _masked(source: HfSource, device: str) -> MaskedFiller:
 
     tokenizer = read_tokenizer(source)
     if tokenizer.mask_token_id is None or tokenizer.pad_token_id is None:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {source.path} has no mask or no padding",
             expected="the tokenizer that the masked model was trained with",
-            way_out="save that tokenizer into the model's folder",
+            hint="save that tokenizer into the model's folder",
         )
     model = read_weights(source, AutoModelForMaskedLM, unused=("bert.pooler.",))
     most = getattr(model.config, "max_position_embeddings", None) or math.inf

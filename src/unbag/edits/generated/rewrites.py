@@ -22,7 +22,7 @@ from unbag.edits.generated.batches import by_length, padded
 from unbag.edits.kinds import Changes, Draw, EditParts, Kind, difference, normalised
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models import server
 from unbag.models.huggingface.loading import read_language_model
 from unbag.models.loading import choose_device
@@ -291,10 +291,10 @@ def load_writer(parts: EditParts) -> Writer:
         return ServerWriter(found.model, found.client)
     if kind == "hf" and rest:
         return _local(rest, choose_device(parts.device))
-    raise UserError(
+    raise UnbagError(
         f"rewriting needs a chat model, and {parts.rewrite!r} names none",
         expected="hf:FOLDER (or a .gguf file) for one on disk, or server:MODEL@URL",
-        way_out="name it with --rewrite, or leave the kinds rewrite_replace and rewrite_swap out",
+        hint="name it with --rewrite, or leave the kinds rewrite_replace and rewrite_swap out",
     )
 
 
@@ -334,11 +334,11 @@ class LocalWriter:
         most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
         fitting = [prompt for prompt in tokens if needed[prompt] <= most]
         if not fitting and len(tokens) >= CHECK_AFTER:
-            raise UserError(
+            raise UnbagError(
                 f"a prompt with its answer has {min(needed.values())} tokens or more, and the chat "
                 f"model reads {most}",
                 expected="a chat model with a context of about a thousand tokens",
-                way_out="take another one",
+                hint="take another one",
             )
         found = by_length(
             {prompt: tokens[prompt] for prompt in fitting},
@@ -385,19 +385,19 @@ class LocalWriter:
 def _local(path: str, device: str) -> LocalWriter:
     model, tokenizer = read_language_model(path, device=device)
     if not getattr(tokenizer, "chat_template", None):
-        raise UserError(
+        raise UnbagError(
             f"{path} has no chat template",
             expected="a language model that was trained to follow instructions",
-            way_out="take the instruction-tuned version of this model",
+            hint="take the instruction-tuned version of this model",
         )
     named = getattr(model.generation_config, "eos_token_id", None)
     ends = [named] if isinstance(named, int) else list(named or ())
     ends += [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     if not ends:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {path} has no token that ends an answer",
             expected="an eos token",
-            way_out="take another chat model",
+            hint="take another chat model",
         )
     return LocalWriter(model, tokenizer, tuple(dict.fromkeys(ends)))
 

@@ -16,7 +16,7 @@ from unbag.data.captions import Bad, EditedEntry, Entry, Source
 from unbag.data.readers import entries
 from unbag.edits.editor import EditTally
 from unbag.edits.jobs.workers import ChunkHead, EditedChunk, read_edited, read_head
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.files import RUN_FILE, RunFolder, write_text
 from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Advance
@@ -67,7 +67,7 @@ class JobFolder:
             return from_json(Survey, found.get("survey"), "survey")
         try:
             made = survey()
-        except UserError:
+        except UnbagError:
             self.remove()
             raise
         run.begin(identity, {"survey": to_json(made)})
@@ -96,7 +96,7 @@ class JobFolder:
         for path in self._files():
             try:
                 edited = read_edited(path.read_text(encoding="utf-8"))
-            except (ValueError, UserError) as error:
+            except (ValueError, UnbagError) as error:
                 raise _damaged(path) from error
             yield from edited
 
@@ -122,18 +122,18 @@ class JobEntries:
         for entry in entries(self.source):
             some = tuple(islice(flow, len(entry.captions)))
             if [one.id for one in some] != [caption.id for caption in entry.captions]:
-                raise UserError(
+                raise UnbagError(
                     f"the captions changed while they were edited, or a chunk of "
                     f"{self.kept.folder} is missing",
                     expected="the same captions from beginning to end",
-                    way_out=f"delete {self.kept.folder} and start anew",
+                    hint=f"delete {self.kept.folder} and start anew",
                 )
             self.advance(len(some))
             yield EditedEntry(entry, some)
 
 
 def surveyed(source: Source) -> Survey:
-    """Read all of it; raises UserError for what is broken, missing or there twice."""
+    """Read all of it; raises UnbagError for what is broken, missing or there twice."""
     bad = Bad(source.skips_bad)
     ids, pictures = array("Q"), array("Q")
     nameless = count = 0
@@ -147,7 +147,7 @@ def surveyed(source: Source) -> Survey:
             pictures.append(_hash(entry.picture))
         before = entry.picture
     if not ids:
-        raise UserError(
+        raise UnbagError(
             f"{source.name} holds no captions"
             + (f", only {bad.count} broken lines, first {bad.named[0]}" if bad.count else ""),
             expected="at least one",
@@ -155,10 +155,10 @@ def surveyed(source: Source) -> Survey:
     # Two captions must not have one id: it decides what is drawn for them.
     if repeated := _repeated(ids):
         name, first, second = _places(entries(source), repeated)
-        raise UserError(
+        raise UnbagError(
             f"two captions have the id {name!r}: {first} and {second}",
             expected="an id for each caption",
-            way_out="mend the ids; without a field or column id they are made from the line",
+            hint="mend the ids; without a field or column id they are made from the line",
         )
     back = len(_repeated(pictures))
     return Survey(len(ids), count, nameless, back, bad.count, tuple(bad.named))
@@ -172,7 +172,7 @@ def _places(found: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:
                 return caption.id, seen[caption.id], caption.where
             if _hash(caption.id) in repeated:
                 seen[caption.id] = caption.where
-    raise UserError("the captions changed while they were read", way_out="try again")
+    raise UnbagError("the captions changed while they were read", hint="try again")
 
 
 def _repeated(hashes: array[int]) -> set[int]:
@@ -189,13 +189,13 @@ def _head(path: Path) -> ChunkHead:
     with path.open(encoding="utf-8") as file:
         try:
             return read_head(file)
-        except (ValueError, UserError) as error:
+        except (ValueError, UnbagError) as error:
             raise _damaged(path) from error
 
 
-def _damaged(path: Path) -> UserError:
-    return UserError(
+def _damaged(path: Path) -> UnbagError:
+    return UnbagError(
         f"{path} is damaged",
         expected="a file as it was written",
-        way_out="delete it and give the same command again: it is made anew",
+        hint="delete it and give the same command again: it is made anew",
     )

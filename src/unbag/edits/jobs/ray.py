@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from unbag.data.captions import Chunk
 from unbag.edits.jobs.workers import EditedChunk, EditSettings, Worker, make_worker
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types.json import from_json, to_json
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class RayRunner:
             for row in done.iter_rows():
                 found = json.loads(row["done"])
                 if "error" in found:
-                    message, expected, way_out = found["error"]
-                    raise UserError(message, expected=expected, way_out=way_out)
+                    message, expected, hint = found["error"]
+                    raise UnbagError(message, expected=expected, hint=hint)
                 yield from_json(EditedChunk, found, "chunk")
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
@@ -78,10 +78,10 @@ class _RayWorker:
     def __init__(self, settings: EditSettings) -> None:
         # Several workers share a machine; threads of one would stand in the way of the others.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        self.problem: UserError | None = None
+        self.problem: UnbagError | None = None
         try:
             self.worker: Worker = make_worker(settings)
-        except UserError as error:
+        except UnbagError as error:
             self.problem = error
 
     def __call__(self, batch: dict[str, Iterable[str]]) -> dict[str, list[str]]:
@@ -93,17 +93,17 @@ class _RayWorker:
             if self.problem is not None:
                 raise self.problem
             done = self.worker(from_json(Chunk, json.loads(str(chunk)), "chunk"))
-        except UserError as error:
-            return json.dumps({"error": [error.found, error.expected, error.way_out]})
+        except UnbagError as error:
+            return json.dumps({"error": [error.message, error.expected, error.hint]})
         return json.dumps(to_json(done))
 
 
 @contextmanager
 def _connected(address: str, workers: int) -> Iterator[None]:
     if find_spec("ray") is None:
-        raise UserError(
+        raise UnbagError(
             f"editing on the cluster {address!r} needs Ray, which is not installed",
-            way_out="install the extra unbag[cluster], or use --workers on this machine",
+            hint="install the extra unbag[cluster], or use --workers on this machine",
         )
     import ray
 
@@ -146,11 +146,11 @@ def _connect(address: str, workers: int) -> None:
             return
 
 
-def _refused(address: str, error: Exception) -> UserError:
+def _refused(address: str, error: Exception) -> UnbagError:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return UserError(
+    return UnbagError(
         f"the Ray cluster {address!r}: {reason}",
         expected='a cluster that runs, such as "auto", "ray://host:10001" or "local"',
-        way_out="`ray status` shows whether it runs and has unbag installed on its machines; what "
+        hint="`ray status` shows whether it runs and has unbag installed on its machines; what "
         "was done is kept, and the same command goes on",
     )

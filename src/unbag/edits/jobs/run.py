@@ -24,7 +24,7 @@ from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import EditParts, find_kinds
 from unbag.edits.quality import Leak, leaks
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import find_language_model
 from unbag.models.loading import check_device, choose_device
 from unbag.registry import names
@@ -52,7 +52,7 @@ def run_edit(
     if found := _finished(job, asked, kept, progress):
         return found
     runner = runner or _runner(job)
-    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
+    make_folder(job.out.parent, what="folder", hint="choose another place with --out")
     try:
         with open_run_folder(
             kept.folder, EDITING, resumes="it resumes after the last chunk that was saved"
@@ -60,7 +60,7 @@ def run_edit(
             try:
                 # Another process may have ended since the first look: loading takes seconds.
                 summary = _finished(job, asked, kept, progress)
-            except UserError:
+            except UnbagError:
                 # The folder may have been made for its lock only.
                 if not kept.done():
                     kept.remove()
@@ -109,16 +109,16 @@ class EditJob:
     def check(self) -> None:
         """What can be said before anything is read."""
         if self.chunk < 1 or self.per_kind < 1 or self.workers < 1:
-            raise UserError(
+            raise UnbagError(
                 f"chunk {self.chunk}, per_kind {self.per_kind}, workers {self.workers}",
                 expected="whole numbers above 0",
             )
         self.source.files()
         if self.out.is_dir() and {self.form, self.source.form} != {"shards"}:
-            raise UserError(
+            raise UnbagError(
                 f"{self.out} is a folder",
                 expected="a file for the edits",
-                way_out=f"name one with --out, such as {self.out / 'edits.jsonl'}",
+                hint=f"name one with --out, such as {self.out / 'edits.jsonl'}",
             )
         check_written(self.source, self.form)
         find_kinds(self.kinds)
@@ -131,10 +131,10 @@ class EditJob:
         if place is None or not parsing.is_there(place):
             parsing.find_parser(self.parts.pipeline)
         if self.neighbours and self.form != NEGCLIP:
-            raise UserError(
+            raise UnbagError(
                 f"neighbours are given, but the form is {self.form}",
                 expected="the form negclip, the only one that holds near pictures",
-                way_out="add --format negclip, or leave --neighbours out",
+                hint="add --format negclip, or leave --neighbours out",
             )
         if self.neighbours:
             negclip.read_neighbours(self.neighbours)
@@ -240,7 +240,7 @@ class EditSummary:
                 tuple(said["notes"]),
                 from_json(dict[str, Leak], said["leaks"], "leaks"),
             )
-        except (OSError, ValueError, KeyError, TypeError, UserError):
+        except (OSError, ValueError, KeyError, TypeError, UnbagError):
             return None
 
 
@@ -257,10 +257,10 @@ def _finished(
     if found and not different and job.leak and found.asked.get("leak") != job.leak:
         different = f"its leak was not measured with {job.leak}, which is done with the edits"
     if different:
-        raise UserError(
+        raise UnbagError(
             f"{job.out} exists already: {different}",
             expected="an output that is not there yet, or one of the same job",
-            way_out="delete it, or choose another place with --out",
+            hint="delete it, or choose another place with --out",
         )
     kept.remove()
     progress.say(f"{job.out} is done already; nothing was computed")
@@ -270,10 +270,10 @@ def _finished(
 def _surveyed(job: EditJob, progress: Progress) -> Survey:
     found = surveyed(job.source)
     if job.form == NEGCLIP and found.nameless:
-        raise UserError(
+        raise UnbagError(
             f"{found.nameless} of {found.captions} captions of {job.source.name} have no picture",
             expected="a picture for each caption: NegCLIP's TSV names it",
-            way_out="name the column or field with --picture-column",
+            hint="name the column or field with --picture-column",
         )
     progress.say(f"{found.captions:,} captions of {found.pictures:,} pictures in {job.source.name}")
     if found.bad:

@@ -27,7 +27,7 @@ from unbag.data.captions import Chunk, json_line
 from unbag.edits.editor import EditTally, cleaned, make_editor
 from unbag.edits.filters import make_filters
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.runs.files import paused_collector
 from unbag.types import Edited, Given
 from unbag.types.json import from_json, to_json
@@ -70,7 +70,7 @@ class Runner(Protocol):
     def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         """Every chunk once, in any order.
 
-        Raises UserError where the work cannot go on, for example because the pipeline is missing.
+        Raises UnbagError where the work cannot go on, for example because the pipeline is missing.
         What was given back before is kept, and a later run is asked for the rest only.
         """
 
@@ -110,10 +110,10 @@ class Worker:
                 failures += [failure] if failure else []
         tried = sum(not one.skipped for one in all_edited) + len(failures)
         if len(failures) == tried >= _MANY:
-            raise UserError(
+            raise UnbagError(
                 f"the editor failed on all captions of {chunk}, first on {failures[0]}",
                 expected="an editor that fails on some captions at most",
-                way_out="what was done is kept: mend the cause and give the same command again",
+                hint="what was done is kept: mend the cause and give the same command again",
             )
         text = as_text(all_edited, total, failures)
         return EditedChunk(chunk.index, len(chunk.given), text)
@@ -122,7 +122,7 @@ class Worker:
         """All at once; if that fails by halves, until the captions that fail stand alone."""
         try:
             edited, tally = self.edits(given)
-        except UserError:
+        except UnbagError:
             raise
         except Exception as error:
             name, message = type(error).__name__, str(error)
@@ -244,10 +244,10 @@ class _Flow:
             self.suspects.append(chunk)
             self.deaths[chunk.index] += was_alone
             if self.deaths[chunk.index] >= TRIES:
-                raise UserError(
+                raise UnbagError(
                     f"the process that edits {chunk} died {TRIES} times",
                     expected="a process that lives; it may have run out of memory",
-                    way_out="what was done is kept: with fewer --workers or a smaller model, give "
+                    hint="what was done is kept: with fewer --workers or a smaller model, give "
                     "the same command again",
                 )
         self.flight.clear()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from warnings import warn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import Fitting, is_out_of_memory
 from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Prompts, Rendered, Seen
 from unbag.models.huggingface.chat_runner import M3ID, BlipRunner, CausalRunner, Decoder, plainly
@@ -63,10 +63,10 @@ def load_chat(
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
     model = model.to(dtype=getattr(torch, dtype))
     if not hasattr(processor, "tokenizer"):
-        raise UserError(
+        raise UnbagError(
             f"{source.name} has no tokenizer beside its picture preparation",
             expected="the processor of a chat model",
-            way_out="save its processor into the same folder (processor.save_pretrained)",
+            hint="save its processor into the same folder (processor.save_pretrained)",
         )
     prompts = Prompts(
         source.name,
@@ -105,10 +105,10 @@ def _runner(model: Any, processor: Any, device: str) -> CausalRunner | BlipRunne
     if model.config.model_type == "instructblip":
         return BlipRunner(model, processor.qformer_tokenizer, device, pad)
     if model.config.is_encoder_decoder:
-        raise UserError(
+        raise UnbagError(
             f"{model.config.model_type!r} reads with an encoder and answers with a decoder",
             expected="a model that reads picture and prompt as one sequence, or an InstructBLIP",
-            way_out="docs/models.md lists the kinds that are supported",
+            hint="docs/models.md lists the kinds that are supported",
         )
     return CausalRunner(model, model.config.model_type, device, pad)
 
@@ -120,10 +120,10 @@ def _image_token_id(name: str, model: Any, processor: Any) -> int:
         found = getattr(thing, attribute, None)
         if isinstance(found, int):
             return found
-    raise UserError(
+    raise UnbagError(
         f"{name} names no token that stands for a picture",
         expected="image_token_id in its config or processor",
-        way_out="take the config and processor that belong to this model",
+        hint="take the config and processor that belong to this model",
     )
 
 
@@ -200,10 +200,10 @@ def logprobs_of(model: Generator, asks: Sequence[Ask]) -> list[list[list[float]]
     if isinstance(model, BatchGenerator):
         return model.logprobs_of(asks)
     if any(ask.ends for ask in asks):
-        raise UserError(
+        raise UnbagError(
             f"{model.name} cannot score the end of an answer",
             expected="a chat model with `logprobs_of`, as those of transformers have",
-            way_out="use a scorer without the end token, such as yes",
+            hint="use a scorer without the end token, such as yes",
         )
     return [model.logprobs(ask.picture, ask.prompt, ask.continuations) for ask in asks]
 
@@ -318,12 +318,12 @@ class ChatModel:
     def _causal(self) -> CausalRunner:
         if isinstance(self.runner, CausalRunner):
             return self.runner
-        raise UserError(
+        raise UnbagError(
             f"{self.name} is an InstructBLIP, whose Q-Former reads the prompt a second time and "
             "whose language model may be an encoder and a decoder",
             expected="a chat model that reads picture and text as one sequence, such as a LLaVA, "
             "to have a hidden state of",
-            way_out="another chat model; `--scorer yes` works with this one",
+            hint="another chat model; `--scorer yes` works with this one",
         )
 
     def _answers(self, asks: Sequence[Ask], m3id: M3ID | None, longest: int) -> list[str]:
@@ -412,11 +412,11 @@ class ChatModel:
 
     def _check_length(self, tokens: int, prompt: str) -> None:
         if self.context is not None and tokens > self.context:
-            raise UserError(
+            raise UnbagError(
                 f"{self.name}: the prompt {prompt[:60]!r} has {tokens} tokens with its picture "
                 "and answer",
                 expected=f"at most {self.context}",
-                way_out="take a shorter prompt (--prompts), or a model with a longer context",
+                hint="take a shorter prompt (--prompts), or a model with a longer context",
             )
 
 
@@ -444,8 +444,8 @@ def _belonging(name: str) -> Iterator[None]:
         of_shape = any(word in str(error).lower() for word in ("shape", "size"))
         if isinstance(error, RuntimeError) and (is_out_of_memory(error) or not of_shape):
             raise
-        raise UserError(
+        raise UnbagError(
             f"{name} cannot read what its processor prepared: {error}",
             expected="a processor that belongs to this model",
-            way_out="take the config, the processor and the weights of one and the same model",
+            hint="take the config, the processor and the weights of one and the same model",
         ) from error

@@ -15,7 +15,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.models.huggingface.loading import quietly
 from unbag.types import Picture
 
@@ -72,10 +72,10 @@ class Prompts:
     def check_words(self, prompt: str) -> None:
         """Refuse a prompt that holds the mark of a picture."""
         if self.image_token and self.image_token in prompt:
-            raise UserError(
+            raise UnbagError(
                 f"the prompt {prompt!r} holds {self.image_token!r}",
                 expected="words: this is where the model puts its picture",
-                way_out="take the mark out of the caption (for a benchmark, in a copy of its files "
+                hint="take the mark out of the caption (for a benchmark, in a copy of its files "
                 "given with --data), or take a model with another mark",
             )
 
@@ -85,11 +85,11 @@ class Prompts:
         lead = "" if self.reads_apart else rendered.lead
         first, whole = self.tokens(before), self.tokens(before + lead + answer)
         if whole[: len(first)] != first or len(whole) == len(first):
-            raise UserError(
+            raise UnbagError(
                 f"the tokenizer of {self.name} does not keep the answer {answer!r} apart from the "
                 f"prompt before it ({before[-20:]!r})",
                 expected="tokens of the prompt, then tokens of the answer",
-                way_out="take a prompt that ends otherwise, or another model",
+                hint="take a prompt that ends otherwise, or another model",
             )
         return whole[len(first) :] + ([self.end] if ends else [])
 
@@ -111,21 +111,21 @@ class Prompts:
     def end(self) -> int:
         """The same, for all that cannot do without."""
         if self.own_end is None:
-            raise UserError(
+            raise UnbagError(
                 f"the tokenizer of {self.name} has no token that ends an answer",
                 expected="an eos_token, or one that the chat template puts after an answer",
-                way_out="use a scorer without the end of the answer, such as yes",
+                hint="use a scorer without the end of the answer, such as yes",
             )
         return self.own_end
 
     @cached_property
     def _plain(self) -> Plain:
         if self.family not in PLAIN:
-            raise UserError(
+            raise UnbagError(
                 f"{self.name} has no chat template, and no fixed form of prompt is known for its "
                 f"kind ({self.family})",
                 expected=f"a chat_template, or one of the kinds {', '.join(PLAIN)}",
-                way_out=_WAY_OUT,
+                hint=_WAY_OUT,
             )
         return PLAIN[self.family]
 
@@ -137,11 +137,11 @@ class Prompts:
         rest = whole.removeprefix(asked)
         lead, found, tail = rest.partition(_PROBE)
         if not whole.startswith(asked) or not found or lead.strip():
-            raise UserError(
+            raise UnbagError(
                 f"the chat template of {self.name} does not ask for an answer where it puts one: "
                 f"{asked[-40:]!r} against {whole[-60:]!r}",
                 expected="an answer right after the generation prompt",
-                way_out="take a version of this model that answers without thinking aloud first",
+                hint="take a version of this model that answers without thinking aloud first",
             )
         return lead, tail
 
@@ -159,10 +159,10 @@ class Prompts:
                 )
         except Exception as error:
             # Templates are programs of their own and raise anything.
-            raise UserError(
+            raise UnbagError(
                 f"the chat template of {self.name} fails: {error}",
                 expected="messages of a user and an assistant, each a list of contents",
-                way_out=_WAY_OUT,
+                hint=_WAY_OUT,
             ) from error
         return str(found)
 
@@ -224,17 +224,17 @@ class Preparer:
             try:
                 self._processed(image.resize((_USUAL, _USUAL)), rendered)
             except _FAILURES:
-                raise UserError(
+                raise UnbagError(
                     f"{self.prompts.name} cannot prepare any picture: {error}",
                     expected="a processor and a chat template that put the picture into the prompt",
-                    way_out="take the processor and chat_template that belong to this model",
+                    hint="take the processor and chat_template that belong to this model",
                 ) from error
             raise PictureError(
                 picture.key,
                 f"{self.prompts.name} cannot prepare the picture {picture.name} "
                 f"({image.size[0]} x {image.size[1]} pixels): {error}",
                 expected="a picture of a shape that this model takes",
-                way_out="cut it to a usual shape",
+                hint="cut it to a usual shape",
             ) from error
         whole = [int(i) for i in found["input_ids"][0]]
         head, before = self._head(whole, rendered)
@@ -263,7 +263,7 @@ class Preparer:
         if not seen.before:
             return (*seen.head, *tokens)
         if tuple(tokens[: len(seen.before)]) != seen.before:
-            raise UserError(
+            raise UnbagError(
                 f"the chat template of {self.prompts.name} puts words of the prompt before the "
                 "picture",
                 expected="the picture first, so that all prompts about it share their beginning",
@@ -273,11 +273,11 @@ class Preparer:
     def _head(self, whole: list[int], rendered: Rendered) -> tuple[list[int], list[int]]:
         """The expanded tokens up to the end of the picture, and the same as tokenized."""
         if self.image_token_id not in whole:
-            raise UserError(
+            raise UnbagError(
                 f"the prompt of {self.prompts.name} has no place for the picture "
                 f"(token {self.image_token_id}): {rendered.text!r}",
                 expected="a chat template that puts the picture into the prompt",
-                way_out="take the processor and chat_template that belong to this model",
+                hint="take the processor and chat_template that belong to this model",
             )
         tokens = self.prompts.tokens(rendered.text, is_start=True)
         if self.image_token_id not in tokens:
@@ -286,10 +286,10 @@ class Preparer:
         last = len(tokens) - tokens[::-1].index(self.image_token_id)
         tail = self._tail(rendered, tokens[last:])
         if whole[len(whole) - len(tail) :] != tail:
-            raise UserError(
+            raise UnbagError(
                 f"the processor of {self.prompts.name} rewrites the prompt after the picture",
                 expected="the tokens of the prompt as its tokenizer gives them",
-                way_out="this kind of model is not supported yet",
+                hint="this kind of model is not supported yet",
             )
         return whole[: len(whole) - len(tail)], tokens[:last]
 

@@ -18,7 +18,7 @@ from inspect import signature
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Rendered, Seen, joined, padded
 
 if TYPE_CHECKING:
@@ -353,10 +353,10 @@ def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:
     """A text behind the mark of a picture, or alone; VLM2Vec reads it without a chat template."""
     prompts = preparer.prompts
     if not text.strip():
-        raise UserError(
+        raise UnbagError(
             f"{prompts.name} was given an empty text to embed",
             expected="words: a caption, an answer or an instruction",
-            way_out="leave out the items or pairs with an empty caption",
+            hint="leave out the items or pairs with an empty caption",
         )
     if prompts.family == "paligemma" and prompts.template is None:
         # Its processor writes the start token and a line end by itself, whatever it is given.
@@ -392,11 +392,11 @@ def last_hidden(model: Any, inputs: Mapping[str, Any], mask_NL: Tensor) -> Tenso
         hidden = getattr(found, "last_hidden_state", None)
     shape = None if hidden is None else tuple(hidden.shape)
     if hidden is None or len(hidden.shape) != 3 or hidden.shape[:2] != mask_NL.shape:
-        raise UserError(
+        raise UnbagError(
             f"a {type(model).__name__} gives hidden states of shape {shape} for tokens of shape "
             f"{tuple(mask_NL.shape)}",
             expected="one vector a token, those of the picture included",
-            way_out="this kind of model cannot be embedded with yet",
+            hint="this kind of model cannot be embedded with yet",
         )
     return pooled(hidden, mask_NL)
 
@@ -473,7 +473,7 @@ class M3ID:
 
     def __post_init__(self) -> None:
         if self.alpha < 0 or self.forgetting < 0 or self.first < 0 or self.cap < 0:
-            raise UserError(
+            raise UnbagError(
                 f"M3ID with alpha {self.alpha}, lambda {self.forgetting}, first step {self.first} "
                 f"and cap {self.cap}",
                 expected="numbers of 0 or more",

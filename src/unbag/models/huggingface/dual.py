@@ -17,7 +17,7 @@ from warnings import catch_warnings, simplefilter, warn
 
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
@@ -252,24 +252,24 @@ class HfDual(TwoTowers):
         picture_D = self.encode_pictures(self.pictures.example()[None]).shape[1:]
         caption_D = self.encode_captions(["a"]).shape[1:]
         if picture_D != caption_D or len(picture_D) != 1:
-            raise UserError(
+            raise UnbagError(
                 f"{self.name}: vectors of shape {tuple(picture_D)} for a picture and "
                 f"{tuple(caption_D)} for a caption",
                 expected="one vector each, of the same width",
-                way_out="this kind of model cannot be scored by cosine",
+                hint="this kind of model cannot be scored by cosine",
             )
 
-    def _no_parts(self, what: str) -> UserError:
-        return UserError(
+    def _no_parts(self, what: str) -> UnbagError:
+        return UnbagError(
             f"{self.name}: {what} of a {self.model_type!r} have no place in the joint space",
             expected=f"one of {_known_by(what)}",
         )
 
-    def _unknown_layers(self, what: str, by: str) -> UserError:
-        return UserError(
+    def _unknown_layers(self, what: str, by: str) -> UnbagError:
+        return UnbagError(
             f"layers of the {what} tower of a {self.model_type!r} are not known",
             expected=f"one of {_known_by(by)}",
-            way_out=f"use the {what} vector",
+            hint=f"use the {what} vector",
         )
 
 
@@ -303,11 +303,11 @@ def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> N
     if kind.pools_at_largest and end == 2:
         end = max(tokenizer.get_vocab().values())
     if written != end:
-        raise UserError(
+        raise UnbagError(
             f"{name}: the tokenizer ends a caption with token {written}, and the model looks for "
             f"{end}",
             expected="one end token; all captions would get the same vector",
-            way_out="set eos_token_id of text_config in config.json, or mend the tokenizer",
+            hint="set eos_token_id of text_config in config.json, or mend the tokenizer",
         )
 
 
@@ -322,19 +322,19 @@ class Pictures:
         self._levels: Levels | None = None
         names = set(processor(images=Image.new("RGB", (4, 4)), return_tensors="pt"))
         if names not in (set(_PLAIN), set(_PACKED)):
-            raise UserError(
+            raise UnbagError(
                 f"{name}: its image processor gives {', '.join(sorted(names))}",
                 expected=f"pixel_values alone, or what SigLIP 2 takes: {', '.join(_PACKED)}",
-                way_out="this kind of model is not supported; docs/extending.md: bring your own",
+                hint="this kind of model is not supported; docs/extending.md: bring your own",
             )
         self.is_packed = names == set(_PACKED)
         shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]
         if shapes[0] != shapes[1]:
-            raise UserError(
+            raise UnbagError(
                 f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide picture "
                 f"and {shapes[1]} for a high one",
                 expected="one shape, so that pictures can be run together",
-                way_out="set a fixed size, or do_center_crop, in preprocessor_config.json",
+                hint="set a fixed size, or do_center_crop, in preprocessor_config.json",
             )
         if device != "cpu" and not self.is_packed:
             last = partial(self._processed, do_resize=False, do_center_crop=False)

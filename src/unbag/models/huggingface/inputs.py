@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.types import IntArray
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ def make_captions(
     """For a text tower of this configuration; `most` where it was trained on fewer tokens."""
     text = getattr(config, "text_config", config)
     if tokenizer.pad_token_id is None:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer {type(tokenizer).__name__} has no padding token",
             expected="one, so that captions can be run together",
-            way_out="set pad_token in tokenizer_config.json, as the model was trained",
+            hint="set pad_token in tokenizer_config.json, as the model was trained",
         )
     tokenizer.padding_side = "right"
     # Words of the same lengths: what knows no words may still count letters.
     one, other = (tokenizer(words)["input_ids"] for words in ("a red cube", "a big ball"))
     if one == other:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer {type(tokenizer).__name__} knows no words: 'a red cube' and "
             "'a big ball' become the same tokens",
             expected="the files of the tokenizer; transformers makes an empty one without them",
-            way_out="save the tokenizer into the model's folder",
+            hint="save the tokenizer into the model's folder",
         )
     context = _context(text, tokenizer, most)
     return Captions(tokenizer, context, int(text.vocab_size), is_padded, has_mask)
@@ -63,7 +63,7 @@ def _context(text: Any, tokenizer: Any, most: int | None) -> int:
         offset = text.pad_token_id + 1 if text.model_type in _OFFSET else 0
         limits.append(int(positions) - offset)
     if not limits:
-        raise UserError(
+        raise UnbagError(
             f"the model {text.model_type!r} does not say how many tokens a caption may have",
             expected="max_position_embeddings in its config, or model_max_length of its tokenizer",
         )
@@ -100,10 +100,10 @@ class Captions:
         )
         largest = int(token_NL.max())
         if largest >= self.vocabulary:
-            raise UserError(
+            raise UnbagError(
                 f"the tokenizer gives token {largest}, and the model knows {self.vocabulary}",
                 expected="the tokenizer that the model was trained with",
-                way_out="save that tokenizer into the model's folder",
+                hint="save that tokenizer into the model's folder",
             )
         found = {"input_ids": torch.from_numpy(token_NL)}
         return found | ({"attention_mask": torch.from_numpy(mask_NL)} if self.has_mask else {})

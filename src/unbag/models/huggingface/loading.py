@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from warnings import catch_warnings, simplefilter
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.loading import folder_name, quiet_hub
 from unbag.models.weights import check_finite
 
@@ -57,10 +57,10 @@ def load(
     config = read_config(source)
     heads = config.architectures or []
     if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
-        raise UserError(
+        raise UnbagError(
             f"{source.path}: the configuration says architectures: {heads!r}",
             expected="a list of names of classes, as `save_pretrained` writes it",
-            way_out="mend config.json, or take the one that came with the weights",
+            hint="mend config.json, or take the one that came with the weights",
         )
     if any(head in ("BlipForImageTextRetrieval", "Blip2ForImageTextRetrieval") for head in heads):
         from unbag.models.huggingface.blip import load_match
@@ -78,10 +78,10 @@ def load(
         return load_chat(
             source.path, revision=source.revision, device=device, dtype=dtype, compiles=compiles
         )
-    raise UserError(
+    raise UnbagError(
         f"{source.path} is a {config.model_type!r} ({', '.join(heads) or 'no architecture named'})",
         expected=SUPPORTED,
-        way_out="docs/extending.md shows how to bring a model of another kind",
+        hint="docs/extending.md shows how to bring a model of another kind",
     )
 
 
@@ -123,10 +123,10 @@ def parse_source(text: str) -> HfSource:
     place = on_disk(text)
     if place is not None and not (place / "config.json").is_file():
         is_file = place.is_file()
-        raise UserError(
+        raise UnbagError(
             f"{place} is a file" if is_file else f"the folder {place} has no config.json",
             expected="a folder with config.json, as `save_pretrained` writes it",
-            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE"
+            hint="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE"
             if is_file
             else "check the path; the checkpoint may lie in a folder below",
         )
@@ -136,23 +136,23 @@ def parse_source(text: str) -> HfSource:
     if not at:
         path, revision = text, ""
     if on_disk(path) is not None:
-        raise UserError(
+        raise UnbagError(
             f"{path} is on disk, and {revision!r} is a revision",
             expected="a revision only with a name on the hub",
-            way_out="leave the revision out, or give the folder that holds it",
+            hint="leave the revision out, or give the folder that holds it",
         )
     if not path or (at and not revision) or _looks_local(path):
-        raise UserError(
+        raise UnbagError(
             f"there is no folder {text!r}",
             expected="a folder with config.json, or a name on the hub (owner/name[@revision])",
-            way_out="check the path",
+            hint="check the path",
         )
     if not _HUB_NAME.fullmatch(path) or ".." in path or "--" in path:
         shown = path if len(path) <= _LONGEST_NAME else f"{path[:40]}... ({len(path)} characters)"
-        raise UserError(
+        raise UnbagError(
             f"{shown!r} is no folder, and no name that the hub can have",
             expected="owner/name of letters, digits, '-', '_' and '.', at most 96 characters",
-            way_out="check the name, or the path of the folder",
+            hint="check the name, or the path of the folder",
         )
     return HfSource(path, revision or None)
 
@@ -229,11 +229,11 @@ def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -
         said = [_listed(missing, "missing"), _listed(odd, "of another shape")]
         said += [f"{strange} not known to it"] if strange else []
         said += [str(one) for one in info["error_msgs"]]
-        raise UserError(
+        raise UnbagError(
             f"the weights of {source.path} do not fill {type(model).__name__}: "
             + "; ".join(one for one in said if one),
             expected="a checkpoint of this architecture; the rest would be random numbers",
-            way_out="take the whole model, not one tower or a part of it, with its own config.json",
+            hint="take the whole model, not one tower or a part of it, with its own config.json",
         )
     check_finite(model.state_dict(), source=source.path)
     return model.eval().requires_grad_(False)
@@ -251,7 +251,7 @@ def _read(source: HfSource, what: str, load: Callable[..., Loaded]) -> Loaded:
     try:
         with quietly():
             return load(source.path, trust_remote_code=False, **where)
-    except UserError:
+    except UnbagError:
         raise
     except Exception as error:
         # Readers of damaged files raise anything: KeyError, struct.error, SafetensorError ...
@@ -260,15 +260,15 @@ def _read(source: HfSource, what: str, load: Callable[..., Loaded]) -> Loaded:
         hub = "there is no such folder, and the hub's client says: " if is_of_hub else ""
         # Some list every kind that there is.
         lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
-        raise UserError(
+        raise UnbagError(
             f"{source.path}: {what} cannot be read: {hub}{said_by(ValueError(' '.join(lines)))}",
             expected="config.json, weights, tokenizer and image processor, as `save_pretrained` "
             "writes them",
-            way_out=_way_out(source, what, error),
+            hint=_hint(source, what, error),
         ) from error
 
 
-def _way_out(source: HfSource, what: str, error: Exception) -> str:
+def _hint(source: HfSource, what: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         return "install the package that is named above"
     said = str(error)
@@ -321,10 +321,10 @@ def sentence_pooling(source: HfSource) -> Pooling:
     modes = [m for m in modes if m != "include_prompt"] or [settings.get("pooling_mode", "mean")]
     odd = sorted({*modules} - {"Transformer", "Pooling", "Normalize"})
     if odd or len(modes) > 1 or modes[0] not in ("mean", "cls", "lasttoken"):
-        raise UserError(
+        raise UnbagError(
             f"{source.path} pools tokens by {' and '.join([*modes, *odd])}",
             expected="mean, cls or lasttoken, and no layers after it",
-            way_out="take another sentence encoder",
+            hint="take another sentence encoder",
         )
     return cast(Pooling, modes[0])
 
@@ -347,10 +347,10 @@ def read_language_model(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
         except Exception as error:
             # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise UserError(
+            raise UnbagError(
                 f"{source} cannot be read as a language model: {first}",
                 expected="a whole GGUF file of a kind that transformers reads",
-                way_out="pip install gguf accelerate"
+                hint="pip install gguf accelerate"
                 if isinstance(error, ImportError)
                 else "copy or download the file again, or take a folder with config.json",
             ) from error
@@ -364,13 +364,11 @@ def find_language_model(path: str) -> Path | HfSource:
     """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
     place = on_disk(path)
     if place is None and (not path or path.endswith(".gguf") or _looks_local(path)):
-        raise _nothing_at(
-            path, way_out="check the path; a folder that save_pretrained wrote will do"
-        )
+        raise _nothing_at(path, hint="check the path; a folder that save_pretrained wrote will do")
     if place is not None and place.is_file():
         if place.suffix == ".gguf":
             return place
-        raise _nothing_at(path, why=": it is a file", way_out="give the folder that it lies in")
+        raise _nothing_at(path, why=": it is a file", hint="give the folder that it lies in")
     source = parse_source(path)
     owner = Path(source.path).parent
     if not source.is_folder and owner.name and owner.is_dir() and not _is_downloaded(source):
@@ -378,7 +376,7 @@ def find_language_model(path: str) -> Path | HfSource:
         raise _nothing_at(
             path,
             why=f": the folder {owner} has no {Path(source.path).name}",
-            way_out="check the path; if a model of the hub is meant, get it first: "
+            hint="check the path; if a model of the hub is meant, get it first: "
             f"hf download {source.path}",
         )
     return source
@@ -394,11 +392,11 @@ def _is_downloaded(source: HfSource) -> bool:
     return isinstance(found, str)
 
 
-def _nothing_at(path: str, *, why: str = "", way_out: str) -> UserError:
-    return UserError(
+def _nothing_at(path: str, *, why: str = "", hint: str) -> UnbagError:
+    return UnbagError(
         f"there is no language model at {path!r}{why}",
         expected="a folder of transformers, a .gguf file, or a name on the hub",
-        way_out=way_out,
+        hint=hint,
     )
 
 
@@ -435,9 +433,9 @@ def need_transformers(spec: str) -> None:
     try:
         import_module("transformers")
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             f"{spec} needs the package 'transformers' ({error})",
-            way_out="pip install 'unbag[transformers]'",
+            hint="pip install 'unbag[transformers]'",
         ) from error
 
 

@@ -21,7 +21,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.open_clip.library import QUICK, architecture, library
 from unbag.models.weights import check_finite
 
@@ -64,14 +64,14 @@ def find_weights(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.exists():
-        raise UserError(f"no checkpoint at {path}", expected=_EXPECTED, way_out="check the path")
+        raise UnbagError(f"no checkpoint at {path}", expected=_EXPECTED, hint="check the path")
     inside = _checkpoints(path)
     usual = [path / name for name in _USUAL_FILES if path / name in inside]
     if _is_of_transformers(path):
-        raise UserError(
+        raise UnbagError(
             f"{path} is a model of transformers, not of OpenCLIP",
             expected=_EXPECTED,
-            way_out=f"write hf:{path}",
+            hint=f"write hf:{path}",
         )
     if len(inside) == 1 or usual:
         return usual[0] if usual else inside[0]
@@ -80,10 +80,10 @@ def find_weights(path: Path) -> Path:
     if not inside and below.is_dir() and _checkpoints(below):
         path, inside = below, _checkpoints(below)
     listed = ", ".join(p.name for p in inside[-6:]) or "none"
-    raise UserError(
+    raise UnbagError(
         f"the folder {path} holds {len(inside)} checkpoints: {listed}",
         expected=f"one, or one called {_USUAL_FILES[0]}",
-        way_out=f"name the file, as in ...@{inside[-1]}" if inside else "check the path",
+        hint=f"name the file, as in ...@{inside[-1]}" if inside else "check the path",
     )
 
 
@@ -116,7 +116,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     is_state = isinstance(content, Mapping) and content
     if not is_state or not all(isinstance(value, torch.Tensor) for value in content.values()):
         found = ", ".join(map(str, content)) if isinstance(content, Mapping) else type(content)
-        raise UserError(
+        raise UnbagError(
             f"{path} holds no state dict: {str(found)[:200] or 'nothing'}", expected=_EXPECTED
         )
     state = {str(name): value for name, value in content.items()}
@@ -144,10 +144,10 @@ def _pickled(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             is_script = any(name.endswith("constants.pkl") for name in archive.namelist())
         if is_script:
-            raise UserError(
+            raise UnbagError(
                 f"{path} is a TorchScript archive, as OpenAI published them",
                 expected=_EXPECTED,
-                way_out="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
+                hint="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
             )
     else:
         # A pickle (of PyTorch before 1.6), an archive that is cut, or neither.
@@ -157,7 +157,7 @@ def _pickled(path: Path) -> Any:
             raise _unreadable(path, _CUT_SHORT)
         if not start.startswith(b"\x80"):
             what = "it is no file of PyTorch" if start else "it is empty"
-            raise _unreadable(path, what, way_out="check the path and how the file was made")
+            raise _unreadable(path, what, hint="check the path and how the file was made")
     try:
         with catch_warnings():
             # Of pickles in another form, which then cannot be read.
@@ -167,10 +167,10 @@ def _pickled(path: Path) -> Any:
     except UnpicklingError as error:
         # The rest of PyTorch's words is advice to run the code in it.
         named = re.search(r"GLOBAL ([\w.]+)", str(error))
-        raise UserError(
+        raise UnbagError(
             f"{path} holds more than weights: {named[1] if named else 'a pickle of other things'}",
             expected=_EXPECTED,
-            way_out="nothing is unpickled here, since that runs code; load it where you trust it "
+            hint="nothing is unpickled here, since that runs code; load it where you trust it "
             "and save model.state_dict() as .safetensors",
         ) from error
     except EOFError as error:
@@ -179,9 +179,9 @@ def _pickled(path: Path) -> Any:
         raise _unreadable(path, said_by(error)) from error
 
 
-def _unreadable(path: Path, why: str, *, way_out: str = "copy or download it again") -> UserError:
-    return UserError(
-        f"{path} cannot be read as a checkpoint: {why}", expected=_EXPECTED, way_out=way_out
+def _unreadable(path: Path, why: str, *, hint: str = "copy or download it again") -> UnbagError:
+    return UnbagError(
+        f"{path} cannot be read as a checkpoint: {why}", expected=_EXPECTED, hint=hint
     )
 
 
@@ -222,11 +222,11 @@ def load_state(
         for name in shaped:
             is_text = name in (ending, f"text.{ending}")
             if is_text and wanted[name].shape[1:] == state[name].shape[1:]:
-                raise UserError(
+                raise UnbagError(
                     f"the text tower of {source} has {len(state[name])} {what}, and the tokenizer "
                     f"of {arch} gives {len(wanted[name])}",
                     expected="weights trained with this tokenizer: the scores would be wrong",
-                    way_out="name the architecture it was trained with before the @",
+                    hint="name the architecture it was trained with before the @",
                 )
     if missing or unexpected or shaped:
         sizes = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
@@ -235,10 +235,10 @@ def load_state(
         for what, names in parts:
             more = " ..." if len(names) > _SHOWN else ""
             listed += [f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"] if names else []
-        raise UserError(
+        raise UnbagError(
             f"{source} does not fit {arch}: {'; '.join(listed)}",
             expected=f"all {len(wanted)} tensors of {arch}, and no others",
-            way_out=hint or "name the architecture it was trained with before the @",
+            hint=hint or "name the architecture it was trained with before the @",
         )
     check_finite(state, source=source)
     model.load_state_dict(state)
@@ -281,10 +281,10 @@ def check_tag_activation(arch: str, tag: str, config: dict[str, Any], *, is_tag_
             f"{arch}/{tag}: open_clip's table does not say QuickGELU and its architecture does; "
             "computed with QuickGELU, as the architecture says"
         )
-    raise UserError(
+    raise UnbagError(
         f"{arch}/{tag} was trained with QuickGELU, and {arch} computes with GELU",
         expected="the activation the weights were trained with: the scores would be wrong",
-        way_out=f"write open_clip:{other_activation(arch)}/{tag}",
+        hint=f"write open_clip:{other_activation(arch)}/{tag}",
     )
 
 
@@ -342,12 +342,12 @@ def trainer_parameters(weights: Path) -> dict[str, str]:
     return {}
 
 
-def wrong_activation(arch: str, quick: bool, evidence: Evidence, written: str) -> UserError:
+def wrong_activation(arch: str, quick: bool, evidence: Evidence, written: str) -> UnbagError:
     """The error for a checkpoint whose activation is known to be the other one."""
-    return UserError(
+    return UnbagError(
         f"{arch} computes with {activation_name(quick)}, and {evidence.because}",
         expected="the activation the weights were trained with: the scores would be wrong",
-        way_out=f"write open_clip:{other_activation(arch)}@{written}",
+        hint=f"write open_clip:{other_activation(arch)}@{written}",
     )
 
 

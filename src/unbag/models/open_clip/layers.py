@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.layers import laid_out, of_maps, recorded
 from unbag.types import Layers
 
@@ -99,12 +99,12 @@ def _each_alone(hidden_NPW: Tensor, pool: Any) -> Tensor:
     return found
 
 
-def _unknown_patches(kind: str) -> UserError:
+def _unknown_patches(kind: str) -> UnbagError:
     """The error for a picture tower without places."""
-    return UserError(
+    return UnbagError(
         f"patch vectors of a {kind} are not known",
         expected="a vision transformer, a ResNet of CLIP, or a network of timm with known pooling",
-        way_out="use the picture vector",
+        hint="use the picture vector",
     )
 
 
@@ -198,12 +198,12 @@ def _layers_of_stages(trunk: Any, hidden: list[Tensor], final: Tensor) -> Layers
     return laid_out([*vectors, last_NLW], [*[None] * len(hidden), pooled_NW])
 
 
-def _unknown_layers(kind: str) -> UserError:
-    return UserError(
+def _unknown_layers(kind: str) -> UnbagError:
+    return UnbagError(
         f"layers of a {kind} are not known",
         expected="a vision transformer, a ResNet of CLIP, or a network of timm that has blocks "
         "and pools by token, mean or attention, or has stages and pools by mean",
-        way_out="use the picture vector, or its patches",
+        hint="use the picture vector, or its patches",
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 QUICK = "-quickgelu"
 """Ending of an architecture that computes with QuickGELU."""
@@ -48,9 +48,9 @@ def library() -> Any:
     try:
         import open_clip  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             f"open_clip: models need the package 'open_clip_torch' ({error})",
-            way_out="pip install 'unbag[open_clip]'",
+            hint="pip install 'unbag[open_clip]'",
         ) from error
     return open_clip
 
@@ -69,7 +69,7 @@ def parse(text: str) -> WantedWeights:
     if text.startswith(("hf-hub:", "local-dir:")):
         hub, _, revision = text.partition(":")[2].partition("@")
         if hub.count("/") != 1:
-            raise UserError(
+            raise UnbagError(
                 f"open_clip:{text} names no model",
                 expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
             )
@@ -77,20 +77,20 @@ def parse(text: str) -> WantedWeights:
     before, at, after = text.partition("@")
     if at and "/" not in before:
         if not after:
-            raise UserError(
+            raise UnbagError(
                 f"open_clip:{text} names no checkpoint",
                 expected="a file or a folder after the @",
-                way_out=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
+                hint=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
             )
         return WantedWeights(text, before, path=Path(after).expanduser())
     arch, slash, tag = before.partition("/")
     if not slash or not tag:
         architecture(arch)
         tags = library().list_pretrained_tags_by_model(arch)
-        raise UserError(
+        raise UnbagError(
             f"open_clip:{text} names no weights",
             expected=f"open_clip:{arch}/TAG or open_clip:{arch}@PATH",
-            way_out=f"the tags of {arch}: {', '.join(tags) or 'none'}",
+            hint=f"the tags of {arch}: {', '.join(tags) or 'none'}",
         )
     return WantedWeights(text, arch, tag=tag, revision=after or None)
 
@@ -128,7 +128,7 @@ def tokenizer_name(arch: str) -> str:
 
 def nearest(
     kind: str, name: str, known: Iterable[str], *, listed: str = "list_pretrained"
-) -> UserError:
+) -> UnbagError:
     """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred.
 
     `listed` is the function of open_clip that lists all; only architectures with weights have tags.
@@ -136,12 +136,12 @@ def nearest(
     names = sorted(known)
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
     offered = [n for low in near for n in names if n.lower() == low] or names[:_SHOWN]
-    return UserError(
+    return UnbagError(
         f"unknown {kind} {name!r}",
         expected=f"did you mean {' or '.join(map(repr, offered))}?"
         if near
         else f"one of {', '.join(offered)}{' ...' if len(names) > len(offered) else ''}",
-        way_out=f"`python -c 'import open_clip; print(open_clip.{listed}())'` shows all",
+        hint=f"`python -c 'import open_clip; print(open_clip.{listed}())'` shows all",
     )
 
 

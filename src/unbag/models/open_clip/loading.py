@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.loading import folder_name, quiet_hub
 from unbag.models.open_clip.checkpoint import (
     Evidence,
@@ -140,10 +140,10 @@ def _by_tag(wanted: WantedWeights) -> OpenClipSource:
     if not known:
         plain = arch.removesuffix(QUICK)
         if arch != plain and library().get_pretrained_cfg(plain, tag):
-            raise UserError(
+            raise UnbagError(
                 f"{plain}/{tag} was trained with GELU, and {arch} computes with QuickGELU",
                 expected="the activation the weights were trained with: the scores would be wrong",
-                way_out=f"write open_clip:{plain}/{tag}",
+                hint=f"write open_clip:{plain}/{tag}",
             )
         raise nearest(f"weights of {arch}", tag, library().list_pretrained_tags_by_model(arch))
     note = check_tag_activation(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
@@ -205,22 +205,21 @@ def _downloaded(fetch: Callable[[], str], text: str) -> str:
             return fetch()
     except Exception as error:
         # The hub's client, urllib and open_clip each raise kinds of their own.
-        raise UserError(
+        raise UnbagError(
             f"the weights of open_clip:{text} could not be had: {said_by(error, most=400)}",
             expected="a network, or the weights in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
             "only there",
-            way_out="download them on a machine with a network and name the file: "
-            "open_clip:ARCH@PATH",
+            hint="download them on a machine with a network and name the file: open_clip:ARCH@PATH",
         ) from error
 
 
 def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
     said = read_config(folder)
     if said is None:
-        raise UserError(
+        raise UnbagError(
             f"the folder {folder} has no {CONFIG}",
             expected="a folder as open_clip exports it",
-            way_out="name the architecture instead: open_clip:ARCH@PATH",
+            hint="name the architecture instead: open_clip:ARCH@PATH",
         )
     return OpenClipSource(
         name=name,
@@ -267,7 +266,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         config = said["model_cfg"]
         _ = (config["vision_cfg"], config["text_cfg"], config["embed_dim"])
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{path} is no config of open_clip: {type(error).__name__} {error}",
             expected="model_cfg with embed_dim, vision_cfg and text_cfg",
         ) from error
@@ -282,10 +281,10 @@ def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], writt
     for key in _TOKENIZER_KEYS:
         mine, said = ours["text_cfg"].get(key), theirs["text_cfg"].get(key)
         if (mine or None) != (said or None):
-            raise UserError(
+            raise UnbagError(
                 f"the {CONFIG} beside {written} says {key} {said!r}, and {arch} has {mine!r}",
                 expected="the tokenizer the weights were trained with: the scores would be wrong",
-                way_out="open_clip:local-dir:FOLDER takes architecture and tokenizer from there",
+                hint="open_clip:local-dir:FOLDER takes architecture and tokenizer from there",
             )
 
 
@@ -305,11 +304,11 @@ def _with_weights(source: OpenClipSource) -> Any:
     try:
         model = build(source.config, has_bias="logit_bias" in state)
     except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
-        raise UserError(
+        raise UnbagError(
             f"open_clip cannot build {source.arch}: {said_by(error)}",
             expected="a config of open_clip whose towers are on this machine; towers of "
             "transformers take their config from the hub or its cache (HF_HOME)",
-            way_out="run it once with a network, or name a folder as hf_model_name",
+            hint="run it once with a network, or name a folder as hf_model_name",
         ) from error
     load_state(model, state, source=source.weights.name, arch=source.arch, hint=source.hint)
     return model

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import tokenizer_rules
 from unbag.models.layers import blocks_of, laid_out, recorded
 from unbag.models.open_clip.layers import through
@@ -202,10 +202,10 @@ class Masked:
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """Last hidden states, projected; refused where pooling is more than a choice or a mean."""
         if getattr(self.tower.transformer, "pooler", None) is not None:
-            raise UserError(
+            raise UnbagError(
                 "this text tower has a layer of its own for the pooled vector",
                 expected="a tower whose words can be projected as the caption is",
-                way_out="use the caption vector",
+                hint="use the caption vector",
             )
         token_NL = self._cut(token_NL)
         mask_NL = (token_NL != self.tower.config.pad_token_id).long()
@@ -249,9 +249,9 @@ class Unknown:
 
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """Never."""
-        raise UserError(
+        raise UnbagError(
             "word vectors of this text tower are not known",
-            way_out="use the caption vector",
+            hint="use the caption vector",
         )
 
     def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
@@ -263,11 +263,11 @@ TextTower: TypeAlias = Native | Classed | Masked | Unknown
 """A text tower of any kind."""
 
 
-def _no_layers(kind: str) -> UserError:
-    return UserError(
+def _no_layers(kind: str) -> UnbagError:
+    return UnbagError(
         f"layers of a {kind} are not known",
         expected="open_clip's own text transformer, or one of transformers with a list of blocks",
-        way_out="use the caption vector",
+        hint="use the caption vector",
     )
 
 
@@ -289,11 +289,11 @@ def load_tokenizer(name: str, arch: str) -> Tokenizer:
     except Exception as error:
         # Readers of tokenizers raise anything: OSError, ValueError, errors of the hub's client.
         why = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {arch} could not be had: {why}",
             expected="a network, or the tokenizer in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
             "only there",
-            way_out="save the tokenizer, the weights and an open_clip_config.json in one folder: "
+            hint="save the tokenizer, the weights and an open_clip_config.json in one folder: "
             "open_clip:local-dir:FOLDER",
         ) from error
     return HubTokenizer(found) if hasattr(found, "tokenizer") else ClipTokenizer(found)
@@ -311,10 +311,10 @@ def check_fit(tokenizer: Tokenizer, *, arch: str, rows: int, pool: str, end: int
     elif pool == "argmax" and tokenizer.end != tokenizer.vocabulary - 1:
         wrong = "does not end a caption with its largest id, where the text tower looks"
     if wrong:
-        raise UserError(
+        raise UnbagError(
             f"the tokenizer of {arch} {wrong}",
             expected="the tokenizer the weights were trained with: the scores would be wrong",
-            way_out="name its hf_tokenizer_name in the config: open_clip:local-dir:FOLDER",
+            hint="name its hf_tokenizer_name in the config: open_clip:local-dir:FOLDER",
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from traceback import extract_tb
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.run import versions
 from unbag.metrics.compare import compare, correct
 from unbag.metrics.intervals import percentile
@@ -223,7 +223,7 @@ def _put(
 ) -> Finding:
     try:
         return probe.ask(subject, material, options, progress)
-    except UserError as error:
+    except UnbagError as error:
         return Finding(probe.name, skipped=str(error))
     except Exception as error:
         # A fault of one probe, such as a plug-in's, must not cost what the others found.
@@ -257,7 +257,7 @@ def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
     for name in dict.fromkeys(chosen):
         probe = find("probe", name)
         if not isinstance(probe, Probe):
-            raise UserError(
+            raise UnbagError(
                 f"the probe {name!r} is a {type(probe).__name__}",
                 expected="a value of unbag.probes.base.Probe",
             )
@@ -279,10 +279,10 @@ def _make_subjects(inquiry: Inquiry, progress: Progress) -> Subject:
     if len(made) == 1:
         return subject
     if made[0].name == made[1].name:
-        raise UserError(
+        raise UnbagError(
             f"both models are called {made[0].name!r}",
             expected="two names, to tell them apart in the tables",
-            way_out="set a model against another one, or rename a file",
+            hint="set a model against another one, or rename a file",
         )
     other = made[1]
     if inquiry.has_twin:
@@ -408,7 +408,7 @@ def _difference(
                 protocol=protocol,
                 seed=options.seed,
             )
-        except UserError:
+        except UnbagError:
             # No unit is valid for both; there is nothing to pair.
             return None
     return _by_draws(probe, mine, theirs, names, options)

@@ -75,7 +75,7 @@ def write_diagnosis(found: Diagnosis, run: RunFolder) -> Path:
 
 
 def check_same_diagnosis(found: Diagnosis, run: RunFolder) -> None:
-    """Raise UserError if the folder holds a diagnosis of something else."""
+    """Raise UnbagError if the folder holds a diagnosis of something else."""
     run.earlier(_identity(found))
 
 

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.huggingface.loading import HfSource, read_language_model, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 from unbag.training.towers.lora import inject_lora
@@ -38,7 +38,7 @@ _PLAIN = {
 
 
 def read_language(place: str, *, asks: bool) -> Language:
-    """A folder, a .gguf file or a name on the hub; raises UserError if it cannot be taught."""
+    """A folder, a .gguf file or a name on the hub; raises UnbagError if it cannot be taught."""
     model, tokenizer = read_language_model(place)
     size = int(model.config.vocab_size)
     words = Pretrained(tokenizer, place, size, asks)
@@ -72,10 +72,10 @@ def _check_head(language: Any, name: str) -> None:
     hidden = language.base_model(input_ids=token_BT, use_cache=False).last_hidden_state
     plain = language.get_output_embeddings()(hidden)
     if not torch.allclose(plain, language(input_ids=token_BT).logits, atol=1e-4):
-        raise UserError(
+        raise UnbagError(
             f"the language model {name} changes its logits after its last layer",
             expected="logits that are the last layer times a matrix, as Llama has them",
-            way_out="take another language model",
+            hint="take another language model",
         )
 
 
@@ -132,10 +132,10 @@ def small_language(folder: Path) -> Any:
         state.setdefault("lm_head.weight", state["model.embed_tokens.weight"])
         made.load_state_dict({name: value.float() for name, value in state.items()})
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{folder} is not a language model: {said_by(error)}",
             expected="config.json and model.safetensors as transformers writes them for a Llama",
-            way_out="take the folder as training wrote it",
+            hint="take the folder as training wrote it",
         ) from error
     return made.eval().requires_grad_(False)
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
 from unbag.scorers.questions import CLOSED, AskedQuestion, asked_of, lettered
 from unbag.training.settings import bounded, check_bounds
@@ -99,25 +99,25 @@ class DecoderSettings:
         """Refuse numbers that cannot be meant."""
         check_bounds(self, "a decoder")
         if self.is_scratch and self.width % (2 * self.heads):
-            raise UserError(
+            raise UnbagError(
                 f"a decoder of width={self.width} with heads={self.heads}",
                 expected="an even part of the width for each head",
-                way_out="--set width=192 heads=4",
+                hint="--set width=192 heads=4",
             )
         if self.asks and not any(self.shares):
-            raise UserError(
+            raise UnbagError(
                 "a decoder that is asked nothing: every share is 0",
                 expected="a share above 0 for one kind of question",
-                way_out=f"--set {KINDS[0]}=1",
+                hint=f"--set {KINDS[0]}=1",
             )
         if self.lora and self.is_scratch:
-            raise UserError(
+            raise UnbagError(
                 f"a decoder with lora={self.lora} and a language model from scratch",
                 expected="a trained language model to put small matrices beside",
-                way_out="--set language=FOLDER, or leave lora out",
+                hint="--set language=FOLDER, or leave lora out",
             )
         if not 0 <= self.locked_steps <= self.steps:
-            raise UserError(
+            raise UnbagError(
                 f"a decoder with connector_steps={self.connector_steps} of {self.steps} steps",
                 expected="at most as many as there are steps",
             )
@@ -313,12 +313,12 @@ class Pretrained:
     asks: bool = True
 
     def __post_init__(self) -> None:
-        """Raises UserError if nothing could end an answer."""
+        """Raises UnbagError if nothing could end an answer."""
         if self.tokenizer.eos_token_id is None:
-            raise UserError(
+            raise UnbagError(
                 f"the tokenizer of {self.name} has no token that ends an answer",
                 expected="an eos_token",
-                way_out="name one in its tokenizer_config.json, or take another language model",
+                hint="name one in its tokenizer_config.json, or take another language model",
             )
 
     @property
@@ -341,15 +341,15 @@ class Pretrained:
         return self.plain(self._form(prompt))
 
     def answer(self, prompt: str, answer: str) -> list[int]:
-        """What is added when the answer follows; raises UserError where that cannot be told."""
+        """What is added when the answer follows; raises UnbagError where that cannot be told."""
         before = self.plain(self._form(prompt))
         whole = self.plain(f"{self._form(prompt)} {answer}")
         if whole[: len(before)] != before:
-            raise UserError(
+            raise UnbagError(
                 f"the tokenizer of {self.name} does not keep the answer {answer!r} apart from the "
                 "prompt before it",
                 expected="tokens of the prompt, then tokens of the answer",
-                way_out="take another language model",
+                hint="take another language model",
             )
         return _some(whole[len(before) :], answer)
 
@@ -366,9 +366,9 @@ Words: TypeAlias = WordLevel | Pretrained
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:
-    """The tokens; raises UserError where there is none."""
+    """The tokens; raises UnbagError where there is none."""
     if not tokens:
-        raise UserError(f"the answer {answer!r} has no word", expected="words to be scored")
+        raise UnbagError(f"the answer {answer!r} has no word", expected="words to be scored")
     return tokens
 
 
@@ -437,7 +437,7 @@ class LessonBatch:
 
 
 def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Lessons:
-    """Tokens of every lesson that fits; raises UserError if none does."""
+    """Tokens of every lesson that fits; raises UnbagError if none does."""
     kept: list[tuple[Lesson, list[int], list[int]]] = []
     for lesson in lessons:
         prompt = words.ask(lesson.prompt)
@@ -445,10 +445,10 @@ def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Le
         if len(prompt) + len(answer) <= context:
             kept.append((lesson, prompt, answer))
     if not kept:
-        raise UserError(
+        raise UnbagError(
             f"none of {len(lessons):,} questions has at most {context} tokens with its answer",
             expected="captions that leave room for the question",
-            way_out="--set context=256",
+            hint="--set context=256",
         )
     length_M = np.array([len(prompt) + len(answer) for _, prompt, answer in kept])
     answer_M = np.array([len(answer) + 1 for _, _, answer in kept])
@@ -475,18 +475,18 @@ class Draws:
     """Which lessons a step is given: shares of the kinds, by (seed, step) alone."""
 
     def __init__(self, lessons: Lessons, shares: Sequence[float], *, batch: int, seed: int) -> None:
-        """Raises UserError if a kind with a share has no lesson."""
+        """Raises UnbagError if a kind with a share has no lesson."""
         self._seed = seed
         self._places = [np.flatnonzero(lessons.kind_M == k) for k in range(len(KINDS))]
         self._counts = _counts(shares, batch)
         empty = [k for k, n, at in zip(KINDS, self._counts, self._places, strict=True)
                  if n and not len(at)]  # fmt: skip
         if empty:
-            raise UserError(
+            raise UnbagError(
                 f"there is no question of the kind {', '.join(empty)}: no caption has a hard "
                 "negative, or all such questions are longer than the context",
                 expected="captions with edits that change their meaning",
-                way_out="make some with `unbag edit`, --set context=256, or --set asks=false to "
+                hint="make some with `unbag edit`, --set context=256, or --set asks=false to "
                 "train on captions alone",
             )
 

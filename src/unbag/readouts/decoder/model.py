@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.evaluation.scoring import unknown_to
 from unbag.models.batching import Fitting
 from unbag.models.features import View
@@ -67,7 +67,7 @@ class PatchDecoder(ChatModel):
         """What the connector is given of a picture, [L, V]; zeros at a place without a patch."""
         if self.settings.sees != "patches" or self.net.look is None:
             what = "one vector" if self.settings.sees == "cls" else "nothing"
-            raise UserError(
+            raise UnbagError(
                 f"{self.name} sees {what} of a picture, and no patches that could be taken away",
                 expected="a decoder that was trained with sees=patches",
             )
@@ -87,7 +87,7 @@ class PatchDecoder(ChatModel):
             own = None if picture is None else seen[picture.key]
             tokens = tuple(self.preparer.prompts.tokens(text))
             if not tokens:
-                raise UserError(
+                raise UnbagError(
                     f"{self.name} was given an empty text to embed",
                     expected="words: a caption, an answer or an instruction",
                 )
@@ -115,10 +115,10 @@ def patch_decoder(
         found = picture_tokens(view.encode_images(encoder, pixels), settings)
         assert found is not None
         if found.shape[1] != made.places:
-            raise UserError(
+            raise UnbagError(
                 f"{encoder.name} gives {found.shape[1]} patches of a picture",
                 expected=f"{made.places}, as when the decoder was trained",
-                way_out="train it again for this encoder",
+                hint="train it again for this encoder",
             )
         return found.to(device)
 
@@ -175,10 +175,10 @@ def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> T
         found = encoder.encode_patches(pixels)
         pooled_NW, vector_NLW, mask_NL = None, found.vector_NLW, found.mask_NL
     else:
-        raise UserError(
+        raise UnbagError(
             f"{encoder.name} shows one vector for a picture and no patches",
             expected="a model with patches: tiny:, open_clip:, hf: or photo:",
-            way_out="give your model picture_layers or encode_patches (docs/extending.md)",
+            hint="give your model picture_layers or encode_patches (docs/extending.md)",
         )
     if pooled_NW is None:
         # A tower without such a place before its end (attention pooling).
@@ -198,7 +198,7 @@ def _read(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
 def picture_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | None:
     """What stands for a picture, [N, L, V]: its patches, the one vector it is pooled to, or none.
 
-    Raises UserError if half precision cannot hold it.
+    Raises UnbagError if half precision cannot hold it.
     """
     if settings.sees == "nothing":
         return None
@@ -207,10 +207,10 @@ def picture_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | 
         return found.float()
     half = found.half()
     if not bool(half.isfinite().all()):
-        raise UserError(
+        raise UnbagError(
             f"features up to {float(found.abs().max()):,.0f} do not fit into float16",
             expected="numbers below 65,504",
-            way_out="--set keeps=float32",
+            hint="--set keeps=float32",
         )
     return half
 

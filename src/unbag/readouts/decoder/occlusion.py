@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.vlm2vec.model import unit
@@ -34,16 +34,16 @@ _NONE = -1
 def said(decoder: PatchDecoder, picture: Picture, caption: str) -> PatchEffects:
     """Log-probabilities of the pieces of a caption, each behind those before it.
 
-    The decoder is asked to describe the picture. Raises UserError if it was never taught to.
+    The decoder is asked to describe the picture. Raises UnbagError if it was never taught to.
     """
     settings = decoder.settings
     if decoder.embeds or (settings.asks and not settings.describe):
         why = "to embed" if decoder.embeds else "questions alone (describe=0)"
-        raise UserError(
+        raise UnbagError(
             f"{decoder.name} was taught {why}, not to say captions, so that its words have no "
             "probabilities to map",
             expected="a decoder that was trained with describe above 0",
-            way_out="--scorer vlm2vec maps cosines" if decoder.embeds else "train another",
+            hint="--scorer vlm2vec maps cosines" if decoder.embeds else "train another",
         )
     ask, answer = decoder.preparer.prompts.tokenizer.ask(PROMPT), _pieces(decoder, caption)
     # The last piece is predicted, and not read.
@@ -129,10 +129,10 @@ def _run(
     patch_LV = decoder.patches(picture)
     tokens = len(patch_LV) + len(token_T)
     if decoder.context is not None and tokens > decoder.context:
-        raise UserError(
+        raise UnbagError(
             f"{decoder.name}: picture and caption have {tokens} tokens",
             expected=f"at most {decoder.context}",
-            way_out="take a shorter caption",
+            hint="take a shorter caption",
         )
 
     def run(without: Sequence[int]) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.loading import Model, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.decoder.language import read_language, saved_language, small_language
@@ -56,19 +56,19 @@ class DecoderReadout:
         encoder = encoder_of(model, self.name)
         place = folder or shipped_decoder(self.name, encoder)
         if place is None:
-            raise UserError(
+            raise UnbagError(
                 f"the read-out {self.name!r} scores with a trained decoder, and none is named nor "
                 f"shipped for {encoder.name}",
                 expected=f"--scorer {self.name}@FOLDER",
-                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
+                hint=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
             )
         # What ships is scored without transformers, which a core installation does not have.
         kept = read_decoder(place, read=small_language if folder is None else saved_language)
         if kept.made.embeds:
-            raise UserError(
+            raise UnbagError(
                 f"{place} was taught to embed, not to answer",
                 expected=f"a decoder that `unbag train --recipe {self.name}` made",
-                way_out=f"score it with --scorer vlm2vec@{place}",
+                hint=f"score it with --scorer vlm2vec@{place}",
             )
         decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))
         scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.huggingface.loading import quietly
 from unbag.models.shipped import find_shipped, shipped_like
 from unbag.models.weights import check_finite, fingerprint
@@ -129,13 +129,13 @@ class _BaseDecoder:
 
 
 def read_decoder(
-    folder: Path, *, read: Callable[[Path], Any] = saved_language, way_out: str = _TRAIN
+    folder: Path, *, read: Callable[[Path], Any] = saved_language, hint: str = _TRAIN
 ) -> SavedDecoder:
-    """What `save_decoder` wrote; raises UserError for anything else, with this way out.
+    """What `save_decoder` wrote; raises UnbagError for anything else, with this way out.
 
     `read` makes a language model of weights alone, where words are those of the config.
     """
-    refused = partial(_refused, folder, way_out=way_out)
+    refused = partial(_refused, folder, hint=hint)
     said = read_config(folder, kind=_KIND, refused=refused)
     try:
         settings, origin = DecoderSettings(**said["settings"]), DecoderOrigin(**said["origin"])
@@ -145,7 +145,7 @@ def read_decoder(
     except (KeyError, TypeError, ValueError) as error:
         raise refused(wrong_config(error)) from error
     if base:
-        refused = partial(refused, holds=f"{CONFIG} and {CHANGE}", way_out=_TOGETHER)
+        refused = partial(refused, holds=f"{CONFIG} and {CHANGE}", hint=_TOGETHER)
     held = _weights(folder, CHANGE if base else CONNECTOR, refused)
     words: Words
     if base:
@@ -164,7 +164,7 @@ def read_decoder(
     return SavedDecoder(Made(net.eval(), words, settings, places, context, embeds), origin)
 
 
-def _weights(folder: Path, file: str, refused: Callable[[str], UserError]) -> State:
+def _weights(folder: Path, file: str, refused: Callable[[str], UnbagError]) -> State:
     """Of one file; whether it has what it should is seen when it is put to use."""
     if not (folder / file).is_file():
         raise refused(f"it has no {file}")
@@ -187,11 +187,11 @@ def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> 
     apart = [name for name in {**own, **found} if own.get(name) != found.get(name)]
     if apart:
         first = apart[0]
-        raise UserError(
+        raise UnbagError(
             f"{folder / CONNECTOR} does not fit its language model: {first} is "
             f"{found.get(first, 'not there')}",
             expected=f"{own.get(first, 'no such weight')}",
-            way_out="copy both from one folder of `unbag train --recipe decoder`",
+            hint="copy both from one folder of `unbag train --recipe decoder`",
         )
     net.connector.load_state_dict(connector)
 
@@ -203,11 +203,11 @@ def _beside(folder: Path, base: _BaseDecoder, read: Callable[[Path], Any]) -> Sa
         # What ships with the study may change what ships with the tool.
         place = find_shipped(base.folder) or place
     if place == folder.absolute() or not (place / LANGUAGE).is_dir():
-        raise UserError(
+        raise UnbagError(
             f"{folder} is a change of the decoder {base.folder}/, and beside it is none with "
             "weights of its own",
             expected=f"both folders in {place.parent}",
-            way_out=_TOGETHER,
+            hint=_TOGETHER,
         )
     return read_decoder(place, read=read)
 
@@ -215,24 +215,24 @@ def _beside(folder: Path, base: _BaseDecoder, read: Callable[[Path], Any]) -> Sa
 def _change(net: DecoderNet, change: State, base: _BaseDecoder, folder: Path) -> None:
     """Make of the decoder beside it what the folder is about; any other is refused."""
     if _weights_fingerprint(net) != base.fingerprint:
-        raise UserError(
+        raise UnbagError(
             f"{folder} changes a decoder that is not the one in {base.folder}/ beside it",
             expected=f"weights with the fingerprint {base.fingerprint}",
-            way_out=_TOGETHER,
+            hint=_TOGETHER,
         )
     try:
         apply_change(net.state_dict(), change)
     except (KeyError, RuntimeError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{folder / CHANGE} does not fit {base.folder}/ beside it: {said_by(error)}",
             expected="a change of every weight, as it came with it",
-            way_out=_TOGETHER,
+            hint=_TOGETHER,
         ) from error
 
 
-def _refused(folder: Path, why: str, *, way_out: str, holds: str = _HOLDS) -> UserError:
-    return UserError(
-        f"{folder} is not a decoder: {why}", expected=f"a folder with {holds}", way_out=way_out
+def _refused(folder: Path, why: str, *, hint: str, holds: str = _HOLDS) -> UnbagError:
+    return UnbagError(
+        f"{folder} is not a decoder: {why}", expected=f"a folder with {holds}", hint=hint
     )
 
 
@@ -311,7 +311,7 @@ def _once(weights: Mapping[str, Tensor]) -> list[str]:
     return list(found.values())
 
 
-def read_config(folder: Path, *, kind: str, refused: Callable[[str], UserError]) -> dict[str, Any]:
+def read_config(folder: Path, *, kind: str, refused: Callable[[str], UnbagError]) -> dict[str, Any]:
     """Of a folder of this kind; `refused` makes the error for any other, from what is wrong."""
     if not folder.is_dir():
         raise refused("it is a file" if folder.exists() else "there is no such folder")

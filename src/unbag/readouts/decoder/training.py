@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import FeatureStore, stacked
 from unbag.models.weights import seeded
 from unbag.readouts.data import (
@@ -166,10 +166,10 @@ def _features(
     """Features of the pictures; refused where memory cannot hold them."""
     size = store.images(pictures[:1]).vector_NLW.nbytes * len(pictures)
     if settings.sees == "patches" and size > MOST_BYTES:
-        raise UserError(
+        raise UnbagError(
             f"patches of {len(pictures):,} pictures take {size >> 30} gigabytes",
             expected=f"at most {MOST_BYTES >> 30}, since a decoder is trained from memory",
-            way_out="train on fewer pictures",
+            hint="train on fewer pictures",
         )
     found = [store.images(pictures[at : at + _AT_ONCE]) for at in range(0, len(pictures), _AT_ONCE)]
     return picture_tokens(stacked(found), settings)
@@ -231,10 +231,10 @@ def begin(
     context = getattr(net.language.config, "max_position_embeddings", None)
     made = Made(net, words, settings, places, context or places + settings.context)
     if made.context < places + settings.context:
-        raise UserError(
+        raise UnbagError(
             f"{places} tokens of a picture and {settings.context} of text",
             expected=f"at most {made.context}, the context of the language model",
-            way_out=f"--set context={max(1, made.context - places)}",
+            hint=f"--set context={max(1, made.context - places)}",
         )
     task = DecoderTask(
         net,

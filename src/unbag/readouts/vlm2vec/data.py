@@ -19,7 +19,7 @@ from torch import Tensor
 
 from unbag.data.pairs import Pair, Pairs
 from unbag.edits.kinds import normalised
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, joined_by_or, says_relation
 from unbag.training.data.pairs import Draw, Orders
 from unbag.training.data.world import (
@@ -155,12 +155,12 @@ class PairLessons:
     orders: Orders = field(init=False, repr=False, default_factory=Orders)
 
     def __post_init__(self) -> None:
-        """Raises UserError if there is no whole step."""
+        """Raises UnbagError if there is no whole step."""
         if len(self.pairs) < self.showing.batch:
-            raise UserError(
+            raise UnbagError(
                 f"{len(self.pairs):,} pairs make no batch of {self.showing.batch:,}",
                 expected="at least as many pairs as a batch has",
-                way_out=f"--set batch={len(self.pairs)}, or fewer",
+                hint=f"--set batch={len(self.pairs)}, or fewer",
             )
 
     @property
@@ -215,10 +215,10 @@ class PairLessons:
                 why = f"{pair.picture.name}: {error}"
             else:
                 return pair
-        raise UserError(
+        raise UnbagError(
             f"{_TRIES} pictures one after the other cannot be opened, the last {why}",
             expected="pictures",
-            way_out="check --pictures",
+            hint="check --pictures",
         )
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.data.images import PixelPicture
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError, UnbagError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.models.shipped import more_ships
@@ -106,7 +106,7 @@ class Vlm2Vec:
         try:
             return unit(self.model.last_hidden(asks))
         except PictureError as error:
-            warn(f"without a vector: {error.found}", stacklevel=2)
+            warn(f"without a vector: {error.message}", stacklevel=2)
         nothing_D = torch.full_like(self.encode_captions([instruction(None)])[0], torch.nan)
         return torch.stack([self._alone(ask, nothing_D) for ask in asks])
 
@@ -135,10 +135,10 @@ def hidden_generator(model: object) -> HiddenGenerator:
     """The model, if it can show what it made of all that it read."""
     if isinstance(model, HiddenGenerator):
         return model
-    raise UserError(
+    raise UnbagError(
         f"{getattr(model, 'name', type(model).__name__)} shows no hidden state behind a prompt",
         expected="a chat model on this machine, such as hf:FOLDER of a LLaVA or Qwen-VL",
-        way_out="name one with --model (or behind vlm2vec:); this model is scored without vlm2vec",
+        hint="name one with --model (or behind vlm2vec:); this model is scored without vlm2vec",
     )
 
 
@@ -149,22 +149,20 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
     """
     place = folder or shipped_decoder(readout, encoder)
     if place is None:
-        raise UserError(
+        raise UnbagError(
             f"the read-out {readout!r} needs a language model: {encoder.name} "
             f"({encoder.fingerprint}) has none, and none is shipped for its patches",
             expected="a chat model on this machine (hf:FOLDER, decoder:FOLDER), "
             + ("tiny:base with --scorer vlm2vec, " if has_study() else "")
             + f"or --scorer {readout}@FOLDER with a head for this model",
-            way_out=f"train one with {_TRAIN}{more_ships()}",
+            hint=f"train one with {_TRAIN}{more_ships()}",
         )
-    kept = read_decoder(
-        place, read=small_language, way_out=f"check the path; train one with {_TRAIN}"
-    )
+    kept = read_decoder(place, read=small_language, hint=f"check the path; train one with {_TRAIN}")
     if not kept.made.embeds:
-        raise UserError(
+        raise UnbagError(
             f"{place} was taught to answer, not to embed",
             expected="a head that `python -m unbag_lab arms` trained to embed",
-            way_out=f"score it with --scorer decoder@{place}, or train it to embed: "
+            hint=f"score it with --scorer decoder@{place}, or train it to embed: "
             f"unbag train --recipe {readout} --model decoder:{place}",
         )
     return on_encoder(kept, encoder, place, name=encoder.name)
@@ -219,10 +217,10 @@ class Adapted:
         given = {name: tuple(tensor.shape) for name, tensor in state.items()}
         if shapes != given:
             wrong = sorted(set(shapes.items()) ^ set(given.items()))[0]
-            raise UserError(
+            raise UnbagError(
                 f"{source} holds other weights than {self.model.name} has a place for: {wrong[0]}",
                 expected=f"{len(shapes)} tensors beside its language model",
-                way_out="take the folder as training wrote it",
+                hint="take the folder as training wrote it",
             )
         with torch.no_grad():
             for name, weight in self.weights.items():
@@ -272,10 +270,10 @@ def _language_model(model: ChatModel) -> str:
     decoder = module.get_decoder() if hasattr(module, "get_decoder") else own
     names = [str(name) for name, part in module.named_modules() if part is decoder and name]
     if not names:
-        raise UserError(
+        raise UnbagError(
             f"{model.name} does not say which of its parts is the language model",
             expected="a chat model of transformers with get_decoder()",
-            way_out="unbag.readouts.vlm2vec.training trains anything that embeds",
+            hint="unbag.readouts.vlm2vec.training trains anything that embeds",
         )
     return names[0]
 
@@ -287,16 +285,16 @@ def _add_lora(module: nn.Module, name: str, adapting: Adapting, *, seed: int, de
         if isinstance(part, nn.Linear) and inner.rpartition(".")[2] in PROJECTIONS
     ]
     if not targets:
-        raise UserError(
+        raise UnbagError(
             f"the language model {name} has none of the layers {', '.join(PROJECTIONS)}",
             expected="linear layers of attention and MLP under these names",
-            way_out="--set lora=0 trains the whole language model",
+            hint="--set lora=0 trains the whole language model",
         )
     torch.manual_seed(seed)
     inject_lora(
         module,
         targets,
-        way_out=", or --set lora=0 to train the language model",
+        hint=", or --set lora=0 to train the language model",
         r=adapting.lora,
         lora_alpha=adapting.alpha,
         lora_dropout=adapting.dropout,

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
@@ -81,11 +81,11 @@ class Vlm2VecReadout:
         if isinstance(model, DualEncoder):
             if folder is not None and (folder / WEIGHTS).exists():
                 base = read_about(folder).base
-                raise UserError(
+                raise UnbagError(
                     f"{folder} holds an adapter of {base}, and {model.name} is a dual encoder",
                     expected="the chat model that it was trained for, or a decoder's folder that "
                     "embeds",
-                    way_out=f"--model {base} --scorer vlm2vec@{folder}",
+                    hint=f"--model {base} --scorer vlm2vec@{folder}",
                 )
             model, scale = on_patches(model, folder, readout=self.name), 1 / TEMPERATURE
         elif folder is not None:
@@ -163,11 +163,11 @@ def load_encoder(rest: str, *, device: str = "cpu", dtype: Dtype = "auto") -> Vl
 def _chat_model(model: object) -> ChatModel:
     if isinstance(model, ChatModel):
         return model
-    raise UserError(
+    raise UnbagError(
         f"{getattr(model, 'name', type(model).__name__)} has no language model whose weights can "
         "be trained or exchanged here",
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
-        way_out="give a dual encoder one with `unbag train --recipe decoder`, then take "
+        hint="give a dual encoder one with `unbag train --recipe decoder`, then take "
         "--model decoder:FOLDER: docs/vlm2vec.md",
     )
 
@@ -313,7 +313,7 @@ class About:
 
 
 def read_about(folder: Path) -> About:
-    """What a folder was made of; raises UserError if it is none of these."""
+    """What a folder was made of; raises UnbagError if it is none of these."""
     refused = partial(_refused, folder)
     found = read_config(folder, kind=_KIND, refused=refused)
     if not (folder / WEIGHTS).is_file():
@@ -331,11 +331,11 @@ def read_about(folder: Path) -> About:
         raise refused(wrong_config(error)) from error
 
 
-def _refused(folder: Path, why: str) -> UserError:
-    return UserError(
+def _refused(folder: Path, why: str) -> UnbagError:
+    return UnbagError(
         f"{folder} holds no trained VLM2Vec: {why}",
         expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
-        way_out="check the path; `unbag train --recipe vlm2vec --model hf:FOLDER --pairs world "
+        hint="check the path; `unbag train --recipe vlm2vec --model hf:FOLDER --pairs world "
         "--out FOLDER` makes one: docs/vlm2vec.md",
     )
 
@@ -344,16 +344,16 @@ def load(model: ChatModel, folder: Path) -> tuple[ChatModel, float]:
     """The model as it was trained, and the inverse temperature; another base is refused."""
     about = read_about(folder)
     if about.base_fingerprint != model.fingerprint:
-        raise UserError(
+        raise UnbagError(
             f"{folder} was trained for {about.base} ({about.base_fingerprint}), and this is "
             f"{model.name} ({model.fingerprint})",
             expected="the same weights, processor and precision as in training",
-            way_out=f"--model {about.base}, with the --dtype of the training",
+            hint=f"--model {about.base}, with the --dtype of the training",
         )
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise UserError(
+        raise UnbagError(
             f"{folder / WEIGHTS} cannot be read: {said_by(error)}",
             expected="a safetensors file as training wrote it",
         ) from error

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.chat_inputs import ChatRow
 from unbag.readouts.vlm2vec.data import EmbeddingLesson, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
@@ -146,13 +146,13 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         )
         return {"loss": value}
 
-    def out_of_memory(self, batch: EmbeddingLesson) -> UserError:
+    def out_of_memory(self, batch: EmbeddingLesson) -> UnbagError:
         """Names half as many rows at once."""
         chunk = self.settings.chunk
-        return UserError(
+        return UnbagError(
             f"{self.device} has no room for {chunk} pictures or texts at once",
             expected="rows that fit; the gradient is that of the whole batch",
-            way_out=f"--set chunk={max(1, chunk // 2)} in a new folder (--out), or a smaller model",
+            hint=f"--set chunk={max(1, chunk // 2)} in a new folder (--out), or a smaller model",
         )
 
 

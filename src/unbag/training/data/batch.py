@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 
 Inputs: TypeAlias = Mapping[str, Tensor]
 """What a text tower takes, by argument."""
@@ -71,10 +71,10 @@ class Share:
     def part(self, batch: int) -> slice:
         """Of a batch of so many pictures."""
         if batch % self.of:
-            raise UserError(
+            raise UnbagError(
                 f"a batch of {batch} cannot be shared by {self.of} processes",
                 expected="a multiple of the number of processes",
-                way_out=f"--set batch={(batch // self.of + 1) * self.of}",
+                hint=f"--set batch={(batch // self.of + 1) * self.of}",
             )
         size = batch // self.of
         return slice(self.rank * size, (self.rank + 1) * size)

@@ -16,7 +16,7 @@ import numpy as np
 
 from unbag.data.pairs import Pairs
 from unbag.edits.kinds import EditParts
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.data.batch import Share
 from unbag.training.data.pairs import (
     Draw,
@@ -57,7 +57,7 @@ def ready_batches(
 ) -> tuple[PairBatches, Surveyed]:
     """Batches, and what there is to say of them before training starts.
 
-    Raises UserError for whatever would spoil training: no whole batch, (almost) no edits, no
+    Raises UnbagError for whatever would spoil training: no whole batch, (almost) no edits, no
     neighbours for hard pictures, preparation that mirrors pictures, no pipeline to make edits.
     """
     columns = columns_of(recipe)
@@ -66,17 +66,17 @@ def ready_batches(
         made = made_edits(columns, seed=seed, parts=parts)
         try:
             made.load()
-        except UserError as error:
-            option = re.search(r"--\w+", error.way_out)
+        except UnbagError as error:
+            option = re.search(r"--\w+", error.hint)
             if option is None:
                 raise
             # Editors speak of the options of `unbag edit`.
             slots = (*recipe.negatives, *recipe.positives)
             kinds = " ".join(dict.fromkeys(kind for slot in slots for kind in slot.kinds))
-            raise UserError(
-                f"the edits of {recipe.name} cannot be made while training: {error.found}",
+            raise UnbagError(
+                f"the edits of {recipe.name} cannot be made while training: {error.message}",
                 expected=error.expected,
-                way_out=f"make them before with `unbag edit --kinds {kinds} {option[0]} M` and "
+                hint=f"make them before with `unbag edit --kinds {kinds} {option[0]} M` and "
                 "name its output with --pairs",
             ) from error
     batches = PairBatches(pairs, recipe, reads, seed, share or Share(), micro, made)
@@ -94,7 +94,7 @@ def survey(
     places = np.linspace(0, len(pairs) - 1, wanted).round().astype(int).tolist()
     found = list(readable_pairs(pairs, places))
     if not found:
-        raise UserError(f"none of {wanted:,} pairs of {pairs.about} can be read")
+        raise UnbagError(f"none of {wanted:,} pairs of {pairs.about} can be read")
     said = draw_texts(found, Draw(seed, 0), columns_of(recipe), made)
     captions = sum(len(pair.captions) for pair in found)
     slots = (*recipe.negatives, *recipe.positives)
@@ -161,7 +161,7 @@ def _share(found: Sequence[str | None]) -> float:
 
 
 def check_surveyed(found: Surveyed, recipe: Recipe, *, has_edits: bool) -> None:
-    """Raises UserError where (almost) no caption has what the recipe trains on."""
+    """Raises UnbagError where (almost) no caption has what the recipe trains on."""
     for slots, share, what in (
         (recipe.negatives, found.has_negative, "negatives"),
         (recipe.positives, found.has_positive, "positives"),
@@ -169,23 +169,23 @@ def check_surveyed(found: Surveyed, recipe: Recipe, *, has_edits: bool) -> None:
         if slots and share < _TOO_FEW:
             raise _without_edits(found, recipe, what, has_edits=has_edits)
     if recipe.hard_pictures and not found.has_nearest:
-        raise UserError(
+        raise UnbagError(
             f"the recipe {recipe.name} trains on hard pictures, but no pair says which are nearest",
             expected="NegCLIP's TSV with neg_image, or a file of neighbours",
-            way_out="make one with `unbag nearest` and name it with --neighbours, or "
+            hint="make one with `unbag nearest` and name it with --neighbours, or "
             "--set hard_pictures=false",
         )
 
 
-def _without_edits(found: Surveyed, recipe: Recipe, what: str, *, has_edits: bool) -> UserError:
+def _without_edits(found: Surveyed, recipe: Recipe, what: str, *, has_edits: bool) -> UnbagError:
     slots = recipe.negatives if what == "negatives" else recipe.positives
     kinds = list(dict.fromkeys(kind for slot in slots for kind in slot.kinds))
     shares = ", ".join(f"{name} {share:.1%}" for name, share in found.shares.items())
-    return UserError(
+    return UnbagError(
         f"the recipe {recipe.name} trains on {what}, but of {found.sampled:,} captions (almost) "
         f"none has one: {shares}",
         expected=f"edits of the kinds {', '.join(kinds)}",
-        way_out=f"make them with `unbag edit --kinds {' '.join(kinds)}`"
+        hint=f"make them with `unbag edit --kinds {' '.join(kinds)}`"
         if has_edits
         else "check that the captions are English sentences; `unbag edit` says what it rejects",
     )
@@ -194,7 +194,7 @@ def _without_edits(found: Surveyed, recipe: Recipe, what: str, *, has_edits: boo
 def check_sides(reads: Reads, captions: Iterable[str]) -> None:
     """Look preparation through, and try it: what comes out must be the same every time, unturned.
 
-    Raises UserError where captions speak of sides and it is not.
+    Raises UnbagError where captions speak of sides and it is not.
     """
     captions = list(captions)
     if not speaks_of_sides(captions):
@@ -219,25 +219,25 @@ def check_sides(reads: Reads, captions: Iterable[str]) -> None:
             raise _turned("turns or mirrors them")
 
 
-def _turned(what: str) -> UserError:
-    return UserError(
+def _turned(what: str) -> UnbagError:
+    return UnbagError(
         f"the model's preparation of pictures {what}, but captions speak of left and right",
         expected="preparation that leaves sides alone, as for evaluation",
-        way_out="mend `prepare` of the model",
+        hint="mend `prepare` of the model",
     )
 
 
 def assert_no_flip(transform: object, captions: Iterable[str]) -> None:
-    """Raises UserError if a transform is random and the captions speak of sides."""
+    """Raises UnbagError if a transform is random and the captions speak of sides."""
     if not speaks_of_sides(captions):
         return
     for found in _walk(transform):
         if _RANDOM.search(type(found).__name__) and getattr(found, "p", 1) != 0:
-            raise UserError(
+            raise UnbagError(
                 f"pictures are prepared with {type(found).__name__}, but captions speak of left "
                 "and right",
                 expected="preparation that leaves sides alone, as for evaluation",
-                way_out="take it out of the model's preparation",
+                hint="take it out of the model's preparation",
             )
 
 

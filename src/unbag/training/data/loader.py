@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.reports.formatting import count_text
 
 T = TypeVar("T")
@@ -56,10 +56,10 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
             except (RuntimeError, OSError, EOFError) as error:
                 if not workers or not _is_death(error):
                     raise
-                raise UserError(
+                raise UnbagError(
                     f"a process that read data died: {said_by(error)}",
                     expected="workers that live as long as the run; too little memory kills them",
-                    way_out="give the same command again, with fewer --workers: it goes on from "
+                    hint="give the same command again, with fewer --workers: it goes on from "
                     "the last checkpoint",
                 ) from error
             if isinstance(found, _Refused):
@@ -74,7 +74,7 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
 class _Refused:
     """An error of a worker. PyTorch would raise it again with a traceback for its text."""
 
-    error: UserError
+    error: UnbagError
 
 
 class _Rest(Dataset[T | _Refused], Generic[T]):
@@ -92,7 +92,7 @@ class _Rest(Dataset[T | _Refused], Generic[T]):
             raise IndexError(at)
         try:
             return self.batches[self.first + at]
-        except UserError as error:
+        except UnbagError as error:
             return _Refused(error)
 
 

@@ -25,7 +25,7 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.edits import parsing, wordnet
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import EditParts, find_kinds, normalised
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.training.data.batch import (
     Batch,
     CaptionTexts,
@@ -88,14 +88,14 @@ class PairBatches:
     orders: Orders = field(init=False, repr=False, default_factory=Orders)
 
     def __post_init__(self) -> None:
-        """Raises UserError if an epoch would have no batch."""
+        """Raises UnbagError if an epoch would have no batch."""
         object.__setattr__(self, "columns", columns_of(self.recipe))
         self.share.part(self.recipe.batch)
         if not self.per_epoch:
-            raise UserError(
+            raise UnbagError(
                 f"{len(self.pairs):,} pairs make no batch of {self.recipe.batch:,}",
                 expected="at least as many pairs as a batch has",
-                way_out=f"--set batch={len(self.pairs)}, or fewer",
+                hint=f"--set batch={len(self.pairs)}, or fewer",
             )
 
     @property
@@ -175,12 +175,12 @@ class PairBatches:
                 pair = self.pairs[at]
                 name = pair.picture.name
                 return _Opened(pair, read_picture(self.reads, pair.picture), tuple(unread))
-            except (OSError, ValueError, UserError) as error:
+            except (OSError, ValueError, UnbagError) as error:
                 unread.append((name, said_by(error)))
-        raise UserError(
+        raise UnbagError(
             f"{len(unread)} pairs one after the other cannot be read; the first: {unread[0][1]}",
             expected="pictures that open",
-            way_out="check the disk that the pictures are on, then give the same command again",
+            hint="check the disk that the pictures are on, then give the same command again",
         )
 
 
@@ -218,7 +218,7 @@ def _column(slot: Slot) -> Column:
     for wanted in slot.kinds:
         try:
             names.update(kind.name for kind in find_kinds([wanted]))
-        except UserError:
+        except UnbagError:
             # Edits that were made elsewhere may be of kinds nobody registered here. Where no
             # caption has any, training does not start.
             names.add(wanted)
@@ -294,7 +294,7 @@ def readable_pairs(pairs: Pairs, places: Iterable[int]) -> Iterator[Pair]:
     for place in places:
         try:
             yield pairs[place]
-        except UserError:
+        except UnbagError:
             continue
 
 
@@ -360,7 +360,7 @@ class MadeEdits:
         return repr(said)
 
     def load(self) -> CaptionEditor:
-        """The editor; raises its own UserError where a pipeline or model is missing."""
+        """The editor; raises its own UnbagError where a pipeline or model is missing."""
         if self.editor is None:
             self.editor = make_editor(
                 self.kinds, parts=self.parts, seed=self.seed, per_kind=self.per_kind

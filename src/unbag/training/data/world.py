@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unbag.edits.kinds import GROUPS
-from unbag.errors import UserError, unknown_name
+from unbag.errors import UnbagError, unknown_name
 from unbag.runs.files import paused_collector
 from unbag.training.data.batch import Batch, CaptionTexts, Pixels, Share, Truth, make_batch
 from unbag.training.recipes import Recipe, Slot
@@ -136,16 +136,16 @@ class WorldBatches:
         find_preset(self.preset)
         columns_of(self.recipe.negatives, self.recipe.positives)
         if self.recipe.hard_pictures:
-            raise UserError(
+            raise UnbagError(
                 "scenes of the world are drawn while training and have no neighbours",
                 expected="a recipe without hard pictures",
-                way_out="--set hard_pictures=false",
+                hint="--set hard_pictures=false",
             )
         self.share.part(self.recipe.batch)
         if not 0 <= self.seed < _SEEDS:
-            raise UserError(f"seed {self.seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
+            raise UnbagError(f"seed {self.seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
         if self.per_epoch < 1:
-            raise UserError(f"{self.per_epoch} steps in an epoch", expected="at least one")
+            raise UnbagError(f"{self.per_epoch} steps in an epoch", expected="at least one")
 
     @property
     def about(self) -> str:
@@ -266,10 +266,10 @@ def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> WorldCol
     ):
         if slots and not any(made):
             kinds = ", ".join(kind for slot in slots for kind in slot.kinds)
-            raise UserError(
+            raise UnbagError(
                 f"no {what} of this recipe can be made on the world: {kinds}",
                 expected=f"at least one kind that the world has a {what} for",
-                way_out="see unbag.training.data.world.SAME_AS",
+                hint="see unbag.training.data.world.SAME_AS",
             )
     return found
 

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import torch
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models.huggingface.loading import HfSource, quietly, read_image_processor
 from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.library import library
@@ -50,11 +50,11 @@ def agreement(
     )
     limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
     if not apart < limit:
-        raise UserError(
+        raise UnbagError(
             f"the form of {encoder.name} for {what} gives other vectors: a number differs by "
             f"{apart:.1e}",
             expected=f"less than {limit:.0e}; nothing was written",
-            way_out="this is a fault of unbag or of a library's version: please report it",
+            hint="this is a fault of unbag or of a library's version: please report it",
         )
     if again is own:
         return Agreement(apart)
@@ -184,9 +184,9 @@ def _unit(found: Any) -> Tensor:
     return unit_vectors(vector)
 
 
-def _unreadable(name: str, why: str) -> UserError:
-    return UserError(
+def _unreadable(name: str, why: str) -> UnbagError:
+    return UnbagError(
         f"{name} cannot read what was written for it: {why}",
         expected="open_clip_torch 3 or later, transformers 4.50 or later; nothing was written",
-        way_out="install a newer version of it",
+        hint="install a newer version of it",
     )

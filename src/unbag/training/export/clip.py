@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.open_clip.checkpoint import POSITIONS
 from unbag.models.open_clip.library import library
 
@@ -157,11 +157,11 @@ def _key_of(names: Mapping[str, str], wanted: str) -> str:
     return next(mine for mine, theirs in names.items() if theirs == wanted)
 
 
-def _unknown(name: str, of: str) -> UserError:
-    return UserError(
+def _unknown(name: str, of: str) -> UnbagError:
+    return UnbagError(
         f"the tensor {name!r} has no name in the other library",
         expected=f"only tensors of {of}",
-        way_out="merge adapters (LoRA) into the weights first; other towers have one form only",
+        hint="merge adapters (LoRA) into the weights first; other towers have one form only",
     )
 
 

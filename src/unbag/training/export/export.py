@@ -20,7 +20,7 @@ from uuid import uuid4
 import torch
 from safetensors import SafetensorError
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UnbagError, said_by
 from unbag.models import photo, tiny
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.joined import JoinedEncoder, read_joined, write_joined
@@ -60,10 +60,10 @@ _Written = tuple[tuple[LibraryForm, ...], tuple[LeftOut, ...]]
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
     """Write all forms that the model can have, its card and unbag.json; `out` must be new."""
     if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo | JoinedEncoder):
-        raise UserError(
+        raise UnbagError(
             f"{encoder.name} is a {type(encoder).__name__}",
             expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
-            way_out="a model of your own is saved by your own code",
+            hint="a model of your own is saved by your own code",
         )
     if isinstance(encoder, JoinedEncoder):
         text = encoder.text.module.state_dict()
@@ -73,10 +73,10 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
         state = module.state_dict()
     odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
     if odd not in ([], ["torch.float32"]):
-        raise UserError(
+        raise UnbagError(
             f"the weights of {encoder.name} are {', '.join(odd)}",
             expected="torch.float32, since rounded weights would be handed on",
-            way_out="load the model with dtype float32",
+            hint="load the model with dtype float32",
         )
     check_finite(state, source=encoder.name)
     with _new_folder(out) as folder:
@@ -172,10 +172,10 @@ def _new_folder(out: Path) -> Iterator[Path]:
     """A folder beside `out` that gets its name when all is there, and goes away if it is not."""
     is_free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     if not is_free:
-        raise UserError(
+        raise UnbagError(
             f"{out} exists" + (" and is an export" if (out / RECORD).is_file() else ""),
             expected="a folder that is new or empty: an export is never mixed with another",
-            way_out="name another with --out, or remove this one",
+            hint="name another with --out, or remove this one",
         )
     whole = out.absolute()
     temporary = whole.with_name(f".{whole.name}.{uuid4().hex[:8]}.part")
@@ -193,10 +193,10 @@ def _new_folder(out: Path) -> Iterator[Path]:
             out.rmdir()
         temporary.rename(out)
     except (OSError, SafetensorError) as error:
-        raise UserError(
+        raise UnbagError(
             f"the export {out} cannot be written: {said_by(error)}",
             expected="a folder that can be written, with room for the weights twice",
-            way_out="free some space or name another folder; nothing is left behind",
+            hint="free some space or name another folder; nothing is left behind",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import quietly
 from unbag.models.open_clip.encoder import OpenClip
@@ -97,10 +97,10 @@ def said_of_parts(encoder: Photo) -> str:
 def write_own_open_clip(encoder: OpenClip, folder: Path) -> None:
     """As `open_clip.push_to_hf_hub` would, with the whole preparation."""
     if encoder.config is None or encoder.preparation is None:
-        raise UserError(
+        raise UnbagError(
             f"{encoder.name} does not say open_clip's config and preparation of it",
             expected="a model loaded by name, as open_clip:ARCH/TAG",
-            way_out="give OpenClip(...) config and preparation",
+            hint="give OpenClip(...) config and preparation",
         )
     config = deepcopy(dict(encoder.config))
     tokenizer = encoder.tokenize

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.batching import Levels
 from unbag.models.huggingface.dual import HfDual, Pictures
 from unbag.models.joined import Changed, JoinedEncoder, module_of
@@ -65,12 +65,12 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
     if isinstance(encoder, JoinedEncoder):
         pictures = make_trainable(encoder.picture, device=device)
         return JoinedTrainable(encoder, pictures, device=device)
-    raise UserError(
+    raise UnbagError(
         f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
         "encoder of a known library",
         expected="tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, "
         "ALIGN ...)",
-        way_out="`unbag list models` shows what each name is",
+        hint="`unbag list models` shows what each name is",
     )
 
 
@@ -342,7 +342,7 @@ def _check_towers(encoder: HfDual) -> None:
     if not missing and not (hasattr(model, "logit_scale") or hasattr(model, "temperature")):
         missing = ["logit_scale"]
     if missing:
-        raise UserError(
+        raise UnbagError(
             f"{encoder.name} cannot be trained: a {encoder.model_type!r} has no {missing[0]}",
             expected="two towers and a temperature, as CLIP, SigLIP and ALIGN have them",
         )

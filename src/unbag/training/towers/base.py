@@ -15,7 +15,7 @@ import torch
 from PIL import Image as PilImage
 from torch import nn
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.recipes import Locks
 from unbag.types import DualEncoder, Picture
 
@@ -169,10 +169,10 @@ def _locked_layers(trainable: Trainable, tower: Tower, locks: Locks) -> Layers:
         return every[:-1]
     # A setting of the command line may be of any type.
     if type(count) is not int or not 0 <= count <= len(every):
-        raise UserError(
+        raise UnbagError(
             f"{count} layers of the {tower} tower of {trainable.name} are to be locked",
             expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
-            way_out=f"--set locks.{tower}=all locks the whole tower, =part all but its last layer",
+            hint=f"--set locks.{tower}=all locks the whole tower, =part all but its last layer",
         )
     return every[:count]
 

@@ -21,7 +21,7 @@ import torch
 from PIL import Image as PilImage
 
 from unbag.data.pairs import Pair, Pairs
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.models.features import (
     batches_of,
     batches_of_one_length,
@@ -297,7 +297,7 @@ def _table(
     """Rows in the order of the names; two names of one content share a row."""
     keys = list(dict.fromkeys(key_of.values()))
     if not keys:
-        raise UserError("no picture can be opened", expected="at least one, to train on")
+        raise UnbagError("no picture can be opened", expected="at least one, to train on")
     row_of = {key: row for row, key in enumerate(keys)}
     return FeatureTable(
         {name: row_of[key] for name, key in key_of.items()}, rows.get(keys), damaged or {}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError
+from unbag.errors import UnbagError
 from unbag.training.recipes import Lora
 from unbag.training.towers.base import Trainable, modules_of, open_share
 
@@ -38,10 +38,10 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
             _put(trainable.module, name, SplitAttention(module))
     targets = [name for name, module in _open_blocks(trainable) if isinstance(module, nn.Linear)]
     if not targets:
-        raise UserError(
+        raise UnbagError(
             f"{trainable.name} has no linear layer in a block that is open",
             expected="attention or MLP layers to put small matrices beside",
-            way_out="lock fewer layers, or train without lora",
+            hint="lock fewer layers, or train without lora",
         )
     # The connector of a joined model has to be trained whole: it starts from nothing.
     apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
@@ -61,10 +61,10 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
 
 
 def inject_lora(
-    module: nn.Module, targets: Sequence[str], *, way_out: str = "", **options: object
+    module: nn.Module, targets: Sequence[str], *, hint: str = "", **options: object
 ) -> None:
     """Put small matrices beside the linear layers of these names; options of peft's LoraConfig."""
-    peft = _peft(way_out)
+    peft = _peft(hint)
     # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
     pattern = "|".join(map(re.escape, targets))
     config = peft.LoraConfig(target_modules=pattern, bias="none", **options)
@@ -176,11 +176,11 @@ def _put(module: nn.Module, name: str, part: nn.Module) -> None:
     setattr(module.get_submodule(owner), last, part)
 
 
-def _peft(way_out: str = "") -> Any:
+def _peft(hint: str = "") -> Any:
     try:
         return import_module("peft")
     except ImportError as error:
-        raise UserError(
+        raise UnbagError(
             f"lora needs the package 'peft' ({error})",
-            way_out=f"pip install 'unbag[train]'{way_out}",
+            hint=f"pip install 'unbag[train]'{hint}",
         ) from error
