@@ -20,7 +20,7 @@ from unbag.api import make_scorer
 from unbag.metrics.intervals import wilson
 from unbag.models.loading import load_model
 from unbag.probes.base import Maps
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.probes.maps import cells, covered_maps, occlusion_maps, word_maps
 from unbag.probes.space import EncoderSpace
 from unbag.types import BoolArray, DualEncoder, FloatArray, Picture
@@ -34,7 +34,7 @@ Draw = Callable[[Picture, str], Maps]
 
 def shown(count: int) -> Iterator[tuple[ScenePicture, str]]:
     """Pictures whose caption names each of their two things once."""
-    sides = [pair for pair in world_material().pairs if pair.relation == "left/right"]
+    sides = [pair for pair in world_probe_data().pairs if pair.relation == "left/right"]
     for pair in sides[:count]:
         assert isinstance(pair.first, ScenePicture)
         assert pair.captions is not None

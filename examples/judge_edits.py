@@ -95,7 +95,7 @@ def count(folder: Path, first: Path, second: Path, out: Path) -> None:
             f"{kind:<22} {p.n:3}  {p.right:5.1%}  [{p.low:.1%}, {p.high:.1%}]  "
             f"{p.meaning:7.1%}  {p.grammar:7.1%}  {p.agreement:9.1%}"
         )
-    one, other = ([is_right(c.edit.keeps_meaning, r[c.id]) for c in cases] for r in readers)
+    one, other = ([is_right(c.edit.is_positive, r[c.id]) for c in cases] for r in readers)
     print(f"agreement of the readers beyond chance (Cohen's kappa): {kappa(one, other):.2f}")
 
 
@@ -107,7 +107,7 @@ def _key(case: EditCase) -> dict[str, object]:
         "caption": case.caption,
         "text": edit.text,
         "kind": edit.kind,
-        "keeps_meaning": edit.keeps_meaning,
+        "is_positive": edit.is_positive,
         "changes": edit.changes,
     }
 
@@ -117,7 +117,7 @@ def _cases(path: Path) -> Iterator[EditCase]:
         row = json.loads(line)
         changes = tuple(Change(*change) for change in row["changes"])
         span = (changes[0].start, changes[-1].end)
-        edit = Edit(row["text"], row["kind"], row["keeps_meaning"], span, changes)
+        edit = Edit(row["text"], row["kind"], row["is_positive"], span, changes)
         yield EditCase(row["id"], row["caption_id"], row["caption"], edit)
 
 

@@ -88,7 +88,7 @@ class LinearTask(ReaderTask):
         settings = self.settings
         assert isinstance(settings, LinearSettings)
         rows = self.pool.batch(batch, device=self.device, with_negatives=settings.negatives)
-        loss = settings.others * self.reader.loss(rows, crowd=settings.crowd)
+        loss = settings.others * self.reader.loss(rows, contrast_size=settings.contrast_size)
         if rows.negative is not None:
             own_B = self.reader.scale * self.reader.compare(rows.picture, rows.caption)
             negative_BK = self.reader.scale * negative_scores(self.reader, rows)

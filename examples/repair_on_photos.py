@@ -34,15 +34,15 @@ from unbag.metrics.triples import Triples
 from unbag.models.loading import choose_device, load_model, model_name
 from unbag.runs.cache import default_cache
 from unbag.runs.files import write_text
-from unbag.training.before_after import price_table
-from unbag.training.recipes import Locks, Recipe, make_recipe
-from unbag.training.repair import Repaired, Wanted, Where
+from unbag.training.before_after import before_after_table
+from unbag.training.recipes import Freeze, Recipe, make_recipe
+from unbag.training.repair import DataConfig, Repaired, TrainingArguments
 from unbag.types import Benchmark, DualEncoder, Edit, Item, Sparse
 
 APART = 10
 """One photograph of so many is kept for measuring."""
-HEADS = ("epochs=20", "learning_rate=1e-3", "warm_up=50")
-REPAIR = ("epochs=5", "learning_rate=5e-5", "warm_up=50")
+HEADS = ("epochs=20", "learning_rate=1e-3", "warmup_steps=50")
+REPAIR = ("epochs=5", "learning_rate=5e-5", "warmup_steps=50")
 
 
 def main() -> None:
@@ -58,12 +58,12 @@ def main() -> None:
         found = trained(first, recipe, "repaired", asked, train, benchmarks, Shown(console))
     except ub.UnbagError as error:
         sys.exit(str(error))
-    if found.priced is None:
+    if found.comparison is None:
         sys.exit("stopped; the same command goes on from there")
-    output().print(price_table(found.priced))
-    for note in found.priced.notes:
+    output().print(before_after_table(found.comparison))
+    for note in found.comparison.notes:
         print(f"note: {note}")
-    print(f"page:  {found.priced.folder / 'report.html'}")
+    print(f"page:  {found.comparison.folder / 'report.html'}")
     print(f"model: {model_name(str(asked.out / 'repaired'))}")
 
 
@@ -100,7 +100,7 @@ def build_heads(
     asked: argparse.Namespace, train: Path, benchmarks: Sequence[Benchmark], progress: Shown
 ) -> Path:
     """Heads on both parts as they are installed, by CLIP's loss alone."""
-    recipe = replace(make_recipe("clip_ft", HEADS), batch=1_024, locks=Locks("part", "part"))
+    recipe = replace(make_recipe("clip_ft", HEADS), batch_size=1_024, freeze=Freeze("part", "part"))
     trained("photo:random", recipe, "heads", asked, train, benchmarks, progress)
     found: Path = asked.out / "heads"
     return found
@@ -117,12 +117,12 @@ def trained(
 ) -> Repaired:
     """One training run, measured before and after; what was done before is not done again."""
     rows = len(train.read_text(encoding="utf-8").splitlines())
-    if "locks" not in " ".join(asked.set) and recipe.locks == Locks():
+    if "locks" not in " ".join(asked.set) and recipe.freeze == Freeze():
         # Its features are then computed once, and a small collection cannot spoil it.
-        recipe = replace(recipe, locks=Locks(picture="part"))
-    batch = min(recipe.batch, rows)
-    warm_up = min(recipe.warm_up, recipe.epochs * (rows // batch) // 10)
-    recipe = replace(recipe, batch=batch, warm_up=warm_up)
+        recipe = replace(recipe, freeze=Freeze(image="part"))
+    batch = min(recipe.batch_size, rows)
+    warmup_steps = min(recipe.warmup_steps, recipe.epochs * (rows // batch) // 10)
+    recipe = replace(recipe, batch_size=batch, warmup_steps=warmup_steps)
     device = choose_device(asked.device)
     model = load_model(model_name(name), device=device)
     if not isinstance(model, DualEncoder):
@@ -132,13 +132,13 @@ def trained(
     progress.say(f"{step}: {recipe.name} from {model.name}, {rows:,} photographs")
     return ub.repair(
         model,
-        Wanted(str(train), pictures=asked.pictures or Path(asked.captions).parent),
+        DataConfig(str(train), pictures=asked.pictures or Path(asked.captions).parent),
         recipe,
         asked.out / step,
         seed=asked.seed,
         benchmarks=benchmarks,
         while_training=False,
-        where=Where(device, cache=asked.cache, command=" ".join(sys.argv)),
+        where=TrainingArguments(device, cache=asked.cache, command=" ".join(sys.argv)),
         base=name,
         progress=progress,
     )
@@ -149,8 +149,8 @@ def measured_on(pairs: Sequence[Pair]) -> tuple[Benchmark, ...]:
     negatives, triples = [], []
     for pair in pairs:
         for at, (caption, edits) in enumerate(zip(pair.captions, pair.edits, strict=True)):
-            kept = [edit for edit in edits if edit.keeps_meaning]
-            for edit in (one for one in edits if not one.keeps_meaning):
+            kept = [edit for edit in edits if edit.is_positive]
+            for edit in (one for one in edits if not one.is_positive):
                 name = f"{pair.id}#{at}/{edit.kind}/{_hashed(edit.text)}"
                 negatives.append(_item(name, pair, caption, edit))
                 if kept:
@@ -193,7 +193,7 @@ def _once(items: Iterable[Item]) -> list[Item]:
 
 def _row(pair: Pair) -> dict[str, object]:
     edits = [
-        [{"text": e.text, "kind": e.kind, "keeps_meaning": e.keeps_meaning} for e in some]
+        [{"text": e.text, "kind": e.kind, "is_positive": e.is_positive} for e in some]
         for some in pair.edits
     ]
     return {"image": pair.id, "captions": pair.captions, "edits": edits}

@@ -124,7 +124,7 @@ def compare(model: Timed, root: Path, share: float) -> None:
     def ours(out: str, some: Sequence[Item]) -> None:
         toy = Benchmark("shaped", "", lambda folder: some, (Choice(),), "accuracy")
         cache = root / ("cache-start" if out == "start" else "cache")
-        run(Job([Cosine(model)], [toy], root / out, cache=cache, batch=BATCH))
+        run(Job([Cosine(model)], [toy], root / out, cache=cache, batch_size=BATCH))
 
     # Libraries are loaded and threads started before anything is timed.
     ours("start", items[:64])

@@ -146,7 +146,7 @@ def ours(model: DualEncoder, items: Sequence[Item], root: Path) -> Callable[[], 
     return scores
 
 
-def ceiling(model: DualEncoder, items: Sequence[Item], *, batch: int = 256) -> None:
+def ceiling(model: DualEncoder, items: Sequence[Item], *, batch_size: int = 256) -> None:
     """Open the unique pictures in threads, and run every unique input once at its length."""
     forget(model)
     files = {item.pictures[0].name: item.pictures[0] for item in items}
@@ -154,9 +154,9 @@ def ceiling(model: DualEncoder, items: Sequence[Item], *, batch: int = 256) -> N
     texts.sort(key=lambda text: len(text.split()))
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
         prepared = list(pool.map(lambda picture: model.prepare(picture.open()), files.values()))
-    for at in range(0, len(prepared), batch):
-        model.encode_pictures(torch.stack(prepared[at : at + batch]))
-    step = caption_batch(model.device, batch)
+    for at in range(0, len(prepared), batch_size):
+        model.encode_pictures(torch.stack(prepared[at : at + batch_size]))
+    step = caption_batch(model.device, batch_size)
     for at in range(0, len(texts), step):
         model.encode_captions(texts[at : at + step])
 

@@ -125,7 +125,13 @@ def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) 
 def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Path) -> None:
     """As the evaluation does it."""
     vectors = embed(
-        encoder, plan, cache=cache, grids={}, save_grids=lambda: None, batch=256, progress=Silent()
+        encoder,
+        plan,
+        cache=cache,
+        grids={},
+        save_grids=lambda: None,
+        batch_size=256,
+        progress=Silent(),
     )
     for _ in score_by_vectors(Cosine(encoder), items, plan.rows[BENCHMARK], vectors):
         pass
@@ -164,7 +170,7 @@ def step_anew(
         also_true_BB=torch.zeros((size, size), dtype=torch.bool, device=device),
     )
     task.reader.train()
-    torch.autograd.backward(task.reader.loss(batch, crowd=task.settings.crowd))
+    torch.autograd.backward(task.reader.loss(batch, contrast_size=task.settings.contrast_size))
     trainer.optimizer.step()
     trainer.optimizer.zero_grad(set_to_none=True)
 
@@ -228,7 +234,7 @@ def training(
     found: list[Trainer[Tensor]] = []
     view = readout.view(effort)
     pooling = timed(lambda: found.append(_trainer(encoder, readout, rows)), device)
-    trainer, size = found[0], min(effort.batch, len(rows[0].captions))
+    trainer, size = found[0], min(effort.batch_size, len(rows[0].captions))
     task = trainer.task
     task.set_training(True)
 
@@ -288,9 +294,9 @@ def main() -> None:
     said = parser.parse_args()
     encoder = loaded(said.model, choose_device(said.device))
     readout = cast("ReaderReadout", find_readout(said.readout))
-    readout = replace(readout, settings=replace(readout.settings, batch=said.batch))
+    readout = replace(readout, settings=replace(readout.settings, batch_size=said.batch_size))
     # Two negatives a scene, on average.
-    rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch))
+    rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch_size))
     task = _trainer(encoder, readout, rows).task
     assert isinstance(task, ReaderTask)
     reader = task.reader.eval()

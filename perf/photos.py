@@ -32,11 +32,11 @@ from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.recipes import Locks, Recipe, clip_ft
+from unbag.training.recipes import Freeze, Recipe, clip_ft
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import SLICE, SLICE_CUDA, CachedTowers, cache_frozen
 
-LOCKED = Locks("part", "part")
+LOCKED = Freeze("part", "part")
 
 
 def drawn(folder: Path, count: int) -> Pairs:
@@ -50,7 +50,7 @@ def drawn(folder: Path, count: int) -> Pairs:
 
 def plain(said: argparse.Namespace) -> Recipe:
     return replace(
-        clip_ft(), batch=said.batch, epochs=said.epochs, learning_rate=1e-3, locks=LOCKED
+        clip_ft(), batch_size=said.batch_size, epochs=said.epochs, learning_rate=1e-3, freeze=LOCKED
     )
 
 
@@ -130,7 +130,7 @@ def main() -> None:
         alone = tower_alone(model, said.pictures)
         opened = opening_alone(model, pairs, min(said.pictures, 128))
         # Captions are left open, so that only pictures are counted.
-        recipe = replace(plain(said), batch=1, locks=Locks(picture="part"))
+        recipe = replace(plain(said), batch_size=1, freeze=Freeze(image="part"))
         first = features(model, pairs, recipe, folder / "cache")
         second = features(model, pairs, recipe, folder / "cache")
         share = (1 / opened) / (1 / opened + 1 / alone)

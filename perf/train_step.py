@@ -160,8 +160,8 @@ def kind(device: str) -> str:
 
 
 def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
-    batch = on_device(batch_of(trainable, said.batch), plan.device)
-    types = padded(trainable, batch, said.batch, plan.device)
+    batch = on_device(batch_of(trainable, said.batch_size), plan.device)
+    types = padded(trainable, batch, said.batch_size, plan.device)
     rounds = said.rounds
     print(f"parts of captions: {[len(group.row_G) for group in batch.groups]}")
     if said.syncs:
@@ -178,7 +178,7 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan
     print(f"ours                      {said.batch / step:10,.1f} pictures/s")
     print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
     print(f"over the towers alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
-    each: float = step / said.batch
+    each: float = step / said.batch_size
     return each
 
 
@@ -205,7 +205,7 @@ class Same:
 
 def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> None:
     """Whole steps in turn, so that a busy machine slows both; those of the trainer copy a batch."""
-    whole_batch = batch_of(trainable, said.batch)
+    whole_batch = batch_of(trainable, said.batch_size)
     batch = on_device(whole_batch, plan.device)
     steps = 2 * said.rounds + 2
     job = TrainJob(
@@ -243,10 +243,10 @@ def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPl
 def compare_parts(
     trainable: Trainable, said: argparse.Namespace, plan: StepPlan, each: float
 ) -> None:
-    strings = said.batch * (1 + NEGATIVES + POSITIVES)
-    parts = replace(plan, micro=said.batch)
+    strings = said.batch_size * (1 + NEGATIVES + POSITIVES)
+    parts = replace(plan, micro_batch_size=said.batch_size)
     large = batch_of(trainable, said.accumulated, largest=strings)
-    small = batch_of(trainable, said.batch)
+    small = batch_of(trainable, said.batch_size)
     alone = _peak(lambda: ours(trainable, small, plan), plan.device)
     whole = _peak(lambda: ours(trainable, large, parts), plan.device)
     time = seconds(lambda: ours(trainable, large, parts), plan.device, 1) / said.accumulated
@@ -260,13 +260,15 @@ def compare_parts(
 def _apart(trainable: Trainable, said: argparse.Namespace, plan: StepPlan) -> float:
     """Gradients of twice the batch in parts against those in one go."""
     exact = replace(plan, precision="float32")
-    count = 2 * said.batch
+    count = 2 * said.batch_size
     found = []
-    for micro in (None, said.batch // 2):
-        largest = None if micro is None else micro * (1 + NEGATIVES + POSITIVES)
+    for micro_batch_size in (None, said.batch_size // 2):
+        largest = (
+            None if micro_batch_size is None else micro_batch_size * (1 + NEGATIVES + POSITIVES)
+        )
         torch.manual_seed(0)
         batch = batch_of(trainable, count, largest=largest)
-        add_gradient(trainable, batch, replace(exact, micro=micro), step=0)
+        add_gradient(trainable, batch, replace(exact, micro_batch_size=micro_batch_size), step=0)
         found.append([w.grad.clone() for w in trainable.module.parameters() if w.grad is not None])
         clear(trainable)
     top = max(float(grad.abs().max()) for grad in found[0])
@@ -296,7 +298,7 @@ def compare_reading(
     ]
     (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
     pairs = open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
-    plain = replace(clip_ft(), batch=said.batch, epochs=4)
+    plain = replace(clip_ft(), batch_size=said.batch_size, epochs=4)
     batches = PairBatches(pairs, plain, trainable.reads, 0)
     task = FineTuning(
         TrainJob(
@@ -321,7 +323,7 @@ def compare_reading(
     state = Trainer(task).run(on_step=begin)
     wait(plan.device)
     took = perf_counter() - start
-    shown = (len(batches) - 2) * said.batch
+    shown = (len(batches) - 2) * said.batch_size
     print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")
     print(f"pictures                  {shown / took:10,.1f} a second, optimizer included")
     print(f"waiting for data          {100 * (state.waited - first) / took:10.1f} % of the time")

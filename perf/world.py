@@ -42,7 +42,7 @@ def remember_steps() -> float:
     return perf_counter() - start
 
 
-def made(streams: Steps, *, workers: int, batch: int) -> float:
+def made(streams: Steps, *, workers: int, batch_size: int) -> float:
     """Scenes a second of so many processes, their start left out."""
     batches = load(streams, first=0, workers=workers, device="cpu")
     # As many as are made ahead and more, so that what is timed was made while the clock ran.
@@ -51,11 +51,11 @@ def made(streams: Steps, *, workers: int, batch: int) -> float:
         next(batches)
     start = perf_counter()
     count = sum(1 for _ in batches)
-    return count * batch / (perf_counter() - start)
+    return count * batch_size / (perf_counter() - start)
 
 
 def settings(said: argparse.Namespace, steps: int = 5_000) -> PretrainSettings:
-    return PretrainSettings(steps=steps, batch=said.batch, knobs=ARM.knobs)
+    return PretrainSettings(steps=steps, batch_size=said.batch_size, knobs=ARM.knobs)
 
 
 def of_device(shown: SceneBatch, said: argparse.Namespace) -> tuple[float, float, float]:
@@ -86,12 +86,12 @@ def main() -> None:
     once = remember_steps()
     streams = Steps([settings(said, max(30, 12 * said.workers))], ARM.config)
     short = Steps([settings(said, said.rounds + 1)], ARM.config)
-    alone = made(short, workers=0, batch=said.batch)
+    alone = made(short, workers=0, batch_size=said.batch_size)
     # Before the device is touched: workers are forked.
-    together = made(streams, workers=said.workers, batch=said.batch)
+    together = made(streams, workers=said.workers, batch_size=said.batch_size)
     draw, put, step = of_device(streams[0][0], said)
     whole = put + said.arms * step
-    trained = said.batch / whole
+    trained = said.batch_size / whole
     print(f"batches of {said.batch}, {said.arms} x tiny:base on {said.device}")
     print(f"where shapes overlap     {once:12.1f} s, once in a process")
     print(f"scenes, one process      {alone:12,.0f} a second")

@@ -48,13 +48,13 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     captions = "--captions captions.jsonl --seed 3 --out edits.jsonl"
     yield "edit", f"edit {captions} --kinds {kinds}".split()
     fixed = "--seed 5 --device cpu --no-cache"
-    short = "batch=16 epochs=1 warm_up=2 learning_rate=1e-4"
+    short = "batch_size=16 epochs=1 warmup_steps=2 learning_rate=1e-4"
     yield (
         "train",
         "train --model tiny:base --recipe hard_positive --pairs pairs/edits.jsonl --workers 0 "
         f"--set {short} --bench world-swap world-retrieval --out train {fixed}".split(),
     )
-    long = "batch=16 epochs=9 warm_up=5 learning_rate=1e-4"
+    long = "batch_size=16 epochs=9 warmup_steps=5 learning_rate=1e-4"
     for name in RECIPES:
         # Nine epochs of 96 pairs are 54 steps.
         yield (
@@ -63,7 +63,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             f"--set {long} --bench world-swap --evaluate-every 1000 "
             f"--out recipe-{name} {fixed}".split(),
         )
-    small = "steps=50 batch=8 scenes=64"
+    small = "steps=50 batch_size=8 scenes=64"
     for name in READOUTS:
         yield (
             f"readout-{name}",
@@ -72,8 +72,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         )
     yield (
         "readout-vlm2vec",
-        "train --model hf:llava --recipe vlm2vec --pairs world --set steps=50 batch=4 chunk=3 "
-        f"warm_up=1 learning_rate=0.01 --out readout-vlm2vec {fixed}".split(),
+        "train --model hf:llava --recipe vlm2vec --pairs world --set steps=50 batch_size=4 chunk=3 "
+        f"warmup_steps=1 learning_rate=0.01 --out readout-vlm2vec {fixed}".split(),
     )
     yield "diagnose", "diagnose --model tiny:base --out diagnosis --no-cache --device cpu".split()
     yield "lab", ["lab"]

@@ -185,7 +185,7 @@ def _settings(results: Sequence[ArmResult]) -> str:
                 f"{len({one.arm for one in some})}",
                 f"{len(bases)}",
                 span(one.steps for one in trained),
-                span(one.batch for one in trained),
+                span(one.batch_size for one in trained),
                 span(one.times for one in some),
             )
         )

@@ -35,7 +35,7 @@ class Made:
         return 1.0
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        return Extent(steps=1, batch=1, times=1)
+        return Extent(steps=1, batch_size=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         for base in order.bases:

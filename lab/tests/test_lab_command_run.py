@@ -44,7 +44,7 @@ class Drawn:
         return 30.0
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        return Extent(steps=1, batch=1, times=1)
+        return Extent(steps=1, batch_size=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         for base in order.bases:
@@ -85,7 +85,7 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     small = bases._wanted("tiny-0", "small")[1]
 
     def wanted(name: str, size: str) -> tuple[PretrainSettings, TinyConfig]:
-        return PretrainSettings(seed=int(name[-1]), steps=1, batch=4), small
+        return PretrainSettings(seed=int(name[-1]), steps=1, batch_size=4), small
 
     monkeypatch.setattr(bases, "_wanted", wanted)
     return drawn

@@ -21,7 +21,7 @@ from unbag_lab.experiments.repair_training import (
 )
 
 ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
-SETTINGS = RepairSettings(arms=ARMS, steps=3, batch=8, workers=0)
+SETTINGS = RepairSettings(arms=ARMS, steps=3, batch_size=8, workers=0)
 
 
 class Played:

@@ -91,9 +91,9 @@ def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> 
 
 def test_arms_of_a_seed_share_batches(out: Path) -> None:
     recipes = [recipe_of(arm, PHOTOS.extent(arm, size="full"), 4_850) for arm in PHOTOS.arms[1:-1]]
-    assert len({(one.batch, one.epochs, one.negatives, one.positives) for one in recipes}) == 1
+    assert len({(one.batch_size, one.epochs, one.negatives, one.positives) for one in recipes}) == 1
     # 18 batches of 256 an epoch: eleven epochs hold 190 steps.
-    assert (recipes[0].batch, recipes[0].epochs, recipes[0].warm_up) == (256, 11, 50)
+    assert (recipes[0].batch_size, recipes[0].epochs, recipes[0].warmup_steps) == (256, 11, 50)
 
 
 def test_repairs_go_on_from_the_heads_of_their_seed() -> None:
@@ -112,7 +112,7 @@ def test_a_reader_finds_what_gives_edits_away(
         seen = drawn_features(collection)
         for pair in (*collection.train.pairs, *collection.asked.pairs):
             value = {pair.captions[0]: 40.0}
-            value |= {one.text: 20.0 if one.keeps_meaning else -40.0 for one in pair.edits[0]}
+            value |= {one.text: 20.0 if one.is_positive else -40.0 for one in pair.edits[0]}
             for text, planted in value.items():
                 seen.captions.vectors[seen.captions.row_of[text], 0] = planted
         return seen

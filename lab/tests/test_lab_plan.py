@@ -43,7 +43,7 @@ class Made:
         return 10.0 * (1 + self.arms.index(arm))
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        return Extent(steps=1, batch=1, times=1)
+        return Extent(steps=1, batch_size=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         raise AssertionError
@@ -106,9 +106,13 @@ def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("steps", "steps: 9 before, 1 now"), ("batch", "batch: 9 before, 1 now"),
-                       ("times", "times: 9 before, 1 now")],
-)  # fmt: skip
+    ("what", "said"),
+    [
+        ("steps", "steps: 9 before, 1 now"),
+        ("batch_size", "batch_size: 9 before, 1 now"),
+        ("times", "times: 9 before, 1 now"),
+    ],
+)
 def test_a_result_of_other_settings_is_refused_though_nothing_is_missing(
     tmp_path: Path, what: str, said: str
 ) -> None:

@@ -26,7 +26,7 @@ CONFIG = TinyConfig(
     joint=64,
     words=words(),
 )
-SHORT = PretrainSettings(steps=40, batch=48, warm_up=5, world="unit")
+SHORT = PretrainSettings(steps=40, batch_size=48, warmup_steps=5, world="unit")
 
 
 def train(settings: PretrainSettings) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -40,7 +40,9 @@ def losses(said: list[str]) -> list[float]:
 
 
 def test_the_tiny_size_has_the_parameters_of_the_specification() -> None:
-    towers = pretrain(replace(SHORT, steps=1, batch=4), CONFIG, device="cpu", say=lambda line: None)
+    towers = pretrain(
+        replace(SHORT, steps=1, batch_size=4), CONFIG, device="cpu", say=lambda line: None
+    )
     count = sum(p.numel() for p in towers.parameters())
     assert 0.25e6 < count < 0.30e6
 
@@ -50,7 +52,7 @@ def test_it_learns_and_says_what_the_batch_asks_for() -> None:
     assert "collide" in said[0]
     assert "incentive" in said[0]
     # A model that gives every pair the same score has exactly log(batch).
-    assert losses(said)[-1] < log(SHORT.batch) - 0.1
+    assert losses(said)[-1] < log(SHORT.batch_size) - 0.1
 
 
 def test_workers_do_not_change_the_batches() -> None:
@@ -82,7 +84,7 @@ def test_accidental_truths_are_no_negatives() -> None:
 
 
 def test_schedule_warms_up_and_ends_at_zero() -> None:
-    settings = PretrainSettings(steps=110, warm_up=10, learning_rate=1.0)
+    settings = PretrainSettings(steps=110, warmup_steps=10, learning_rate=1.0)
     task = Pretraining(settings, CONFIG, device="cpu")
     assert [task.learning_rate(i) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
     assert task.learning_rate(60) == pytest.approx(0.5)

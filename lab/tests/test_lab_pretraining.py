@@ -31,7 +31,7 @@ from unbag_lab.plan import Order, find_experiment
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 from unbag_lab.verdict import REPRODUCED, judge_claims
 
-QUICK = PretrainSettings(3, steps=2, batch=48)
+QUICK = PretrainSettings(3, steps=2, batch_size=48)
 
 
 def kind(ast: Ast) -> str:
@@ -82,7 +82,7 @@ def test_controls_say_as_much_of_each_kind_without_collisions(collides: str, alo
     for name in counts[collides] | counts[alone]:
         # Three standard errors of a difference of shares of 3,000 at most; partners come in twos.
         assert abs(counts[collides][name] - counts[alone][name]) / 3000 < 0.05, name
-    settings = PretrainSettings(1, batch=128)
+    settings = PretrainSettings(1, batch_size=128)
     assert measure(replace(settings, knobs=ARMS[collides].knobs))["collision"] > 0.5
     assert measure(replace(settings, knobs=ARMS[alone].knobs))["collision"] < 0.02
 
@@ -103,7 +103,7 @@ def test_a_batch_on_the_device_is_what_the_stream_drew() -> None:
 def test_batches_of_any_length_are_read_in_one_place() -> None:
     """As a recorded step reads them: from the same tensors, whatever lay there before."""
     arm = smaller(ARMS["base"])
-    streams = Steps([PretrainSettings(3, batch=6, knobs=arm.knobs)], arm.config)
+    streams = Steps([PretrainSettings(3, batch_size=6, knobs=arm.knobs)], arm.config)
     table = torch.from_numpy(sprite_table(DEFAULT))
     towers = untrained(arm.config, seed=0)
     place: OnDevice | None = None
@@ -220,7 +220,7 @@ def test_bases_of_the_same_name_and_other_weights_do_not_mix() -> None:
                 f"{fingerprint}-{seed}",
                 arm,
                 steps=1,
-                batch=1,
+                batch_size=1,
                 seed=seed,
                 times=1,
                 precision="float32",
@@ -244,5 +244,5 @@ def test_bases_of_the_same_name_and_other_weights_do_not_mix() -> None:
 
 
 def test_the_full_size_is_what_the_claims_say() -> None:
-    assert (PRETRAINING.steps, PRETRAINING.batch) == (2_000, 512)
+    assert (PRETRAINING.steps, PRETRAINING.batch_size) == (2_000, 512)
     assert "2,000 steps of 512" in find_claim("collision_low_high").knobs

@@ -238,7 +238,7 @@ def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path
     elsewhere = replace(order, out=tmp_path, arms=("pooled",))
     path = result_path(tmp_path, "readouts", base.stem, "pooled")
     path.parent.mkdir(parents=True)
-    write_result(path, replace(found["pooled"], steps=8_000, batch=64))
+    write_result(path, replace(found["pooled"], steps=8_000, batch_size=64))
     with pytest.raises(
         UnbagError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
     ) as told:

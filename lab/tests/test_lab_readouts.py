@@ -36,7 +36,7 @@ def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
     effort = find_arm(name).effort(123)
     is_fast = name.startswith(("pacl", "sparc")) and name.endswith(("-fast", "-long", "-relations"))
     rate = 1e-2 if is_fast else 1e-3
-    assert (effort.steps, effort.batch, effort.learning_rate) == (123, 256, rate)
+    assert (effort.steps, effort.batch_size, effort.learning_rate) == (123, 256, rate)
 
 
 def test_arms_that_are_taught_for_long() -> None:

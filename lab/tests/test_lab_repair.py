@@ -34,7 +34,7 @@ from unbag_lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag_lab.results import BEFORE, ArmResult, as_text, read_results, write_result
 from unbag_lab.verdict import interval
 
-SHORT = RepairSettings(steps=3, batch=12, times=1)
+SHORT = RepairSettings(steps=3, batch_size=12, times=1)
 THREE = ("clip_ft", "ce_clip_fixed", "hard_positive-locked")
 
 
@@ -48,27 +48,27 @@ def silent(line: str) -> None:
 
 def test_arms_differ_in_loss_and_lock_alone() -> None:
     for experiment in EXPERIMENTS.values():
-        recipes = [make_recipe(arm, experiment, batch=512) for arm in ARMS]
+        recipes = [make_recipe(arm, experiment, batch_size=512) for arm in ARMS]
         assert len(recipes) == 10
         for field in fields(recipes[0]):
             if field.name not in ("name", "objective", "locks"):
                 assert len({getattr(recipe, field.name) for recipe in recipes}) == 1
-        assert [r.locks.picture == "all" for r in recipes] == [False] * 5 + [True] * 5
+        assert [r.freeze.image == "all" for r in recipes] == [False] * 5 + [True] * 5
         first, second = recipes[:5], recipes[5:]
         for opened, locked in zip(first, second, strict=True):
             assert opened.name + LOCKED == locked.name
             assert opened.objective is locked.objective
     with pytest.raises(UnbagError, match="arm 'neg'"):
-        make_recipe("neg", EXPERIMENTS["default"], batch=8)
+        make_recipe("neg", EXPERIMENTS["default"], batch_size=8)
 
 
 def test_positives_are_of_the_families_of_the_negatives_and_held_out_where_said() -> None:
-    made = make_recipe("hard_positive", EXPERIMENTS["default"], batch=8)
+    made = make_recipe("hard_positive", EXPERIMENTS["default"], batch_size=8)
     columns = columns_of(made.negatives, made.positives)
     trained = {kind for column in columns.negatives for kind in column}
     assert set(columns.positives[0]) == {PARTNER[kind] for kind in trained}
     assert trained.isdisjoint({"replace_count", "negate"})
-    held = make_recipe("hard_positive", EXPERIMENTS["held_out"], batch=8)
+    held = make_recipe("hard_positive", EXPERIMENTS["held_out"], batch_size=8)
     kinds = set(columns_of(held.negatives, held.positives).positives[0])
     assert kinds == set(columns.positives[0]) - {"conjunct_swap", "inverse"}
 

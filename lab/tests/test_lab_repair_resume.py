@@ -25,7 +25,7 @@ from unbag_lab.questions import Questions
 from unbag_lab.results import read_results
 
 ARMS = ("clip_ft", "ce_clip_fixed", "hard_positive-locked", "hard_negative-locked")
-SHORT = RepairSettings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)
+SHORT = RepairSettings(steps=7, batch_size=12, times=1, arms=ARMS, save_every=3)
 
 
 class Killed(BaseException):

@@ -32,7 +32,7 @@ def reads(base: Path) -> Reads:
 
 
 def batches(reads: Reads, experiment: str = "default", size: int = 24) -> RepairBatches:
-    recipe = make_recipe("clip_ft", EXPERIMENTS[experiment], batch=size)
+    recipe = make_recipe("clip_ft", EXPERIMENTS[experiment], batch_size=size)
     preset = EXPERIMENTS[experiment].preset
     return RepairBatches(recipe, reads, seed=3, preset=preset, per_epoch=40, views=ALL)
 

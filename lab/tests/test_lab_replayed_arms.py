@@ -24,7 +24,7 @@ from unbag_lab.experiments.repair_training import (
 )
 
 NAMES = ("hard_positive", "ce_clip_fixed", "hard_negative-locked")
-SETTINGS = RepairSettings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
+SETTINGS = RepairSettings(arms=NAMES, steps=4, batch_size=8, workers=0, save_every=2)
 
 
 def silent(text: str) -> None:

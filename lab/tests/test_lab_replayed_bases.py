@@ -20,7 +20,7 @@ from unbag_lab import bases
 from unbag_lab.bases import Pretraining, PretrainSettings, pretrain, small_config
 from unbag_lab.training import run_to_end
 
-SETTINGS = PretrainSettings(seed=3, steps=4, batch=16, warm_up=1)
+SETTINGS = PretrainSettings(seed=3, steps=4, batch_size=16, warmup_steps=1)
 CONFIG = small_config()
 
 

@@ -34,7 +34,7 @@ def result(base: str, arm: str = "a") -> ArmResult:
     ("what", "value", "said"),
     [
         ("steps", 8_000, "on tiny-1 its steps is 8000, on tiny-0 5000"),
-        ("batch", 512, "on tiny-1 its batch is 512, on tiny-0 256"),
+        ("batch_size", 512, "on tiny-1 its batch_size is 512, on tiny-0 256"),
         ("times", 5, "on tiny-1 its times is 5, on tiny-0 3"),
         ("size", "small", "on tiny-1 its size is small, on tiny-0 full"),
     ],

@@ -40,7 +40,7 @@ from unbag.types import (
 
 if TYPE_CHECKING:
     from unbag.evaluation.scoring import Shown
-    from unbag.probes.base import Material, Probe
+    from unbag.probes.base import Probe, ProbeData
     from unbag.probes.diagnosis.diagnose import Diagnosis
 
 __all__ = [
@@ -109,13 +109,13 @@ def diagnose(
     *,
     against: str | Model | None = None,
     scorer: str | Scorer | None = None,
-    data: str | Path | Material | None = None,
+    data: str | Path | ProbeData | None = None,
     root: str | Path | None = None,
     probes: str | Sequence[str | Probe] | None = None,
     is_full: bool = False,
     layers: Sequence[int] = (),
     seed: int = 0,
-    has_twin: bool = True,
+    has_random_init: bool = True,
     has_maps: bool = True,
     cache: str | Path | None = None,
     device: str = "cpu",
@@ -136,38 +136,38 @@ def diagnose(
         is_full: All grids of readers and conditions, not the quick part of them.
         layers: Layers to read from, besides the last; negative ones count from the end.
         seed: Of samples, readers, intervals and the random twin.
-        has_twin: Put every question to the same model with random weights as well.
+        has_random_init: Put every question to the same model with random weights as well.
         has_maps: Draw maps of words over a few pictures; a chat model runs dozens of times for it.
         cache: Keeps vectors between runs.
         device: Where models that are named here compute.
         progress: Shows progress bars; None shows none.
     """
-    from unbag.probes.base import Material, Options
-    from unbag.probes.data import find_material
-    from unbag.probes.diagnosis.diagnose import Inquiry, examine
+    from unbag.probes.base import Options, ProbeData
+    from unbag.probes.data import find_probe_data
+    from unbag.probes.diagnosis.diagnose import DiagnosisConfig, examine
 
     material = data
-    if not isinstance(data, Material):
-        material = find_material(
+    if not isinstance(data, ProbeData):
+        material = find_probe_data(
             None if data is None else str(data),
             root=Path(root) if root else None,
             seed=seed,
             progress=progress,
         )
-    assert isinstance(material, Material)
+    assert isinstance(material, ProbeData)
     examined = _loaded(model, device)
-    inquiry = Inquiry(
+    config = DiagnosisConfig(
         model=examined,
         scorer=make_scorer(examined, scorer) if isinstance(scorer, str) else scorer,
         against=None if against is None else _loaded(against, device),
         material=material,
         probes=None if probes is None else _probes(probes),
         options=Options(seed=seed, is_full=is_full, layers=tuple(layers)),
-        has_twin=has_twin,
+        has_random_init=has_random_init,
         has_maps=has_maps,
         cache=Path(cache) if cache else None,
     )
-    return examine(inquiry, progress=progress)
+    return examine(config, progress=progress)
 
 
 def _loaded(model: str | Model, device: str) -> Model:
@@ -248,7 +248,7 @@ def fit_linear_probe(
     items: Sequence[Item],
     *,
     cache: str | Path | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
     seed: int = 0,
     strengths: Sequence[float] = STRENGTHS,
     progress: Progress | None = None,
@@ -264,7 +264,7 @@ def fit_linear_probe(
         encoder,
         replace(plan, captions=(), prompts=()),
         cache=Path(cache) if cache else None,
-        batch=batch,
+        batch_size=batch_size,
         progress=progress,
     )
     if found.damaged:

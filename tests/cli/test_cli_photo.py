@@ -52,8 +52,8 @@ def test_heads_are_trained_exported_scored_and_merged(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["train", "--model", "photo:random", "--recipe", "clip_ft", "--pairs", "pairs.jsonl"]
-    words += ["--set", "batch=3", "epochs=1", "warm_up=1", "learning_rate=1e-3"]
-    words += ["locks.picture=part", "locks.caption=part", "--out", "run", *BENCH]
+    words += ["--set", "batch_size=3", "epochs=1", "warmup_steps=1", "learning_rate=1e-3"]
+    words += ["freeze.image=part", "freeze.text=part", "--out", "run", *BENCH]
     words += ["--workers", "0", "--device", "cpu", "--cache", "cache", "--evaluate-every", "9"]
     assert main(words) == 0
     found = capsys.readouterr()

@@ -51,7 +51,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def train(*more: str, recipe: str = "hard_negative", out: str = "run") -> int:
     words = ["train", "--model", "tiny:base", "--recipe", recipe, "--pairs", "pairs.jsonl"]
-    words += ["--set", "batch=4", "epochs=2", "warm_up=2", "learning_rate=1e-4", "--out", out]
+    words += [
+        "--set",
+        "batch_size=4",
+        "epochs=2",
+        "warmup_steps=2",
+        "learning_rate=1e-4",
+        "--out",
+        out,
+    ]
     words += ["--bench", "few_train_benchmarks:SWAP", "few_train_benchmarks:FIND"]
     return main([*words, "--workers", "0", "--device", "cpu", *more])
 
@@ -105,8 +113,8 @@ def test_a_repair_from_pictures_to_an_export(
     ("more", "said"),
     [
         (["--recipe", "hard_negativ"], "did you mean 'hard_negative'"),
-        (["--set", "batch=0"], "a recipe with batch=0"),
-        (["--set", "batch=16"], "16"),
+        (["--set", "batch_size=0"], "a recipe with batch_size=0"),
+        (["--set", "batch_size=16"], "16"),
         (["--pairs", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--model", "tiny:nobody"], "nobody"),
         (["--bench", "few_train_benchmarks:NONE"], "NONE"),

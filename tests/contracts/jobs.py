@@ -159,7 +159,7 @@ def _training(name: str, *more: str, model: str = "tiny:base", **others: Any) ->
 
 
 _LATER = "stopped; the same command goes on from there"
-_FEW = ("steps=4", "batch=4", "warm_up=1")
+_FEW = ("steps=4", "batch_size=4", "warmup_steps=1")
 JOBS = (
     ResumableJob(
         "run",
@@ -202,11 +202,11 @@ JOBS = (
     ),
     _training(
         "ce_clip_fixed", "--bench", "plug_in:SMALL",
-        "--set", "batch=4", "epochs=2", "learning_rate=1e-3", "warm_up=1",
+        "--set", "batch_size=4", "epochs=2", "learning_rate=1e-3", "warmup_steps=1",
         interrupted="stopped after step 2; the same command resumes from there",
     ),
     _training(
-        "pooled", "--set", *_FEW, "crowd=2",
+        "pooled", "--set", *_FEW, "contrast_size=2",
         interrupted=_LATER, written_again=("reader.safetensors", "README.md"),
     ),
     _training(

@@ -27,14 +27,20 @@ from unbag.training import trainer as trainer_module
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.optim import OptimizerSettings
-from unbag.training.recipes import Locks
+from unbag.training.recipes import Freeze
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Task, Trainer
 
 STEPS = 4
 EFFORT = PooledSettings(
-    steps=STEPS, batch=6, crowd=2, learning_rate=1e-2, warm_up=1, scenes=12, width=8
+    steps=STEPS,
+    batch_size=6,
+    contrast_size=2,
+    learning_rate=1e-2,
+    warmup_steps=1,
+    scenes=12,
+    width=8,
 )
 
 
@@ -51,11 +57,13 @@ class Kind:
 
 
 def fine_tuning(
-    name: str, *settings: str, micro: int | None = None
+    name: str, *settings: str, micro_batch_size: int | None = None
 ) -> Callable[[Path, int], FineTuning]:
     def make(out: Path, seed: int) -> FineTuning:
         recipe = fast(name, *settings)
-        return FineTuning(replace(job_of(out, recipe, seed=seed, per_epoch=2), micro=micro))
+        return FineTuning(
+            replace(job_of(out, recipe, seed=seed, per_epoch=2), micro_batch_size=micro_batch_size)
+        )
 
     return make
 
@@ -69,10 +77,10 @@ class Dropping(Reader):
         super().__init__()
         self.reader, self.drop = reader, nn.Dropout(0.5)
 
-    def loss(self, batch: Any, *, crowd: int) -> Tensor:
+    def loss(self, batch: Any, *, contrast_size: int) -> Tensor:
         """Of features of which half are missing."""
         picture = replace(batch.picture, vector_NLW=self.drop(batch.picture.vector_NLW))
-        return self.reader.loss(replace(batch, picture=picture), crowd=crowd)
+        return self.reader.loss(replace(batch, picture=picture), contrast_size=contrast_size)
 
 
 def reading(name: str) -> Callable[[Path, int], ReaderTask]:
@@ -110,7 +118,7 @@ def embedding(chunk: int, dropout: float) -> Callable[[Path, int], Task[Any]]:
         from unbag.readouts.vlm2vec.training import EmbeddingTask, Vlm2VecSettings
 
         settings = Vlm2VecSettings(
-            steps=STEPS, batch=4, chunk=chunk, warm_up=1, learning_rate=0.01, negatives=1,
+            steps=STEPS, batch_size=4, chunk=chunk, warmup_steps=1, learning_rate=0.01, negatives=1,
             lora=2, dropout=dropout,
         )  # fmt: skip
         adapted = adapt(decoder(), settings.adapting, seed=0)
@@ -124,7 +132,7 @@ def pretraining(out: Path, seed: int) -> Task[Any]:
     from unbag_lab.bases import Pretraining, PretrainSettings
     from unbag_lab.experiments.pretraining import ARMS, smaller
 
-    settings = PretrainSettings(seed=seed, steps=STEPS, batch=4)
+    settings = PretrainSettings(seed=seed, steps=STEPS, batch_size=4)
     return Pretraining(settings, smaller(ARMS["base"]).config, device="cpu")
 
 
@@ -134,7 +142,7 @@ def photographs(out: Path, seed: int) -> Task[Any]:
 
     collection = drawn_collection()
     seen, recipe = drawn_features(collection), BUILD[START].recipe
-    recipe = replace(recipe, locks=Locks(), batch=80, epochs=1, warm_up=1)
+    recipe = replace(recipe, freeze=Freeze(), batch_size=80, epochs=1, warmup_steps=1)
     towers = make_trainable(load_heads(None, seed=seed), device="cpu")
     heads = CachedTowers(towers, images=seen.pictures, texts=seen.captions)
     batches = PairBatches(collection.train, recipe, heads.reads, seed)
@@ -143,8 +151,12 @@ def photographs(out: Path, seed: int) -> Task[Any]:
 
 CHAT = ("transformers", "peft")
 KINDS = (
-    Kind("clip_ft", fine_tuning("clip_ft"), fine_tuning("clip_ft", micro=3)),
-    Kind("ce_clip_fixed", fine_tuning("ce_clip_fixed"), fine_tuning("ce_clip_fixed", micro=1)),
+    Kind("clip_ft", fine_tuning("clip_ft"), fine_tuning("clip_ft", micro_batch_size=3)),
+    Kind(
+        "ce_clip_fixed",
+        fine_tuning("ce_clip_fixed"),
+        fine_tuning("ce_clip_fixed", micro_batch_size=1),
+    ),
     Kind("svlc", fine_tuning("svlc"), needs=("peft",)),
     *(Kind(name, reading(name)) for name in ("pooled", "dcsm", "pacl", "sparc")),
     Kind("decoder", decoding, needs=("transformers",)),

@@ -28,7 +28,7 @@ def judged() -> dict[str, list[dict[str, str]]]:
 
 
 def right(kind: Kind) -> float:
-    wanted = "true" if kind.keeps_meaning else "false"
+    wanted = "true" if kind.is_positive else "false"
     rows = judged()[kind.name]
     good = [
         row[f"truth_{n}"] == wanted and row[f"grammatical_{n}"] == "yes"

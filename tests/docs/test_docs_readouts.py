@@ -23,7 +23,7 @@ def test_a_read_out_of_ones_own_by_module_and_name(
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "out"
     words = ["train", "--model", "tiny:base", "--recipe", "my_reader:BILINEAR", "--pairs", "world"]
-    words += ["--set", "steps=2", "scenes=20", "batch=4", "--out", str(out), "--device", "cpu"]
+    words += ["--set", "steps=2", "scenes=20", "batch_size=4", "--out", str(out), "--device", "cpu"]
     assert main([*words, "--workers", "0"]) == 0
     said = capsys.readouterr().out
     assert "captions above all their hard negatives" in said

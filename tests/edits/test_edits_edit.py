@@ -86,7 +86,7 @@ def _replace(parsed: Parsed) -> list[Changes]:
     return [(Change(2, 5, new),) for new in ("cat", "Dog", "dogs who stand here and look at it")]
 
 
-OWN = Kind("own", keeps_meaning=False, about="", source="ours", editor=by_rule(_replace))
+OWN = Kind("own", is_positive=False, about="", source="ours", editor=by_rule(_replace))
 
 
 def one_kind(kind: Kind, *, per_kind: int = 3) -> CaptionEditor:
@@ -129,14 +129,14 @@ def test_what_is_denied_may_be_true_of_other_things(
     [found], tally = one_kind(kind)([Given("1", caption)])
     assert [made.text for made in found.edits] == [caption.replace(old, new)] * stays
     assert dict(tally.kinds["own"].rejected) == ({} if stays else {"under a negation": 1})
-    positive = replace(kind, keeps_meaning=True)
+    positive = replace(kind, is_positive=True)
     assert one_kind(positive)([Given("1", caption)])[0][0].edits
 
 
 def test_a_repeated_edit_is_kept_once() -> None:
     twice = Kind(
         "twice",
-        keeps_meaning=True,
+        is_positive=True,
         about="",
         source="ours",
         editor=by_rule(lambda parsed: [(Change(0, 1, "the"),), (Change(0, 2, "The "),)]),

@@ -71,7 +71,7 @@ class Told:
 def filled(
     filler: Filler, parser: Parser, places: FillPlaces, caption: str, wordnet: WordNet | None = None
 ) -> set[str]:
-    kind = Kind("own", keeps_meaning=False, about="", source="", editor=lambda parts: editor)
+    kind = Kind("own", is_positive=False, about="", source="", editor=lambda parts: editor)
     editor = Fills(Tools(filler, parser, wordnet), places)
     making = CaptionEditor(parser, (kind,), (editor,), per_kind=20)
     [found], _ = making([Given("1", caption)])
@@ -181,7 +181,7 @@ def test_fills_of_real_models_are_sound(
             assert made.text.lower() != one.text.lower()
             assert not any(mark in made.text for mark in ("[", "]", "#", "<", "_"))
             assert made.kind.startswith("fill_")
-            assert not made.keeps_meaning
+            assert not made.is_positive
 
 
 def test_batch_and_order_change_no_fill(

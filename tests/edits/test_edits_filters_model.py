@@ -24,12 +24,12 @@ from unbag.types import Edit
 from .tiny_words import save_causal, save_masked
 
 pytest.importorskip("transformers")
-NEGATIVE = Kind("no", keeps_meaning=False, about="", source="", editor=by_rule(lambda p: []))
-POSITIVE = Kind("yes", keeps_meaning=True, about="", source="", editor=by_rule(lambda p: []))
+NEGATIVE = Kind("no", is_positive=False, about="", source="", editor=by_rule(lambda p: []))
+POSITIVE = Kind("yes", is_positive=True, about="", source="", editor=by_rule(lambda p: []))
 
 
 def proposal(before: str, after: str, kind: Kind = NEGATIVE) -> Proposal:
-    edit = Edit(after, kind.name, kind.keeps_meaning, (0, len(before)))
+    edit = Edit(after, kind.name, kind.is_positive, (0, len(before)))
     return Proposal(Parsed(before, (), ()), edit, kind, ())
 
 

@@ -13,9 +13,9 @@ from unbag.types import Edit
 CAPTION = "a dog with a ball"
 
 
-def proposal(text: str, *others: str, keeps_meaning: bool = False) -> Proposal:
-    kind = Kind("own", keeps_meaning, "own", "ours", by_rule(lambda parsed: ()))
-    edit = Edit(text, "own", keeps_meaning, (0, 0), ())
+def proposal(text: str, *others: str, is_positive: bool = False) -> Proposal:
+    kind = Kind("own", is_positive, "own", "ours", by_rule(lambda parsed: ()))
+    edit = Edit(text, "own", is_positive, (0, 0), ())
     return Proposal(Parsed(CAPTION, (), ()), edit, kind, others)
 
 
@@ -27,7 +27,7 @@ def test_what_another_caption_says_is_no_negative() -> None:
         (proposal("a dog with a red cup", "A cup.", "something RED"), False),
         (proposal("a ball with a dog", "A ball with a dog!"), False),
         (proposal("a ball with a dog", "a dog"), True),
-        (proposal("a dog with a cat", "a cat", keeps_meaning=True), True),
+        (proposal("a dog with a cat", "a cat", is_positive=True), True),
     ]
     assert NotSaidOfPicture()([one for one, _ in cases]) == [stays for _, stays in cases]
 

@@ -89,9 +89,9 @@ def test_a_caption_says_what_it_says(parser: Parser, caption: str, rewritten: st
 def test_hard_negatives_are_none_of_its_business(parser: Parser) -> None:
     [parsed] = parser(["a red car"])
     verdicts = []
-    for keeps_meaning in (True, False):
-        kind = Kind("own", keeps_meaning, about="", source="ours", editor=by_rule(lambda p: []))
-        made = Edit("a blue car", "own", keeps_meaning, (2, 5), ())
+    for is_positive in (True, False):
+        kind = Kind("own", is_positive, about="", source="ours", editor=by_rule(lambda p: []))
+        made = Edit("a blue car", "own", is_positive, (2, 5), ())
         verdicts += KeepsTruth()([Proposal(parsed, made, kind, ())])
     assert verdicts == [False, True]
     assert KeepsTruth().reason == "changes what is said"

@@ -219,7 +219,7 @@ def test_each_is_registered_as_a_positive() -> None:
     for name in (*RULES, "synonym_wordnet"):
         [kind] = find_kinds([name])
         assert kind.name == name
-        assert kind.keeps_meaning
+        assert kind.is_positive
         assert " -> " in kind.about
     assert {*RULES} <= {kind.name for kind in find_kinds(["positives"])}
 
@@ -229,5 +229,5 @@ def test_edits_of_all_kinds_at_once() -> None:
     [found], tally = editor([Given("1", "A dog and a cat are sitting on a sofa near two lamps.")])
     kinds = [one.kind for one in found.edits]
     assert kinds == ["synonym", "conjunct_swap", "article", "word_form"]
-    assert all(one.keeps_meaning for one in found.edits)
+    assert all(one.is_positive for one in found.edits)
     assert tally.kinds["passive"].places == 0

@@ -63,7 +63,7 @@ def outcome(parser: Parser, caption: str, answer: str, kind: Kind = REWRITE_REPL
     [found], tally = editing(parser, Says({caption: answer}), kind)([Given("1", caption)])
     for made in found.edits:
         assert apply(found.text, made.changes) == made.text
-        assert made.keeps_meaning
+        assert made.is_positive
     return found.edits[0].text if found.edits else next(iter(tally.kinds[kind.name].rejected))
 
 

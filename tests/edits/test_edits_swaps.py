@@ -157,7 +157,7 @@ def test_swaps_keep_the_words(parser: Parser, kind: Kind) -> None:
             assert text.isupper() == caption.isupper()
     assert made
     assert kind.keeps_words
-    assert not kind.keeps_meaning
+    assert not kind.is_positive
 
 
 def _counted(text: str) -> Counter[str]:

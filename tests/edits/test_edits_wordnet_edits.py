@@ -224,7 +224,7 @@ def test_attributes_of_four_classes(parser: Parser) -> None:
 @pytest.mark.parametrize("name", KINDS.split())
 def test_edits_say_exactly_what_they_did(name: str, parser: Parser) -> None:
     [kind] = find_kinds([name])
-    assert not kind.keeps_meaning
+    assert not kind.is_positive
     editor = make_editor([name], per_kind=3, seed=5)
     given = [Given(str(at), text) for at, text in enumerate(CAPTIONS)]
     found, tally = editor(given)

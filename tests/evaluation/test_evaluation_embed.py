@@ -10,7 +10,7 @@ from PIL import Image as Images
 from torch import Tensor
 
 from unbag.errors import UnbagError
-from unbag.evaluation.embedding import Embeddings, Grid, embed
+from unbag.evaluation.embedding import BatchPlan, Embeddings, embed
 from unbag.evaluation.loading import Job
 from unbag.evaluation.plan import check_items, make_plan
 from unbag.evaluation.run import run
@@ -24,8 +24,8 @@ def run_embed(
     items: list[Item],
     *,
     cache: Path | None = None,
-    grids: dict[str, Grid] | None = None,
-    batch: int = 4,
+    grids: dict[str, BatchPlan] | None = None,
+    batch_size: int = 4,
     progress: Silent | None = None,
 ) -> Embeddings:
     return embed(
@@ -34,7 +34,7 @@ def run_embed(
         cache=cache,
         grids={} if grids is None else grids,
         save_grids=lambda: None,
-        batch=batch,
+        batch_size=batch_size,
         progress=progress or Silent(),
     )
 
@@ -71,7 +71,7 @@ def test_a_second_run_encodes_nothing(encoder: Any, items: list[Item], tmp_path:
 def test_a_continued_run_does_whole_batches_of_the_old_make_up(
     encoder: Any, items: list[Item], tmp_path: Path
 ) -> None:
-    grids: dict[str, Grid] = {}
+    grids: dict[str, BatchPlan] = {}
     run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
     planned = [len(batch) for batch in grids["colours-1-cpu/pictures"]]
     assert planned == [4, 2]
@@ -144,7 +144,7 @@ def test_vectors_of_two_widths_are_told_after_one_batch_of_pictures(
 ) -> None:
     plain = encoder.encode_captions
     encoder.encode_captions = lambda captions: torch.nn.functional.pad(plain(captions), (0, 1))
-    job = Job([Cosine(encoder)], [toy], tmp_path / "run", batch=2, cache=tmp_path / "cache")
+    job = Job([Cosine(encoder)], [toy], tmp_path / "run", batch_size=2, cache=tmp_path / "cache")
     for batches in ([2], [2, 2]):
         # The second time its captions come from the cache.
         with pytest.raises(UnbagError) as caught:
@@ -172,7 +172,7 @@ def test_pictures_that_make_no_batch_are_told_with_the_model(
     Images.new("RGB", (9, 8)).save(items[3].pictures[0].name)
     encoder.prepare = lambda image: torch.from_numpy(np.array(image))
     with pytest.raises(UnbagError) as caught:
-        run_embed(encoder, items, batch=6)
+        run_embed(encoder, items, batch_size=6)
     assert caught.value.message == (
         "model 'colours' prepared pictures of different sizes: (8, 8, 3) and (8, 9, 3)"
     )

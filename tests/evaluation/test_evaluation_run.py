@@ -214,7 +214,7 @@ def test_evaluate_needs_no_folder(encoder: Any, toy: Benchmark) -> None:
 def test_batches_of_any_size_agree(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
     tables = []
     for batch in (1, 5, 256):
-        run(Job([Cosine(encoder)], [toy], tmp_path / str(batch), batch=batch))
+        run(Job([Cosine(encoder)], [toy], tmp_path / str(batch), batch_size=batch))
         rows = pq.read_table(tmp_path / str(batch) / "scores.parquet").to_pylist()
         tables.append(np.array([row["values"] for row in rows]))
     assert np.allclose(tables[0], tables[1], atol=1e-5)

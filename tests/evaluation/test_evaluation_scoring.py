@@ -43,7 +43,13 @@ class Odd:
 def by_vectors(encoder: Any, items: list[Item]) -> dict[str, Scores]:
     plan = make_plan({"toy": items})
     vectors = embed(
-        encoder, plan, cache=None, grids={}, save_grids=lambda: None, batch=8, progress=Silent()
+        encoder,
+        plan,
+        cache=None,
+        grids={},
+        save_grids=lambda: None,
+        batch_size=8,
+        progress=Silent(),
     )
     chunks = score_by_vectors(Cosine(encoder), items, plan.rows["toy"], vectors)
     return {scores.item: scores for chunk in chunks for scores in chunk}

@@ -14,7 +14,7 @@ from unbag.evaluation.loading import Job
 from unbag.evaluation.run import FILE, run
 from unbag.evaluation.store import read_contents
 from unbag.models.baselines import load
-from unbag.runs.distributed import Team
+from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
@@ -140,9 +140,9 @@ def test_in_a_team_nobody_is_left_waiting(
     toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process ends with its error, and torchrun ends the others."""
-    monkeypatch.setattr("unbag.evaluation.run.join_team", lambda: Team(0, 2))
-    monkeypatch.setattr(Team, "wait", lambda self: None)
-    monkeypatch.setattr(Team, "gather", lambda self, said: [said] * self.size)
+    monkeypatch.setattr("unbag.evaluation.run.init_distributed", lambda: Distributed(0, 2))
+    monkeypatch.setattr(Distributed, "wait", lambda self: None)
+    monkeypatch.setattr(Distributed, "gather", lambda self, said: [said] * self.size)
     broken = Raises(ZeroDivisionError(), after=0)
     with pytest.raises(ZeroDivisionError):
         run(Job([broken, load("short")], [toy], tmp_path / "run", keeps_going=True))

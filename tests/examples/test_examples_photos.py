@@ -59,7 +59,7 @@ def run(captions: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_heads_are_built_and_repaired_and_a_second_call_computes_nothing(captions: Path) -> None:
-    settings = ("--set", "epochs=1", "batch=8", "warm_up=1")
+    settings = ("--set", "epochs=1", "batch_size=8", "warmup_steps=1")
     done = run(captions, *settings)
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stderr.split())

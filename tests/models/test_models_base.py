@@ -45,9 +45,9 @@ def test_it_finds_pictures_as_well_when_all_words_are_shuffled(base: Mapping[str
 
 
 def test_its_untrained_twin_is_at_chance_and_below() -> None:
-    twin = load("random")
-    assert twin.config == load("base").config
-    pairs = evaluate(Cosine(twin), benchmark("world-pairs-a"), protocol=QUICK)
+    random_model = load("random")
+    assert random_model.config == load("base").config
+    pairs = evaluate(Cosine(random_model), benchmark("world-pairs-a"), protocol=QUICK)
     assert value(pairs, "pair") < 0.06
     assert 0.4 < value(pairs, "individual") < 0.6
 

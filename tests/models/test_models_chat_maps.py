@@ -12,9 +12,9 @@ from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.loading import Model
 from unbag.models.server import load
-from unbag.probes.base import Material, Options
-from unbag.probes.data import world_material
-from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.base import Options, ProbeData
+from unbag.probes.data import world_probe_data
+from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig, examine
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.probes.maps import GRID, WHOLE, covered, covered_maps
 from unbag.readouts.decoder.occlusion import PROMPT
@@ -38,11 +38,13 @@ def llava(chat_folder: ChatFolder) -> ChatModel:
 
 
 def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
-    every = world_material()
-    few = Material("few", every.rows[:2], every.pairs[:2])
+    every = world_probe_data()
+    few = ProbeData("few", every.rows[:2], every.pairs[:2])
     options = Options(resamples=100)
     return examine(
-        Inquiry(model, scorer=scorer, material=few, probes=(), options=options, has_twin=False)
+        DiagnosisConfig(
+            model, scorer=scorer, material=few, probes=(), options=options, has_random_init=False
+        )
     )
 
 
@@ -146,7 +148,7 @@ def test_a_server_is_not_asked_for_maps() -> None:
         model = load(f"some/thing@{chat.url}")
         found = asked(model)
         with pytest.raises(UnbagError, match="is behind a server") as error:
-            covered_maps(YES(model), world_material().rows[0].picture, CAPTION)
+            covered_maps(YES(model), world_probe_data().rows[0].picture, CAPTION)
     assert error.value.expected == "a chat model on this machine, such as hf:FOLDER"
     assert chat.bodies == []
     assert found.maps == ()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from unbag.models.server import load
-from unbag.probes.base import Material, Options
+from unbag.probes.base import Options, ProbeData
 from unbag.probes.chat import prior, yes_bias
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.types import Generator
 
 from .local_chat import Chat, served
@@ -19,9 +19,9 @@ QUICK = Options(resamples=100)
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
-    every = world_material()
-    return Material("few", every.rows[::900], every.pairs[::200])
+def material() -> ProbeData:
+    every = world_probe_data()
+    return ProbeData("few", every.rows[::900], every.pairs[::200])
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def llava(chat_folder: Callable[[str], Path]) -> Generator:
     return load_chat(str(chat_folder("llava")))
 
 
-def test_a_model_of_transformers_is_asked(llava: Generator, material: Material) -> None:
+def test_a_model_of_transformers_is_asked(llava: Generator, material: ProbeData) -> None:
     choices, answers = (ask(llava, material, QUICK) for ask in (prior, yes_bias))
     assert choices["right, pairs"].estimate.n == 2 * len(material.pairs)
     assert answers["right"].estimate.n == 4 * len(material.pairs) + 2 * len(material.rows)
@@ -42,7 +42,7 @@ def test_a_model_of_transformers_is_asked(llava: Generator, material: Material) 
 
 
 def test_what_is_asked_without_the_picture_is_the_prior_of_the_model(
-    llava: Generator, material: Material
+    llava: Generator, material: ProbeData
 ) -> None:
     class Blinded:
         name, fingerprint = "blinded", "blinded-1"
@@ -59,7 +59,7 @@ def test_what_is_asked_without_the_picture_is_the_prior_of_the_model(
     assert blind.estimate.value == right.estimate.value
 
 
-def test_a_server_that_likes_a_and_says_yes(material: Material) -> None:
+def test_a_server_that_likes_a_and_says_yes(material: ProbeData) -> None:
     pytest.importorskip("httpx")
     likes = {"A": 0.5, "B": 0.1, "Yes": 0.3, "No": 0.05}
     with served(Chat(lambda body: likes)) as chat:
@@ -74,7 +74,7 @@ def test_a_server_that_likes_a_and_says_yes(material: Material) -> None:
     assert {len(content) for content in shown} == {1, 2}  # Without a picture, and with one.
 
 
-def test_a_server_without_probabilities_answers(material: Material) -> None:
+def test_a_server_without_probabilities_answers(material: ProbeData) -> None:
     pytest.importorskip("httpx")
 
     class Mute(Chat):

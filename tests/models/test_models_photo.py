@@ -12,7 +12,7 @@ from unbag.errors import UnbagError
 from unbag.models import photo as photo_parts
 from unbag.models import photo as photos
 from unbag.models.photo import Photo, load, read, write
-from unbag.models.weights import random_twin
+from unbag.models.weights import random_init
 from unbag.registry import names
 from unbag.types import LayerEncoder, TokenEncoder
 
@@ -98,7 +98,7 @@ def test_the_first_layer_of_pictures_is_the_stem_averaged_over_its_places() -> N
 
 
 def test_the_twin_has_no_trained_weight_and_still_sees() -> None:
-    found = random_twin(photo())
+    found = random_init(photo())
     assert isinstance(found, Photo)
     assert found.name == "photo:random, random weights"
     ours, theirs = photo().towers.state_dict(), found.towers.state_dict()
@@ -111,7 +111,7 @@ def test_the_twin_has_no_trained_weight_and_still_sees() -> None:
     vectors = found.encode_pictures(pixels())
     # With batch norms as they begin, all pictures would be one: a cosine of 1.
     assert float(vectors[0] @ vectors[1]) < 0.95
-    again = random_twin(photo())
+    again = random_init(photo())
     assert again is not None
     assert again.fingerprint == found.fingerprint != photo().fingerprint
 
@@ -128,12 +128,12 @@ def test_heads_go_to_a_file_and_back(tmp_path: Path) -> None:
 
 
 def test_a_part_that_was_trained_goes_with_the_heads(tmp_path: Path) -> None:
-    twin = random_twin(photo())
-    assert isinstance(twin, Photo)
+    random_model = random_init(photo())
+    assert isinstance(random_model, Photo)
     path = tmp_path / "open.safetensors"
-    write(twin.towers, path, parts=["picture"], dtype=torch.float32)
+    write(random_model.towers, path, parts=["picture"], dtype=torch.float32)
     found = read(path, name="open")
-    assert torch.equal(found.encode_pictures(pixels()), twin.encode_pictures(pixels()))
+    assert torch.equal(found.encode_pictures(pixels()), random_model.encode_pictures(pixels()))
     # The caption part is the installed one.
     head, own = found.towers.caption.part, photo().towers.caption.part
     assert torch.equal(

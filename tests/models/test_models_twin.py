@@ -14,7 +14,7 @@ from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import load
 from unbag.models.tiny import RANDOM_SEED, Tiny
 from unbag.models.tiny import load as load_tiny
-from unbag.models.weights import random_twin
+from unbag.models.weights import random_init
 from unbag.types import DualEncoder, LayerEncoder
 
 HfFolder = Callable[[str], Path]
@@ -33,12 +33,12 @@ def dual(folder: Path, **options: Any) -> HfDual:
 
 def test_the_twin_of_tiny_base_is_tiny_random() -> None:
     base = load_tiny("base")
-    found = random_twin(base, seed=RANDOM_SEED)
+    found = random_init(base, seed=RANDOM_SEED)
     assert isinstance(found, Tiny)
     assert found.name == "tiny:base, random weights"
     assert found.fingerprint == load_tiny("random").fingerprint
     # Twins do not depend on weights, so a model and its repair share one.
-    repaired = random_twin(load_tiny("hard_negative"), seed=RANDOM_SEED)
+    repaired = random_init(load_tiny("hard_negative"), seed=RANDOM_SEED)
     assert repaired is not None
     assert repaired.fingerprint == found.fingerprint
     assert found.fingerprint != base.fingerprint
@@ -52,7 +52,7 @@ def test_twins_of_models_of_transformers(kind: str, hf_folder: HfFolder) -> None
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, again, other = (random_twin(encoder, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (random_init(encoder, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(torch.rand(3), expected)
     assert isinstance(first, HfDual)
     assert isinstance(again, HfDual)
@@ -74,7 +74,7 @@ def test_twins_of_models_of_transformers(kind: str, hf_folder: HfFolder) -> None
 def test_weights_begin_as_transformers_begins_them(hf_folder: HfFolder) -> None:
     # The weights on disk are spread by 0.3; token embeddings of CLIP begin with 0.02.
     encoder = dual(hf_folder("clip"))
-    found = random_twin(encoder)
+    found = random_init(encoder)
     assert isinstance(found, HfDual)
     weight = found.model.text_model.embeddings.token_embedding.weight
     assert weight.std() == pytest.approx(0.02, rel=0.1)
@@ -83,7 +83,7 @@ def test_weights_begin_as_transformers_begins_them(hf_folder: HfFolder) -> None:
 
 
 def test_a_twin_computes_in_the_same_precision(hf_folder: HfFolder) -> None:
-    found = random_twin(dual(hf_folder("clip"), dtype="bfloat16"))
+    found = random_init(dual(hf_folder("clip"), dtype="bfloat16"))
     assert isinstance(found, HfDual)
     assert found.model.dtype == torch.bfloat16
 
@@ -92,11 +92,11 @@ def test_blip_has_a_twin(hf_folder: HfFolder) -> None:
     scorer = load(str(hf_folder("blip")))
     assert isinstance(scorer, Match)
     assert isinstance(scorer.reader, Blip)
-    found = random_twin(scorer.reader)
+    found = random_init(scorer.reader)
     assert isinstance(found, Blip)
     assert found.encode_captions(CAPTIONS).shape == (2, 12)
     assert found.fingerprint != scorer.reader.fingerprint
 
 
 def test_what_is_not_known_has_no_twin() -> None:
-    assert random_twin(cast(DualEncoder, SimpleNamespace(name="mine"))) is None
+    assert random_init(cast(DualEncoder, SimpleNamespace(name="mine"))) is None

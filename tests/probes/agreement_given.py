@@ -10,7 +10,7 @@ import numpy as np
 
 from unbag.data import PixelPicture
 from unbag.probes.agreement import AGREEMENT
-from unbag.probes.base import Finding, Material, Options, PicturePair
+from unbag.probes.base import Options, PicturePair, ProbeData, ProbeResult
 from unbag.probes.reference_spaces import ConstructedSpace, collapsed_space, constructed_subject
 from unbag.types import FloatArray, Picture
 
@@ -58,11 +58,11 @@ class Given:
         return np.ones((len(captions), 2))
 
 
-def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> Material:
+def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> ProbeData:
     made = [PicturePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
-    return Material("two pictures of mine", pairs=tuple(made))
+    return ProbeData("two pictures of mine", pairs=tuple(made))
 
 
-def asked(material: Material, space: ConstructedSpace | None = None) -> Finding:
+def asked(material: ProbeData, space: ConstructedSpace | None = None) -> ProbeResult:
     subject = constructed_subject(space or collapsed_space())
     return put(AGREEMENT, subject if space else replace(subject, space=Given()), material, FEW)

@@ -11,7 +11,7 @@ import numpy as np
 from unbag.data import PixelPicture
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
-from unbag.probes.base import Material, PicturePair, Row
+from unbag.probes.base import PicturePair, ProbeData, Row
 from unbag.types import Picture
 from unbag.world.oracles import semantic
 
@@ -36,9 +36,9 @@ def drawn(shade: int) -> PixelPicture:
     return PixelPicture(np.full((8, 8, 3), shade, dtype=np.uint8), name=f"shade {shade}")
 
 
-def few(pairs: int = 4, *, rows: int = 0) -> Material:
+def few(pairs: int = 4, *, rows: int = 0) -> ProbeData:
     """Pictures with even shades are dark cats, those with odd ones dark dogs."""
-    return Material(
+    return ProbeData(
         "shades",
         tuple(
             Row(f"row {n}", drawn(2 * n), f"a cat, {n}", f"a dog, {n}", kind="noun")

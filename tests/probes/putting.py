@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from unbag.probes.base import Finding, Material, Options, Probe, Subject
+from unbag.probes.base import Options, Probe, ProbeData, ProbedModel, ProbeResult
 from unbag.runs.progress import Progress, Silent
 
 
 def put(
     probe: Probe,
-    subject: Subject,
-    material: Material,
+    subject: ProbedModel,
+    material: ProbeData,
     options: Options | None = None,
     progress: Progress | None = None,
-) -> Finding:
+) -> ProbeResult:
     """Put one question to one model."""
     return probe.ask(subject, material, options or Options(), progress or Silent())

@@ -9,8 +9,8 @@ import pytest
 
 from unbag.models.tiny import load
 from unbag.probes.agreement import AGREEMENT, drawn, pixel_differences
-from unbag.probes.base import Material, PicturePair, Scatter, Subject, Tone
-from unbag.probes.data import world_material
+from unbag.probes.base import PicturePair, ProbeData, ProbedModel, Scatter, Tone
+from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -28,14 +28,14 @@ from .putting import put
 
 
 @pytest.fixture(scope="module")
-def world() -> Material:
+def world() -> ProbeData:
     """Twenty pairs of each relation."""
-    every = world_material()
+    every = world_probe_data()
     by: dict[str, list[PicturePair]] = {}
     for pair in every.pairs:
         by.setdefault(pair.relation, []).append(pair)
     pairs = tuple(pair for some in by.values() for pair in some[:20])
-    return Material(every.about, pairs=pairs, is_world=True)
+    return ProbeData(every.about, pairs=pairs, is_world=True)
 
 
 RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "replace_count")
@@ -72,7 +72,7 @@ RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "repla
     ids=lambda value: value.name if isinstance(value, ConstructedSpace) else "",
 )
 def test_known_spaces_get_the_right_sentence(
-    world: Material, space: ConstructedSpace, tone: Tone, sentence: str
+    world: ProbeData, space: ConstructedSpace, tone: Tone, sentence: str
 ) -> None:
     finding = asked(world, space)
     said = AGREEMENT.say(finding)
@@ -80,7 +80,7 @@ def test_known_spaces_get_the_right_sentence(
     assert finding.headline == "merged, same things"
 
 
-def test_a_bag_of_words_merges_what_differs_in_no_word(world: Material) -> None:
+def test_a_bag_of_words_merges_what_differs_in_no_word(world: ProbeData) -> None:
     finding = asked(world, bag_of_words_space())
     for relation in RELATIONS:
         rate = finding[f"merged, {relation}"]
@@ -93,14 +93,14 @@ def test_a_bag_of_words_merges_what_differs_in_no_word(world: Material) -> None:
     assert finding["merged, all pairs"].known.bag == pytest.approx(5 / 7)
 
 
-def test_a_cone_is_seen_around_its_mean(world: Material) -> None:
+def test_a_cone_is_seen_around_its_mean(world: ProbeData) -> None:
     finding = asked(world, collapsed_space())
     assert finding["cosine, all pairs"].estimate.value > 0.99
     assert abs(finding["centred cosine, all pairs"].estimate.value) < 0.1
     assert any("around the mean of all" in note for note in finding.notes)
 
 
-def test_where_every_vector_is_the_same_nothing_is_left_around_the_mean(world: Material) -> None:
+def test_where_every_vector_is_the_same_nothing_is_left_around_the_mean(world: ProbeData) -> None:
     finding = asked(world, collapsed_space(noise=0))
     assert AGREEMENT.say(finding).tone == "fails"
     around = finding["centred cosine, all pairs"].estimate
@@ -157,7 +157,7 @@ def test_relations_that_fare_differently_are_named() -> None:
     far = [(Plain(f"c{i}", (1.0, 0.0)), Plain(f"d{i}", (0.0, 1.0))) for i in range(30)]
     both = given(*near, relation="size").pairs, given(*far).pairs
     pairs = both[0] + tuple(replace(pair, id=f"far {pair.id}") for pair in both[1])
-    said = AGREEMENT.say(asked(Material("mine", pairs=pairs)))
+    said = AGREEMENT.say(asked(ProbeData("mine", pairs=pairs)))
     assert said.tone == "mixed"
     assert said.sentence.startswith("It takes some different pictures for the same: 50.0 % [")
     assert said.sentence.endswith(
@@ -168,7 +168,7 @@ def test_relations_that_fare_differently_are_named() -> None:
 
 def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
     pictures = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.1), 8), Plain("c", (0.0, 1.0))
-    finding = asked(Material("a folder", pictures=pictures))
+    finding = asked(ProbeData("a folder", pictures=pictures))
     rate = finding["merged, nearest pictures"]
     assert (rate.estimate.n, rate.known.perfect) == (3, None)
     said = AGREEMENT.say(finding)
@@ -186,7 +186,7 @@ def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
     assert {point.name for point in plot.points} == {"a and b", "b and c", "a and c"}
 
 
-def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: Material) -> None:
+def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: ProbeData) -> None:
     finding = asked(world, bag_of_words_space())
     merged = finding["merged, left/right"].estimate
     changed = [
@@ -228,13 +228,13 @@ def test_copies_of_a_picture_are_no_pair() -> None:
 
 
 def test_without_pairs_or_vectors_nothing_is_asked() -> None:
-    none = asked(Material("my one picture"))
+    none = asked(ProbeData("my one picture"))
     assert none.skipped == (
         "my one picture has no pairs of pictures; the world's benchmarks would serve, one whose "
         "items have two pictures, such as whatsup_a or winoground, or a folder of two or more "
         "pictures"
     )
-    assert asked(Material("a folder", pictures=(Plain("a", (1.0, 0.0)),))).skipped
+    assert asked(ProbeData("a folder", pictures=(Plain("a", (1.0, 0.0)),))).skipped
     chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)
     skipped = put(AGREEMENT, chat, given((Plain("a", (1.0,)), Plain("b", (1.0,)))))
     assert skipped.skipped == "a chat model has no vectors of pictures to compare"
@@ -263,10 +263,10 @@ def test_points_are_drawn_by_name_not_by_order() -> None:
     assert drawn(pairs, 100).tolist() == list(range(50))
 
 
-def test_the_tiny_model_is_told_by_relation(world: Material) -> None:
+def test_the_tiny_model_is_told_by_relation(world: ProbeData) -> None:
     model = load("base", device="cpu")
     space = EncoderSpace(model)
-    subject = Subject("tiny:base", model, space, make_scorer(model))
+    subject = ProbedModel("tiny:base", model, space, make_scorer(model))
     finding = put(AGREEMENT, subject, world, FEW)
     rates = [finding[f"merged, {relation}"].estimate for relation in RELATIONS]
     assert [rate.n for rate in rates] == [20] * 5

@@ -10,9 +10,9 @@ import pytest
 
 from unbag.data import FilePicture
 from unbag.models.loading import load_model
-from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject
+from unbag.probes.base import Options, PicturePair, ProbeData, ProbedModel, ProbeResult, Row
 from unbag.probes.chat import MOST, PRIOR, YES_BIAS, items_of, prior, yes_bias
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.registry import find, names
 from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorer
@@ -22,15 +22,15 @@ from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats
 from .putting import put
 
 QUICK = Options(resamples=200)
-WORLD = world_material()
+WORLD = world_probe_data()
 
 
-def value(finding: Finding, name: str) -> float:
+def value(finding: ProbeResult, name: str) -> float:
     return finding[name].estimate.value
 
 
-def subject(model: Ruled) -> Subject:
-    return Subject(model.name, model, None, make_scorer(model))
+def subject(model: Ruled) -> ProbedModel:
+    return ProbedModel(model.name, model, None, make_scorer(model))
 
 
 def test_a_reader_of_scenes_has_no_prior() -> None:
@@ -180,7 +180,7 @@ def test_a_damaged_picture_is_said_and_left_out(tmp_path: Path) -> None:
 
 def test_who_has_no_prior_is_not_asked() -> None:
     model = load_model("tiny:random")
-    dual = Subject("tiny:random", model, None, make_scorer(model))
+    dual = ProbedModel("tiny:random", model, None, make_scorer(model))
     for probe in (PRIOR, YES_BIAS):
         assert put(probe, dual, few()).skipped == (
             "tiny:random gives scores; chat models are asked (--model hf:FOLDER, decoder:FOLDER)"
@@ -189,7 +189,7 @@ def test_who_has_no_prior_is_not_asked() -> None:
 
 @pytest.mark.parametrize("probe", [PRIOR, YES_BIAS])
 def test_without_captions_there_is_nothing_to_ask(probe: Any) -> None:
-    bare = Material(
+    bare = ProbeData(
         "bare",
         (Row("row", drawn(0), "a cat"), Row("same", drawn(0), "a cat", "a cat")),
         (PicturePair("pair", drawn(0), drawn(1), "noun"),),

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from unbag.probes.base import Options, Row, statistic
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.probes.sampling import (
     choose_gallery,
     choose_rows,
@@ -59,7 +59,7 @@ def test_clusters_that_share_a_picture_are_one() -> None:
 
 def test_no_picture_of_the_world_is_in_two_clusters() -> None:
     """Two benchmarks of the world show the same scenes: each scene must count once."""
-    every = world_material().rows
+    every = world_probe_data().rows
     told = {(row.picture.key, row.cluster) for row in every}
     assert len(told) > len({key for key, _ in told})
     chosen = choose_rows(every, Options(is_full=True))
@@ -69,7 +69,7 @@ def test_no_picture_of_the_world_is_in_two_clusters() -> None:
 
 
 def test_a_smaller_gallery_keeps_what_belongs_together() -> None:
-    whole_gallery = world_material().gallery
+    whole_gallery = world_probe_data().gallery
     assert whole_gallery is not None
     few = choose_gallery(whole_gallery, 5)
     assert len(few.pictures) == 5

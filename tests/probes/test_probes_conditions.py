@@ -10,7 +10,7 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag.models.tiny import load
-from unbag.probes.base import Bars, Finding, Material, Options
+from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
 from unbag.probes.conditions import (
     BEYOND,
@@ -40,11 +40,11 @@ from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
 
 from .putting import put
 
-WORLD = Material("the world", is_world=True)
+WORLD = ProbeData("the world", is_world=True)
 QUICK = Options(resamples=500)
 
 
-def asked(space: ConstructedSpace) -> Finding:
+def asked(space: ConstructedSpace) -> ProbeResult:
     return put(CONDITIONS_PROBE, constructed_subject(space), WORLD, QUICK)
 
 
@@ -270,7 +270,7 @@ def test_every_rate_is_drawn_with_its_chance() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(CONDITIONS_PROBE, subject, Material("my pictures"))
+    found = put(CONDITIONS_PROBE, subject, ProbeData("my pictures"))
     assert found.skipped.startswith("my pictures: needs drawn scenes")
     found = put(CONDITIONS_PROBE, replace(subject, space=None), WORLD)
     assert found.skipped == (

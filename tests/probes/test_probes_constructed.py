@@ -8,8 +8,8 @@ import pytest
 from unbag.data import PixelPicture
 from unbag.data.images import ShuffledPicture
 from unbag.errors import UnbagError
-from unbag.probes.base import Material, Row
-from unbag.probes.data import world_material
+from unbag.probes.base import ProbeData, Row
+from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     TRUE,
     ConstructedSpace,
@@ -35,8 +35,8 @@ from unbag.world.vocabulary import DEFAULT
 
 
 @pytest.fixture(scope="module")
-def world() -> Material:
-    return world_material()
+def world() -> ProbeData:
+    return world_probe_data()
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_directions_follow_from_names_bit_by_bit() -> None:
 
 
 def test_the_perfect_space_prefers_truth_in_every_row(
-    world: Material, perfect: ConstructedSpace
+    world: ProbeData, perfect: ConstructedSpace
 ) -> None:
     rows = [row for row in world.rows if row.negative is not None]
     assert len(rows) == 6_920
@@ -79,7 +79,7 @@ def test_the_perfect_space_prefers_truth_in_every_row(
 
 
 def test_in_the_perfect_space_other_words_for_the_same_are_the_same_vector(
-    world: Material, perfect: ConstructedSpace
+    world: ProbeData, perfect: ConstructedSpace
 ) -> None:
     rows = [row for row in world.rows if row.positive is not None]
     assert len(rows) > 2_000
@@ -95,7 +95,7 @@ def judged(space: Space, scenes: list[Scene], captions: list[str]) -> tuple[Floa
 
 
 def test_in_the_perfect_space_one_threshold_tells_truth(
-    world: Material, perfect: ConstructedSpace
+    world: ProbeData, perfect: ConstructedSpace
 ) -> None:
     gallery = world.gallery
     assert gallery is not None
@@ -161,7 +161,7 @@ def test_what_says_nothing_is_far_from_all_in_the_perfect_space(perfect: Constru
     assert shuffled @ seen < 0.3
 
 
-def test_a_bag_of_words_knows_words_and_nothing_else(world: Material) -> None:
+def test_a_bag_of_words_knows_words_and_nothing_else(world: ProbeData) -> None:
     space = bag_of_words_space()
     rows = [row for row in world.rows if row.negative is not None]
     gap = gaps(space, rows)
@@ -204,7 +204,7 @@ def test_a_collapsed_space_tells_nothing_apart() -> None:
     assert np.array_equal(flat[0], flat[1])
 
 
-def test_a_detector_treats_all_edits_alike(world: Material) -> None:
+def test_a_detector_treats_all_edits_alike(world: ProbeData) -> None:
     rows = [row for row in unmixed(world.rows) if row.negative and row.positive][:200]
     assert len(rows) == 200
     space = detector_space(rows)

@@ -16,7 +16,7 @@ from unbag.data import PixelPicture
 from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.tiny import load as load_tiny
-from unbag.probes.base import Material, Row
+from unbag.probes.base import ProbeData, Row
 from unbag.probes.diagnosis.diagnose import make_subject
 from unbag.probes.maps import (
     AT_ONCE,
@@ -218,8 +218,8 @@ def test_vlm2vec_as_a_model_has_the_map_of_its_cosine() -> None:
     assert (maps[0].about, notes) == (COVERED_COSINES, ())
 
 
-def one_row() -> Material:
-    return Material("one picture", (Row("1", lit(), CAPTION),), ())
+def one_row() -> ProbeData:
+    return ProbeData("one picture", (Row("1", lit(), CAPTION),), ())
 
 
 class Counted(Silent):

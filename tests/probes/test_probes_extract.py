@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from unbag.errors import UnbagError
-from unbag.probes.base import Lines, Material, Options, Subject
+from unbag.probes.base import Lines, Options, ProbeData, ProbedModel
 from unbag.probes.classifiers import read
 from unbag.probes.extract import (
     EXTRACT,
@@ -40,7 +40,7 @@ from unbag.world.vocabulary import DEFAULT
 
 from .putting import put
 
-WORLD = Material("the world", is_world=True)
+WORLD = ProbeData("the world", is_world=True)
 QUICK = Options(resamples=500)
 
 
@@ -139,7 +139,7 @@ def test_constant_vectors_are_at_chance_on_both_sides() -> None:
     found = put(EXTRACT, subject, WORLD, QUICK)
     assert found["left/right, projected, mlp"].estimate.value == 0.5
     assert EXTRACT.say(found).tone == "fails"
-    said = put(EXTRACT_TEXT, replace(subject, twin=subject), WORLD, QUICK)
+    said = put(EXTRACT_TEXT, replace(subject, random_init=subject), WORLD, QUICK)
     assert said["order, projected, linear"].estimate.value == 0.5
     assert said["order, projected, linear, random encoder"].estimate.value == 0.5
     assert EXTRACT_TEXT.say(said).tone == "fails"
@@ -267,8 +267,8 @@ def test_ties_of_the_own_score_count_their_share() -> None:
 def test_who_cannot_be_asked_is_skipped_with_the_reason() -> None:
     subject = constructed_subject(bag_of_words_space())
     for probe in (EXTRACT, EXTRACT_TEXT):
-        assert "my pictures: " in put(probe, subject, Material("my pictures")).skipped
-        blind = Subject("chat", subject.model, None, subject.scorer)
+        assert "my pictures: " in put(probe, subject, ProbeData("my pictures")).skipped
+        blind = ProbedModel("chat", subject.model, None, subject.scorer)
         assert put(probe, blind, WORLD).skipped == "chat has no vectors to read from"
 
 

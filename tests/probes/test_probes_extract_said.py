@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.probes.base import Finding, Known, Options, Quantity, mean
+from unbag.probes.base import Known, Options, ProbeResult, Quantity, mean
 from unbag.probes.extract import CAPTION_SIDE, PICTURE_SIDE, say_of
 
 QUICK = Options(resamples=500)
@@ -45,14 +45,14 @@ def test_sentences(
         *_rates("left/right, all patches, attentive", patches),
         _rates("left/right, own score", own)[0],
     ]
-    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
     assert words in verdict.sentence
     assert verdict.tone == tone
 
 
 def test_what_a_control_reads_as_well_is_not_read() -> None:
     made = _rates("left/right, projected, linear", 0.9, beyond=0.0)
-    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
     assert verdict.tone == "fails"
 
 
@@ -70,6 +70,6 @@ def test_what_random_weights_give_too_is_no_merit(
 ) -> None:
     made = _rates("order, projected, linear", trained)
     made.append(_rates("order, projected, linear, random encoder", random)[0])
-    verdict = say_of(Finding("extract_text", tuple(made)), ["order"], CAPTION_SIDE)
+    verdict = say_of(ProbeResult("extract_text", tuple(made)), ["order"], CAPTION_SIDE)
     assert words in verdict.sentence
     assert verdict.tone == tone

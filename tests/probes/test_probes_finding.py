@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.probes.base import Finding, Known, Options, mean, statistic
+from unbag.probes.base import Known, Options, ProbeResult, mean, statistic
 from unbag.types import IntArray
 
 QUICK = Options(resamples=500)
@@ -61,7 +61,7 @@ def test_a_statistic_draws_the_same_units_for_every_model() -> None:
 
 def test_a_finding_is_asked_by_name() -> None:
     one = mean("m", np.array([1.0]), about="", options=QUICK)
-    found = Finding("p", (one,), "m")
+    found = ProbeResult("p", (one,), "m")
     assert found["m"] is one
     assert found.get("other") is None
     with pytest.raises(KeyError, match="other"):

@@ -1,4 +1,4 @@
-"""Material from a user's files: pictures with captions, without them, and bad ones."""
+"""ProbeData from a user's files: pictures with captions, without them, and bad ones."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from unbag.edits import parsing as pipelines
 from unbag.edits.editor import CaptionEditor, EditTally
 from unbag.errors import UnbagError
 from unbag.probes import data as material_pairs
-from unbag.probes.data import find_material, folder_material, pairs_material
+from unbag.probes.data import find_probe_data, folder_material, pairs_material
 from unbag.types import Edit, Edited, Given
 
 
@@ -122,8 +122,8 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
             "image": f"{n}.png",
             "caption": f"a red cup {n}",
             "edits": [
-                {"text": f"a blue cup {n}", "kind": "colour", "keeps_meaning": False},
-                {"text": f"a red mug {n}", "kind": "synonym", "keeps_meaning": True},
+                {"text": f"a blue cup {n}", "kind": "colour", "is_positive": False},
+                {"text": f"a red mug {n}", "kind": "synonym", "is_positive": True},
             ],
         }
         for n in range(2)
@@ -132,7 +132,7 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
         draw(tmp_path / f"{n}.png", n)
     file = tmp_path / "edited.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = find_material(str(file))
+    found = find_probe_data(str(file))
     assert [(row.negative, row.positive) for row in found.rows] == [
         ("a blue cup 0", "a red mug 0"),
         ("a blue cup 1", "a red mug 1"),
@@ -160,7 +160,7 @@ def test_entries_about_one_picture_become_one(tmp_path: Path) -> None:
 def test_one_picture_cannot_be_told_apart(tmp_path: Path) -> None:
     file = write_lines(tmp_path, 1)
     with pytest.raises(UnbagError) as error:
-        find_material(str(file))
+        find_probe_data(str(file))
     assert str(error.value) == (
         "JSON lines captions.jsonl: 1 pictures, 2 captions: only 1 different picture\n"
         "  expected: at least two pictures, since models are asked to tell them apart\n"
@@ -174,7 +174,7 @@ def test_broken_lines_and_missing_pictures_are_told(
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     lost = json.dumps({"image": "images/lost.png", "captions": ["a ghost"]})
     file = write_lines(tmp_path, more=["{broken", lost])
-    found = find_material(str(file))
+    found = find_probe_data(str(file))
     assert len(found.pictures) == 4
     assert found.about == (
         "JSON lines captions.jsonl: 4 pictures, 8 captions, 1 missing ones left out, 1 broken "
@@ -188,7 +188,7 @@ def test_a_damaged_picture_is_the_model_s_to_tell(
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     file = write_lines(tmp_path)
     (tmp_path / "images" / "2.png").write_bytes(b"torn")
-    assert len(find_material(str(file)).pictures) == 4
+    assert len(find_probe_data(str(file)).pictures) == 4
 
 
 def test_other_forms_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,15 +200,15 @@ def test_other_forms_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     images = [{"id": n, "file_name": f"images/{n}.png"} for n in (0, 1)]
     notes = [{"id": n, "image_id": n, "caption": f"a thing {n}"} for n in (0, 1)]
     coco.write_text(json.dumps({"images": images, "annotations": notes}))
-    assert [row.caption for row in find_material(str(table)).rows] == ["a cat", "a dog"]
-    assert [row.caption for row in find_material(str(coco)).rows] == ["a thing 0", "a thing 1"]
+    assert [row.caption for row in find_probe_data(str(table)).rows] == ["a cat", "a dog"]
+    assert [row.caption for row in find_probe_data(str(coco)).rows] == ["a thing 0", "a thing 1"]
 
 
 def test_class_folders_share_captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     for n, name in enumerate(("cat/0", "cat/1", "sea_lion/2")):
         draw(tmp_path / f"{name}.png", n)
-    found = find_material(str(tmp_path))
+    found = find_probe_data(str(tmp_path))
     assert found.gallery is not None
     assert found.gallery.captions == ("a photo of a cat.", "a photo of a sea lion.")
     assert found.gallery.picture_T.tolist() == [0, 1, 2]
@@ -220,7 +220,7 @@ def test_pictures_without_captions_have_no_rows(tmp_path: Path) -> None:
         draw(tmp_path / f"{n}.png", n)
     (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
     (tmp_path / "read me.txt").write_text("hello")
-    for found in (find_material(str(tmp_path)), folder_material(tmp_path)):
+    for found in (find_probe_data(str(tmp_path)), folder_material(tmp_path)):
         assert (found.rows, found.pairs, found.gallery) == ((), (), None)
         assert len(found.pictures) == 3
         assert found.about == f"the folder {tmp_path.name}: 3 pictures without captions"
@@ -233,7 +233,7 @@ def test_pictures_without_captions_have_no_rows(tmp_path: Path) -> None:
 def test_a_folder_in_a_folder_is_found(tmp_path: Path) -> None:
     for n in range(2):
         draw(tmp_path / "photos" / f"{n}.png", n)
-    assert len(find_material(str(tmp_path)).pictures) == 2
+    assert len(find_probe_data(str(tmp_path)).pictures) == 2
 
 
 @pytest.mark.parametrize(("count", "found"), [(0, "no pictures"), (1, "1 picture")])
@@ -254,7 +254,7 @@ def test_a_folder_with_too_few_pictures(tmp_path: Path, count: int, found: str) 
 def test_a_single_picture_is_no_material(tmp_path: Path) -> None:
     picture = draw(tmp_path / "one.png", 1)
     with pytest.raises(UnbagError) as error:
-        find_material(str(picture))
+        find_probe_data(str(picture))
     assert error.value.message == f"{picture} is a single picture"
     assert error.value.hint == "name a folder; without one, the built-in world is asked about"
 
@@ -262,7 +262,7 @@ def test_a_single_picture_is_no_material(tmp_path: Path) -> None:
 def test_a_folder_beside_captions_names_the_file(tmp_path: Path) -> None:
     file = write_lines(tmp_path)
     with pytest.raises(UnbagError) as error:
-        find_material(str(tmp_path))
+        find_probe_data(str(tmp_path))
     assert error.value.message == f"the folder {tmp_path} holds captions.jsonl"
     assert error.value.hint == f"name {file}"
 
@@ -270,23 +270,23 @@ def test_a_folder_beside_captions_names_the_file(tmp_path: Path) -> None:
 def test_an_ending_that_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "captions.doc").write_text("a cat")
     with pytest.raises(UnbagError) as error:
-        find_material(str(tmp_path / "captions.doc"))
+        find_probe_data(str(tmp_path / "captions.doc"))
     assert "says nothing about its form" in error.value.message
     assert error.value.hint == "rename it"
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnbagError) as error:
-        find_material(str(tmp_path / "lost.jsonl"))
+        find_probe_data(str(tmp_path / "lost.jsonl"))
     assert error.value.message == f"there is no file or folder {tmp_path / 'lost.jsonl'}"
     for name in ("sugarcrep", ""):
         with pytest.raises(UnbagError, match=f"unknown data '{name}'") as error:
-            find_material(name)
+            find_probe_data(name)
         assert error.value.hint == (
             "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
         )
     with pytest.raises(UnbagError) as error:
-        find_material("sugarcrep")
+        find_probe_data("sugarcrep")
     assert error.value.expected.startswith("did you mean 'sugarcrepe'")
 
 

@@ -1,4 +1,4 @@
-"""Material from benchmarks: rows, pairs and galleries of items worked by hand, and small files."""
+"""ProbeData from benchmarks: rows, pairs and galleries of items worked by hand, and small files."""
 
 from collections import Counter
 from typing import Any
@@ -8,13 +8,13 @@ import numpy as np
 from unbag.data import PixelPicture
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Pairs
-from unbag.probes.base import Material
+from unbag.probes.base import ProbeData
 from unbag.probes.data import (
-    find_material,
+    find_probe_data,
     gallery_from,
     gallery_item,
     items_material,
-    world_material,
+    world_probe_data,
 )
 from unbag.types import Aggregate, Benchmark, Ensemble, Item, Question, Sparse
 
@@ -29,7 +29,9 @@ def bench(*metrics: Any, **more: Any) -> Benchmark:
     return Benchmark("toy", "", lambda root: (), metrics or (Choice(),), "accuracy", **more)
 
 
-def material(*items: Item, benchmark: Benchmark | None = None, most: int | None = None) -> Material:
+def material(
+    *items: Item, benchmark: Benchmark | None = None, most: int | None = None
+) -> ProbeData:
     benchmark = benchmark or bench()
     return items_material([benchmark], {"toy": items}, about="toy", most=most)
 
@@ -212,7 +214,7 @@ def test_a_part_keeps_whole_clusters() -> None:
 
 
 def test_the_world_has_all_kinds_of_material() -> None:
-    found = world_material()
+    found = world_probe_data()
     assert found.is_world
     assert {pair.relation for pair in found.pairs} >= {"left/right", "on/under", "front/behind"}
     assert all(pair.captions for pair in found.pairs)
@@ -222,4 +224,4 @@ def test_the_world_has_all_kinds_of_material() -> None:
     assert found.gallery is not None
     assert len(found.gallery.pictures) == 400
     for data in (None, "world"):
-        assert len(find_material(data).rows) == len(found.rows)
+        assert len(find_probe_data(data).rows) == len(found.rows)

@@ -1,4 +1,4 @@
-"""Material from benchmarks by name, with small files in their own layout."""
+"""ProbeData from benchmarks by name, with small files in their own layout."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 from unbag.data import PixelPicture
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
-from unbag.probes.data import benchmark_material, find_material
+from unbag.probes.data import benchmark_material, find_probe_data
 from unbag.runs.progress import Silent
 from unbag.types import Benchmark, Ensemble, Item
 
 
 def test_a_part_of_the_world_is_the_world_too() -> None:
-    found = find_material("world-pairs")
+    found = find_probe_data("world-pairs")
     assert found.is_world
     assert found.about == "world-pairs-a, world-pairs-b"
     assert len(found.pairs) == 400
@@ -41,7 +41,7 @@ def write_winoground(root: Path, count: int, *, without: int = 0) -> Path:
 
 def test_a_benchmark_is_read_from_its_folder(tmp_path: Path) -> None:
     root = write_winoground(tmp_path, 3)
-    found = find_material("winoground", root=root)
+    found = find_probe_data("winoground", root=root)
     assert found.about == "winoground"
     assert not found.is_world
     assert found.pairs[0].captions == ("cup on plate 0", "plate on cup 0")
@@ -65,17 +65,17 @@ def test_items_without_pictures_are_left_out_and_told(tmp_path: Path) -> None:
 def test_a_benchmark_without_any_picture(tmp_path: Path) -> None:
     root = write_winoground(tmp_path, 2, without=2)
     with pytest.raises(UnbagError) as error:
-        find_material("winoground", root=root)
+        find_probe_data("winoground", root=root)
     assert error.value.message == "none of the 2 items of 'winoground' has its pictures there"
     assert error.value.hint == ("complete the folder; see `unbag data check winoground --data DIR`")
 
 
 def test_a_benchmark_without_files(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"there is no folder .*winoground") as error:
-        find_material("winoground", root=tmp_path)
+        find_probe_data("winoground", root=tmp_path)
     assert error.value.hint == "check --root; it names the folder above the benchmark's own"
     with pytest.raises(UnbagError, match="benchmark 'winoground' is read from files") as error:
-        find_material("winoground")
+        find_probe_data("winoground")
     assert error.value.hint == "say with --root where the benchmark folders are"
 
 
@@ -84,10 +84,10 @@ def test_a_folder_of_the_user_wins_over_a_family(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnbagError, match="is read from files"):
-        find_material("whatsup")
+        find_probe_data("whatsup")
     (tmp_path / "whatsup").mkdir()
     with pytest.raises(UnbagError, match="the folder whatsup holds neither pictures nor captions"):
-        find_material("whatsup")
+        find_probe_data("whatsup")
 
 
 def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
     for n in range(2):
         Image.new("RGB", (4, 4), (n, 0, 0)).save(tmp_path / f"{n}.png")
     (tmp_path / "captions.jsonl").write_text('{"image": "0.png", "caption": "a star"}\n')
-    assert find_material(str(tmp_path)).notes == (
+    assert find_probe_data(str(tmp_path)).notes == (
         "a folder is read without captions, so only the picture tower is asked: "
         f"name {tmp_path / 'captions.jsonl'} if it holds captions",
     )
@@ -116,7 +116,7 @@ def test_captions_of_which_no_line_can_be_read_say_why(
 ) -> None:
     (tmp_path / name).write_text(f"{text}\n")
     with pytest.raises(UnbagError, match=found) as error:
-        find_material(str(tmp_path / name))
+        find_probe_data(str(tmp_path / name))
     # No option that a diagnosis does not have.
     assert "--" not in f"{error.value.expected} {error.value.hint}"
     assert error.value.hint.startswith(("mend it; ", "rename it: "))
@@ -135,7 +135,7 @@ CLASSES = Benchmark(
 def test_a_benchmark_that_probes_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.world.benchmarks.SWAP", CLASSES)
     with pytest.raises(UnbagError) as error:
-        find_material("unbag.world.benchmarks:SWAP")
+        find_probe_data("unbag.world.benchmarks:SWAP")
     assert error.value.message == (
         "classes: nothing that probes can use; classes: 1 of 1 items have ratings, classes or more "
         "than 16 captions"

@@ -10,17 +10,17 @@ import pytest
 
 from unbag.edits.shuffles import BY_TAG
 from unbag.probes.base import (
-    Finding,
     Gallery,
-    Material,
     Options,
     PicturePair,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Row,
-    Subject,
     Verdict,
 )
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.probes.order import ORDER, WorldTagger, found_first, order, preferred, shuffle_captions
 from unbag.probes.reference_spaces import (
     bag_of_words_space,
@@ -63,18 +63,18 @@ class Given:
 
 
 @pytest.fixture(scope="module")
-def world() -> Material:
-    found = world_material()
+def world() -> ProbeData:
+    found = world_probe_data()
     assert found.gallery is not None
     rows = choose_rows([row for row in found.rows if is_swap(row)], Options())
     return replace(found, rows=tuple(rows), gallery=choose_gallery(found.gallery, 60))
 
 
-def said(subject: Subject, material: Material) -> Verdict:
+def said(subject: ProbedModel, material: ProbeData) -> Verdict:
     return ORDER.say(put(ORDER, subject, material, QUICK))
 
 
-def test_a_bag_of_words_is_blind_and_loses_nothing(world: Material) -> None:
+def test_a_bag_of_words_is_blind_and_loses_nothing(world: ProbeData) -> None:
     finding = put(ORDER, constructed_subject(bag_of_words_space()), world, QUICK)
     verdict = ORDER.say(finding)
     assert verdict.tone == "fails"
@@ -94,7 +94,7 @@ def test_a_bag_of_words_is_blind_and_loses_nothing(world: Material) -> None:
     assert finding.notes == ("Parts of speech: the words of the world.",)
 
 
-def test_a_perfect_space_sees_order_and_loses_all_without_it(world: Material) -> None:
+def test_a_perfect_space_sees_order_and_loses_all_without_it(world: ProbeData) -> None:
     finding = put(ORDER, constructed_subject(perfect_space()), world, QUICK)
     verdict = ORDER.say(finding)
     assert verdict.tone == "holds"
@@ -105,7 +105,7 @@ def test_a_perfect_space_sees_order_and_loses_all_without_it(world: Material) ->
     assert finding["retention, all_words, text to image"].estimate.value < 0.1
 
 
-def test_a_collapsed_space_is_told_to_be_one(world: Material) -> None:
+def test_a_collapsed_space_is_told_to_be_one(world: ProbeData) -> None:
     verdict = said(constructed_subject(collapsed_space()), world)
     assert verdict.tone == "fails"
     assert "those of unrelated captions 0.997 (all captions are alike)" in verdict.sentence
@@ -113,7 +113,7 @@ def test_a_collapsed_space_is_told_to_be_one(world: Material) -> None:
     assert "retrieval" not in verdict.sentence
 
 
-def test_constant_vectors_prefer_nothing(world: Material) -> None:
+def test_constant_vectors_prefer_nothing(world: ProbeData) -> None:
     finding = put(ORDER, constructed_subject(collapsed_space(noise=0)), world, QUICK)
     assert ORDER.say(finding).tone == "fails"
     assert finding["order precision, swaps"].estimate.value == 0
@@ -121,7 +121,7 @@ def test_constant_vectors_prefer_nothing(world: Material) -> None:
     assert np.isnan(finding["retention, all_words, text to image"].estimate.value)
 
 
-def test_all_seeds_are_asked_in_full_and_pictures_resampled_together(world: Material) -> None:
+def test_all_seeds_are_asked_in_full_and_pictures_resampled_together(world: ProbeData) -> None:
     assert world.gallery is not None
     few = replace(world, gallery=choose_gallery(world.gallery, 8), rows=())
     subject = constructed_subject(bag_of_words_space())
@@ -155,7 +155,7 @@ def test_worked_retention() -> None:
     """Both captions find their picture; shuffled, neither text is known, and all is a tie."""
     space = Given({"p": (1, 0), "q": (0.6, 0.8)}, {"a b": (1, 0), "c d": (0.6, 0.8)})
     gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
-    finding = order(space, Material("two", gallery=gallery), QUICK)
+    finding = order(space, ProbeData("two", gallery=gallery), QUICK)
     assert finding["R@1, original, text to image"].estimate.value == 1
     assert finding["R@1, original, text to image"].estimate.chance == 0.5
     # "b a" and "d c" are both (0, 1), so both find the second picture, and pictures find a tie.
@@ -175,7 +175,7 @@ def test_only_swaps_prove_that_order_is_seen() -> None:
     space = Given(dict.fromkeys(names, (1.0, 0.0)), dict.fromkeys(captions, (1.0, 0.0)))
     pictures = tuple(map(Named, names))
     gallery = Gallery(pictures, tuple(captions), np.arange(100), np.arange(100))
-    verdict = ORDER.say(order(space, Material("many", gallery=gallery), QUICK))
+    verdict = ORDER.say(order(space, ProbeData("many", gallery=gallery), QUICK))
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("Perhaps, since language alone tells nonsense: ")
 
@@ -190,21 +190,21 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
     rows = [row(i, kind) for i in range(60) for kind in ("things", "colours", "both")]
     right = {r.caption: (1.0, 0.0) for r in rows if r.kind != "things" or int(r.id[6:]) % 2}
     space = Given({r.picture.key: (1.0, 0.0) for r in rows}, right)
-    finding = order(space, Material("swaps", rows=tuple(rows)), QUICK)
+    finding = order(space, ProbeData("swaps", rows=tuple(rows)), QUICK)
     assert finding["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
     assert finding["order precision, swaps: things"].estimate.value == 0.5
     verdict = ORDER.say(finding)
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the picture prefers")
     few = tuple(row for row in rows if row.kind != "things" or int(row.id[6:]) < 19)
-    verdict = ORDER.say(order(space, Material("few", rows=few), QUICK))
+    verdict = ORDER.say(order(space, ProbeData("few", rows=few), QUICK))
     assert verdict.sentence.startswith("In part: the picture prefers"), "19 say too little"
 
 
 def test_captions_without_another_order_are_left_out_and_counted() -> None:
     space = Given({"p": (1, 0), "q": (0, 1)}, {"star": (1, 0), "red cup": (0, 1)})
     gallery = Gallery((Named("p"), Named("q")), ("star", "red cup"), np.arange(2), np.arange(2))
-    finding = order(space, Material("two", gallery=gallery), QUICK)
+    finding = order(space, ProbeData("two", gallery=gallery), QUICK)
     assert finding["order precision, all_words"].estimate.n == 1
     assert finding["R@1, all_words, text to image"].estimate.n == 1
     assert any("without another order are left out: " in note for note in finding.notes)
@@ -214,7 +214,7 @@ def test_captions_without_another_order_are_left_out_and_counted() -> None:
 def test_a_single_picture_is_asked_without_retrieval() -> None:
     row = Row("r", Named("p"), "a red star", negative="a red cup")
     space = Given({"p": (1, 0)}, {"a red star": (1, 0)})
-    finding = order(space, Material("one", rows=(row,)), QUICK)
+    finding = order(space, ProbeData("one", rows=(row,)), QUICK)
     assert "Retrieval is not asked: it needs two pictures and two captions." in finding.notes
     assert finding["order precision, all_words"].estimate.value == 1
     assert finding.get("R@1, original, text to image") is None
@@ -223,7 +223,7 @@ def test_a_single_picture_is_asked_without_retrieval() -> None:
     assert verdict.sentence.startswith("Not decided: ")
 
 
-def test_missing_vectors_are_left_out(world: Material) -> None:
+def test_missing_vectors_are_left_out(world: ProbeData) -> None:
     assert world.gallery is not None
     bag = bag_of_words_space()
     lost = world.gallery.pictures[0].key
@@ -244,7 +244,7 @@ def test_nothing_that_is_a_number_is_not_known() -> None:
     gone = (float("nan"), float("nan"))
     space = Given({"p": gone, "q": gone}, {})
     gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
-    verdict = ORDER.say(order(space, Material("two", gallery=gallery), QUICK))
+    verdict = ORDER.say(order(space, ProbeData("two", gallery=gallery), QUICK))
     told = "Not known: no caption and picture have vectors that are numbers."
     assert (verdict.tone, verdict.sentence) == ("told", told)
 
@@ -262,19 +262,19 @@ class Unopened(Given):
     ids=["order", "sensitivity", "stability"],
 )
 def test_pictures_that_cannot_be_opened_leave_the_questions_open(
-    probe: Probe, ask: Callable[[Space, Material, Options], Finding]
+    probe: Probe, ask: Callable[[Space, ProbeData, Options], ProbeResult]
 ) -> None:
     pictures = Named("p"), Named("q")
     gallery = Gallery(pictures, ("a b", "c d"), np.arange(2), np.arange(2))
     rows = tuple(Row(f"{i}", one, "a b", "b a", "a b e") for i, one in enumerate(pictures))
     pair = PicturePair("x", *pictures, "left/right", ("a b", "b a"))
-    material = Material("lost", rows, (pair,), gallery)
+    material = ProbeData("lost", rows, (pair,), gallery)
     assert probe.say(ask(Unopened({}, {"a b": (1, 0)}), material, QUICK)).tone == "told"
 
 
-def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
+def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(ORDER, subject, Material("a folder without captions", is_world=True))
+    found = put(ORDER, subject, ProbeData("a folder without captions", is_world=True))
     assert found.skipped == "a folder without captions: no captions with their pictures"
     found = put(ORDER, replace(subject, name="chat", space=None), world)
     assert found.skipped == "chat has no vectors of captions"

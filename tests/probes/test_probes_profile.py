@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject
+from unbag.probes.base import Bars, Grid, Options, ProbeData, ProbedModel, ProbeResult
 from unbag.probes.profile import (
     BLOCK,
     FAR,
@@ -43,17 +43,17 @@ from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
 
 from .putting import put
 
-WORLD = Material("the world", is_world=True)
+WORLD = ProbeData("the world", is_world=True)
 QUICK = Options(resamples=300)
 ITEMS = profile_items(n=BLOCK, seed=0)
 CASES = tuple(cases(n=BLOCK))
 
 
-def asked(scorer: Scorer) -> Finding:
-    return put(PROFILE, Subject(scorer.name, scorer, None, scorer), WORLD, QUICK)
+def asked(scorer: Scorer) -> ProbeResult:
+    return put(PROFILE, ProbedModel(scorer.name, scorer, None, scorer), WORLD, QUICK)
 
 
-def _grid(found: Finding) -> Grid:
+def _grid(found: ProbeResult) -> Grid:
     grid = found.plots[1]
     assert isinstance(grid, Grid)
     return grid
@@ -257,7 +257,7 @@ def test_a_model_is_asked_by_its_vectors() -> None:
         joint=8, heads=2, context=16, words=tuple(sorted(words)),
     )  # fmt: skip
     model = Tiny(untrained(config, seed=0), name="tiny")
-    subject = Subject("tiny", model, EncoderSpace(model), Cosine(model))
+    subject = ProbedModel("tiny", model, EncoderSpace(model), Cosine(model))
     by_vectors = put(PROFILE, subject, WORLD, QUICK)
     # Two blocks, where scorers without vectors are asked one.
     assert by_vectors["relations"].estimate.n == 2 * 4 * BLOCK
@@ -291,8 +291,8 @@ def test_plots_and_names() -> None:
 
 def test_other_material_is_skipped() -> None:
     model = semantic()
-    subject = Subject(model.name, model, None, model)
-    found = put(PROFILE, subject, Material("photographs"))
+    subject = ProbedModel(model.name, model, None, model)
+    found = put(PROFILE, subject, ProbeData("photographs"))
     assert found.skipped == "needs scenes of the world, whose causes are known"
     assert find("probe", "profile") is PROFILE
 

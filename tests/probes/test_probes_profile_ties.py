@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbag.probes.base import Grid, Material, Options
+from unbag.probes.base import Grid, Options, ProbeData
 from unbag.probes.profile import PROFILE
 from unbag.probes.reference_spaces import bag_of_words_space, constructed_subject, signs
 
 from .putting import put
 
-WORLD = Material("the world", is_world=True)
+WORLD = ProbeData("the world", is_world=True)
 QUICK = Options(resamples=300)
 
 

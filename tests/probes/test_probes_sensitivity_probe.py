@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.base import Finding, Material, Options, Row
-from unbag.probes.data import world_material
+from unbag.probes.base import Options, ProbeData, ProbeResult, Row
+from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -52,17 +52,17 @@ class Given:
 
 
 @pytest.fixture(scope="module")
-def world() -> Material:
-    found = world_material()
+def world() -> ProbeData:
+    found = world_probe_data()
     rows = [row for row in found.rows if row.positive is not None]
     return replace(found, rows=tuple(choose_rows(rows, Options())), gallery=None)
 
 
-def asked(space: ConstructedSpace, material: Material) -> Finding:
+def asked(space: ConstructedSpace, material: ProbeData) -> ProbeResult:
     return put(SENSITIVITY, constructed_subject(space), material, QUICK)
 
 
-def test_a_bag_of_words_is_blind_to_exchanged_words(world: Material) -> None:
+def test_a_bag_of_words_is_blind_to_exchanged_words(world: ProbeData) -> None:
     found = asked(bag_of_words_space(), world)
     verdict = SENSITIVITY.say(found)
     assert verdict.tone == "fails"
@@ -78,7 +78,7 @@ def test_a_bag_of_words_is_blind_to_exchanged_words(world: Material) -> None:
     assert found["selectivity, same words"].known.bag == 0
 
 
-def test_a_perfect_space_knows_the_meaning(world: Material) -> None:
+def test_a_perfect_space_knows_the_meaning(world: ProbeData) -> None:
     found = asked(perfect_space(), world)
     verdict = SENSITIVITY.say(found)
     assert verdict.tone == "holds"
@@ -88,7 +88,7 @@ def test_a_perfect_space_knows_the_meaning(world: Material) -> None:
     assert found.headline == "auc, same words"
 
 
-def test_a_collapsed_space_learned_neither(world: Material) -> None:
+def test_a_collapsed_space_learned_neither(world: ProbeData) -> None:
     for noise in (0.05, 0):
         found = asked(collapsed_space(noise=noise), world)
         verdict = SENSITIVITY.say(found)
@@ -98,7 +98,7 @@ def test_a_collapsed_space_learned_neither(world: Material) -> None:
     assert found.get("rho") is None
 
 
-def test_a_detector_only_notices_edits(world: Material) -> None:
+def test_a_detector_only_notices_edits(world: ProbeData) -> None:
     rows = unmixed(world.rows)
     found = asked(detector_space(rows), replace(world, rows=rows))
     verdict = SENSITIVITY.say(found)
@@ -120,7 +120,7 @@ COSINE = {"a b": 0.8, "a c": 0.6, "a d": 0.7, "e f": 0.6, "e g": 0.0, "e h": 0.5
 
 
 def test_worked_numbers() -> None:
-    found = edit_sensitivity(Given(COSINE), Material("two", rows=ROWS), QUICK)
+    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK)
     assert found["gap"].estimate.value == pytest.approx((0.2 + 0.6) / 2)
     assert found["gap_hp"].estimate.value == pytest.approx(0.1)
     assert found["rho"].estimate.value == pytest.approx(0.1 / 0.4)
@@ -140,13 +140,13 @@ def test_worked_numbers() -> None:
 
 def test_scores_are_set_against_a_base_model() -> None:
     base = Given({text: value / 2 for text, value in COSINE.items()})
-    found = edit_sensitivity(Given(COSINE), Material("two", rows=ROWS), QUICK, base=base)
+    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=ROWS), QUICK, base=base)
     assert found["score c minus base"].estimate.value == pytest.approx(0.35)
     assert found["score n minus base"].estimate.value == pytest.approx(0.15)
     assert found["score p minus base"].estimate.value == pytest.approx(0.3)
 
 
-def test_the_base_is_the_rival_of_the_subject(world: Material) -> None:
+def test_the_base_is_the_rival_of_the_subject(world: ProbeData) -> None:
     few = replace(world, rows=world.rows[:8])
     other = constructed_subject(collapsed_space())
     subject = constructed_subject(bag_of_words_space(), other=other)
@@ -159,7 +159,7 @@ def test_intervals_are_of_99_percent() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, size=200).clip(0, 1)
     rows = tuple(Row(f"{i}", Named(f"{i}"), f"c{i} x", f"c{i} y") for i in range(200))
     cosine = {f"c{i} x": 0.9 for i in range(200)} | {f"c{i} y": v for i, v in enumerate(values)}
-    found = edit_sensitivity(Given(cosine), Material("many", rows=rows), Options(is_full=True))
+    found = edit_sensitivity(Given(cosine), ProbeData("many", rows=rows), Options(is_full=True))
     gap = found["gap"].estimate
     half = 2.5758 * values.std() / np.sqrt(200)
     assert (gap.high - gap.low) / 2 == pytest.approx(half, rel=0.06)
@@ -174,14 +174,14 @@ def test_intervals_are_of_99_percent() -> None:
 
 
 def test_states_are_decided_by_intervals() -> None:
-    def asked(drop_n: float, drop_p: float, spread: float = 0.001, count: int = 100) -> Finding:
+    def asked(drop_n: float, drop_p: float, spread: float = 0.001, count: int = 100) -> ProbeResult:
         noise = spread * np.random.default_rng(1).normal(size=(2, 100))
         rows = [Row(f"{i}", Named(f"{i}"), f"{i} c", f"{i} n", f"{i} p") for i in range(count)]
         cosine = {f"{i} c": 0.5 for i in range(100)}
         cosine |= {f"{i} n": 0.5 - drop_n + noise[0, i] for i in range(100)}
         cosine |= {f"{i} p": 0.5 - drop_p + noise[1, i] for i in range(100)}
         options = Options(is_full=True, resamples=300)
-        return edit_sensitivity(Given(cosine), Material("m", rows=tuple(rows)), options)
+        return edit_sensitivity(Given(cosine), ProbeData("m", rows=tuple(rows)), options)
 
     def told(drop_n: float, drop_p: float, spread: float = 0.001) -> object:
         return state(asked(drop_n, drop_p, spread), f", {OTHER_WORDS}")
@@ -205,12 +205,12 @@ def test_states_are_decided_by_intervals() -> None:
 
 def test_missing_vectors_are_left_out() -> None:
     gone = COSINE | {"e g": float("nan")}
-    found = edit_sensitivity(Given(gone), Material("two", rows=ROWS), QUICK)
+    found = edit_sensitivity(Given(gone), ProbeData("two", rows=ROWS), QUICK)
     assert found["gap"].estimate.invalid == 1
     assert found["gap"].estimate.value == pytest.approx(0.2)
     assert found["auc"].estimate.n == 1
     nothing = edit_sensitivity(
-        Given(dict.fromkeys(COSINE, float("nan"))), Material("two", rows=ROWS), QUICK
+        Given(dict.fromkeys(COSINE, float("nan"))), ProbeData("two", rows=ROWS), QUICK
     )
     verdict = SENSITIVITY.say(nothing)
     assert verdict.sentence == (
@@ -220,16 +220,16 @@ def test_missing_vectors_are_left_out() -> None:
 
 def test_only_positives_leave_the_question_open() -> None:
     rows = tuple(replace(row, negative=None) for row in ROWS)
-    found = edit_sensitivity(Given(COSINE), Material("two", rows=rows), QUICK)
+    found = edit_sensitivity(Given(COSINE), ProbeData("two", rows=rows), QUICK)
     assert found["gap_hp"].estimate.value == pytest.approx(0.1)
     assert found.headline == "gap_hp"
     assert SENSITIVITY.say(found).tone == "told"
 
 
-def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
+def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
     rows = (Row("1", Named("p"), "a b"),)
-    found = put(SENSITIVITY, subject, Material("my pairs", rows=rows))
+    found = put(SENSITIVITY, subject, ProbeData("my pairs", rows=rows))
     needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
     assert found.skipped == f"my pairs: it needs {needs}"
     found = put(SENSITIVITY, replace(subject, name="chat", space=None), world)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Scatter
-from unbag.probes.data import world_material
+from unbag.probes.base import Options, PicturePair, ProbeData, ProbeResult, Row, Scatter
+from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -61,13 +61,13 @@ class Given:
 
 
 @pytest.fixture(scope="module")
-def world() -> Material:
-    found = world_material()
+def world() -> ProbeData:
+    found = world_probe_data()
     rows = choose_rows([row for row in found.rows if row.negative is not None], Options())
     return replace(found, rows=tuple(rows), pairs=found.pairs[:40], gallery=None)
 
 
-def asked(space: ConstructedSpace, material: Material) -> Finding:
+def asked(space: ConstructedSpace, material: ProbeData) -> ProbeResult:
     return put(STABILITY, constructed_subject(space), material, QUICK)
 
 
@@ -173,7 +173,7 @@ def test_rank_correlation_is_that_of_mean_ranks() -> None:
     assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0))(np.arange(4)))
 
 
-def test_a_bag_of_words_ties_where_only_the_order_differs(world: Material) -> None:
+def test_a_bag_of_words_ties_where_only_the_order_differs(world: ProbeData) -> None:
     found = asked(bag_of_words_space(), world)
     verdict = STABILITY.say(found)
     assert verdict.tone == "fails"
@@ -186,7 +186,7 @@ def test_a_bag_of_words_ties_where_only_the_order_differs(world: Material) -> No
     assert found["mean angle"].estimate.value > 1
 
 
-def test_a_perfect_space_is_right_and_firm(world: Material) -> None:
+def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
     found = asked(perfect_space(), world)
     verdict = STABILITY.say(found)
     assert verdict.tone == "holds"
@@ -196,7 +196,7 @@ def test_a_perfect_space_is_right_and_firm(world: Material) -> None:
     assert found["changed by float16"].estimate.value == 0
 
 
-def test_a_detector_is_firm_and_a_collapsed_space_decides_by_chance(world: Material) -> None:
+def test_a_detector_is_firm_and_a_collapsed_space_decides_by_chance(world: ProbeData) -> None:
     few = unmixed(world.rows)
     edits = asked(detector_space(few), replace(world, rows=few, pairs=()))
     assert edits["right"].estimate.value == 1
@@ -214,14 +214,14 @@ ANGLES = {"a cup": 0.0, "a star": 90.0, "p": 35.0, "q": 20.0}
 
 
 def test_one_wrong_preference_decides_nothing() -> None:
-    verdict = STABILITY.say(stability(Given(ANGLES), Material("one", rows=(STAR,)), QUICK))
+    verdict = STABILITY.say(stability(Given(ANGLES), ProbeData("one", rows=(STAR,)), QUICK))
     told = "Not decided: none of 1 preferences between two captions is right, too few to say more."
     assert (verdict.sentence, verdict.tone) == (told, "mixed")
 
 
 def test_only_right_preferences_count() -> None:
     """p is 10 degrees on the side of the cup; q is there too, and wrong."""
-    found = stability(Given(ANGLES), Material("two", rows=(CUP, STAR)), QUICK)
+    found = stability(Given(ANGLES), ProbeData("two", rows=(CUP, STAR)), QUICK)
     assert found["right"].estimate.value == 0.5
     assert found["angle"].estimate.value == pytest.approx(10)
     assert found["mean angle"].estimate.value == pytest.approx(10)
@@ -238,7 +238,7 @@ def test_only_right_preferences_count() -> None:
 def test_a_caption_between_two_pictures() -> None:
     pair = PicturePair("x", Named("p"), Named("q"), "left/right", ("a cup", "a star"))
     space = Given({"p": 0.0, "q": 40.0, "a cup": 5.0, "a star": 30.0})
-    found = stability(space, Material("one", pairs=(pair,)), QUICK)
+    found = stability(space, ProbeData("one", pairs=(pair,)), QUICK)
     assert found["right, pictures"].estimate.value == 1
     assert found["mean angle, pictures"].estimate.value == pytest.approx((15 + 10) / 2)
     assert found.headline == "angle, pictures"
@@ -254,14 +254,14 @@ def test_closer_captions_that_take_less_are_told() -> None:
         | {f"c{i}": -s / 4 for i, s in enumerate(spread)}
         | {f"n{i}": 3 * s / 4 for i, s in enumerate(spread)}
     )
-    found = stability(space, Material("m", rows=made), replace(QUICK, is_full=True))
+    found = stability(space, ProbeData("m", rows=made), replace(QUICK, is_full=True))
     assert found["angle against cosine"].estimate.value == pytest.approx(-1)
     assert "the more alike the two the less it takes (-1.000" in STABILITY.say(found).sentence
 
 
 def test_missing_vectors_are_left_out_and_nothing_is_not_known() -> None:
     space = Given(ANGLES | {"q": float("nan")})
-    found = stability(space, Material("two", rows=(CUP, STAR)), QUICK)
+    found = stability(space, ProbeData("two", rows=(CUP, STAR)), QUICK)
     assert found["right"].estimate.n == 1
     assert found["right"].estimate.invalid == 1
     assert found["angle"].estimate.value == pytest.approx(10)
@@ -269,13 +269,13 @@ def test_missing_vectors_are_left_out_and_nothing_is_not_known() -> None:
     assert isinstance(plot, Scatter)
     assert len(plot.points) == 1
     nothing = Given(dict.fromkeys(ANGLES, float("nan")))
-    verdict = STABILITY.say(stability(nothing, Material("two", rows=(CUP, STAR)), QUICK))
+    verdict = STABILITY.say(stability(nothing, ProbeData("two", rows=(CUP, STAR)), QUICK))
     assert verdict.sentence == "Not known: no preference between vectors that are numbers."
 
 
-def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
+def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(STABILITY, subject, Material("a folder"))
+    found = put(STABILITY, subject, ProbeData("a folder"))
     assert found.skipped == (
         "a folder: it needs captions with hard negatives, or pairs of pictures with a caption each"
     )

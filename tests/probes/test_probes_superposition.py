@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import load
-from unbag.probes.base import Bars, Finding, Material, Options
+from unbag.probes.base import Bars, Options, ProbeData, ProbeResult
 from unbag.probes.concepts import Concepts, concept_vectors, rings
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -30,13 +30,13 @@ from unbag.world.vocabulary import DEFAULT
 
 from .putting import put
 
-WORLD = Material("the world", is_world=True)
+WORLD = ProbeData("the world", is_world=True)
 QUICK = Options(resamples=300)
 ALPHA = 0.3
 NAMES = (*DEFAULT.shapes, *DEFAULT.colours)
 
 
-def asked(space: ConstructedSpace) -> Finding:
+def asked(space: ConstructedSpace) -> ProbeResult:
     return put(SUPERPOSITION, constructed_subject(space), WORLD, QUICK)
 
 
@@ -258,7 +258,7 @@ def test_the_cosines_of_the_claim_are_drawn() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(SUPERPOSITION, subject, Material("my pictures"))
+    found = put(SUPERPOSITION, subject, ProbeData("my pictures"))
     assert found.skipped.startswith("my pictures: needs drawn scenes")
     found = put(SUPERPOSITION, replace(subject, space=None), WORLD)
     assert found.skipped == ("bag of words has no vectors of pictures: there is nothing to add up")

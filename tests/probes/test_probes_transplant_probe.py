@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.probes.base import Finding, Grid, Material, Options, Row, Subject, mean
+from unbag.probes.base import Grid, Options, ProbeData, ProbedModel, ProbeResult, Row, mean
 from unbag.probes.reference_spaces import bag_of_words_space, constructed_subject
 from unbag.probes.sampling import choose_rows
 from unbag.probes.space import EncoderSpace
@@ -34,12 +34,14 @@ from .small_models import CONFIG, perturbed, rows, small
 QUICK = Options(resamples=300)
 
 
-def subject(encoder: DualEncoder, other: Subject | None = None) -> Subject:
-    return Subject(encoder.name, encoder, EncoderSpace(encoder), Cosine(encoder), other=other)
+def subject(encoder: DualEncoder, other: ProbedModel | None = None) -> ProbedModel:
+    return ProbedModel(encoder.name, encoder, EncoderSpace(encoder), Cosine(encoder), other=other)
 
 
-def asked(model: DualEncoder, base: DualEncoder, some: tuple[Row, ...] | None = None) -> Finding:
-    material = Material("rows", rows() if some is None else some)
+def asked(
+    model: DualEncoder, base: DualEncoder, some: tuple[Row, ...] | None = None
+) -> ProbeResult:
+    material = ProbeData("rows", rows() if some is None else some)
     return put(TRANSPLANT, subject(model, subject(base)), material, QUICK)
 
 
@@ -140,7 +142,7 @@ def test_the_same_model_twice_has_no_part_to_name() -> None:
 
 def test_registered() -> None:
     assert find("probe", "transplant") is TRANSPLANT
-    with_negative = Material("rows", rows(4))
+    with_negative = ProbeData("rows", rows(4))
     assert put(TRANSPLANT, subject(small(0)), with_negative).skipped == (
         "needs a second model: --against"
     )
@@ -148,17 +150,17 @@ def test_registered() -> None:
 
 def test_skipped_with_the_reason() -> None:
     base = subject(small(0))
-    none = Material("none", tuple(replace(row, negative=None) for row in rows(4)))
+    none = ProbeData("none", tuple(replace(row, negative=None) for row in rows(4)))
     found = put(TRANSPLANT, subject(small(1), base), none)
     assert found.skipped == "needs captions with negatives, and there are none"
     bag = constructed_subject(bag_of_words_space(), other=base)
-    found = put(TRANSPLANT, bag, Material("rows", rows(4)))
+    found = put(TRANSPLANT, bag, ProbeData("rows", rows(4)))
     assert found.skipped == "needs two dual encoders: others have no two towers"
     wide = subject(small(0, name="wide", config=replace(CONFIG, joint=12)), base)
-    found = put(TRANSPLANT, wide, Material("rows", rows(4)))
+    found = put(TRANSPLANT, wide, ProbeData("rows", rows(4)))
     assert found.skipped.startswith("tiny:0 and wide differ in architecture: ")
     chat = replace(base, space=None)
-    found = put(TRANSPLANT, replace(base, other=chat), Material("rows", rows(4)))
+    found = put(TRANSPLANT, replace(base, other=chat), ProbeData("rows", rows(4)))
     assert found.skipped == "needs two dual encoders: others have no two towers"
 
 
@@ -179,7 +181,7 @@ def test_without_a_read_out_only_towers_are_combined(monkeypatch: pytest.MonkeyP
 
 def test_all_rows_are_asked_in_full() -> None:
     base, other = small(0), perturbed(small(0), "other")
-    material = Material("rows", rows(200))
+    material = ProbeData("rows", rows(200))
     full = put(TRANSPLANT, subject(other, subject(base)), material, replace(QUICK, is_full=True))
     assert full["all kinds: all"].estimate.n == 200
     quick = put(TRANSPLANT, subject(other, subject(base)), material, QUICK)
@@ -211,7 +213,7 @@ def test_the_part_that_is_named(
         mean(f"swap: {name}", np.array([-0.4 * share] * 9), about="", options=QUICK)
         for name, share in value.items()
     )
-    finding = Finding("transplant", quantities, headline="swap: difference")
+    finding = ProbeResult("transplant", quantities, headline="swap: difference")
     verdict = TRANSPLANT.say(finding)
     assert verdict.sentence.startswith("Of -40.0 points [")
     assert f": {said}" in verdict.sentence
@@ -227,7 +229,7 @@ def test_a_part_is_named_only_where_its_interval_leaves_0_out() -> None:
              options=QUICK)
         for name, value_N in value.items()
     )  # fmt: skip
-    finding = Finding("transplant", quantities, headline="swap: difference")
+    finding = ProbeResult("transplant", quantities, headline="swap: difference")
     part = finding[f"swap: {alone(PARTS[0])}"].estimate
     assert part.value == pytest.approx(0.5)
     assert part.low <= 0

@@ -18,7 +18,9 @@ from unbag.readouts.decoder.training import Begun, DecoderData, begin
 
 # Without its types, which follow every field of every configuration.
 tf: Any = import_module("transformers")
-SMALL = DecoderSettings(width=32, depth=2, heads=2, batch=16, steps=4, warm_up=1, context=64)
+SMALL = DecoderSettings(
+    width=32, depth=2, heads=2, batch_size=16, steps=4, warmup_steps=1, context=64
+)
 COLOURS, SHAPES = ("red", "green", "blue", "gray"), ("star", "moon", "ring", "cube")
 
 

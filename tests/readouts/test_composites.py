@@ -73,7 +73,13 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     tiny = load("base")
     before = {name: value.clone() for name, value in tiny.towers.state_dict().items()}
     settings = DcsmSettings(
-        length=10, net="mlp", batch=16, crowd=16, steps=12, warm_up=0, negatives=False
+        length=10,
+        net="mlp",
+        batch_size=16,
+        contrast_size=16,
+        steps=12,
+        warmup_steps=0,
+        negatives=False,
     )
     made = Dcsm(settings, sizes := sizes_of(composite_pool(tiny, _view(settings), MADE[:2])))
     pool = composite_pool(tiny, made.view, MADE[:8])

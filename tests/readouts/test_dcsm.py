@@ -154,13 +154,13 @@ def batch(size: int, negatives: int, seed: int = 0) -> ReaderBatch:
 
 
 @pytest.mark.parametrize("settings", [FIXED, RELEASED])
-@pytest.mark.parametrize("crowd", [2, 4, 6, 100])
+@pytest.mark.parametrize("contrast_size", [2, 4, 6, 100])
 def test_with_negatives_the_loss_is_the_contrast_of_all_readers(
-    settings: DcsmSettings, crowd: int
+    settings: DcsmSettings, contrast_size: int
 ) -> None:
     made = reader(settings)
-    found = made.loss(batch(6, 2), crowd=crowd)
-    torch.testing.assert_close(found, contrast(made, batch(6, 2), crowd=crowd))
+    found = made.loss(batch(6, 2), contrast_size=contrast_size)
+    torch.testing.assert_close(found, contrast(made, batch(6, 2), contrast_size=contrast_size))
 
 
 @pytest.mark.parametrize("settings", [FIXED, RELEASED])
@@ -172,13 +172,13 @@ def test_without_negatives_the_loss_is_the_papers(settings: DcsmSettings) -> Non
     own = torch.arange(6)
     entropy = torch.nn.functional.cross_entropy
     expected = entropy(logit, own) + entropy(logit.T, own)
-    torch.testing.assert_close(made.loss(given, crowd=6), expected)
+    torch.testing.assert_close(made.loss(given, contrast_size=6), expected)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     mixed = replace(given, picture=given.picture.rows(order), caption=given.caption.rows(order))
-    torch.testing.assert_close(made.loss(mixed, crowd=6), expected)
+    torch.testing.assert_close(made.loss(mixed, contrast_size=6), expected)
     # Smaller crowds: the mean of the parts.
     parts = [logit_of(made, given, slice(at, at + 2)) for at in (0, 2, 4)]
-    torch.testing.assert_close(made.loss(given, crowd=2), torch.stack(parts).mean())
+    torch.testing.assert_close(made.loss(given, contrast_size=2), torch.stack(parts).mean())
 
 
 def logit_of(made: Dcsm, given: ReaderBatch, part: slice) -> Tensor:
@@ -191,7 +191,7 @@ def logit_of(made: Dcsm, given: ReaderBatch, part: slice) -> Tensor:
 @pytest.mark.parametrize("learned", [False, True])
 def test_functional_rows_are_learned_only_if_asked(learned: bool) -> None:
     made = reader(replace(FIXED, learn_functional_rows=learned))
-    made.loss(batch(4, 1), crowd=4).backward()  # type: ignore[no-untyped-call]
+    made.loss(batch(4, 1), contrast_size=4).backward()  # type: ignore[no-untyped-call]
     assert (made.functional_TR.grad is not None) is learned
     assert made.net.get_parameter("out.weight").grad is not None
 

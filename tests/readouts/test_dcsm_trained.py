@@ -15,7 +15,15 @@ from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.types import Query
 from unbag.world.benchmarks import triple_items
 
-SMALL = ("steps=3", "scenes=40", "batch=16", "crowd=8", "length=12", "net=mlp", "warm_up=0")
+SMALL = (
+    "steps=3",
+    "scenes=40",
+    "batch_size=16",
+    "contrast_size=8",
+    "length=12",
+    "net=mlp",
+    "warmup_steps=0",
+)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from unbag.types import Query
 from .decoder_made import encoder, language_folder, pictures
 
 QUICK = (
-    "scenes=24", "steps=4", "batch=8", "width=16", "depth=1", "heads=2", "warm_up=1",
+    "scenes=24", "steps=4", "batch_size=8", "width=16", "depth=1", "heads=2", "warmup_steps=1",
 )  # fmt: skip
 PROMPT = 'Does this figure show "a red star"? Please answer yes or no.'
 
@@ -114,7 +114,7 @@ def written_pairs(folder: Path, *, edits: bool = True) -> str:
     lines = []
     for n, picture in enumerate(pictures(12)):
         picture.open().save(folder / f"{n}.png")
-        edit = {"text": "a blue star", "kind": "replace_colour", "keeps_meaning": False}
+        edit = {"text": "a blue star", "kind": "replace_colour", "is_positive": False}
         line = {"id": str(n), "image": f"{n}.png", "caption": "a red star"}
         lines.append(json.dumps(line | ({"edits": [edit]} if edits else {})))
     (folder / "3.png").write_bytes(b"no picture")
@@ -162,7 +162,14 @@ def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
         pytest.importorskip("peft")
     language = language_folder(tmp_path / "language")
     own = encoder()
-    quick = ("scenes=24", "steps=4", "batch=8", "connector_steps=1", "context=96", "warm_up=1")
+    quick = (
+        "scenes=24",
+        "steps=4",
+        "batch_size=8",
+        "connector_steps=1",
+        "context=96",
+        "warmup_steps=1",
+    )
     found = trained(tmp_path / "made", (*quick, f"language={language}", f"lora={lora}"), model=own)
     assert found.is_done
     (scorer,) = DECODER.scorers(own, tmp_path / "made")

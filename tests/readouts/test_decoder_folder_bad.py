@@ -23,7 +23,15 @@ from .decoder_made import encoder
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("decoder")
-    settings = ("scenes=24", "steps=1", "batch=8", "width=16", "depth=1", "heads=2", "warm_up=1")
+    settings = (
+        "scenes=24",
+        "steps=1",
+        "batch_size=8",
+        "width=16",
+        "depth=1",
+        "heads=2",
+        "warmup_steps=1",
+    )
     train_readout("decoder", encoder(), "world", out, spec="small", settings=settings)
     return out
 

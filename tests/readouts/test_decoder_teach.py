@@ -35,7 +35,7 @@ def seen_things(count: int) -> DecoderData:
 
 def test_it_fits_questions_that_only_the_picture_answers() -> None:
     settings = DecoderSettings(
-        width=64, depth=2, heads=4, batch=24, steps=300, warm_up=20, learning_rate=3e-3,
+        width=64, depth=2, heads=4, batch_size=24, steps=300, warmup_steps=20, learning_rate=3e-3,
         yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
     )  # fmt: skip
     one = begin(seen_things(44), settings)
@@ -87,7 +87,7 @@ def test_the_first_stage_opens_the_connector_alone() -> None:
 
 def test_rates_begin_anew_with_the_second_stage() -> None:
     settings = replace(
-        SMALL, steps=8, connector_steps=4, warm_up=2, connector_rate=0.1, learning_rate=0.01
+        SMALL, steps=8, connector_steps=4, warmup_steps=2, connector_rate=0.1, learning_rate=0.01
     )
     trainer = Trainer(begun(settings).task)
     found = []

@@ -165,8 +165,8 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     rows = rows_of(pairs)
     assert len(rows) == 16
     first, opposite = pairs[0], pairs[1]
-    assert [e.text for e in first.edits[0] if not e.keeps_meaning] == [opposite.captions[0]]
-    assert [e.text for e in first.edits[0] if e.keeps_meaning] == [first.captions[1]]
+    assert [e.text for e in first.edits[0] if not e.is_positive] == [opposite.captions[0]]
+    assert [e.text for e in first.edits[0] if e.is_positive] == [first.captions[1]]
     assert rows[0].negatives[0] == opposite.captions[0]
     assert first.picture.open().size == (64, 64)
     every = mixed(rows)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unbag.models.features import JOINT
-from unbag.readouts.reader import Reader, ReaderBatch, contrast, told_apart
+from unbag.readouts.reader import Reader, ReaderBatch, accuracies, contrast
 from unbag.types import TokenFeatures
 
 
@@ -52,13 +52,15 @@ def lost(own: float, *others: float) -> float:
 def test_two_by_two_with_a_negative_each() -> None:
     rows = (lost(1, 2, 3) + lost(4, 2, -2)) / 2
     columns = (lost(1, 2) + lost(4, 2)) / 2
-    assert float(contrast(Product(), batch(), crowd=2)) == pytest.approx((rows + columns) / 2)
+    assert float(contrast(Product(), batch(), contrast_size=2)) == pytest.approx(
+        (rows + columns) / 2
+    )
 
 
 def test_a_scale_multiplies_every_score() -> None:
     rows = (lost(0.5, 1, 1.5) + lost(2, 1, -1)) / 2
     columns = (lost(0.5, 1) + lost(2, 1)) / 2
-    found = contrast(Product(0.5), batch(), crowd=2)
+    found = contrast(Product(0.5), batch(), contrast_size=2)
     assert float(found) == pytest.approx((rows + columns) / 2)
 
 
@@ -67,12 +69,12 @@ def test_captions_that_fit_too_and_missing_negatives_are_left_out() -> None:
     given = batch([[False, True], [False, False]], mask=[[True], [False]])
     rows = (lost(1, 3) + lost(4, 2)) / 2
     columns = (lost(1, 2) + lost(4)) / 2
-    assert float(contrast(Product(), given, crowd=2)) == pytest.approx((rows + columns) / 2)
+    assert float(contrast(Product(), given, contrast_size=2)) == pytest.approx((rows + columns) / 2)
 
 
 def test_crowds_of_one_are_told_from_their_negatives_alone() -> None:
     rows = (lost(1, 3) + lost(4, -2)) / 2
-    assert float(contrast(Product(), batch(), crowd=1)) == pytest.approx(rows / 2)
+    assert float(contrast(Product(), batch(), contrast_size=1)) == pytest.approx(rows / 2)
 
 
 def test_blocks_of_a_matrix_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_blocks_of_a_matrix_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_told_apart_means_above_all_negatives_and_a_tie_is_a_miss() -> None:
-    assert told_apart(Product(), batch()).tolist() == [False, True]
+    assert accuracies(Product(), batch()).tolist() == [False, True]
     tie = ReaderBatch(
         picture=parts(1),
         caption=parts(1),
@@ -90,4 +92,4 @@ def test_told_apart_means_above_all_negatives_and_a_tie_is_a_miss() -> None:
         negative_mask_BK=torch.tensor([[True, True]]),
         also_true_BB=torch.zeros((1, 1)).bool(),
     )
-    assert told_apart(Product(), tie).tolist() == [False]
+    assert accuracies(Product(), tie).tolist() == [False]

@@ -14,14 +14,14 @@ from unbag.readouts.data import Pool
 from unbag.readouts.pacl import PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
 from unbag.readouts.reader import Reader, Sizes
-from unbag.readouts.training import ReaderEffort, ReaderTask, share_told_apart
+from unbag.readouts.training import ReaderEffort, ReaderTask, accuracy
 from unbag.training.trainer import Trainer
 from unbag.types import TokenFeatures
 
 from .reader_batches import run_losses
 
 SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
-EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)
+EFFORT = PooledSettings(steps=100, batch_size=100, learning_rate=1e-2, warmup_steps=5, width=64)
 
 
 def parts(count: int, width: int, seed: int) -> TokenFeatures:
@@ -61,7 +61,7 @@ def weights(given: Trainer[Tensor]) -> list[Tensor]:
 
 def share(given: Trainer[Tensor]) -> float:
     assert isinstance(given.task, ReaderTask)
-    return share_told_apart(given.task.reader, given.task.pool, device="cpu")
+    return accuracy(given.task.reader, given.task.pool, device="cpu")
 
 
 def test_two_hundred_fixed_examples_are_learned_and_the_loss_falls() -> None:
@@ -92,11 +92,11 @@ def test_a_loss_that_is_no_number_is_told() -> None:
 
 def test_without_negatives_a_crowd_is_needed() -> None:
     with pytest.raises(UnbagError) as caught:
-        trainer(replace(EFFORT, crowd=1), pool(negatives=0))
+        trainer(replace(EFFORT, contrast_size=1), pool(negatives=0))
     assert caught.value.message.startswith("a crowd of one and no hard negatives")
     with pytest.raises(UnbagError, match="a crowd of one"):
-        trainer(replace(EFFORT, crowd=1, negatives=False))
-    trainer(replace(EFFORT, crowd=1))
+        trainer(replace(EFFORT, contrast_size=1, negatives=False))
+    trainer(replace(EFFORT, contrast_size=1))
     with pytest.raises(UnbagError, match="no caption of the pool has a negative"):
         share(trainer(given=pool(negatives=0)))
     with pytest.raises(UnbagError, match="1 pictures to train on"):
@@ -107,10 +107,10 @@ def test_without_negatives_a_crowd_is_needed() -> None:
     ("changed", "said"),
     [
         ({"steps": 0}, "steps=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"crowd": 0}, "crowd=0"),
+        ({"batch": 0}, "batch_size=0"),
+        ({"contrast_size": 0}, "contrast_size=0"),
         ({"scenes": 1}, "scenes=1"),
-        ({"warm_up": -1}, "warm_up=-1"),
+        ({"warmup_steps": -1}, "warmup_steps=-1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0"),
         ({"weight_decay": -1.0}, "weight_decay=-1.0"),
     ],

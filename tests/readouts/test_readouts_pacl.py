@@ -159,30 +159,32 @@ def test_released_training_pools_with_the_own_caption_whatever_it_is_compared_wi
     own = torch.arange(3)
     rows = functional.cross_entropy(torch.cat([logit_BB, negative_BK], dim=1), own)
     by_hand = (rows + functional.cross_entropy(logit_BB.T, own)) / 2
-    assert reader.loss(given, crowd=3).item() == pytest.approx(by_hand.item(), abs=1e-6)
+    assert reader.loss(given, contrast_size=3).item() == pytest.approx(by_hand.item(), abs=1e-6)
 
 
-@pytest.mark.parametrize("crowd", [1, 2, 5])
-def test_the_fixed_form_trains_the_score_that_is_tested(crowd: int) -> None:
+@pytest.mark.parametrize("contrast_size", [1, 2, 5])
+def test_the_fixed_form_trains_the_score_that_is_tested(contrast_size: int) -> None:
     also_true = torch.zeros((5, 5), dtype=torch.bool)
     also_true[0, 1] = True
     given = batch(5, 2, also_true=also_true)
     reader = small(PaclSettings(taught="each"))
-    expected = contrast(reader, given, crowd=crowd)
-    assert reader.loss(given, crowd=crowd).item() == pytest.approx(expected.item(), abs=1e-6)
-    released = small().loss(given, crowd=crowd)
+    expected = contrast(reader, given, contrast_size=contrast_size)
+    assert reader.loss(given, contrast_size=contrast_size).item() == pytest.approx(
+        expected.item(), abs=1e-6
+    )
+    released = small().loss(given, contrast_size=contrast_size)
     assert released.item() != pytest.approx(expected.item(), abs=1e-4)
 
 
 def test_uniform_training_is_that_of_the_uniform_score() -> None:
     given, reader = batch(4, 2), small(PaclSettings(pool="uniform", taught="uniform"))
-    expected = contrast(reader, given, crowd=4).item()
-    assert reader.loss(given, crowd=4).item() == pytest.approx(expected, abs=1e-6)
+    expected = contrast(reader, given, contrast_size=4).item()
+    assert reader.loss(given, contrast_size=4).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_batch_of_one_has_nothing_to_find_and_negatives_can_be_left_out() -> None:
-    assert small().loss(batch(1, 0), crowd=8).item() == pytest.approx(0, abs=1e-6)
-    assert small().loss(batch(1, 2), crowd=8).item() > 0.1
+    assert small().loss(batch(1, 0), contrast_size=8).item() == pytest.approx(0, abs=1e-6)
+    assert small().loss(batch(1, 2), contrast_size=8).item() > 0.1
 
 
 @pytest.mark.parametrize("taught", ["own", "each"])
@@ -190,7 +192,7 @@ def test_gradients_are_those_of_the_loss(taught: Literal["own", "each"]) -> None
     given = batch(2, 1)
     reader = small(PaclSettings(taught=taught, rope="1d"))
 
-    loss = reader.loss(given, crowd=2)
+    loss = reader.loss(given, contrast_size=2)
     loss.backward()  # type: ignore[no-untyped-call]
     for weight in reader.parameters():
         assert weight.grad is not None
@@ -199,7 +201,7 @@ def test_gradients_are_those_of_the_loss(taught: Literal["own", "each"]) -> None
         for step in (1e-2, -1e-2):
             with torch.no_grad():
                 weight.view(-1)[at] += step
-                moved.append(reader.loss(given, crowd=2).item())
+                moved.append(reader.loss(given, contrast_size=2).item())
                 weight.view(-1)[at] -= step
         assert (moved[0] - moved[1]) / 2e-2 == pytest.approx(
             weight.grad.view(-1)[at].item(), rel=2e-2, abs=2e-3

@@ -17,7 +17,7 @@ from unbag.readouts.data import Pool, PoolRow, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.reader import FILE, ReaderHeader, save_head
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.training import ReaderReadout, ReaderTask, share_told_apart, sizes_of
+from unbag.readouts.training import ReaderReadout, ReaderTask, accuracy, sizes_of
 from unbag.runs.progress import Silent
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
@@ -59,11 +59,11 @@ def pooled(name: str, encoder: Tiny, cache: Path) -> Pool:
 def learned(name: str, changed: dict[str, object]) -> tuple[float, float]:
     """How much of the loss is left, and the share of captions above their negative."""
     readout, known = reader_readout(name), pool(12)
-    effort = replace(readout.settings, steps=60, batch=12, learning_rate=1e-2, warm_up=5)
+    effort = replace(readout.settings, steps=60, batch_size=12, learning_rate=1e-2, warmup_steps=5)
     effort = replace(effort, dropout=0.0, **changed)  # type: ignore[call-arg, arg-type]
     reader = readout.fresh(effort, sizes_of(known), seed=0)
     losses = run_losses(Trainer(ReaderTask(reader, known, effort, device="cpu")))
-    return losses[-1] / losses[0], share_told_apart(reader, known, device="cpu")
+    return losses[-1] / losses[0], accuracy(reader, known, device="cpu")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +98,7 @@ def test_reading_leaves_the_encoder_as_it_is(tmp_path: Path) -> None:
     before = {key: value.clone() for key, value in encoder.towers.state_dict().items()}
     for name in ("pacl", "sparc", "sparc_fixed"):
         readout, found = reader_readout(name), pooled(name, encoder, tmp_path)
-        effort = replace(readout.settings, steps=2, batch=12)
+        effort = replace(readout.settings, steps=2, batch_size=12)
         reader = readout.fresh(effort, sizes_of(found), seed=0)
         Trainer(ReaderTask(reader, found, effort, device="cpu")).run()
     after = encoder.towers.state_dict()

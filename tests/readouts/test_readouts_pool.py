@@ -98,25 +98,25 @@ def test_some_rows_share_pictures_and_strings() -> None:
 
 
 def test_an_epoch_has_every_row_once_whatever_came_before() -> None:
-    order = RowOrder(pool(), batch=2, seed=3)
+    order = RowOrder(pool(), batch_size=2, seed=3)
     assert order.per_epoch == 2
     steps = [order(step).tolist() for step in range(6)]
     for epoch in range(3):
         assert sorted(steps[2 * epoch] + steps[2 * epoch + 1]) == [0, 1, 2, 3]
-    assert RowOrder(pool(), batch=2, seed=3)(5).tolist() == steps[5]
-    other = [RowOrder(pool(), batch=2, seed=4)(step).tolist() for step in range(6)]
+    assert RowOrder(pool(), batch_size=2, seed=3)(5).tolist() == steps[5]
+    other = [RowOrder(pool(), batch_size=2, seed=4)(step).tolist() for step in range(6)]
     assert other != steps
 
 
 def test_groups_stay_together_and_side_by_side() -> None:
-    order = RowOrder(pool(group=2), batch=3, seed=0)
+    order = RowOrder(pool(group=2), batch_size=3, seed=0)
     # A batch of three has room for one group of two.
     assert order.per_epoch == 2
     assert sorted(order(step).tolist() for step in range(2)) == [[0, 1], [2, 3]]
 
 
 def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
-    order = RowOrder(pool(), batch=100, seed=0)
+    order = RowOrder(pool(), batch_size=100, seed=0)
     assert sorted(order(0).tolist()) == [0, 1, 2, 3]
 
 

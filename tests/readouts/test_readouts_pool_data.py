@@ -68,7 +68,7 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     pool = world_pool(encoder, POOLED_ONLY, [step])
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
     negatives = pools.WORLD_NEGATIVES
-    recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch=48)
+    recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch_size=48)
     samples, told = WorldBatches(recipe, pools._NoReads(), per_epoch=1).told(0)
     assert tuple(one.caption.text for one in told) == step.captions
     for i, sample in enumerate(samples):
@@ -100,8 +100,8 @@ class Listed:
         return found
 
 
-def edit(kind: str, text: str, *, keeps_meaning: bool = False) -> Edit:
-    return Edit(text, kind, keeps_meaning, (0, 1))
+def edit(kind: str, text: str, *, is_positive: bool = False) -> Edit:
+    return Edit(text, kind, is_positive, (0, 1))
 
 
 def pair(*edits: Edit, captions: tuple[str, ...] = ("red left of blue", "a red")) -> Pair:
@@ -115,7 +115,7 @@ def test_negatives_are_of_different_kinds_first_and_never_true() -> None:
             pair(
                 *[edit("swap", f"blue left of {n}") for n in "abcde"],
                 edit("replace", "green left of blue"),
-                edit("synonym", "crimson left of blue", keeps_meaning=True),
+                edit("synonym", "crimson left of blue", is_positive=True),
                 edit("shorten", "A red."),
             )
         ])

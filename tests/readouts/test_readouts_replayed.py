@@ -39,25 +39,27 @@ class Dropping(Pooled):
 
 
 def dropping() -> tuple[Reader, ReaderEffort]:
-    settings = PooledSettings(steps=STEPS, batch=5, learning_rate=1e-2, warm_up=3, width=8)
+    settings = PooledSettings(
+        steps=STEPS, batch_size=5, learning_rate=1e-2, warmup_steps=3, width=8
+    )
     return Dropping(settings, SIZES), settings
 
 
 def dcsm(norm: str) -> tuple[Reader, ReaderEffort]:
     settings = DcsmSettings(
-        steps=STEPS, batch=5, crowd=2, warm_up=3, length=3, dropout=0.2,
+        steps=STEPS, batch_size=5, contrast_size=2, warmup_steps=3, length=3, dropout=0.2,
         norm="batch" if norm == "batch" else "map",
     )  # fmt: skip
     return Dcsm(settings, SIZES), settings
 
 
 def pacl() -> tuple[Reader, ReaderEffort]:
-    settings = PaclSettings(steps=STEPS, batch=5, warm_up=3, width=8)
+    settings = PaclSettings(steps=STEPS, batch_size=5, warmup_steps=3, width=8)
     return Pacl(settings, SIZES), settings
 
 
 def sparc() -> tuple[Reader, ReaderEffort]:
-    settings = SparcSettings(steps=STEPS, batch=5, warm_up=3, width=8)
+    settings = SparcSettings(steps=STEPS, batch_size=5, warmup_steps=3, width=8)
     return Sparc(settings, SIZES), settings
 
 
@@ -148,7 +150,7 @@ def test_recording_leaves_the_generator_of_others_alone(recorded: Callable[[], i
     assert recorded() == 1
 
 
-BLIND = replace(SMALL, steps=STEPS, blind=0.5, warm_up=3)
+BLIND = replace(SMALL, steps=STEPS, blind=0.5, warmup_steps=3)
 
 
 def teaching(

@@ -25,7 +25,7 @@ from unbag.models.tiny import untrained
 from unbag.readouts import scorer as module
 from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.runs.distributed import Team
+from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
 from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse, TokenFeatures
 
@@ -230,7 +230,7 @@ def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path)
     )
 
 
-class Pair(Team):
+class Pair(Distributed):
     """Two processes that never wait."""
 
     def wait(self) -> None:

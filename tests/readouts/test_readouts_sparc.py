@@ -181,21 +181,23 @@ def test_loss_is_half_the_whole_and_the_words() -> None:
     gathered_BTD = reader.weights(given.picture, given.caption) @ patch_BLD
     local = word_patch_loss(gathered_BTD, word_BTD, given.caption.mask_NL, scale=10)
     expected = (0.5 * whole + local).item()
-    assert reader.loss(given, crowd=3).item() == pytest.approx(expected, abs=1e-6)
-    paired = small(replace(FIXED, pairs=2.0)).loss(given, crowd=3).item()
-    assert paired - expected == pytest.approx(2 * contrast(reader, given, crowd=3).item(), abs=1e-5)
+    assert reader.loss(given, contrast_size=3).item() == pytest.approx(expected, abs=1e-6)
+    paired = small(replace(FIXED, pairs=2.0)).loss(given, contrast_size=3).item()
+    assert paired - expected == pytest.approx(
+        2 * contrast(reader, given, contrast_size=3).item(), abs=1e-5
+    )
 
 
 def test_a_batch_of_one_half_precision_and_every_weight_learns() -> None:
     reader, given = small(), batch(1, 0)
-    local = reader.loss(given, crowd=4)
+    local = reader.loss(given, contrast_size=4)
     assert local.item() > 0
-    only_whole = small(replace(FIXED, local=0.0)).loss(given, crowd=4)
+    only_whole = small(replace(FIXED, local=0.0)).loss(given, contrast_size=4)
     assert only_whole.item() == pytest.approx(0, abs=1e-6)
     half = [one.to("cpu", torch.float16) for one in (given.picture, given.caption)]
     plain = reader.compare(given.picture, given.caption)
     assert torch.allclose(reader.compare(*half), plain, atol=3e-3)
-    reader.loss(batch(4, 2), crowd=2).backward()  # type: ignore[no-untyped-call]
+    reader.loss(batch(4, 2), contrast_size=2).backward()  # type: ignore[no-untyped-call]
     for name, weight in reader.named_parameters():
         assert weight.grad is not None, name
         assert bool(weight.grad.isfinite().all()), name
@@ -206,7 +208,7 @@ def test_gradients_are_finite_where_all_patches_are_alike() -> None:
     for chosen in (RELEASED, FIXED):
         reader, given = small(chosen), batch(2, 1)
         given.picture.vector_NLW[:] = 1.0
-        reader.loss(given, crowd=2).backward()  # type: ignore[no-untyped-call]
+        reader.loss(given, contrast_size=2).backward()  # type: ignore[no-untyped-call]
         assert all(bool(w.grad.isfinite().all()) for w in reader.parameters() if w.grad is not None)
 
 

@@ -23,7 +23,7 @@ from unbag.runs.progress import Silent
 
 from .core_encoder import rows, small
 
-FEW = ("steps=6", "scenes=40", "batch=8", "width=8", "warm_up=1")
+FEW = ("steps=6", "scenes=40", "batch_size=8", "width=8", "warmup_steps=1")
 
 
 def trained(
@@ -124,7 +124,7 @@ def pairs_file(folder: Path) -> str:
 def test_pairs_of_a_user_without_edits_teach_no_order_and_say_so(tmp_path: Path) -> None:
     progress = Silent()
     path = pairs_file(tmp_path)
-    settings = ("steps=3", "batch=6", "width=8", "warm_up=1")
+    settings = ("steps=3", "batch_size=6", "width=8", "warmup_steps=1")
     found = trained(tmp_path / "a", small(), settings=settings, pairs=path, progress=progress)
     assert found.is_done
     assert any(line.startswith("the pairs have no edits") for line in progress.said)

@@ -23,7 +23,14 @@ from unbag.readouts.vlm2vec.training import EmbeddingTask, Vlm2VecSettings, meas
 
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
-SMALL = ("steps=3", "batch=4", "chunk=3", "warm_up=1", "learning_rate=0.01", "negatives=1")
+SMALL = (
+    "steps=3",
+    "batch_size=4",
+    "chunk=3",
+    "warmup_steps=1",
+    "learning_rate=0.01",
+    "negatives=1",
+)
 PICTURES = [
     PixelPicture(np.random.default_rng(n).integers(0, 255, (24, 24, 3), dtype=np.uint8))
     for n in range(4)

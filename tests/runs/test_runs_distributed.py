@@ -11,7 +11,7 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag.evaluation.store import Key, ScoreStore
-from unbag.runs.distributed import Team, join_team
+from unbag.runs.distributed import Distributed, init_distributed
 from unbag.types import Scores
 from unbag.world.benchmarks import SWAP
 
@@ -70,11 +70,11 @@ def test_two_processes_give_the_same_bits_as_one(tmp_path: Path) -> None:
 
 def test_parts_are_shared_out_without_rest() -> None:
     parts = list(range(7))
-    shares = [Team(rank, 3).mine(parts) for rank in range(3)]
+    shares = [Distributed(rank, 3).mine(parts) for rank in range(3)]
     assert shares == [[0, 3, 6], [1, 4], [2, 5]]
-    assert Team().mine(parts) == parts
-    assert Team().gather("x") == ["x"]
-    assert [Team(rank, 3).is_leader for rank in range(3)] == [True, False, False]
+    assert Distributed().mine(parts) == parts
+    assert Distributed().gather("x") == ["x"]
+    assert [Distributed(rank, 3).is_leader for rank in range(3)] == [True, False, False]
 
 
 def test_what_a_helper_left_behind_is_taken_over(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ def test_what_a_helper_left_behind_is_taken_over(tmp_path: Path) -> None:
 def test_an_odd_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.raises(UnbagError, match="WORLD_SIZE is 'two'"):
-        join_team()
+        init_distributed()
     monkeypatch.delenv("WORLD_SIZE")
-    assert join_team() == Team()
+    assert init_distributed() == Distributed()

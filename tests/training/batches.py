@@ -14,7 +14,7 @@ from unbag.types import Embedded
 KINDS = ("relation", "attribute", "object")
 
 
-def random_batch(seed: int, *, batch: int = 4, share: float = 0.6) -> Embedded:
+def random_batch(seed: int, *, batch_size: int = 4, share: float = 0.6) -> Embedded:
     """Every field filled; `share` of the edits are there, a fifth of what can be true is."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -25,21 +25,21 @@ def random_batch(seed: int, *, batch: int = 4, share: float = 0.6) -> Embedded:
     def chance(probability: float, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator) < probability
 
-    own = torch.eye(batch, dtype=torch.bool)
-    start = Embedded(unit(batch), unit(batch), torch.tensor(4.0), torch.tensor(0.0))
+    own = torch.eye(batch_size, dtype=torch.bool)
+    start = Embedded(unit(batch_size), unit(batch_size), torch.tensor(4.0), torch.tensor(0.0))
     return Embedded(
-        picture_BD=unit(batch),
-        caption_BD=unit(batch),
+        picture_BD=unit(batch_size),
+        caption_BD=unit(batch_size),
         scale=torch.tensor(5.0, dtype=torch.float64),
         bias=torch.tensor(-2.0, dtype=torch.float64),
-        negative_BKD=unit(batch, 3),
-        negative_mask_BK=chance(share, batch, 3),
+        negative_BKD=unit(batch_size, 3),
+        negative_mask_BK=chance(share, batch_size, 3),
         negative_kinds=KINDS,
-        positive_BKD=unit(batch, 2),
-        positive_mask_BK=chance(share, batch, 2),
+        positive_BKD=unit(batch_size, 2),
+        positive_mask_BK=chance(share, batch_size, 2),
         positive_kinds=("synonym", "passive"),
-        also_true_BB=chance(0.2, batch, batch) & ~own,
-        negative_true_BBK=chance(0.2, batch, batch, 3) & ~own[:, :, None],
+        also_true_BB=chance(0.2, batch_size, batch_size) & ~own,
+        negative_true_BBK=chance(0.2, batch_size, batch_size, 3) & ~own[:, :, None],
         threshold_K=torch.rand(3, generator=generator, dtype=torch.float64),
         start=start,
     )

@@ -41,7 +41,7 @@ def recipe():
     terms = (*recipe.objective.terms, Term("cutting", 0.1, cutting))
     return replace(
         recipe, name="cut", objective=Objective(terms, recipe.objective.threshold),
-        batch=4, epochs=4, warm_up=2, learning_rate=1e-3,
+        batch_size=4, epochs=4, warmup_steps=2, learning_rate=1e-3,
     )
 
 

@@ -20,7 +20,7 @@ from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.recipes import Locks, Recipe, make_recipe
+from unbag.training.recipes import Freeze, Recipe, make_recipe
 from unbag.training.towers.adapters import JoinedTrainable, make_trainable
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import cache_frozen
@@ -28,7 +28,7 @@ from unbag.training.towers.cached_features import cache_frozen
 from .small_world import small
 
 CAPTIONS = ("a red cube", "a blue ball on a dog")
-PART = Locks("all", "part")
+PART = Freeze("all", "part")
 CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
 
 
@@ -45,17 +45,17 @@ def save_pairs(folder: Path) -> Pairs:
         noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
         Image.fromarray(noise).resize((40, 30)).save(folder / f"{at}.png")
         captions = [f"a red dog and {'cat ' * at}on a ball", f"a cube {at} left of a dog"]
-        edits = [[{"text": f"a ball on {at} red dog", "kind": "swap_nouns", "keeps_meaning": False,
+        edits = [[{"text": f"a ball on {at} red dog", "kind": "swap_nouns", "is_positive": False,
                    "changes": []}], []]  # fmt: skip
         rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return open_pairs(str(folder / "pairs.jsonl"))
 
 
-def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Recipe:
+def recipe(name: str = "clip_ft", freeze: Freeze = PART, **fields: object) -> Recipe:
     """Two epochs of two steps that change weights by much."""
-    made = make_recipe(name, ["batch=4", "epochs=2", "warm_up=1", "learning_rate=0.01"])
-    return replace(made, locks=locks, **fields)  # type: ignore[arg-type]
+    made = make_recipe(name, ["batch_size=4", "epochs=2", "warmup_steps=1", "learning_rate=0.01"])
+    return replace(made, freeze=freeze, **fields)  # type: ignore[arg-type]
 
 
 def trained(

@@ -33,7 +33,7 @@ def no_loss(embedded: Embedded) -> Tensor:
 
 def recipe(
     *,
-    batch: int = 4,
+    batch_size: int = 4,
     epochs: int = 2,
     negatives: tuple[Slot, ...] = (SWAP,),
     positives: tuple[Slot, ...] = (),
@@ -47,7 +47,7 @@ def recipe(
         Objective((Term("itc", 1.0, no_loss),)),
         negatives=negatives,
         positives=positives,
-        batch=batch,
+        batch_size=batch_size,
         epochs=epochs,
         hard_pictures=hard_pictures,
         masks_equal=masks_equal,
@@ -90,7 +90,7 @@ def lines(path: Path, *records: Mapping[str, object]) -> Path:
 
 def negative(text: str, kind: str = "swap_nouns") -> dict[str, object]:
     """An edit as `unbag edit` writes it."""
-    return {"text": text, "kind": kind, "keeps_meaning": False, "changes": []}
+    return {"text": text, "kind": kind, "is_positive": False, "changes": []}
 
 
 def numbered(folder: Path, count: int) -> Path:
@@ -158,6 +158,6 @@ def said(pairs: Pairs) -> list[tuple[str, tuple[str, ...], list[list[tuple[str, 
     found = []
     for place in range(len(pairs)):
         pair = pairs[place]
-        edits = [[(e.text, e.kind, e.keeps_meaning) for e in some] for some in pair.edits]
+        edits = [[(e.text, e.kind, e.is_positive) for e in some] for some in pair.edits]
         found.append((pair.id, pair.captions, edits))
     return found

@@ -16,7 +16,7 @@ from unbag.training.towers.adapters import make_trainable
 
 from .small_world import small
 
-FAST = ("batch=4", "epochs=2", "warm_up=2", "learning_rate=0.01")
+FAST = ("batch_size=4", "epochs=2", "warmup_steps=2", "learning_rate=0.01")
 """Settings under which a few steps change weights by much."""
 
 

@@ -101,7 +101,7 @@ def test_the_order_of_a_batch_is_no_matter(name: str, seed: int, order: list[int
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "none"])
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_batch_without_any_edit(name: str, masked: bool, size: int) -> None:
-    batch = refill(without_edits(random_batch(3, batch=size), masked=True), float("nan"))
+    batch = refill(without_edits(random_batch(3, batch_size=size), masked=True), float("nan"))
     loss = LOSSES[name]
     if name.startswith(ONLY_EDITS):
         assert loss(batch).item() == 0.0
@@ -117,7 +117,7 @@ def test_a_batch_without_any_edit(name: str, masked: bool, size: int) -> None:
 
 @each
 def test_a_batch_of_one(name: str) -> None:
-    batch = random_batch(5, batch=1, share=1.0)
+    batch = random_batch(5, batch_size=1, share=1.0)
     assert LOSSES[name](batch).isfinite()
     if name in ("contrastive", "distil", "svlc_positive"):
         assert LOSSES[name](batch).item() == pytest.approx(0.0, abs=1e-12)
@@ -126,7 +126,7 @@ def test_a_batch_of_one(name: str) -> None:
 @each
 @pytest.mark.parametrize("share", [1.0, 0.6])
 def test_gradients_by_finite_differences(name: str, share: float) -> None:
-    batch = random_batch(11, batch=3, share=share)
+    batch = random_batch(11, batch_size=3, share=share)
     assert batch.also_true_BB is not None
     assert batch.negative_true_BBK is not None
     assert batch.also_true_BB.any()
@@ -192,7 +192,7 @@ def test_two_ranks_weigh_by_what_is_there(
     name: str, count: Callable[[Embedded], int], seed: int, share: float
 ) -> None:
     """The whole batch is not the mean of its halves, but their sums over their counts."""
-    batch = random_batch(seed, batch=6, share=share)
+    batch = random_batch(seed, batch_size=6, share=share)
     halves = [rows(batch, torch.arange(2)), rows(batch, torch.arange(2, 6))]
     total = sum(count(half) * LOSSES[name](half).item() for half in halves)
     expected = total / max(sum(count(half) for half in halves), 1)

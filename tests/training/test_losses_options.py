@@ -85,7 +85,7 @@ def test_svlc_positive_equal_in_the_batch_of_captions_and_positives(toy: Embedde
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_captions_without_a_positive_are_in_no_row_and_no_column(symmetric: bool) -> None:
-    batch = random_batch(4, batch=5)
+    batch = random_batch(4, batch_size=5)
     mask = torch.tensor([[True], [False], [True], [False], [True]])
     assert batch.positive_BKD is not None
     batch = replace(batch, positive_BKD=batch.positive_BKD[:, :1], positive_mask_BK=mask)

@@ -69,7 +69,7 @@ def test_two_ranks_with_uneven_counts_give_the_margins_of_the_whole_batch(
     seed: int, share: float
 ) -> None:
     """Sums and counts of the halves, never the mean of their means."""
-    batch = random_batch(seed, batch=6, share=share)
+    batch = random_batch(seed, batch_size=6, share=share)
     assert batch.threshold_K is not None
     total, count = torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.long)
     for part in (torch.arange(2), torch.arange(2, 6)):

@@ -15,12 +15,12 @@ from torch import Tensor
 from unbag.data.readers import open_pairs
 from unbag.training.before_after import (
     Contrast,
+    before_after_markdown,
+    before_after_table,
     blind_reader,
+    compare_before_after,
     differences,
     fit_reader,
-    price,
-    price_markdown,
-    price_table,
 )
 from unbag.training.data.pairs import PairBatches
 from unbag.types import Query
@@ -86,19 +86,21 @@ def test_it_stands_in_the_table_where_it_can_be_asked(batches: PairBatches, tmp_
     reader = blind_reader(small(0, config=READS), batches)
     assert reader is not None
     out = tmp_path / "run"
-    found = price(small(0), small(1), out=out, benchmarks=[SWAP, FIND], reader=reader)
+    found = compare_before_after(
+        small(0), small(1), out=out, benchmarks=[SWAP, FIND], reader=reader
+    )
     # In the world what is false of one picture is true of its mirror.
     blind = {row.metric: row.blind.value for row in found.rows if row.blind is not None}
     assert blind.keys() == {"original", "augmented"}
     assert blind["original"] == pytest.approx(0.5)
     assert reader.about in found.notes
     console = Console(file=StringIO(), width=200)
-    console.print(price_table(found))
+    console.print(before_after_table(found))
     assert isinstance(console.file, StringIO)
     assert re.search(r"difference +n +blind", console.file.getvalue())
-    lines = price_markdown(found).splitlines()
+    lines = before_after_markdown(found).splitlines()
     assert lines[2] == "|  | benchmark | metric | before | after | difference | n | blind |"
     assert {line.count("|") for line in lines if line.startswith("|")} == {9}
     assert any(re.fullmatch(r"\| retrieval .* \| 12 \|  \|", line) for line in lines)
     without = replace(found, rows=tuple(replace(row, blind=None) for row in found.rows))
-    assert "blind" not in price_markdown(without).splitlines()[2]
+    assert "blind" not in before_after_markdown(without).splitlines()[2]

@@ -93,14 +93,17 @@ def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda out: job_of(out, fast("clip_ft", "batch=8")), ["recipe.batch: 4 before, 8 now"]),
+        (
+            lambda out: job_of(out, fast("clip_ft", "batch_size=8")),
+            ["recipe.batch: 4 before, 8 now"],
+        ),
         (
             lambda out: job_of(out, fast("siglip_hn")),
             ["recipe.name: clip_ft before, siglip_hn now"],
         ),
         (lambda out: job_of(out, seed=1), ["seed: 0 before, 1 now", "data_fingerprint: world-"]),
         (lambda out: job_of(out, per_epoch=4), ["data_fingerprint: world-"]),
-        (lambda out: replace(job_of(out), micro=2), ["micro: nothing before, 2 now"]),
+        (lambda out: replace(job_of(out), micro_batch_size=2), ["micro: nothing before, 2 now"]),
         (lambda out: replace(job_of(out), precision="bfloat16"), ["precision: float32 before"]),
         (
             lambda out: replace(job_of(out), benchmarks=(SWAP,), evaluate_every=2),
@@ -210,7 +213,7 @@ def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
     """Somebody copied it there, with or without its record."""
-    train(job_of(tmp_path / "a", fast("clip_ft", "locks.picture=all")))
+    train(job_of(tmp_path / "a", fast("clip_ft", "freeze.image=all")))
     (tmp_path / "b").mkdir()
     found = checkpoint.load_checkpoint(tmp_path / "a" / LAST)
     kept = found.group("weights")

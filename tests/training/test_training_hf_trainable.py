@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from unbag.errors import UnbagError
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import load
-from unbag.training.recipes import Locks, Lora
+from unbag.training.recipes import Freeze, Lora
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
 from unbag.training.towers.lora import add_lora, merged
 
 pytest.importorskip("transformers")
@@ -77,7 +77,7 @@ def test_vectors_are_those_of_the_encoder(encoder_of: EncoderOf, kind: str) -> N
     encoder = encoder_of(kind)
     trainable = make_trainable(encoder, device="cpu")
     # Without dropout, which some of these towers have.
-    set_training(trainable, Locks(picture="all", caption="all"))
+    set_training(trainable, Freeze(image="all", text="all"))
     found_ND = trainable.embed_pictures(pixels(trainable.reads))
     wanted_ND = encoder.encode_pictures(pixels(encoder))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
@@ -137,7 +137,7 @@ def test_captions_are_padded_only_where_the_tower_sees_it(encoder_of: EncoderOf)
 
 def test_a_step_changes_only_what_is_open(encoder_of: EncoderOf) -> None:
     trainable = make_trainable(encoder_of("siglip"), device="cpu")
-    apply_locks(trainable, Locks(picture=3, caption="all"))
+    apply_freeze(trainable, Freeze(image=3, text="all"))
     before = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     step(trainable)
     after = trainable.module.state_dict()
@@ -151,7 +151,7 @@ def test_a_snapshot_is_what_would_be_saved(
     encoder_of: EncoderOf, kind: str, tmp_path: Path
 ) -> None:
     trainable = make_trainable(encoder_of(kind), device="cpu")
-    apply_locks(trainable, Locks())
+    apply_freeze(trainable, Freeze())
     step(trainable)
     snapshot: Any = trainable.encoder("after")
     assert snapshot.fingerprint != trainable.fingerprint
@@ -186,7 +186,7 @@ def test_the_scale_of_align_is_one_over_its_temperature(encoder_of: EncoderOf) -
 def test_lora_merges_into_the_old_names(encoder_of: EncoderOf, kind: str) -> None:
     trainable = make_trainable(encoder_of(kind), device="cpu")
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
-    apply_locks(trainable, Locks(scale=True))
+    apply_freeze(trainable, Freeze(scale=True))
     said = add_lora(trainable, Lora(rank=2))
     # Two towers of two blocks with four matrices of attention and two of the MLP.
     assert said.startswith("lora of rank 2 beside 24 linear layers;")

@@ -20,9 +20,9 @@ from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
-from unbag.training.recipes import Locks, Lora, make_recipe
+from unbag.training.recipes import Freeze, Lora, make_recipe
 from unbag.training.towers.adapters import JoinedTrainable, make_trainable
-from unbag.training.towers.base import apply_locks
+from unbag.training.towers.base import apply_freeze
 
 from .joined_runs import (
     CAPTIONS,
@@ -83,7 +83,7 @@ def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
     # Embedding, two blocks, the last norm, the connector.
     assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 2, 1]
     connector = 17 * 16 + 17 * 8
-    told = apply_locks(towers, PART)
+    told = apply_freeze(towers, PART)
     assert "picture tower 0 of " in told
     assert f"caption tower {connector:,} of " in told
     opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
@@ -103,16 +103,16 @@ def test_the_text_tower_that_was_there_is_closed(joined: JoinedEncoder) -> None:
     ("locks", "changes"),
     [
         (PART, ("connector",)),
-        (Locks("all"), ("text", "connector")),
-        (Locks(0, "part"), ("picture", "connector")),
-        (Locks(), ("picture", "text", "connector")),
+        (Freeze("all"), ("text", "connector")),
+        (Freeze(0, "part"), ("picture", "connector")),
+        (Freeze(), ("picture", "text", "connector")),
     ],
 )
 def test_only_what_is_open_changes_and_is_exported(
-    locks: Locks, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
+    freeze: Freeze, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
     before = towers_of(joined).module.state_dict()
-    towers = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", locks))
+    towers = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", freeze))
     after = weights(tmp_path / "run")
     parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
     moved = {
@@ -147,7 +147,7 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
     """By the text part's own tokens; svlc brings LoRA, which leaves the connector open."""
     if name == "svlc":
         pytest.importorskip("peft")
-    asked = replace(fast(name, "epochs=1", "distil=0.5"), locks=Locks("all"))
+    asked = replace(fast(name, "epochs=1", "distil=0.5"), freeze=Freeze("all"))
     towers = towers_of(joined)
     batches = WorldBatches(asked, towers.reads, seed=0, per_epoch=2)
     before = {n: w.clone() for n, w in towers.module.state_dict().items()}
@@ -163,7 +163,7 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
 
 def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    asked = recipe("clip_ft", Locks("all"), lora=Lora(rank=2))
+    asked = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
     towers = trained(joined, tmp_path / "run", pairs, asked)
     opened = {n for n, w in towers.module.named_parameters() if w.requires_grad}
     assert {n for n in opened if "lora" not in n} == {
@@ -178,7 +178,7 @@ def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_
 
 
 def test_sides_with_the_picture_tower_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
-    settings = ["sides=true", "batch=4", "epochs=1", "warm_up=1", "locks.caption=part"]
+    settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
     asked = make_recipe("locked_image", settings)
     towers = towers_of(joined)
     train(TrainJob(towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=2), asked, tmp_path))

@@ -15,7 +15,7 @@ from unbag.models.joined import JoinedEncoder, load
 from unbag.models.text_encoders import write_table
 from unbag.runs.progress import Silent
 from unbag.training.export.export import export
-from unbag.training.recipes import Locks
+from unbag.training.recipes import Freeze
 from unbag.training.repair import repair
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import CachedTowers, cache_frozen
@@ -78,24 +78,24 @@ def test_training_on_kept_features_is_training(
 def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
     towers = towers_of(joined)
 
-    def kept(locks: Locks, name: str = "clip_ft") -> Trainable:
-        asked = recipe(name, locks)
+    def kept(freeze: Freeze, name: str = "clip_ft") -> Trainable:
+        asked = recipe(name, freeze)
         return cache_frozen(joined, towers, pairs, asked, cache=None, progress=Silent())
 
-    assert kept(Locks()) is towers
+    assert kept(Freeze()) is towers
     # A head of the picture tower that learns needs its pixels.
-    assert kept(Locks("part")) is towers
-    seen = kept(Locks("all"))
+    assert kept(Freeze("part")) is towers
+    seen = kept(Freeze("all"))
     assert isinstance(seen, CachedTowers)
     assert "input_ids" in seen.reads.tokenize(CAPTIONS)
     assert torch.allclose(
         seen.embed_pictures(torch.tensor([3])),
         joined.encode_pictures(joined.prepare(pairs[3].picture.open())[None]), atol=1e-6,
     )  # fmt: skip
-    read = kept(Locks(0, "part"), "hard_negative")
+    read = kept(Freeze(0, "part"), "hard_negative")
     assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     start = recipe("clip_ft", PART)
-    assert isinstance(kept(start.locks), CachedTowers)
+    assert isinstance(kept(start.freeze), CachedTowers)
 
 
 def test_a_table_of_features(
@@ -105,9 +105,9 @@ def test_a_table_of_features(
     texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
     write_table(tmp_path / "t.safetensors", texts, joined.caption_features(texts))
     table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
-    asked = recipe("hard_negative", Locks("all", 0), epsilon=1e-4)
+    asked = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
     found = trained(table, tmp_path / "table", pairs, asked, keeps=True)
-    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, locks=PART))
+    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART))
     one, other = (t.encoder("x").encode_captions(texts[:4]) for t in (found, wanted))
     assert torch.allclose(one, other, atol=1e-3)
     export(found.encoder("x"), tmp_path / "out", card=CARD)

@@ -13,7 +13,7 @@ from unbag.models.joined import load, module_of
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
-from unbag.training.recipes import Locks
+from unbag.training.recipes import Freeze
 
 from .export_models import open_clip_config, save_open_clip
 from .joined_runs import CAPTIONS, CARD, recipe, towers_of
@@ -47,7 +47,7 @@ def test_a_picture_tower_of_another_library(
     assert torch.allclose(towers.embed_pictures(pixels), joined.encode_pictures(pixels), atol=1e-5)
     assert seen.shape == joined.encode_captions(CAPTIONS)[:1].shape
     name = "siglip_hn" if kind == "siglip" else "hard_negative"
-    asked = recipe(name, Locks(0, "part"))
+    asked = recipe(name, Freeze(0, "part"))
     train(
         TrainJob(
             towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=1), asked, tmp_path / "run"

@@ -12,9 +12,9 @@ from torch.nn.functional import normalize
 from unbag.data import PixelPicture
 from unbag.models.photo import WIDE, WORDS_WIDE, PhotoHeads, load_heads, read, write
 from unbag.runs.cache import VECTOR, FeatureTable
-from unbag.training.recipes import Locks
+from unbag.training.recipes import Freeze
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import apply_locks, read_picture
+from unbag.training.towers.base import apply_freeze, read_picture
 from unbag.training.towers.cached_features import CachedTowers
 
 TEXTS = ("a dog", "two cats on a mat", "a mat")
@@ -81,7 +81,7 @@ def test_all_that_there_is_can_be_trained() -> None:
     towers = kept(heads)
     picture = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
-    assert apply_locks(towers, Locks()) == (
+    assert apply_freeze(towers, Freeze()) == (
         f"trained numbers: picture tower {picture:,} of {picture:,}, "
         f"caption tower {caption:,} of {caption:,}, temperature 1 of 1"
     )

@@ -61,7 +61,7 @@ def test_the_scale_stays_below_its_bound(tmp_path: Path) -> None:
     first = small(1).towers.log_scale.exp().item()
     train(job_of(tmp_path / "free"))
     assert max(column(tmp_path / "free", "scale")) > 0.9 * first > 3
-    train(job_of(tmp_path / "bound", fast("clip_ft", "largest_scale=3")))
+    train(job_of(tmp_path / "bound", fast("clip_ft", "max_logit_scale=3")))
     bound = column(tmp_path / "bound", "scale")
     assert bound[0] == max(bound) == pytest.approx(3.0, rel=1e-5)
 
@@ -86,7 +86,7 @@ def test_long_gradients_are_cut(tmp_path: Path) -> None:
 def test_the_start_pulls(tmp_path: Path) -> None:
     recipe = fast("clip_ft", "weight_decay=0")
     for name, strength in (("loose", 1e-6), ("firm", 1.0), ("firmer", 100.0)):
-        train(job_of(tmp_path / name, replace(recipe, to_start=strength)))
+        train(job_of(tmp_path / name, replace(recipe, l2_to_init=strength)))
     loose, firm, firmer = (column(tmp_path / n, "to_start") for n in ("loose", "firm", "firmer"))
     assert loose[0] == firm[0] == firmer[0] == 0
     assert loose[-1] > firm[-1] > firmer[-1] > 0
@@ -109,7 +109,7 @@ def test_a_run_with_lora_changes_only_what_was_added(tmp_path: Path) -> None:
 
 
 def test_what_is_locked_stays(tmp_path: Path) -> None:
-    job = job_of(tmp_path, fast("locked_image", "locks.scale=true", "locks.caption=1"))
+    job = job_of(tmp_path, fast("locked_image", "locks.scale=true", "freeze.text=1"))
     before = {name: value.clone() for name, value in job.trainable.module.state_dict().items()}
     train(job)
     after = weights(tmp_path)
@@ -203,7 +203,7 @@ def test_logs_that_need_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("recipe", ["clip_ft", "hard_positive", "ce_clip_fixed", "siglip_hn"])
 def test_a_batch_of_one(tmp_path: Path, recipe: str) -> None:
-    train(job_of(tmp_path, fast(recipe, "batch=1")))
+    train(job_of(tmp_path, fast(recipe, "batch_size=1")))
     found = rows(tmp_path)
     assert len(found) == 6
     assert all(value == value and abs(value) < 1e6 for row in found for value in row.values())

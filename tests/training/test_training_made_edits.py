@@ -37,7 +37,7 @@ def pairs(tmp_path: Path) -> Pairs:
 
 
 def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
-    said = recipe(batch=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
+    said = recipe(batch_size=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
     made, found = ready_batches(pairs, said, Bytes(), seed=0)
     assert made.made is not None
     assert made.made.per_kind == 2, "two columns take swaps of nouns"
@@ -90,7 +90,7 @@ def test_kinds_of_all_columns_are_made_once() -> None:
 def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:
     fill = Slot("action", ("fill_action",))
     with pytest.raises(UnbagError) as caught:
-        ready_batches(pairs, recipe(batch=4, negatives=(SWAP, fill)), Bytes(), seed=0)
+        ready_batches(pairs, recipe(batch_size=4, negatives=(SWAP, fill)), Bytes(), seed=0)
     assert caught.value.message.startswith("the edits of ")
     assert "cannot be made while training: fills need a language model" in caught.value.message
     kinds = " ".join((*SWAP.kinds, *fill.kinds))

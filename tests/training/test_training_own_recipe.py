@@ -41,7 +41,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_setting_reaches_the_loss(settings: list[str]) -> None:
     recipe = make_recipe("my_recipe:bold", settings)
-    assert (recipe.name, recipe.epochs, recipe.batch) == ("bold", 1, 512)
+    assert (recipe.name, recipe.epochs, recipe.batch_size) == ("bold", 1, 512)
     # Cosines of 0.6 and 0: the second lacks 0.3, so the mean is 0.15.
     batch = Embedded(
         picture_BD=torch.eye(2),
@@ -53,7 +53,7 @@ def test_a_setting_reaches_the_loss(settings: list[str]) -> None:
 
 
 def test_it_trains_and_is_logged(settings: list[str], tmp_path: Path) -> None:
-    recipe = make_recipe("my_recipe:bold", [*settings, "batch=4"])
+    recipe = make_recipe("my_recipe:bold", [*settings, "batch_size=4"])
     trainable = make_trainable(small(1), device="cpu")
     batches = WorldBatches(recipe, trainable.reads, per_epoch=3)
     trained = train(TrainJob(trainable, batches, recipe, tmp_path / "run"))

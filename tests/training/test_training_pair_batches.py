@@ -30,7 +30,7 @@ def batches(
 
 def test_an_epoch_shows_each_picture_once_and_drops_the_rest(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 11)))
-    made = batches(pairs, recipe(batch=4, epochs=3))
+    made = batches(pairs, recipe(batch_size=4, epochs=3))
     assert (made.per_epoch, len(made)) == (2, 6)
     first = [shade for step in (0, 1) for shade, *_ in spoken(made[step])]
     assert len(set(first)) == 8
@@ -105,7 +105,7 @@ def test_hard_pictures_stand_after_those_that_brought_them(tmp_path: Path) -> No
     )
     pairs = open_pairs(str(path), neighbours=near)
     assert pairs[2].nearest == (3,)
-    made = batches(pairs, recipe(batch=3, hard_pictures=True))
+    made = batches(pairs, recipe(batch_size=3, hard_pictures=True))
     for step in range(len(made)):
         shades = [shade for shade, *_ in spoken(made[step])]
         assert len(made[step]) == 6
@@ -121,7 +121,9 @@ def test_a_column_without_an_edit_is_masked(tmp_path: Path) -> None:
         {"image": "a.png", "caption": "a dog on a mat", "edits": [negative("a mat on a dog")]},
         {"image": "b.png", "caption": "A cup.", "edits": [negative("a cup", "mine")]},
     )
-    said = recipe(batch=2, negatives=(Slot("swap", ("neg_clip_fixed",)), Slot("mine", ("mine",))))
+    said = recipe(
+        batch_size=2, negatives=(Slot("swap", ("neg_clip_fixed",)), Slot("mine", ("mine",)))
+    )
     made = batches(open_pairs(str(path)), replace(said, positives=(ARTICLE,)))
     found = sorted(spoken(made[0]))
     assert found == [
@@ -147,7 +149,7 @@ def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
         {"image": "c.png", "caption": "a mat on a dog", "edits": [negative("a dog on a mat")]},
         {"image": "b.png", "caption": "another one", "edits": []},
     )
-    made = batches(open_pairs(str(path)), recipe(batch=4))
+    made = batches(open_pairs(str(path)), recipe(batch_size=4))
     batch = made[0]
     find = made.find_truth
     assert find is not None
@@ -179,7 +181,7 @@ def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_one(tmp_path: Path) -> None:
-    made = batches(open_pairs(str(numbered(tmp_path, 2))), recipe(batch=1, epochs=1))
+    made = batches(open_pairs(str(numbered(tmp_path, 2))), recipe(batch_size=1, epochs=1))
     assert [len(made[step]) for step in (0, 1)] == [1, 1]
     find = made.find_truth
     assert find is not None
@@ -190,14 +192,14 @@ def test_fewer_pairs_than_a_batch(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 3)))
     with pytest.raises(UnbagError, match="3 pairs make no batch of 4") as caught:
         batches(pairs, recipe())
-    assert caught.value.hint == "--set batch=3, or fewer"
+    assert caught.value.hint == "--set batch_size=3, or fewer"
     with pytest.raises(UnbagError, match="a batch of 3 cannot be shared by 2 processes"):
-        batches(pairs, recipe(batch=3), share=Share(0, 2))
+        batches(pairs, recipe(batch_size=3), share=Share(0, 2))
 
 
 def test_a_damaged_picture_is_replaced_by_the_next(tmp_path: Path) -> None:
     path = numbered(tmp_path, 6)
-    whole = batches(open_pairs(str(path)), recipe(batch=6))
+    whole = batches(open_pairs(str(path)), recipe(batch_size=6))
     before = [shade for shade, *_ in spoken(whole[0])]
     assert whole[0].skipped == 0
     for broken in (2, 3):

@@ -36,7 +36,7 @@ def test_rows_with_negatives_and_near_rows(tmp_path: Path) -> None:
     first = pairs[0]
     assert (first.id, first.captions) == ("row 0", ("a dog on a sofa",))
     [edits] = first.edits
-    assert [(e.text, e.kind, e.keeps_meaning) for e in edits] == [
+    assert [(e.text, e.kind, e.is_positive) for e in edits] == [
         ("a sofa on a dog", "neg_clip_swap", False),
         ("it's", "neg_clip_swap", False),
     ]

@@ -39,7 +39,7 @@ def shard(path: Path, **members: bytes) -> Path:
 
 
 def test_samples_are_read_where_they_stand(tmp_path: Path) -> None:
-    edits = [{"text": "mat on dog", "kind": "swap_nouns", "keeps_meaning": False, "changes": []}]
+    edits = [{"text": "mat on dog", "kind": "swap_nouns", "is_positive": False, "changes": []}]
     shard(
         tmp_path / "s" / "a.tar",
         x__png=encoded(1),
@@ -95,7 +95,7 @@ def test_a_sample_that_cannot_be_read_is_replaced_while_training(tmp_path: Path)
         z__png=b"no picture",
         z__txt=b"cup",
     )
-    made = PairBatches(open_pairs(str(path)), recipe(batch=3, negatives=()), Bytes(), 0)
+    made = PairBatches(open_pairs(str(path)), recipe(batch_size=3, negatives=()), Bytes(), 0)
     batch = made[0]
     assert [(shade, caption) for shade, caption, *_ in spoken(batch)] == [(1, "dog")] * 3
     assert batch.skipped == 3

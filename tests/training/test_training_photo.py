@@ -27,15 +27,15 @@ from unbag.training.data.pairs import PairBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
-from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
+from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 from unbag.training.towers.adapters import PhotoTrainable, make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, is_part_locked, read_picture
+from unbag.training.towers.base import Trainable, apply_freeze, is_part_frozen, read_picture
 from unbag.training.towers.cached_features import CachedTowers, cache_frozen
 from unbag.training.towers.lora import add_lora
 
 from .small_runs import said, same, weights
 
-PART = Locks("part", "part")
+PART = Freeze("part", "part")
 COUNT = 8
 
 
@@ -54,7 +54,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
         noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
         Image.fromarray(noise).resize((80, 60)).save(folder / f"{at}.png")
         captions = [f"a dog and {'cat ' * at}on a mat", f"a mat {at} under a dog"]
-        edits = [[{"text": f"a mat on {at} dogs", "kind": "swap_nouns", "keeps_meaning": False,
+        edits = [[{"text": f"a mat on {at} dogs", "kind": "swap_nouns", "is_positive": False,
                    "changes": []}], []]  # fmt: skip
         rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
     (folder / "torn.png").write_bytes(b"nothing")
@@ -63,10 +63,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return open_pairs(str(folder / "pairs.jsonl"))
 
 
-def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Recipe:
+def recipe(name: str = "clip_ft", freeze: Freeze = PART, **fields: object) -> Recipe:
     """Two epochs of two steps that change weights by much."""
-    made = make_recipe(name, ["batch=4", "epochs=2", "warm_up=1", "learning_rate=0.01"])
-    return replace(made, locks=locks, **fields)  # type: ignore[arg-type]
+    made = make_recipe(name, ["batch_size=4", "epochs=2", "warmup_steps=1", "learning_rate=0.01"])
+    return replace(made, freeze=freeze, **fields)  # type: ignore[arg-type]
 
 
 def trained(
@@ -87,14 +87,14 @@ def test_layers_of_both_towers_end_with_the_head() -> None:
     assert isinstance(trainable, PhotoTrainable)
     assert len(trainable.picture_layers) == 19
     assert len(trainable.caption_layers) == 8
-    assert [is_part_locked(trainable, "picture", Locks(n)) for n in (0, 17, 18, 19)] == [
+    assert [is_part_frozen(trainable, "picture", Freeze(n)) for n in (0, 17, 18, 19)] == [
         False, False, True, True,
     ]  # fmt: skip
-    assert is_part_locked(trainable, "caption", Locks(caption="all"))
+    assert is_part_frozen(trainable, "caption", Freeze(text="all"))
     # 1,280 and 384 numbers of a norm twice, 512 hidden, 256 out, with their biases.
     picture = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
-    told = apply_locks(trainable, PART)
+    told = apply_freeze(trainable, PART)
     assert f"picture tower {picture:,} of " in told
     assert f"caption tower {caption:,} of " in told
 
@@ -122,7 +122,7 @@ def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     asked, cache = recipe("hard_negative"), tmp_path / "cache"
     memory, _ = trained(tmp_path / "memory", pairs, asked)
     # Some pictures are met before, beside others.
-    few = recipe("hard_negative", batch=2)
+    few = recipe("hard_negative", batch_size=2)
     cache_frozen(
         photo(), make_trainable(photo(), device="cpu"), Few(pairs), few, cache=cache,
         progress=Silent(),
@@ -192,15 +192,15 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     def kept(asked: Recipe, of: Pairs = pairs) -> Trainable:
         return cache_frozen(model, trainable, of, asked, cache=None, progress=Silent())
 
-    assert kept(recipe(locks=Locks(17, 6))) is trainable
-    seen = kept(recipe(locks=Locks("part", 0)))
+    assert kept(recipe(freeze=Freeze(17, 6))) is trainable
+    seen = kept(recipe(freeze=Freeze("part", 0)))
     torn = pairs[COUNT].picture
     assert isinstance(seen, CachedTowers)
     assert int(read_picture(seen.reads, pairs[3].picture)) == 3
     with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
         read_picture(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
-    said_only = kept(recipe(locks=Locks(0, "part")))
+    said_only = kept(recipe(freeze=Freeze(0, "part")))
     assert isinstance(said_only, CachedTowers)
     assert read_picture(said_only.reads, pairs[0].picture).shape == (3, 224, 224)
     assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
@@ -227,8 +227,8 @@ class Bare:
 
 
 def test_distillation_sees_the_start_on_the_same_features(tmp_path: Path, pairs: Pairs) -> None:
-    made = make_recipe("clip_ft", ["batch=4", "epochs=1", "warm_up=1", "distil=1"])
-    found, _ = trained(tmp_path / "run", pairs, replace(made, locks=PART))
+    made = make_recipe("clip_ft", ["batch_size=4", "epochs=1", "warmup_steps=1", "distil=1"])
+    found, _ = trained(tmp_path / "run", pairs, replace(made, freeze=PART))
     assert all(value.isfinite().all() for value in found.values())
 
 
@@ -259,7 +259,7 @@ def test_heads_alone_are_exported_where_parts_are_as_installed(
 def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     trainable = make_trainable(photo(), device="cpu")
-    apply_locks(trainable, Locks(picture="all"))
+    apply_freeze(trainable, Freeze(image="all"))
     told = add_lora(trainable, Lora(rank=2))
     # Query, key, value, output and two of the MLP in each of six blocks.
     assert told.startswith("lora of rank 2 beside 36 linear layers")
@@ -278,7 +278,7 @@ def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
 def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
     pytest.importorskip("peft")
     trainable = make_trainable(photo(), device="cpu")
-    apply_locks(trainable, Locks(0, "part"))
+    apply_freeze(trainable, Freeze(0, "part"))
     with pytest.raises(UnbagError) as error:
         add_lora(trainable, Lora(rank=2))
     assert said(error.value).startswith(

@@ -20,11 +20,11 @@ from unbag.models.tiny import Tiny, untrained
 from unbag.scorers import Cosine
 from unbag.training.before_after import (
     DEFAULT,
-    Priced,
+    BeforeAfter,
+    before_after_markdown,
+    before_after_table,
+    compare_before_after,
     kind_of,
-    price,
-    price_markdown,
-    price_table,
     side_of,
 )
 
@@ -32,19 +32,19 @@ from .small_world import CONFIG, FIND, SWAP, small
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> Priced:
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> BeforeAfter:
     out = tmp_path_factory.mktemp("price") / "run"
-    return price(small(0), small(1), out=out, benchmarks=[SWAP, FIND], seed=5)
+    return compare_before_after(small(0), small(1), out=out, benchmarks=[SWAP, FIND], seed=5)
 
 
-def shown(priced: Priced, width: int = 200) -> str:
+def shown(comparison: BeforeAfter, width: int = 200) -> str:
     console = Console(file=StringIO(), width=width)
-    console.print(price_table(priced))
+    console.print(before_after_table(comparison))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
 
-def test_rows_are_the_numbers_of_a_plain_run(priced: Priced, tmp_path: Path) -> None:
+def test_rows_are_the_numbers_of_a_plain_run(comparison: BeforeAfter, tmp_path: Path) -> None:
     job = Job(
         scorers=[Cosine(small(0)), Cosine(small(1))],
         benchmarks=[SWAP, FIND],
@@ -54,16 +54,16 @@ def test_rows_are_the_numbers_of_a_plain_run(priced: Priced, tmp_path: Path) -> 
     plain = run(job).contents
     for made in plain.comparisons:
         (row,) = [
-            r for r in priced.rows if (r.benchmark, r.metric) == (made.benchmark, made.metric)
+            r for r in comparison.rows if (r.benchmark, r.metric) == (made.benchmark, made.metric)
         ]
         # Holm's correction is over more comparisons here.
         assert row.change == replace(made, p_holm=row.change.p_holm)
     for result in plain.results:
-        for row in priced.rows:
+        for row in comparison.rows:
             if row.benchmark == result.benchmark:
                 estimate = row.before if result.scorer == "tiny:0" else row.after
                 assert estimate == result.overall[row.metric]
-    assert {(r.benchmark, r.metric) for r in priced.rows} == {
+    assert {(r.benchmark, r.metric) for r in comparison.rows} == {
         *(("small-swap", m) for m in ("original", "augmented", "brittleness")),
         *(("small-swap", f"mean_{m}") for m in ("original", "positive", "negative")),
         ("small-find", "text_to_image@1"),
@@ -71,35 +71,40 @@ def test_rows_are_the_numbers_of_a_plain_run(priced: Priced, tmp_path: Path) -> 
     }
 
 
-def test_differences_are_after_minus_before(priced: Priced) -> None:
-    for row in priced.rows:
+def test_differences_are_after_minus_before(comparison: BeforeAfter) -> None:
+    for row in comparison.rows:
         apart = row.after.value - row.before.value
         assert row.change.difference == pytest.approx(apart, abs=1e-12)
         assert row.change.low <= row.change.difference <= row.change.high
         assert row.change.n == (24 if row.benchmark == "small-swap" else 12)
 
 
-def test_sections_and_what_is_missing(priced: Priced) -> None:
-    assert [row.metric for row in priced.of("composition")] == ["original", "augmented"]
-    assert [row.metric for row in priced.of("brittleness")] == ["brittleness"]
-    assert len(priced.of("mean caption scores")) == 3
-    assert [row.metric for row in priced.of("retrieval")] == ["text_to_image@1", "image_to_text@1"]
-    assert priced.notes == ("no classification benchmark was asked for",)
+def test_sections_and_what_is_missing(comparison: BeforeAfter) -> None:
+    assert [row.metric for row in comparison.of("composition")] == ["original", "augmented"]
+    assert [row.metric for row in comparison.of("brittleness")] == ["brittleness"]
+    assert len(comparison.of("mean caption scores")) == 3
+    assert [row.metric for row in comparison.of("retrieval")] == [
+        "text_to_image@1",
+        "image_to_text@1",
+    ]
+    assert comparison.notes == ("no classification benchmark was asked for",)
 
 
-def test_the_folder_is_that_of_an_ordinary_run(priced: Priced) -> None:
-    assert (priced.folder / "report.html").exists()
-    assert {r.scorer for r in read_contents(priced.folder).results} == {"tiny:0", "tiny:1"}
+def test_the_folder_is_that_of_an_ordinary_run(comparison: BeforeAfter) -> None:
+    assert (comparison.folder / "report.html").exists()
+    assert {r.scorer for r in read_contents(comparison.folder).results} == {"tiny:0", "tiny:1"}
 
 
-def test_again_gives_the_same(priced: Priced) -> None:
-    again = price(small(0), small(1), out=priced.folder, benchmarks=[SWAP, FIND], seed=5)
-    assert again == priced
+def test_again_gives_the_same(comparison: BeforeAfter) -> None:
+    again = compare_before_after(
+        small(0), small(1), out=comparison.folder, benchmarks=[SWAP, FIND], seed=5
+    )
+    assert again == comparison
 
 
-def test_the_table_on_a_terminal(priced: Priced) -> None:
-    text = shown(priced)
-    row = priced.of("composition")[0]
+def test_the_table_on_a_terminal(comparison: BeforeAfter) -> None:
+    text = shown(comparison)
+    row = comparison.of("composition")[0]
     assert f"{100 * row.before.value:.1f} [" in text
     assert "brittleness ↓" in text
     for section in ("composition", "mean caption scores", "retrieval"):
@@ -107,24 +112,24 @@ def test_the_table_on_a_terminal(priced: Priced) -> None:
     assert "paired over the same units" in " ".join(text.split())
 
 
-def test_names_in_brackets_are_no_markup(priced: Priced) -> None:
-    rows = tuple(replace(r, change=replace(r.change, aggregate="[red]")) for r in priced.rows)
-    assert "original, [red]" in shown(replace(priced, rows=rows))
+def test_names_in_brackets_are_no_markup(comparison: BeforeAfter) -> None:
+    rows = tuple(replace(r, change=replace(r.change, aggregate="[red]")) for r in comparison.rows)
+    assert "original, [red]" in shown(replace(comparison, rows=rows))
 
 
-def test_the_table_of_a_model_card(priced: Priced) -> None:
-    lines = price_markdown(priced).splitlines()
+def test_the_table_of_a_model_card(comparison: BeforeAfter) -> None:
+    lines = before_after_markdown(comparison).splitlines()
     assert lines[0] == "Before: `tiny:0`; after: `tiny:1`."
     assert lines[2] == "|  | benchmark | metric | before | after | difference | n |"
     table = [line for line in lines if line.startswith("|")]
-    assert len(table) == 2 + len(priced.rows)
+    assert len(table) == 2 + len(comparison.rows)
     assert {line.count("|") for line in table} == {8}
     assert any(line.startswith("| brittleness | small-swap | brittleness ↓ |") for line in table)
     assert "- No classification benchmark was asked for." in lines
 
 
 def test_without_hard_positives_or_retrieval_it_is_said(tmp_path: Path) -> None:
-    found = price(small(0), small(1), out=tmp_path / "run", benchmarks=[FIND])
+    found = compare_before_after(small(0), small(1), out=tmp_path / "run", benchmarks=[FIND])
     assert found.notes == (
         "no composition benchmark was asked for",
         "no benchmark with hard positives was asked for",
@@ -139,7 +144,7 @@ def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
 
     broken = Broken(untrained(CONFIG, seed=0), name="broken")
     with pytest.raises(UnbagError, match="nothing could be compared: ") as caught:
-        price(small(0), broken, out=tmp_path / "run", benchmarks=[SWAP])
+        compare_before_after(small(0), broken, out=tmp_path / "run", benchmarks=[SWAP])
     assert "at least one benchmark that both models can be judged on" in str(caught.value)
 
 

@@ -15,7 +15,7 @@ from unbag.registry import names
 from unbag.runs.identity import described, differences
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term, ThresholdRule
-from unbag.training.recipes import Locks, Lora, Recipe, make_recipe
+from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 from unbag.types import Embedded
 
 RECIPES = sorted(names("recipe"))
@@ -37,12 +37,12 @@ def test_every_recipe_by_its_name(name: str) -> None:
     assert recipe.source
     for slot in (*recipe.negatives, *recipe.positives):
         assert find_kinds(slot.kinds), slot
-    wants_positive = {kind.keeps_meaning for s in recipe.positives for kind in find_kinds(s.kinds)}
-    wants_negative = {kind.keeps_meaning for s in recipe.negatives for kind in find_kinds(s.kinds)}
+    wants_positive = {kind.is_positive for s in recipe.positives for kind in find_kinds(s.kinds)}
+    wants_negative = {kind.is_positive for s in recipe.negatives for kind in find_kinds(s.kinds)}
     assert wants_positive <= {True}
     assert wants_negative <= {False}
     # The optimiser that CLIP, NegCLIP, SVLC and CE-CLIP share.
-    assert (recipe.learning_rate, recipe.warm_up, recipe.epochs) == (5e-6, 50, 5)
+    assert (recipe.learning_rate, recipe.warmup_steps, recipe.epochs) == (5e-6, 50, 5)
     assert (recipe.betas, recipe.epsilon) == ((0.9, 0.98), 1e-6)
 
 
@@ -63,7 +63,7 @@ def test_weights_and_sizes_are_those_of_the_papers() -> None:
         "locked_image": {"contrastive": 1.0},
         "siglip_hn": {"sigmoid": 1.0},
     }
-    sizes = {name: make_recipe(name).batch for name in RECIPES}
+    sizes = {name: make_recipe(name).batch_size for name in RECIPES}
     assert {name: size for name, size in sizes.items() if size != 256} == {
         "svlc": 128,
         "hard_negative": 512,
@@ -72,9 +72,9 @@ def test_weights_and_sizes_are_those_of_the_papers() -> None:
     }
     assert {name for name in RECIPES if make_recipe(name).lora} == {"svlc"}
     assert {name for name in RECIPES if make_recipe(name).hard_pictures} == {"neg_clip"}
-    assert make_recipe("locked_image").locks == Locks(picture="all")
+    assert make_recipe("locked_image").freeze == Freeze(image="all")
     assert make_recipe("locked_image").weight_decay == 0.0
-    bounds = {name: make_recipe(name).largest_scale for name in RECIPES}
+    bounds = {name: make_recipe(name).max_logit_scale for name in RECIPES}
     assert {name: bound for name, bound in bounds.items() if bound != 100} == {"siglip_hn": 1000}
     assert make_recipe("clip_ft").weight_decay == 0.1
 
@@ -126,11 +126,11 @@ def test_families_of_the_hard_positive_recipe(
 
 
 def test_settings_reach_every_part() -> None:
-    settings = ["learning_rate=1e-6", "batch=8", "clip_norm=none", "locks.picture=all"]
-    settings += ["locks.caption=2", "lora.rank=8", "betas=(0.8, 0.9)", "weight_decay=1"]
+    settings = ["learning_rate=1e-6", "batch_size=8", "clip_norm=none", "freeze.image=all"]
+    settings += ["freeze.text=2", "lora.rank=8", "betas=(0.8, 0.9)", "weight_decay=1"]
     recipe = make_recipe("clip_ft", settings)
-    assert (recipe.learning_rate, recipe.batch, recipe.clip_norm) == (1e-6, 8, None)
-    assert recipe.locks == Locks(picture="all", caption=2)
+    assert (recipe.learning_rate, recipe.batch_size, recipe.clip_norm) == (1e-6, 8, None)
+    assert recipe.freeze == Freeze(image="all", text=2)
     assert recipe.lora == Lora(rank=8)
     assert recipe.betas == (0.8, 0.9)
     assert recipe.weight_decay == 1.0
@@ -146,37 +146,41 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "learning_rat=1", "did you mean 'learning_rate'"),
         ("clip_ft", "objective=x", "unknown setting 'objective'"),
         ("clip_ft", "locks.colour=1", "unknown setting 'locks.colour'"),
-        ("clip_ft", "batch=many", "the setting batch=many; expected: a whole number"),
-        ("clip_ft", "batch=few", "hint:     as in --set batch=2, or leave it out"),
+        ("clip_ft", "batch_size=many", "the setting batch_size=many; expected: a whole number"),
+        ("clip_ft", "batch_size=few", "hint:     as in --set batch_size=2, or leave it out"),
         ("clip_ft", "masks_equal=2", "hint:     as in --set masks_equal=true, or leave it out"),
-        ("clip_ft", "locks=some", "hint:     as in --set locks.picture=..., or leave it out"),
+        ("clip_ft", "locks=some", "hint:     as in --set freeze.image=..., or leave it out"),
         ("clip_ft", "betas=3", "hint:     as in --set betas=(0.5,0.5), or leave it out"),
         ("hard_positive", "family=one", "hint:     as in --set family=both, or leave it out"),
-        ("clip_ft", "batch=1.5", "the setting batch=1.5; expected: a whole number"),
-        ("clip_ft", "batch=true", "the setting batch=True; expected: a whole number"),
+        ("clip_ft", "batch_size=1.5", "the setting batch_size=1.5; expected: a whole number"),
+        ("clip_ft", "batch_size=true", "the setting batch_size=True; expected: a whole number"),
         ("clip_ft", "masks_equal=1", "the setting masks_equal=1; expected: true or false"),
         ("clip_ft", "learning_rate=fast", "expected: a number"),
         ("clip_ft", "clip_norm=no", "the setting clip_norm=no; expected: a number or none"),
         ("clip_ft", "lora=4", "expected: parts of it, such as lora.rank or none"),
-        ("clip_ft", "locks=all", "expected: parts of it, such as locks.picture"),
-        ("clip_ft", "locks.picture=most", "expected: a whole number or part, all"),
+        ("clip_ft", "locks=all", "expected: parts of it, such as freeze.image"),
+        ("clip_ft", "freeze.image=most", "expected: a whole number or part, all"),
         ("clip_ft", "betas=(0.9,)", "expected: (a number, a number)"),
         ("clip_ft", "betas=(0.9,1)", "a recipe with betas=(0.9, 1.0); expected: each at least 0"),
-        ("clip_ft", "batch=0", "a recipe with batch=0; expected: at least 1"),
+        ("clip_ft", "batch_size=0", "a recipe with batch_size=0; expected: at least 1"),
         ("clip_ft", "epochs=-1", "a recipe with epochs=-1; expected: at least 1"),
         ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate=inf; expected: above 0"),
-        ("clip_ft", "to_start=-1", "a recipe with to_start=-1.0; expected: at least 0"),
+        ("clip_ft", "l2_to_init=-1", "a recipe with l2_to_init=-1.0; expected: at least 0"),
         ("clip_ft", "clip_norm=0", "a recipe with clip_norm=0.0; expected: above 0"),
         ("clip_ft", "epsilon=0", "hint:     as in --set epsilon=1e-06, or leave it out"),
         ("clip_ft", "weight_decay=-1", "hint:     as in --set weight_decay=0.1, or leave it out"),
-        ("clip_ft", "warm_up=-1", "a recipe with warm_up=-1; expected: at least 0"),
+        ("clip_ft", "warmup_steps=-1", "a recipe with warmup_steps=-1; expected: at least 0"),
         ("clip_ft", "lora.rank=0", "a recipe with lora.rank=0; expected: at least 1"),
         ("clip_ft", "lora.alpha=0", "a recipe with lora.alpha=0.0; expected: above 0"),
         ("clip_ft", "lora.dropout=1", "hint:     as in --set lora.dropout=0.0, or leave it out"),
         ("clip_ft", "lora.rank=many", "the setting lora.rank=many; expected: a whole number"),
         ("clip_ft", "distil=much", "the setting distil=much; expected: a number"),
         ("clip_ft", "distil=-1", "the loss term 'distil' has weight -1.0"),
-        ("clip_ft", "largest_scale=0.5", "a recipe with largest_scale=0.5; expected: at least 1"),
+        (
+            "clip_ft",
+            "max_logit_scale=0.5",
+            "a recipe with max_logit_scale=0.5; expected: at least 1",
+        ),
         ("hard_positive", "negative=1.5", "a weight of 1.5 for negative; expected: 0 to 1"),
         ("hard_positive", "positive=-0.1", "a weight of -0.1 for positive; expected: 0 to 1"),
         ("hard_positive", "negative=strong", "the setting negative=strong; expected: a number"),
@@ -204,12 +208,14 @@ def gives_text() -> str:
 
 
 def needs_size(size: int, strange: Missing = None) -> Recipe:  # type: ignore[name-defined]  # noqa: F821
-    return Recipe("mine", "ours", Objective((Term("contrastive", 1.0, contrastive),)), batch=size)
+    return Recipe(
+        "mine", "ours", Objective((Term("contrastive", 1.0, contrastive),)), batch_size=size
+    )
 
 
 def test_recipes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "others_recipes", sys.modules[__name__])
-    assert make_recipe("others_recipes:needs_size", ["size=4", "epochs=1"]).batch == 4
+    assert make_recipe("others_recipes:needs_size", ["size=4", "epochs=1"]).batch_size == 4
     for name, said in {
         "NOT_CALLABLE": "is a int",
         "gives_text": "gives a str",
@@ -246,7 +252,7 @@ def other_loss(embedded: Embedded) -> object:
         (partial(contrastive), partial(other_loss), "function"),
         (partial(pow, 2), partial(pow, 3), "arguments[0]: 2 before, 3 now"),
         (Lora(rank=4), Lora(rank=8), "rank: 4 before, 8 now"),
-        (Locks(), Lora(), "class"),
+        (Freeze(), Lora(), "class"),
     ],
 )
 def test_what_differs_is_named(old: object, new: object, said: str) -> None:

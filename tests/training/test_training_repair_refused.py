@@ -12,7 +12,7 @@ from unbag.training.repair import repair
 
 from .small_world import small
 
-SOON = ["batch=2", "epochs=1"]
+SOON = ["batch_size=2", "epochs=1"]
 
 
 def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
 
 
 def test_nothing_left_to_train(tmp_path: Path) -> None:
-    locks = ["locks.picture=all", "locks.caption=all", "locks.scale=true"]
+    freeze = ["freeze.image=all", "freeze.text=all", "locks.scale=true"]
     with pytest.raises(UnbagError, match="and the temperature are locked") as caught:
-        repair(small(1), "world", make_recipe("clip_ft", [*SOON, *locks]), tmp_path / "run")
+        repair(small(1), "world", make_recipe("clip_ft", [*SOON, *freeze]), tmp_path / "run")
     assert caught.value.expected == "something that is left to train"
-    assert caught.value.hint == "lock less, as with --set locks.caption=0"
+    assert caught.value.hint == "lock less, as with --set freeze.text=0"
 
 
 def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,4 +56,4 @@ def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_the_sigmoid_loss_needs_a_bias(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="has no bias, which the sigmoid loss of siglip_hn needs"):
-        repair(small(1), "world", make_recipe("siglip_hn", ["batch=4", "epochs=1"]), tmp_path)
+        repair(small(1), "world", make_recipe("siglip_hn", ["batch_size=4", "epochs=1"]), tmp_path)

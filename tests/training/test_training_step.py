@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed
 from torch.multiprocessing.spawn import spawn
 
-from unbag.runs.distributed import ALONE, Team
+from unbag.runs.distributed import ALONE, Distributed
 from unbag.training.data.batch import Batch, Truth
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term
@@ -34,8 +34,8 @@ def recipe() -> Recipe:
     return replace(ce_clip_fixed(), objective=objective, negatives=SLOTS, positives=SLOTS[:1])
 
 
-def plan(team: Team = ALONE, micro: int | None = None) -> StepPlan:
-    return StepPlan(recipe(), team, "cpu", micro=micro)
+def plan(team: Distributed = ALONE, micro_batch_size: int | None = None) -> StepPlan:
+    return StepPlan(recipe(), team, "cpu", micro_batch_size=micro_batch_size)
 
 
 def gradients(towers: PlainTowers) -> dict[str, Tensor]:
@@ -54,10 +54,14 @@ def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], to: float = 1e
 THRESHOLD = torch.tensor([0.3, 0.0], dtype=torch.float64)
 
 
-def whole(micro: int | None = None, dropout: float = 0.0) -> tuple[PlainTowers, StepResult]:
+def whole(
+    micro_batch_size: int | None = None, dropout: float = 0.0
+) -> tuple[PlainTowers, StepResult]:
     towers = PlainTowers(dropout=dropout)
-    batch = batch_of(SAID, largest=micro)
-    return towers, add_gradient(towers, batch, plan(micro=micro), step=3, threshold_K=THRESHOLD)
+    batch = batch_of(SAID, largest=micro_batch_size)
+    return towers, add_gradient(
+        towers, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
+    )
 
 
 def test_the_gradient_is_that_of_the_plain_loss() -> None:
@@ -77,12 +81,12 @@ def test_the_gradient_is_that_of_the_plain_loss() -> None:
 
 @pytest.mark.parametrize("micro", [1, 3, 4])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_parts_give_the_gradient_of_the_whole(micro: int, dropout: float) -> None:
+def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: float) -> None:
     """With dropout the masks of the two passes must agree; across cuts they differ."""
-    towers, taken = whole(micro, dropout)
+    towers, taken = whole(micro_batch_size, dropout)
     other = PlainTowers(dropout=dropout)
-    batch = batch_of(SAID, largest=micro)
-    both = plan(micro=micro)
+    batch = batch_of(SAID, largest=micro_batch_size)
+    both = plan(micro_batch_size=micro_batch_size)
     # The same parts, all with their graphs kept: what the second pass stands for.
     pictures, captions = _parts_with_graph(other, batch, both)
     embedded = _assembled(other, batch, pictures, captions)
@@ -120,11 +124,13 @@ def _assembled(towers: PlainTowers, batch: Batch, pictures: Tensor, string: Tens
 
 
 def test_a_locked_tower_gets_no_gradient_and_the_other_the_same() -> None:
-    for micro in (None, 3):
+    for micro_batch_size in (None, 3):
         towers = PlainTowers()
         towers.module.picture.requires_grad_(False)
-        batch = batch_of(SAID, largest=micro)
-        add_gradient(towers, batch, plan(micro=micro), step=3, threshold_K=THRESHOLD)
+        batch = batch_of(SAID, largest=micro_batch_size)
+        add_gradient(
+            towers, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
+        )
         wanted = gradients(whole()[0])
         found = gradients(towers)
         assert all(not found[name].any() for name in found if name.startswith("picture"))
@@ -159,10 +165,10 @@ def test_losses_that_keep_what_was_known_see_the_start() -> None:
     said = replace(recipe(), objective=Objective((Term("distil", 1.0, distil, needs_start=True),)))
     start = PlainTowers(seed=1)
     start.module.requires_grad_(False)
-    for micro in (None, 3):
+    for micro_batch_size in (None, 3):
         towers = PlainTowers()
-        batch = batch_of(SAID, largest=micro)
-        keeping = StepPlan(said, ALONE, "cpu", micro=micro)
+        batch = batch_of(SAID, largest=micro_batch_size)
+        keeping = StepPlan(said, ALONE, "cpu", micro_batch_size=micro_batch_size)
         apart = add_gradient(towers, batch, keeping, step=0, start=start)
         same = add_gradient(PlainTowers(seed=1), batch, keeping, step=0, start=start)
         assert apart.losses.total > 1e-4
@@ -178,8 +184,10 @@ def _one_of_two(rank: int, folder: str) -> None:
     )
     towers = PlainTowers()
     batch = batch_of(SAID[4 * rank : 4 * rank + 4], first=4 * rank, largest=2 if rank else None)
-    micro = 2 if rank else None
-    taken = add_gradient(towers, batch, plan(Team(rank, 2), micro), step=3, threshold_K=THRESHOLD)
+    micro_batch_size = 2 if rank else None
+    taken = add_gradient(
+        towers, batch, plan(Distributed(rank, 2), micro_batch_size), step=3, threshold_K=THRESHOLD
+    )
     found = gradients(towers) | {"loss": taken.losses.total.detach()}
     assert taken.threshold_K is not None
     found["threshold"] = taken.threshold_K

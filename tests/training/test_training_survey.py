@@ -40,7 +40,7 @@ def test_captions_without_any_edit(tmp_path: Path) -> None:
         tmp_path / "p.jsonl",
         {"image": "x.png", "caption": "a dog", "edits": [negative("a cat", "replace_noun")]},
     )
-    said = recipe(batch=1)
+    said = recipe(batch_size=1)
     with pytest.raises(UnbagError) as caught:
         ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
     assert caught.value.message == (
@@ -48,10 +48,10 @@ def test_captions_without_any_edit(tmp_path: Path) -> None:
     )
     assert caught.value.expected == "edits of the kinds swap_nouns"
     assert caught.value.hint == "make them with `unbag edit --kinds swap_nouns`"
-    both = recipe(batch=1, negatives=(SWAP, Slot("noun", ("replace_noun",))))
+    both = recipe(batch_size=1, negatives=(SWAP, Slot("noun", ("replace_noun",))))
     _, found = ready_batches(open_pairs(str(path)), both, Bytes(), seed=0)
     assert found.shares == {"swap": 0.0, "noun": 1.0}, "one type may be missing everywhere"
-    positive = recipe(batch=1, negatives=(), positives=(Slot("p", ("article",)),))
+    positive = recipe(batch_size=1, negatives=(), positives=(Slot("p", ("article",)),))
     with pytest.raises(UnbagError, match="the recipe test trains on positives"):
         ready_batches(open_pairs(str(path)), positive, Bytes(), seed=0)
 
@@ -67,7 +67,7 @@ def test_hard_pictures_need_neighbours(tmp_path: Path) -> None:
 def test_no_edits_are_made_where_no_recipe_wants_them(tmp_path: Path) -> None:
     picture(tmp_path / "x.png", 1)
     path = lines(tmp_path / "p.jsonl", {"image": "x.png", "caption": "a dog"})
-    said = recipe(batch=1, negatives=())
+    said = recipe(batch_size=1, negatives=())
     batches, found = ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
     assert batches.made is None
     assert not found.shares

@@ -13,9 +13,9 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.models.baselines import load as load_caption_only
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.training.recipes import Locks, Lora
+from unbag.training.recipes import Freeze, Lora
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
 from unbag.training.towers.lora import add_lora, merged
 
 WORDS = ("a", "red", "blue", "cube", "ball", "left", "of")
@@ -103,7 +103,7 @@ def test_gradient_reaches_every_weight(encoder: Tiny) -> None:
 
 def test_a_step_changes_only_what_is_open(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    said = apply_locks(trainable, Locks(picture="all", caption=2, scale=True))
+    said = apply_freeze(trainable, Freeze(image="all", text=2, scale=True))
     assert said == (
         "trained numbers: picture tower 0 of 10,096, caption tower 1,824 of 2,840, "
         "temperature 0 of 1"
@@ -121,10 +121,10 @@ def test_a_step_changes_only_what_is_open(encoder: Tiny) -> None:
 
 def test_locked_layers_stay_in_eval_mode(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    locks = Locks(picture=2)
-    apply_locks(trainable, locks)
+    freeze = Freeze(image=2)
+    apply_freeze(trainable, freeze)
     trainable.module.train()
-    set_training(trainable, locks)
+    set_training(trainable, freeze)
     eyes = trainable.module.get_submodule("picture")
     modes = {name: module.training for name, module in eyes.named_modules()}
     assert (modes["patches"], modes["blocks.0.mlp.0"]) == (False, False)
@@ -136,11 +136,11 @@ def test_locked_layers_stay_in_eval_mode(encoder: Tiny) -> None:
 def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: Any) -> None:
     trainable = make_trainable(encoder, device="cpu")
     with pytest.raises(UnbagError) as raised:
-        apply_locks(trainable, Locks(picture=count))
+        apply_freeze(trainable, Freeze(image=count))
     assert str(raised.value) == (
         f"{count} layers of the picture tower of tiny:small are to be locked\n"
         "  expected: 0 to 4: embedding, 2 blocks, and what follows\n"
-        "  hint:     --set locks.picture=all locks the whole tower, =part all but its "
+        "  hint:     --set freeze.image=all locks the whole tower, =part all but its "
         "last layer"
     )
 
@@ -178,7 +178,7 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     trainable = make_trainable(encoder, device="cpu")
     names = list(trainable.module.state_dict())
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
-    apply_locks(trainable, Locks(picture=3))
+    apply_freeze(trainable, Freeze(image=3))
     said = add_lora(trainable, Lora(rank=2, alpha=4.0))
     # Three blocks of the caption tower; every picture block is locked. Rank 2 of four matrices:
     # 2 (8 + 24) + 2 (8 + 8) + 2 (8 + 32) + 2 (32 + 8) = 256 a block.

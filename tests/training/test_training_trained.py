@@ -28,7 +28,7 @@ def trained(model: str, out: Path, recipe: str, *settings: str) -> Trainable:
     encoder = load_model(model)
     assert isinstance(encoder, DualEncoder)
     assert encoder.name != model
-    asked = make_recipe(recipe, ["batch=2", "epochs=1", "learning_rate=0.01", *settings])
+    asked = make_recipe(recipe, ["batch_size=2", "epochs=1", "learning_rate=0.01", *settings])
     trainable = make_trainable(encoder, device="cpu")
     batches = WorldBatches(asked, trainable.reads, per_epoch=2)
     train(TrainJob(trainable, batches, asked, out, base=model))
@@ -45,8 +45,8 @@ def saved(library: str, folder: Path) -> str:
     ("library", "recipe", "settings"),
     [
         ("open_clip", "clip_ft", ()),
-        ("open_clip", "svlc", ("locks.picture=all", "lora.rank=2")),
-        ("transformers", "svlc", ("locks.caption=2",)),
+        ("open_clip", "svlc", ("freeze.image=all", "lora.rank=2")),
+        ("transformers", "svlc", ("freeze.text=2",)),
     ],
 )
 def test_a_run_is_read_again_as_it_ended(

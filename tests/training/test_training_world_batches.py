@@ -27,7 +27,7 @@ from unbag.world.vocabulary import DEFAULT, UNIT, withheld_combinations
 SIZE = 24
 RECIPE = replace(
     clip_ft(),
-    batch=SIZE,
+    batch_size=SIZE,
     epochs=2,
     negatives=(
         Slot("swap", ("swap_attributes", "swap_arguments")),
@@ -211,7 +211,7 @@ def test_scenes_are_neither_those_of_tests_nor_those_of_pretraining() -> None:
     "recipe", [neg_clip(hard_pictures=False), hard_positive(), ce_clip_fixed()]
 )
 def test_recipes_of_papers_find_their_edits_on_the_world(recipe: Recipe) -> None:
-    batches = make(replace(recipe, batch=16))
+    batches = make(replace(recipe, batch_size=16))
     batch = batches[0]
     assert batch.negative_BK.shape == (16, len(recipe.negatives))
     assert (batch.negative_BK >= 0).any()
@@ -234,7 +234,7 @@ def test_another_fingerprint_for_whatever_changes_a_batch() -> None:
         make(seed=1),
         make(preset="ordered"),
         make(world=UNIT),
-        make(replace(RECIPE, batch=2 * SIZE)),
+        make(replace(RECIPE, batch_size=2 * SIZE)),
         make(replace(RECIPE, positives=())),
         make(per_epoch=4),
     ]

@@ -116,7 +116,7 @@ def test_a_loss_sees_several_negatives_with_kinds_masks_and_a_bias() -> None:
 
 
 def test_an_edit_says_what_it_changed() -> None:
-    edit = Edit("a blue cup", kind="replace_colour", keeps_meaning=False, span=(2, 5))
+    edit = Edit("a blue cup", kind="replace_colour", is_positive=False, span=(2, 5))
     assert "a red cup"[slice(*edit.span)] == "red"
 
 

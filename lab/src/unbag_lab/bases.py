@@ -115,7 +115,7 @@ def _wanted(name: str, size: Size) -> tuple[PretrainSettings, TinyConfig]:
     seed = seed_of(Path(name))
     if size == "full":
         return PretrainSettings(seed=seed), TinyConfig(words=words())
-    return PretrainSettings(seed=seed, steps=4, batch=64, warm_up=1), small_config()
+    return PretrainSettings(seed=seed, steps=4, batch_size=64, warmup_steps=1), small_config()
 
 
 def small_config() -> TinyConfig:
@@ -197,11 +197,11 @@ def pretrain_script() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the .safetensors file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=PretrainSettings.steps)
-    parser.add_argument("--batch", type=int, default=PretrainSettings.batch)
+    parser.add_argument("--batch", type=int, default=PretrainSettings.batch_size)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    settings = PretrainSettings(seed=options.seed, steps=options.steps, batch=options.batch)
+    settings = PretrainSettings(seed=options.seed, steps=options.steps, batch_size=options.batch)
     config = TinyConfig(words=words())
     print(json.dumps({"settings": asdict(settings), "torch": torch.__version__}, default=str))
     with training_folder(options.out.parent / "training" / options.out.stem) as folder:
@@ -218,11 +218,11 @@ class PretrainSettings:
 
     seed: int = 0
     steps: int = 5_000
-    batch: int = 1_024
+    batch_size: int = 1_024
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.05
-    warm_up: int = 100
+    warmup_steps: int = 100
     mask_also_true: bool = True
     """Leave out off-diagonal pairs whose caption holds in the other picture."""
     world: str = "default"
@@ -232,7 +232,7 @@ class PretrainSettings:
     def samples(self, step: int) -> tuple[Sample, ...]:
         """Scenes with captions of a step; they depend on the seed and the step alone."""
         seed = split_seed("train", self.seed)
-        return batch(WORLDS[self.world], self.knobs, seed=seed, step=step, size=self.batch)
+        return batch(WORLDS[self.world], self.knobs, seed=seed, step=step, size=self.batch_size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,7 @@ class Pretraining(Task[OnDevice]):
         self.optimizer = OptimizerSettings(
             steps=settings.steps,
             learning_rate=settings.learning_rate,
-            warmup_steps=settings.warm_up,
+            warmup_steps=settings.warmup_steps,
             betas=settings.betas,
             weight_decay=settings.weight_decay,
         )

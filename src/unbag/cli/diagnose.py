@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unbag.cli.options import add_cache, add_command, add_device, add_dtype, cache_of
 
 if TYPE_CHECKING:
-    from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry
+    from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig
     from unbag.registry import Commands
     from unbag.runs.progress import Progress
 
@@ -101,7 +101,7 @@ def start(options: argparse.Namespace) -> int:
     name = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
     out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
-    inquiry = _inquiry(options, Shown(console))
+    config = _inquiry(options, Shown(console))
     answered = 0
     with open_diagnosis(out) as run:
 
@@ -120,7 +120,7 @@ def start(options: argparse.Namespace) -> int:
                 console.print(line, style="dim", highlight=False, markup=False)
 
         try:
-            found = examine(inquiry, progress=Shown(console), keep=keep)
+            found = examine(config, progress=Shown(console), keep=keep)
         except KeyboardInterrupt:
             said = "stopped before the first question was answered; nothing was written"
             if answered:
@@ -137,7 +137,7 @@ def start(options: argparse.Namespace) -> int:
     return 0 if found.answered else 1
 
 
-def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
+def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig:
     from unbag.api import make_scorer
     from unbag.models.loading import (
         Placement,
@@ -147,15 +147,15 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         needs_device,
     )
     from unbag.probes.base import Options
-    from unbag.probes.data import find_material
-    from unbag.probes.diagnosis.diagnose import Inquiry, registered_probes
+    from unbag.probes.data import find_probe_data
+    from unbag.probes.diagnosis.diagnose import DiagnosisConfig, registered_probes
 
     # What is cheap to check comes before what is slow to load.
     probes = registered_probes(options.probes) if options.probes else None
     named = [model_name(one) for one in (options.model, options.against) if one]
     device = choose_device(options.device, is_needed=any(map(needs_device, named)))
     placement = Placement(device, options.dtype, cache=cache_of(options))
-    material = find_material(
+    material = find_probe_data(
         options.data,
         root=options.root,
         pictures=options.pictures,
@@ -163,14 +163,14 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         progress=progress,
     )
     models = [load_model(name, placement=placement) for name in named]
-    return Inquiry(
+    return DiagnosisConfig(
         model=models[0],
         against=models[1] if len(models) > 1 else None,
         scorer=make_scorer(models[0], options.scorer) if options.scorer else None,
         material=material,
         probes=probes,
         options=Options(seed=options.seed, is_full=options.full, layers=tuple(options.layers)),
-        has_twin=not options.no_twin,
+        has_random_init=not options.no_twin,
         has_maps=not options.no_maps,
         cache=cache_of(options),
         command=options.typed,

@@ -199,7 +199,7 @@ def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
         of = summary.tally.kinds.get(kind.name) or KindTally()
         rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
         cells = [
-            f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
+            f"{kind.name} {'+' if kind.is_positive else '-'}",
             f"{of.places:,}",
             f"{of.captions:,}",
             percent_text(of.captions, summary.tally.captions),
@@ -260,7 +260,7 @@ def _try(options: argparse.Namespace) -> int:
     if found.skipped:
         print(f"skipped: {found.skipped}")
         return 0
-    rows = [("+" if e.keeps_meaning else "-", e.kind, e.text) for e in found.edits]
+    rows = [("+" if e.is_positive else "-", e.kind, e.text) for e in found.edits]
     output().print(Table((Column(),) * 3, rows, has_head=False, look="plain"))
     made = {edit.kind for edit in found.edits}
     if none := [kind.name for kind in editor.kinds if kind.name not in made]:

@@ -42,6 +42,6 @@ def _about(kind: Kind, entry: Name) -> str:
         edit = find(kind, entry.name)
         if not isinstance(edit, kinds.Kind):
             return ""
-        what = "positive" if edit.keeps_meaning else "negative"
+        what = "positive" if edit.is_positive else "negative"
         return f"[{what}{'' if edit.is_default else ', off by default'}] {edit.about}"
     return entry.about

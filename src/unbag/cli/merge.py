@@ -111,7 +111,7 @@ def start(options: argparse.Namespace) -> int:
             data=options.data,
             cache=cache_of(options),
             seed=options.seed,
-            batch=options.batch,
+            batch_size=options.batch,
             command=options.typed,
             progress=shown(),
         )

@@ -91,7 +91,7 @@ def start(options: argparse.Namespace) -> int:
     def vectors(picture_of: Mapping[str, Picture]) -> tuple[Vectors, Mapping[str, str]]:
         plan = Plan(tuple(picture_of.values()), tuple(picture_of))
         cache, batch = cache_of(options), options.batch
-        found = embed(model, plan, cache=cache, batch=batch, progress=progress)
+        found = embed(model, plan, cache=cache, batch_size=batch, progress=progress)
         return found.picture_ND, found.damaged
 
     near, damaged = nearest_pictures(pictures, vectors, each=options.each, progress=progress)

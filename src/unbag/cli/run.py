@@ -145,7 +145,7 @@ def start(options: argparse.Namespace) -> int:
         },
         missing=options.missing,
         seed=options.seed,
-        batch=options.batch,
+        batch_size=options.batch,
         allow_invalid=options.allow_invalid,
         keeps_going=True,
         device=device,
@@ -164,10 +164,10 @@ def carry_out(
     from unbag.cli.console import shown
     from unbag.evaluation.run import run
     from unbag.reports.exports import report
-    from unbag.runs.distributed import join_team, leave_team
+    from unbag.runs.distributed import close_distributed, init_distributed
     from unbag.runs.progress import Progress, Silent
 
-    team = join_team()
+    team = init_distributed()
     progress: Progress = shown() if team.is_leader else Silent()
     second: Finished | None = None
     try:
@@ -178,7 +178,7 @@ def carry_out(
         print(f"{stopped}\ncontinue with: {job.command}", file=sys.stderr)
         return 130
     finally:
-        leave_team(team)
+        close_distributed(team)
     if not team.is_leader:
         # Only one of the processes that torchrun started talks to the user.
         return 0
@@ -268,7 +268,7 @@ def _probes(
     cache, batch = cache_of(options), options.batch
     found: list[Scorer] = []
     for encoder in encoders:
-        probe = fit_linear_probe(encoder, items, cache=cache, batch=batch, progress=progress)
+        probe = fit_linear_probe(encoder, items, cache=cache, batch_size=batch, progress=progress)
         progress.say(
             f"linear probe of {encoder.name}: fitted to {len(items)} pictures of "
             f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "

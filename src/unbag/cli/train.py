@@ -25,7 +25,7 @@ from unbag.registry import Commands, find, names
 
 if TYPE_CHECKING:
     from unbag.training.recipes import Precision
-    from unbag.training.repair import Repaired, Wanted, Where
+    from unbag.training.repair import DataConfig, Repaired, TrainingArguments
 
 
 _ABOUT = """\
@@ -41,13 +41,13 @@ examples:
   unbag edit --captions captions.jsonl --out edits.jsonl
   unbag train --model open_clip:ViT-B-32/openai --recipe ce_clip_fixed --pairs edits.jsonl \\
       --pictures photos/ --bench sugarcrepe --data data/ --out runs/ce
-  torchrun --nproc-per-node 8 -m unbag train ... --set batch=1024
+  torchrun --nproc-per-node 8 -m unbag train ... --set batch_size=1024
   unbag train --model tiny:base --recipe dcsm_fixed --pairs world --out runs/dcsm
   unbag run --model tiny:base --scorer dcsm_fixed@runs/dcsm --bench world
 
 recipes:
   `unbag list recipes` shows all; package.module:FUNCTION of yours works too. Numbers are settings
-  of the recipe: --set learning_rate=1e-6 epochs=2 locks.picture=all lora.rank=8
+  of the recipe: --set learning_rate=1e-6 epochs=2 freeze.image=all lora.rank=8
   `unbag list readouts` shows read-outs, whose settings are others: --set steps=5000 scenes=50000
 """
 
@@ -65,7 +65,7 @@ def add(commands: Commands) -> None:
     train.add_argument(
         "--recipe", required=True, metavar="R", help="of `unbag list recipes` or readouts"
     )
-    text = "settings of the recipe, as in learning_rate=1e-6 batch=128"
+    text = "settings of the recipe, as in learning_rate=1e-6 batch_size=128"
     train.add_argument("--set", nargs="+", action="extend", default=[], metavar="K=V", help=text)
     train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run")
     train.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
@@ -80,7 +80,7 @@ def start(options: argparse.Namespace) -> int:
     from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import shown
     from unbag.models.loading import choose_device, load_model, model_name
-    from unbag.runs.distributed import join_team, leave_team
+    from unbag.runs.distributed import close_distributed, init_distributed
     from unbag.runs.files import TRAINING, check_run_folder
     from unbag.runs.progress import Progress, Silent
     from unbag.training.recipes import make_recipe
@@ -93,7 +93,7 @@ def start(options: argparse.Namespace) -> int:
     # Before a model is loaded, which can take minutes.
     check_run_folder(options.out, TRAINING)
     device = choose_device(options.device)
-    team = join_team(device)
+    team = init_distributed(device)
     progress: Progress = shown() if team.is_leader else Silent()
     try:
         model = check_dual_encoder(
@@ -117,7 +117,7 @@ def start(options: argparse.Namespace) -> int:
             _show(found)
         return 0 if found.trained.is_done else 130
     finally:
-        leave_team(team)
+        close_distributed(team)
 
 
 def _add_pairs(train: argparse.ArgumentParser) -> None:
@@ -174,10 +174,10 @@ def _minutes(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
 
 
-def _wanted(options: argparse.Namespace) -> Wanted:
-    from unbag.training.repair import Wanted
+def _wanted(options: argparse.Namespace) -> DataConfig:
+    from unbag.training.repair import DataConfig
 
-    return Wanted(
+    return DataConfig(
         options.pairs,
         form=options.form,
         pictures=options.pictures,
@@ -189,10 +189,10 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     )
 
 
-def _where(options: argparse.Namespace, device: str) -> Where:
+def _where(options: argparse.Namespace, device: str) -> TrainingArguments:
     import torch
 
-    from unbag.training.repair import Where
+    from unbag.training.repair import TrainingArguments
 
     is_gpu = device.startswith("cuda")
     cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
@@ -204,10 +204,10 @@ def _where(options: argparse.Namespace, device: str) -> Where:
         # Older GPUs compute in it by other means, slower than in float32.
         has_bfloat16 = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bfloat16" if has_bfloat16 else "float32"
-    return Where(
+    return TrainingArguments(
         device=device,
         precision=precision,
-        micro=options.micro,
+        micro_batch_size=options.micro_batch_size,
         workers=workers,
         cache=cache_of(options),
         save_minutes=options.save_minutes,
@@ -220,18 +220,18 @@ def _where(options: argparse.Namespace, device: str) -> Where:
 def _show(found: Repaired) -> None:
     from unbag.cli.console import output, print_lines
     from unbag.reports.formatting import number_text
-    from unbag.training.before_after import price_table
+    from unbag.training.before_after import before_after_table
     from unbag.training.data.loader import MOST, left_out_lines
 
     trained, state = found.trained, found.trained.state
     if not trained.is_done:
         print(f"stopped after step {state.step}; the same command resumes from there")
         return
-    if found.priced is not None:
-        output().print(price_table(found.priced))
-        print_lines(f"note: {note}" for note in found.priced.notes)
+    if found.comparison is not None:
+        output().print(before_after_table(found.comparison))
+        print_lines(f"note: {note}" for note in found.comparison.notes)
     if state.seconds:
-        rate = state.step * found.batch / state.seconds
+        rate = state.step * found.batch_size / state.seconds
         waited = number_text(state.waited / state.seconds)
         print_lines(
             [

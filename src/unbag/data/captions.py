@@ -442,18 +442,18 @@ def _edits(value: object, where: str) -> tuple[Edit, ...]:
     if not isinstance(value, list):
         raise UnbagError(
             f"{where}: edits is {value!r:.60}",
-            expected='a list of {"text", "kind", "keeps_meaning"}',
+            expected='a list of {"text", "kind", "is_positive"}',
         )
     found = []
     for one in value:
         if not isinstance(one, dict):
             raise UnbagError(
                 f"{where}: an edit is {one!r:.60}",
-                expected='an object {"text", "kind", "keeps_meaning"}',
+                expected='an object {"text", "kind", "is_positive"}',
             )
         text, kind = (read_field(one, name, str, f"{where}, edits") for name in ("text", "kind"))
-        keeps_meaning = read_field(one, "keeps_meaning", bool, f"{where}, edits")
-        found.append(Edit(text, kind, keeps_meaning, (0, 0)))
+        is_positive = read_field(one, "is_positive", bool, f"{where}, edits")
+        found.append(Edit(text, kind, is_positive, (0, 0)))
     return tuple(found)
 
 

@@ -104,8 +104,8 @@ def _line(one: Composite, side: int, name: str) -> dict[str, object]:
     negative, positive = _KINDS[one.kind]
     edits = [
         [
-            {"text": other[at], "kind": negative, "keeps_meaning": False},
-            {"text": own[1 - at], "kind": positive, "keeps_meaning": True},
+            {"text": other[at], "kind": negative, "is_positive": False},
+            {"text": own[1 - at], "kind": positive, "is_positive": True},
         ]
         for at in (0, 1)
     ]

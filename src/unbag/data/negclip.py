@@ -83,7 +83,7 @@ class _PictureRows(NamedTuple):
 
 def _negatives(pair: EditedEntry) -> Iterator[tuple[str, list[str]]]:
     for one in pair.edited:
-        texts = [edit.text for edit in one.edits if not edit.keeps_meaning]
+        texts = [edit.text for edit in one.edits if not edit.is_positive]
         if texts:
             yield one.text, texts
 

@@ -161,7 +161,7 @@ class Kind(NamedTuple):
     """What is said of all edits of a kind. Its `repr` is part of fingerprints."""
 
     name: str
-    keeps_meaning: bool
+    is_positive: bool
 
 
 @dataclass(eq=False)
@@ -197,7 +197,7 @@ class _Packer:
         self.end.append(len(self.rows))
 
     def _kind(self, edit: Edit) -> int:
-        return self.kinds.setdefault(Kind(edit.kind, edit.keeps_meaning), len(self.kinds))
+        return self.kinds.setdefault(Kind(edit.kind, edit.is_positive), len(self.kinds))
 
     def named(self, neighbours: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
         """Places of neighbours by name; those that are not in the collection are left out."""

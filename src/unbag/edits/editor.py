@@ -214,7 +214,7 @@ class _Pending:
         self.tried += 1
         span = (changes[0].start, changes[-1].end) if changes else (0, 0)
         text = apply(parsed.text, changes)
-        edit = Edit(text, self.kind.name, self.kind.keeps_meaning, span, changes)
+        edit = Edit(text, self.kind.name, self.kind.is_positive, span, changes)
         return Proposal(parsed, edit, self.kind, self.work.given.others)
 
     def keep(self, edit: Edit) -> bool:

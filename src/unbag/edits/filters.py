@@ -257,13 +257,13 @@ class Meaning:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Whether each is close enough to its caption."""
-        asked = [p for p in proposals if p.kind.keeps_meaning]
+        asked = [p for p in proposals if p.kind.is_positive]
         if not asked:
             return [True] * len(proposals)
         before_ND = self.encoder.vectors([p.caption.text for p in asked])
         after_ND = self.encoder.vectors([p.edit.text for p in asked])
         cosine_N = iter((before_ND * after_ND).sum(axis=1).tolist())
-        return [not p.kind.keeps_meaning or next(cosine_N) >= self.least for p in proposals]
+        return [not p.kind.is_positive or next(cosine_N) >= self.least for p in proposals]
 
 
 def load_meaning(path: str, *, device: str = "cpu") -> Meaning:

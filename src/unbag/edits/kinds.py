@@ -65,7 +65,7 @@ class Kind:
     """A kind of edit, as `--kinds` names it."""
 
     name: str
-    keeps_meaning: bool
+    is_positive: bool
     """A hard positive; otherwise a hard negative."""
     about: str
     """One line, with an example."""
@@ -85,7 +85,7 @@ class Kind:
     @property
     def promises_false(self) -> bool:
         """Whether its edits are to be false of the picture, and are checked for that."""
-        return not self.keeps_meaning and not self.is_published
+        return not self.is_positive and not self.is_published
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def by_rule(rule: Rule) -> Callable[[EditParts], Editor]:
 
 
 def rule_kind(
-    rule: Rule, about: str, source: str, *, keeps_meaning: bool = False, is_default: bool = True
+    rule: Rule, about: str, source: str, *, is_positive: bool = False, is_default: bool = True
 ) -> Kind:
     """The kind of a rule, which has its name."""
-    return Kind(rule.__name__, keeps_meaning, about, source, by_rule(rule), is_default=is_default)
+    return Kind(rule.__name__, is_positive, about, source, by_rule(rule), is_default=is_default)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _kinds_of(name: str) -> list[Kind]:
         return [
             kind
             for kind in every
-            if name == "all" or (kind.is_default and kind.keeps_meaning in _BY_DEFAULT[name])
+            if name == "all" or (kind.is_default and kind.is_positive in _BY_DEFAULT[name])
         ]
     if ":" not in name and name not in registered:
         raise unknown_name(

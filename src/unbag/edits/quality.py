@@ -89,9 +89,9 @@ def precision_of(
             expected="two verdicts for each of at least one case",
             hint="have the readers finish their sheets",
         )
-    right = [[is_right(c.edit.keeps_meaning, reader[c.id]) for c in own] for reader in readers]
+    right = [[is_right(c.edit.is_positive, reader[c.id]) for c in own] for reader in readers]
     said = [reader[case.id] for reader in readers for case in own]
-    promised = ["true" if case.edit.keeps_meaning else "false" for case in own] * 2
+    promised = ["true" if case.edit.is_positive else "false" for case in own] * 2
     share = sum(map(sum, right)) / (2 * len(own))
     low, high, _ = wilson(share * len(own), len(own))
     return Precision(

@@ -80,7 +80,7 @@ class KeepsTruth:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard negatives always stay."""
-        return [not p.kind.keeps_meaning or keeps_truth(p.caption, p.edit.text) for p in proposals]
+        return [not p.kind.is_positive or keeps_truth(p.caption, p.edit.text) for p in proposals]
 
 
 KEEPS_TRUTH = KeepsTruth()

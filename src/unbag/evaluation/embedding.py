@@ -24,14 +24,14 @@ from unbag.models.features import (
     text_vectors,
 )
 from unbag.runs.cache import VECTOR, TensorCache, Vectors
-from unbag.runs.distributed import ALONE, Team
+from unbag.runs.distributed import ALONE, Distributed
 from unbag.runs.progress import Progress
 from unbag.types import DualEncoder, Ensemble
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Grid = list[list[str]]
+BatchPlan = list[list[str]]
 """Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
 computes whole batches of the same make-up and gets the same bits."""
 _CAPTIONS_ON_GPU = 4
@@ -57,11 +57,11 @@ def embed(
     plan: Plan,
     *,
     cache: Path | None,
-    batch: int,
+    batch_size: int,
     progress: Progress,
-    grids: dict[str, Grid] | None = None,
+    grids: dict[str, BatchPlan] | None = None,
     save_grids: Callable[[], None] = lambda: None,
-    team: Team = ALONE,
+    team: Distributed = ALONE,
     compare: Callable[[Tensor, Tensor], object] | None = None,
 ) -> Embeddings:
     """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
@@ -86,7 +86,7 @@ def embed(
 
     caches = {kind: opened(kind) for kind in known}
     for kind, keys in known.items():
-        size = caption_batch(encoder.device, batch) if kind == "captions" else batch
+        size = caption_batch(encoder.device, batch_size) if kind == "captions" else batch_size
         unknown = [key for key in keys if key not in caches[kind]]
         grids.setdefault(f"{cache_name(encoder)}/{kind}", batches_of(unknown, size))
     if team.is_leader:
@@ -138,12 +138,12 @@ def embed(
     )
 
 
-def caption_batch(device: str, batch: int) -> int:
+def caption_batch(device: str, batch_size: int) -> int:
     """Captions encoded together where `batch` pictures are."""
-    return batch * (_CAPTIONS_ON_GPU if device.startswith("cuda") else 1)
+    return batch_size * (_CAPTIONS_ON_GPU if device.startswith("cuda") else 1)
 
 
-def _todo(grid: Grid, known: Iterable[str], cache: TensorCache) -> Grid:
+def _todo(grid: BatchPlan, known: Iterable[str], cache: TensorCache) -> BatchPlan:
     """Batches with a vector that is missing or was found damaged, and batches for the unplanned.
 
     A planned batch is done again whole if any of it is missing; see Grid.

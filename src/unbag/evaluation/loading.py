@@ -41,7 +41,7 @@ class Job:
     """Where embeddings are kept; None keeps them in memory only."""
     protocol: EvalProtocol = field(default_factory=EvalProtocol)
     seed: int = 0
-    batch: int = 256
+    batch_size: int = 256
     allow_invalid: bool = False
     official_first: bool = False
     """Make each benchmark's official tie rule the headline; the other rule is still reported."""

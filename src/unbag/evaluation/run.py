@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from traceback import format_exception
 
 from unbag.errors import UnbagError, said_by
-from unbag.evaluation.embedding import Grid, embed
+from unbag.evaluation.embedding import BatchPlan, embed
 from unbag.evaluation.loading import Job, Loaded, errata_name, load_all
 from unbag.evaluation.measuring import judge
 from unbag.evaluation.plan import Plan, make_plan
@@ -39,7 +39,7 @@ from unbag.evaluation.store import (
     ScoreStore,
     read_contents,
 )
-from unbag.runs.distributed import Team, join_team
+from unbag.runs.distributed import Distributed, init_distributed
 from unbag.runs.files import is_full, open_run_folder, paused_collector, write_text
 from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, Silent
@@ -75,7 +75,7 @@ class Finished:
 def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it; together with others, if torchrun started several."""
     progress = progress or Silent()
-    team = join_team()
+    team = init_distributed()
     _check(job)
     loaded = load_all(job, progress=progress)
     items = loaded.items
@@ -88,7 +88,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
         protocol=job.protocol,
         seed=job.seed,
-        batch=job.batch,
+        batch_size=job.batch_size,
         # Scores of two versions do not belong in one run.
         version=__version__,
     )
@@ -249,7 +249,7 @@ def _assist(
     folder: EvaluationFolder,
     record: RunRecord,
     progress: Progress,
-    team: Team,
+    team: Distributed,
 ) -> Finished:
     """The same work without writing the run: the leader measures what all have scored."""
     store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
@@ -273,10 +273,10 @@ class Work:
     plan: Plan
     folder: EvaluationFolder
     store: ScoreStore
-    grids: dict[str, Grid]
+    grids: dict[str, BatchPlan]
     progress: Progress
     record: RunRecord
-    team: Team = field(default_factory=Team)
+    team: Distributed = field(default_factory=Distributed)
 
     def missing(self, scorer: Scorer) -> list[str]:
         """Benchmarks of which an item is not scored yet."""
@@ -323,7 +323,7 @@ class Work:
             cache=self.job.cache or (self.folder.vectors if self.team.size > 1 else None),
             grids=self.grids,
             save_grids=lambda: self.folder.save_batches(self.grids),
-            batch=self.job.batch,
+            batch_size=self.job.batch_size,
             progress=self.progress,
             team=self.team,
             compare=scorer.compare,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from unbag.errors import UnbagError
-from unbag.evaluation.embedding import Grid
+from unbag.evaluation.embedding import BatchPlan
 from unbag.runs.files import RUN_FILE, RunFolder, write_atomically, write_text
 from unbag.runs.identity import RunIdentity
 from unbag.types import (
@@ -110,7 +110,9 @@ class EvaluationFolder:
         """The page."""
         return self.path / "report.html"
 
-    def begin(self, identity: RunIdentity, record: RunRecord) -> tuple[dict[str, Grid], RunRecord]:
+    def begin(
+        self, identity: RunIdentity, record: RunRecord
+    ) -> tuple[dict[str, BatchPlan], RunRecord]:
         """Start, or continue what an earlier process left.
 
         Gives the batches that were planned then, and the record with what was found then.
@@ -126,7 +128,7 @@ class EvaluationFolder:
         self.run.begin(identity, {"record": to_json(record)})
         return _read_json(self.path / "batches.json", {}), record
 
-    def save_batches(self, grids: Mapping[str, Grid]) -> None:
+    def save_batches(self, grids: Mapping[str, BatchPlan]) -> None:
         """Keep the make-up of the batches, so that continuing computes the same bits."""
         write_text(self.path / "batches.json", json.dumps(grids))
 

@@ -337,7 +337,7 @@ def module_of(encoder: DualEncoder) -> nn.Module:
         raise UnbagError(
             f"the weights of {encoder.name} are not known here",
             expected="tiny:, photo:, open_clip: or a dual encoder of hf:",
-            hint="lock the picture tower: --set locks.picture=all",
+            hint="lock the picture tower: --set freeze.image=all",
         )
     return found
 

@@ -167,7 +167,7 @@ class Photo:
         said = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
         self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
 
-    def random_twin(self, *, name: str, seed: int) -> Photo:
+    def random_init(self, *, name: str, seed: int) -> Photo:
         """Parts before training too, whatever the heads stand on.
 
         Batch norms before training divide by one, and fifty convolutions then leave nothing of any

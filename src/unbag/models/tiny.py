@@ -225,7 +225,7 @@ class Tiny:
         self.tokenize = WordTokenizer(self.config.words, context=self.context)
         self.fingerprint = _fingerprint(towers)
 
-    def random_twin(self, *, name: str, seed: int) -> Tiny:
+    def random_init(self, *, name: str, seed: int) -> Tiny:
         """The same sizes before training."""
         return Tiny(untrained(self.config, seed=seed), name=name, device=self.device)
 

@@ -85,14 +85,14 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def random_twin(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
+def random_init(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
     """Same sizes, preparation, tokenizer, precision and device; weights as its library begins.
 
     The same for the same seed, whatever the weights of `encoder` are; the state of no random
-    generator is changed. None for an encoder without a method `random_twin`, such as your own, and
+    generator is changed. None for an encoder without a method `random_init`, such as your own, and
     for one of open_clip that was made without its `config` and `preparation`.
     """
-    make = getattr(encoder, "random_twin", None)
+    make = getattr(encoder, "random_init", None)
     name = f"{encoder.name}, random weights"
-    twin: DualEncoder | None = None if make is None else make(name=name, seed=seed)
-    return twin
+    found: DualEncoder | None = None if make is None else make(name=name, seed=seed)
+    return found

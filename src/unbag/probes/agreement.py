@@ -21,16 +21,16 @@ import numpy as np
 
 from unbag.errors import UnbagError
 from unbag.probes.base import (
-    Finding,
     Known,
-    Material,
     Options,
     PicturePair,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Scatter,
     ScatterPoint,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -126,10 +126,12 @@ STRIP = 512
 """Rows of a block that are looked into at a time, should all of them be near."""
 
 
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
     if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
     given = material.pairs
     if not given and material.pictures:
         given = near_pairs(subject.space, material.pictures)
@@ -141,7 +143,9 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
             "the world's benchmarks would serve, one whose items have two pictures, such as "
             "whatsup_a or winoground, or a folder of two or more pictures"
         )
-        return Finding(NAME, skipped=f"{material.about} has no pairs of pictures{only}; {needs}")
+        return ProbeResult(
+            NAME, skipped=f"{material.about} has no pairs of pictures{only}; {needs}"
+        )
     found = _measured(subject.space, pairs, material)
     place_K = drawn(pairs, PIXEL_PAIRS)
     pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
@@ -158,7 +162,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
             )
             for one in quantities
         )
-    return Finding(
+    return ProbeResult(
         NAME,
         quantities,
         headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
@@ -167,7 +171,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     )
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """What it does with most pairs; which relations stand out; whether it merges everything."""
     head = finding[finding.headline]
     rate = head.estimate
@@ -211,7 +215,7 @@ AGREEMENT = Probe(
 )
 
 
-def _measured(space: Space, pairs: tuple[PicturePair, ...], material: Material) -> _Measured:
+def _measured(space: Space, pairs: tuple[PicturePair, ...], material: ProbeData) -> _Measured:
     beside = material.gallery.pictures if material.gallery else ()
     every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
     place = {key: at for at, key in enumerate(every)}
@@ -398,7 +402,7 @@ def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
         yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
 
 
-def _which(finding: Finding) -> str:
+def _which(finding: ProbeResult) -> str:
     if finding.headline == merged(ALL):
         return PHRASES["any"]
     groups = [one for one in _relations(finding) if one.known.bag == 1.0]
@@ -412,7 +416,7 @@ def _which(finding: Finding) -> str:
     return fill(PHRASES["changed"], what=what)
 
 
-def _further(finding: Finding) -> str:
+def _further(finding: ProbeResult) -> str:
     """What must be known with it: other things are merged too, or relations fare differently."""
     other = finding.get(merged(OTHER))
     if other is not None and other.estimate.n and other.estimate.low > MOSTLY:
@@ -447,7 +451,7 @@ def _ends(rates: list[Quantity]) -> str:
     )
 
 
-def _relations(finding: Finding) -> list[Quantity]:
+def _relations(finding: ProbeResult) -> list[Quantity]:
     groups = [merged(group) for group in (ALL, SAME, OTHER)]
     rates = [one for one in finding.quantities if one.name.startswith(RATE)]
     return [one for one in rates if one.name not in groups]

@@ -30,9 +30,9 @@ class Probe:
     """As a user asks: "Does the picture tower merge different pictures?"."""
     about: str
     """Formula, source and limits, for the page and the docs."""
-    ask: Callable[[Subject, Material, Options, Progress], Finding]
+    ask: Callable[[ProbedModel, ProbeData, Options, Progress], ProbeResult]
     """A subject, material or kind of model it cannot be put to gives a finding that is skipped."""
-    say: Callable[[Finding], Verdict]
+    say: Callable[[ProbeResult], Verdict]
     """Of a finding that was not skipped."""
     thresholds: tuple[Thresholds, ...] = ()
     """What `say` compares with."""
@@ -104,7 +104,7 @@ class _Shown(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ProbedModel:
     """A model under examination."""
 
     name: str
@@ -112,11 +112,11 @@ class Subject:
     space: Space | None
     """None for chat models and matching heads, which have no vectors."""
     scorer: Scorer
-    twin: Subject | None = None
+    random_init: ProbedModel | None = None
     """The same model with random weights; None where it cannot be made."""
     has_readout: bool = False
     """Whether the scorer is a read-out's, and not the cosine of the vectors in `space`."""
-    other: Subject | None = None
+    other: ProbedModel | None = None
     """The model it is set against, such as the one that a repair started from."""
 
 
@@ -134,7 +134,7 @@ class Options:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class ProbeData:
     """Everything that is looked at. Probes on scenes of the world draw their own beside it."""
 
     about: str
@@ -223,7 +223,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class ProbeResult:
     """What one probe found out about one model."""
 
     probe: str

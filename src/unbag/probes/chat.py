@@ -26,13 +26,13 @@ from unbag.models.huggingface.chat import Ask, answers_of, logprobs_of, scores_e
 from unbag.probes.base import (
     Bars,
     Better,
-    Finding,
     Known,
-    Material,
     Options,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -126,15 +126,15 @@ probabilities (some servers) only what is said can be counted."""
 
 
 def ask_prior(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Of chat models only."""
     if not isinstance(subject.model, Generator):
-        return Finding(PRIOR_NAME, skipped=not_asked(subject.name))
+        return ProbeResult(PRIOR_NAME, skipped=not_asked(subject.name))
     return prior(subject.model, material, options, progress)
 
 
-def say_prior(finding: Finding) -> Verdict:
+def say_prior(finding: ProbeResult) -> Verdict:
     """The choice with and without the picture, and whether it is right at all."""
     same, flips = finding[SAME].estimate, finding[FLIPS].estimate
     if np.isnan(same.value):
@@ -170,15 +170,15 @@ PRIOR = Probe(
 
 
 def ask_yes_bias(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Of chat models only."""
     if not isinstance(subject.model, Generator):
-        return Finding(YES_NAME, skipped=not_asked(subject.name))
+        return ProbeResult(YES_NAME, skipped=not_asked(subject.name))
     return yes_bias(subject.model, material, options, progress)
 
 
-def say_yes_bias(finding: Finding) -> Verdict:
+def say_yes_bias(finding: ProbeResult) -> Verdict:
     """What it says yes to, and what a relaxed verdict on pairs finds."""
     false, true = finding[FALSE].estimate, finding[TRUE].estimate
     strict, relaxed = finding.get(STRICT), finding.get(RELAXED)
@@ -208,13 +208,13 @@ YES_BIAS = Probe(
 
 
 def prior(
-    model: Generator, material: Material, options: Options, progress: Progress | None = None
-) -> Finding:
+    model: Generator, material: ProbeData, options: Options, progress: Progress | None = None
+) -> ProbeResult:
     """Show two captions with the picture and without it; 60 pairs and 60 rows, or all."""
     progress = progress or Silent()
     items = items_of(material, options)
     if not items:
-        return Finding(PRIOR_NAME, skipped=NOTHING)
+        return ProbeResult(PRIOR_NAME, skipped=NOTHING)
     seen = ask_items(model, LETTERS, items, what="choices", progress=progress)
     blind = ask_items(
         Instead(seen.model, None), LETTERS, _one_picture(items), what=BLIND, progress=progress
@@ -227,7 +227,7 @@ def prior(
     quantities = tuple(_choice_quantities(seen.cases, others, options))
     notes = (*seen.notes, *blind.notes, *told(items, material))
     plots = (_bars("Choices with and without the picture", quantities),)
-    return Finding(PRIOR_NAME, quantities, SAME, plots, tuple(dict.fromkeys(notes)))
+    return ProbeResult(PRIOR_NAME, quantities, SAME, plots, tuple(dict.fromkeys(notes)))
 
 
 def _choice_quantities(
@@ -291,12 +291,12 @@ def _spread(items: Sequence[Item], blind: Replies) -> FloatArray:
 
 
 def yes_bias(
-    model: Generator, material: Material, options: Options, progress: Progress | None = None
-) -> Finding:
+    model: Generator, material: ProbeData, options: Options, progress: Progress | None = None
+) -> ProbeResult:
     """Ask whether captions are true of their pictures; 60 pairs and 60 rows, or all."""
     items = items_of(material, options)
     if not items:
-        return Finding(YES_NAME, skipped=NOTHING)
+        return ProbeResult(YES_NAME, skipped=NOTHING)
     heard = ask_items(model, YES_NORMALISED, items, what="yes or no", progress=progress or Silent())
     statements = statements_of(heard.cases)
     quantities = [*_answer_quantities(statements, options)]
@@ -304,7 +304,7 @@ def yes_bias(
         quantities += _probability_quantities(statements, options)
         quantities += _pair_quantities([one for one in heard.cases if is_pair(one.item)], options)
     notes = (*heard.notes, *told(items, material))
-    return Finding(
+    return ProbeResult(
         YES_NAME, tuple(quantities), FALSE, (_bars("What it says yes to", quantities),), notes
     )
 
@@ -537,7 +537,7 @@ def right_at_threshold(of: StatementScores) -> FloatArray:
     return np.where(np.isnan(of.yes_N), np.nan, right_N)
 
 
-def items_of(material: Material, options: Options) -> tuple[Item, ...]:
+def items_of(material: ProbeData, options: Options) -> tuple[Item, ...]:
     """Pairs with captions as 2 x 2 items, then captions with their negatives as 1 x 2 items.
 
     As many of each as are quick, unless all are wanted.
@@ -584,7 +584,7 @@ def is_pair(item: Item) -> bool:
     return len(item.pictures) == 2
 
 
-def told(items: Sequence[Item], material: Material) -> tuple[str, ...]:
+def told(items: Sequence[Item], material: ProbeData) -> tuple[str, ...]:
     """What part of the material was asked about."""
     pairs = sum(map(is_pair, items))
     counts = (

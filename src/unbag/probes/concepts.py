@@ -24,7 +24,7 @@ from numpy.random import Generator
 
 from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
-from unbag.probes.base import Finding, Material, Options, Subject
+from unbag.probes.base import Options, ProbeData, ProbedModel, ProbeResult
 from unbag.probes.space import Space, unit
 from unbag.types import FloatArray
 from unbag.world.grammar import Ast, Not, Obj, realise
@@ -49,13 +49,13 @@ _AXES: tuple[Relation, ...] = ("left of", "above")
 
 
 def draw_concepts(
-    name: str, subject: Subject, material: Material, options: Options, *, no_vectors: str
-) -> Concepts | Finding:
+    name: str, subject: ProbedModel, material: ProbeData, options: Options, *, no_vectors: str
+) -> Concepts | ProbeResult:
     """Draw the scenes and encode them; a finding of that name where this cannot be done."""
     if not material.is_world:
-        return Finding(name, skipped=f"{material.about}: {NO_SCENES}")
+        return ProbeResult(name, skipped=f"{material.about}: {NO_SCENES}")
     if subject.space is None:
-        return Finding(name, skipped=f"{subject.name} {no_vectors}")
+        return ProbeResult(name, skipped=f"{subject.name} {no_vectors}")
     drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
     return concept_vectors(subject.space, drawn)
 

@@ -26,13 +26,13 @@ import numpy as np
 from unbag.errors import UnbagError
 from unbag.probes.base import (
     Bars,
-    Finding,
     Known,
-    Material,
     Options,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
-    Subject,
     Thresholds,
     Tone,
     Verdict,
@@ -181,13 +181,15 @@ not do."""
 State = Literal["holds", "in part", "fails", "unknown"]
 
 
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
     found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
-    return found if isinstance(found, Finding) else conditions(found, options)
+    return found if isinstance(found, ProbeResult) else conditions(found, options)
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """How many conditions hold, and in words which do not."""
     rates = [finding[name] for name in CONDITIONS if name not in UNDECIDED]
     of: dict[State, list[Quantity]] = {}
@@ -248,7 +250,7 @@ def _told(which: State, of: Mapping[State, Sequence[Quantity]]) -> str:
     return fill(PHRASES[which], conditions="; ".join(each)) if each else ""
 
 
-def conditions(concepts: Concepts, options: Options) -> Finding:
+def conditions(concepts: Concepts, options: Options) -> ProbeResult:
     """All conditions on vectors of concepts."""
     samples = condition_samples(concepts)
     rates = [_rate(name, found, options) for name, found in samples.items()]
@@ -263,7 +265,7 @@ def conditions(concepts: Concepts, options: Options) -> Finding:
             f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."
         ),
     )
-    return Finding(NAME, tuple(quantities), HEADLINE, (bars,))
+    return ProbeResult(NAME, tuple(quantities), HEADLINE, (bars,))
 
 
 def _rate(name: str, found: Samples, options: Options) -> Quantity:

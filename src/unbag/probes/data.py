@@ -25,7 +25,7 @@ from unbag.evaluation.loading import load_items, without_missing
 from unbag.metrics.cases import true_cells
 from unbag.metrics.pairs import Pairs as PairMetric
 from unbag.metrics.pairs import is_matching
-from unbag.probes.base import Gallery, Material, PicturePair, Row
+from unbag.probes.base import Gallery, PicturePair, ProbeData, Row
 from unbag.probes.sampling import hashed, part_of
 from unbag.probes.space import Space
 from unbag.registry import find, names
@@ -55,7 +55,7 @@ _OTHER_FIELD = ", or the name of another field with --caption-column"
 _MEND = "mend it; broken lines are left out as long as others are whole"
 
 
-def find_material(
+def find_probe_data(
     data: str | None = None,
     *,
     root: Path | None = None,
@@ -65,8 +65,8 @@ def find_material(
     most: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Material:
-    """Material by name or by path.
+) -> ProbeData:
+    """ProbeData by name or by path.
 
     Args:
         data: None or `world`; a benchmark, or a family of them such as `whatsup`; a file or folder
@@ -80,7 +80,7 @@ def find_material(
         progress: Shows what the loaders of benchmarks report.
     """
     if data is None or data == WORLD:
-        return world_material()
+        return world_probe_data()
     is_there = bool(data) and (Path(data).exists() or bool(expand(data)))
     # A family, one made of another (two_way:NAME), or package.module:NAME.
     is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
@@ -158,7 +158,7 @@ def _without_captions(path: Path) -> Path | None:
     return folders[0] if len(folders) == 1 else None
 
 
-def world_material() -> Material:
+def world_probe_data() -> ProbeData:
     """Everything that the world's benchmarks show."""
     every = [find("benchmark", name) for name in names("benchmark") if name.startswith("world-")]
     found = [one for one in every if isinstance(one, Benchmark)]
@@ -173,7 +173,7 @@ def benchmark_material(
     most: int | None = MOST_ROWS,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Material:
+) -> ProbeData:
     """Benchmarks by name or family, from `root` as `unbag run --data` has it.
 
     Items whose pictures are missing are left out, with a note.
@@ -224,7 +224,7 @@ def items_material(
     is_world: bool = False,
     most: int | None = None,
     seed: int = 0,
-) -> Material:
+) -> ProbeData:
     """Rows of items with few captions, pairs of items with several pictures, a gallery of all.
 
     The gallery is that of an item with sparse truth if there is one, else every picture with its
@@ -236,7 +236,7 @@ def items_material(
     pairs += [pair for b in benchmarks for pair in _pairs_of_groups(b, items[b.name])]
     kept_rows = tuple(_choose_clusters(rows, most, seed))
     kept_pairs = tuple(_choose_clusters(pairs, most, seed))
-    return Material(
+    return ProbeData(
         about,
         kept_rows,
         kept_pairs,
@@ -452,7 +452,7 @@ def pairs_material(
     parts: EditParts | None = None,
     most: int | None = MOST_OWN,
     seed: int = 0,
-) -> Material:
+) -> ProbeData:
     """First captions with their hard negatives and positives, and a gallery of them.
 
     Edits that were made before are taken as they are; else the editor makes them. Without a spaCy
@@ -473,7 +473,7 @@ def pairs_material(
     pictures = tuple(pair.picture for pair in found)
     gallery = gallery_from((pair.picture, pair.captions[0]) for pair in found)
     notes += more
-    return Material(pairs.about, tuple(rows), (), gallery, notes=notes, pictures=pictures)
+    return ProbeData(pairs.about, tuple(rows), (), gallery, notes=notes, pictures=pictures)
 
 
 def _different_pictures(
@@ -517,15 +517,15 @@ def _edited(
     editor = editor or make_editor(kinds, parts=parts, seed=seed)
     given = [Given(pair.id, pair.captions[0], pair.captions[1:]) for pair in found]
     edited, _ = editor(given)
-    none = sum(not any(not e.keeps_meaning for e in one.edits) for one in edited)
+    none = sum(not any(not e.is_positive for e in one.edits) for one in edited)
     note = f"{none:,} of {len(found):,} captions have no hard negative"
     return [(one.text, one.edits) for one in edited], (note,) if none else ()
 
 
 def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[Row]:
     """One for each hard negative; the first hard positive stands beside all of them."""
-    positive = next((edit.text for edit in edits if edit.keeps_meaning), None)
-    negatives = [edit for edit in edits if not edit.keeps_meaning]
+    positive = next((edit.text for edit in edits if edit.is_positive), None)
+    negatives = [edit for edit in edits if not edit.is_positive]
     for number, edit in enumerate(negatives or (None,)):
         yield Row(
             id=f"{pair.id}/{number}",
@@ -538,7 +538,7 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
         )
 
 
-def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> Material:
+def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> ProbeData:
     """Pictures without captions: models can be asked which of them they merge, and nothing else."""
     files = sorted(
         p for p in path.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES and p.is_file()
@@ -559,7 +559,7 @@ def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -
     if len(pictures) < len(chosen):
         notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
     about = f"the folder {path.name}: {len(pictures):,} pictures without captions"
-    return Material(about, notes=tuple(notes), pictures=tuple(pictures))
+    return ProbeData(about, notes=tuple(notes), pictures=tuple(pictures))
 
 
 def _choose_places(ids: Sequence[str], most: int | None, seed: int) -> list[int]:

@@ -22,16 +22,16 @@ import numpy as np
 from unbag.errors import UnbagError, said_by
 from unbag.models.features import stacked
 from unbag.probes.base import (
-    Finding,
     Known,
     Lines,
-    Material,
     Options,
     Plot,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Series,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -186,13 +186,13 @@ CAPTION_SIDE = Side("word", "words")
 
 
 def ask_pictures(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Draw, encode, read; skipped without vectors or without scenes."""
     if not material.is_world:
-        return Finding(NAME, skipped=f"{material.about}: {NO_SCENES}")
+        return ProbeResult(NAME, skipped=f"{material.about}: {NO_SCENES}")
     if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} {NO_VECTORS}")
+        return ProbeResult(NAME, skipped=f"{subject.name} {NO_VECTORS}")
     count = ALL_PICTURES if options.is_full else PICTURES
     sheets = picture_sheets(seed=options.seed, pictures=count, is_full=options.is_full)
     found = _read_sheets(
@@ -205,10 +205,10 @@ def ask_pictures(
         own=own_score,
         task=progress.task(f"{subject.name}: readers", sum(len(s.labels) for s in sheets)),
     )
-    return Finding(NAME, found[0], f"{LABELS[0]}, projected, linear", *found[1:])
+    return ProbeResult(NAME, found[0], f"{LABELS[0]}, projected, linear", *found[1:])
 
 
-def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
+def say_of(finding: ProbeResult, labels: Sequence[str], side: Side) -> Verdict:
     """One sentence on the labels, the first first; fails or holds where all of them do."""
     told = [_label_verdict(finding, label, side) for label in labels]
     tones = {one.tone for one in told}
@@ -228,13 +228,13 @@ EXTRACT = Probe(
 
 
 def ask_captions(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Write captions, encode, read; skipped without vectors or where the world is not asked for."""
     if not material.is_world:
-        return Finding(TEXT_NAME, skipped=f"{material.about}: {NO_WORDS}")
+        return ProbeResult(TEXT_NAME, skipped=f"{material.about}: {NO_WORDS}")
     if subject.space is None:
-        return Finding(TEXT_NAME, skipped=f"{subject.name} {NO_VECTORS}")
+        return ProbeResult(TEXT_NAME, skipped=f"{subject.name} {NO_VECTORS}")
     count = ALL_CAPTIONS if options.is_full else CAPTIONS
     sheets = caption_sheets(seed=options.seed, captions=count, is_full=options.is_full)
     found = _read_sheets(
@@ -246,7 +246,7 @@ def ask_captions(
         vectors_of=lambda space, captions: space.captions(captions),
         task=progress.task(f"{subject.name}: readers of captions", len(sheets)),
     )
-    return Finding(TEXT_NAME, found[0], f"{TEXT_LABELS[0]}, projected, linear", *found[1:])
+    return ProbeResult(TEXT_NAME, found[0], f"{TEXT_LABELS[0]}, projected, linear", *found[1:])
 
 
 EXTRACT_TEXT = Probe(
@@ -260,7 +260,7 @@ EXTRACT_TEXT = Probe(
 
 
 def _read_sheets(
-    subject: Subject,
+    subject: ProbedModel,
     sheets: Sequence[ProbeSheet[Given]],
     side: Side,
     options: Options,
@@ -285,8 +285,8 @@ def _read_sheets(
                 plots += drawn
                 if own is not None:
                     made.append(own(subject.space, sheet.given, label, sheet.groups, options))
-                if subject.twin is not None and subject.twin.space is not None:
-                    twin_ND = vectors_of(subject.twin.space, sheet.given)
+                if subject.random_init is not None and subject.random_init.space is not None:
+                    twin_ND = vectors_of(subject.random_init.space, sheet.given)
                     made += read_twin(twin_ND, label, sheet.groups, options)
                 advance(1)
     return tuple(made), tuple(plots), tuple(dict.fromkeys(notes))
@@ -358,7 +358,7 @@ def credits(score_NK: FloatArray, label: Label) -> FloatArray:
     return credit_N
 
 
-def _label_verdict(finding: Finding, label: str, side: Side) -> Verdict:
+def _label_verdict(finding: ProbeResult, label: str, side: Side) -> Verdict:
     """Where one label can be read, and where it is lost."""
     values: dict[str, Value] = {"what": WORDS.get(label, label), "many": side.many}
     compared, before = (best(finding, label, place) for place in ("projected", "unprojected"))
@@ -383,14 +383,14 @@ def _label_verdict(finding: Finding, label: str, side: Side) -> Verdict:
     return Verdict(*VERDICTS[case], values)
 
 
-def _is_used(finding: Finding, label: str) -> bool:
+def _is_used(finding: ProbeResult, label: str) -> bool:
     """Whether the model's own score clearly decides by it: then it is there, readers or not."""
     own = finding.get(f"{label}, {OWN}")
     return own is not None and own.estimate.low > _beyond(own, ExtractThresholds.CLEAR)
 
 
 def _in_compared(
-    finding: Finding, label: str, compared: BestReading
+    finding: ProbeResult, label: str, compared: BestReading
 ) -> tuple[str, Mapping[str, Value]]:
     """In the vector that is compared; whether the model's own score uses it."""
     own = finding.get(f"{label}, {OWN}")
@@ -405,7 +405,7 @@ def _in_compared(
 
 
 def _beside_random(
-    finding: Finding, label: str, compared: BestReading
+    finding: ProbeResult, label: str, compared: BestReading
 ) -> tuple[str, Mapping[str, Value]]:
     """Without a score to judge by: what any network of that build gives is no merit."""
     named = [finding.get(f"{label}, projected, {reader}, {RANDOM}") for reader in READERS]
@@ -434,14 +434,14 @@ class BestReading(NamedTuple):
         return self.is_read, self.estimate.value
 
 
-def best(finding: Finding, label: str, place: str) -> BestReading | None:
+def best(finding: ProbeResult, label: str, place: str) -> BestReading | None:
     """None where this place was not read from."""
     named = [finding.get(f"{label}, {place}, {reader}") for reader in READERS]
     rows = [_judged(finding, one) for one in named if one is not None and one.estimate.n]
     return max(rows, key=BestReading.rank, default=None)
 
 
-def _judged(finding: Finding, quantity: Quantity) -> BestReading:
+def _judged(finding: ProbeResult, quantity: Quantity) -> BestReading:
     found, chance = quantity.estimate, quantity.known.chance or 0.0
     selectivity = finding.get(f"{quantity.name}, {SELECTIVITY}")
     is_beyond = selectivity is None or selectivity.estimate.low > 0

@@ -27,7 +27,7 @@ from unbag.evaluation.measuring import thumbnail
 from unbag.models.features import ends
 from unbag.models.huggingface.chat import Ask, ChatModel, logprobs_of
 from unbag.models.server import ServerModel
-from unbag.probes.base import Maps, Material, Subject, WordMap
+from unbag.probes.base import Maps, ProbeData, ProbedModel, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.occlusion import PROMPT, WORD, PatchEffects, met, said, spans
@@ -96,7 +96,7 @@ WordFall = tuple[str, Tensor, str]
 
 
 def map_words(
-    subject: Subject, material: Material, *, progress: Progress | None = None
+    subject: ProbedModel, material: ProbeData, *, progress: Progress | None = None
 ) -> tuple[tuple[Maps, ...], tuple[str, ...]]:
     """Of the model, its read-out, and the one it is set against; a note for each that has none."""
     progress = progress or Silent()
@@ -126,7 +126,7 @@ def map_words(
     return tuple(maps.values()), tuple(notes)
 
 
-def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
+def _ways(subject: ProbedModel) -> list[Callable[[Picture, str], Maps]]:
     """Before training first: cosines of the model, or of the tower that a decoder sees through."""
     space, decoder = subject.space, decoder_of(subject.scorer)
     if decoder is None and chat_of(subject.scorer) is not None:
@@ -146,7 +146,7 @@ def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
     return ways
 
 
-def examples(material: Material) -> tuple[tuple[Picture, str], ...]:
+def examples(material: ProbeData) -> tuple[tuple[Picture, str], ...]:
     """Both pictures of a left/right pair and one of exchanged colours, or what there is."""
     found: dict[str, tuple[Picture, str]] = {}
     pairs = [(pair, pair.captions) for pair in material.pairs if pair.captions is not None]

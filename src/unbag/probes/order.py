@@ -31,16 +31,16 @@ from unbag.metrics.retrieval import DIRECTIONS, Direction, hits, rank_blocks
 from unbag.metrics.ties import hit_chance
 from unbag.probes.base import (
     Bars,
-    Finding,
     Gallery,
     Known,
-    Material,
     Options,
     Plot,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Row,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -129,15 +129,17 @@ shuffle that happens to say the same is left out on the world, where that is kno
 else; retention says little where R@1 is low to begin with."""
 
 
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def _ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of captions")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of captions")
     # The words of the world are known; for others the spaCy pipeline that is installed, if any.
     tagger = WorldTagger() if material.is_world else find_tagger("auto")
     return order(subject.space, material, options, tagger=tagger)
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """No where precision is about chance or less, yes where it is surely above 90 % on swaps.
 
     A kind of swap that may be chance makes it a part only, if there are enough of it to say.
@@ -179,8 +181,8 @@ ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say, tuple(Or
 
 
 def order(
-    space: Space, material: Material, options: Options, *, tagger: Tagger | None = None
-) -> Finding:
+    space: Space, material: ProbeData, options: Options, *, tagger: Tagger | None = None
+) -> ProbeResult:
     """Retrieval without order, order precision and similarity in any space of vectors."""
     gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
     asked = of_rows(material.rows, _most(MOST_PICTURES, options))
@@ -193,7 +195,7 @@ def order(
             if place >= 0
         ]
     if not asked:
-        return Finding(NAME, skipped=f"{material.about}: no captions with their pictures")
+        return ProbeResult(NAME, skipped=f"{material.about}: no captions with their pictures")
     seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
     texts = [one.caption for one in asked] if gallery is None else gallery.captions
     drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
@@ -222,7 +224,7 @@ def order(
     if gallery is not None and material.gallery is not None:
         whole = len(material.gallery.pictures)
         notes += told_part(len(gallery.pictures), whole, "pictures of the gallery")
-    return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
+    return ProbeResult(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 
 def plots(quantities: Sequence[Quantity]) -> tuple[Plot, ...]:
@@ -282,7 +284,7 @@ def _can_search(gallery: Gallery) -> bool:
     return len(gallery.pictures) > 1 and len(gallery.captions) > 1
 
 
-def _unrelated(finding: Finding) -> str:
+def _unrelated(finding: ProbeResult) -> str:
     other = finding.get(SIMILARITY + OTHER)
     if other is None or not other.estimate.n:
         return ""
@@ -290,7 +292,7 @@ def _unrelated(finding: Finding) -> str:
     return fill(PHRASES["alike" if is_alike else "unrelated"], cosine=other.estimate)
 
 
-def _retained(finding: Finding) -> str:
+def _retained(finding: ProbeResult) -> str:
     kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
     if kept is None or whole is None:
         return ""

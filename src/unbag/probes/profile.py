@@ -21,14 +21,14 @@ import numpy as np
 from unbag.evaluation.scoring import CHUNK, QueryScoring
 from unbag.probes.base import (
     Bars,
-    Finding,
     Grid,
     Known,
-    Material,
     Options,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
-    Subject,
     Thresholds,
     Tone,
     Verdict,
@@ -113,10 +113,12 @@ _SIZES: tuple[Size, Size] = ("small", "large")
 Kind = Literal["relation", "binding", "choice"]
 
 
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Scenes of the test split that no benchmark shows."""
     if not material.is_world:
-        return Finding(NAME, skipped="needs scenes of the world, whose causes are known")
+        return ProbeResult(NAME, skipped="needs scenes of the world, whose causes are known")
     count = CASES if subject.space is not None else FEW_CASES
     items = profile_items(n=FULL_CASES if options.is_full else count, seed=options.seed)
     scores = score_items(subject, items, progress)
@@ -125,7 +127,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
         *two_way(items, scores, "binding", ON_BINDING, options),
         *confusions(items, scores, options),
     )
-    return Finding(
+    return ProbeResult(
         NAME,
         quantities,
         headline=ON_RELATIONS,
@@ -137,7 +139,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     )
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """Relations first, then bindings; where neither is above chance, which relation is mistaken."""
     both = [finding[name].estimate for name in (ON_RELATIONS, ON_BINDING)]
     parts = [finding[name] for name in parts_of(finding.quantities)]
@@ -202,7 +204,7 @@ def _range(name: str, share: Estimate, parts: Sequence[Quantity]) -> str:
     )
 
 
-def _confused(finding: Finding) -> str:
+def _confused(finding: ProbeResult) -> str:
     """The relation that is most often taken for its opposite."""
     named = [(finding.get(taken(relation)), relation) for relation in INVERSE]
     found = [(one.estimate, one.name, relation) for one, relation in named if one is not None]
@@ -234,7 +236,7 @@ def _bars(quantities: Sequence[Quantity]) -> Bars:
 
 
 def score_items(
-    subject: Subject, items: Sequence[Item], progress: Progress
+    subject: ProbedModel, items: Sequence[Item], progress: Progress
 ) -> tuple[FloatArray, ...]:
     """[C] for each question: cosines of vectors, or what a read-out or another scorer says."""
     if subject.space is not None and not subject.has_readout:

@@ -21,7 +21,7 @@ import numpy as np
 
 from unbag.data.images import ShuffledPicture
 from unbag.errors import UnbagError
-from unbag.probes.base import Row, Subject
+from unbag.probes.base import ProbedModel, Row
 from unbag.types import Ensemble, FloatArray, Picture, Query
 from unbag.types.items import prompts_of
 from unbag.world.grammar import (
@@ -131,10 +131,12 @@ class SpaceScorer:
         return mean_D if len(texts) == 1 else scaled(mean_D)
 
 
-def constructed_subject(space: ConstructedSpace, *, other: Subject | None = None) -> Subject:
+def constructed_subject(
+    space: ConstructedSpace, *, other: ProbedModel | None = None
+) -> ProbedModel:
     """A constructed space as a model under examination."""
     scorer = SpaceScorer(space)
-    return Subject(space.name, scorer, space, scorer, other=other)
+    return ProbedModel(space.name, scorer, space, scorer, other=other)
 
 
 def bag_of_words_space() -> ConstructedSpace:

@@ -22,15 +22,15 @@ from unbag.metrics.intervals import FEW
 from unbag.probes.base import (
     Bars,
     Better,
-    Finding,
     Known,
-    Material,
     Options,
     Plot,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Row,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -117,14 +117,16 @@ and positive of another one round are left out: together they make gap_hp 0 for 
 where a hard negative costs nothing, rho means nothing and is not given."""
 
 
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def _ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
     base = subject.other.space if subject.other is not None else None
     return edit_sensitivity(subject.space, material, options, base=base)
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """One clause for each type of edit; any failure decides."""
     states = {suffix: state(finding, suffix) for suffix in _groups(finding)}
     known = {suffix: found for suffix, found in states.items() if found is not None}
@@ -160,7 +162,7 @@ SENSITIVITY = Probe(
 )
 
 
-def state(finding: Finding, suffix: str) -> State | None:
+def state(finding: ProbeResult, suffix: str) -> State | None:
     """What intervals say of one group of edits; None if too little was measured."""
     gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
     if gap is None or gap.outcomes is None or _clusters(gap.outcomes) < FEW:
@@ -176,7 +178,7 @@ def state(finding: Finding, suffix: str) -> State | None:
     return "semantic" if auc.estimate.low > at.TELLS and is_cheap else "partly"
 
 
-def headline(finding: Finding) -> str:
+def headline(finding: ProbeResult) -> str:
     """The test on exchanged words where there are any, else on what there is."""
     for suffix in _groups(finding):
         for stem in ("auc", "gap", "gap_hp"):
@@ -185,7 +187,7 @@ def headline(finding: Finding) -> str:
     return finding.quantities[0].name if finding.quantities else ""
 
 
-def _groups(finding: Finding) -> list[str]:
+def _groups(finding: ProbeResult) -> list[str]:
     """Those of one type of edit; all rows where no row has edits of one type."""
     typed = [suffix for suffix in WHAT if suffix and finding.get(f"gap{suffix}") is not None]
     return typed or [""]
@@ -197,7 +199,7 @@ def _clusters(outcomes: Outcomes) -> int:
     return len({cluster for cluster, value in there if value == value})
 
 
-def _clause(finding: Finding, suffix: str, found: State) -> str:
+def _clause(finding: ProbeResult, suffix: str, found: State) -> str:
     gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
     values: dict[str, Value] = {"what": WHAT[suffix], "ratio": ""}
     if rho is not None:
@@ -207,7 +209,7 @@ def _clause(finding: Finding, suffix: str, found: State) -> str:
     return fill(EDITS[found], **values)
 
 
-def _blind_kinds(finding: Finding) -> list[str]:
+def _blind_kinds(finding: ProbeResult) -> list[str]:
     """Kinds of edit whose gap may be 0."""
     every = [
         one.name.removeprefix("gap, ") for one in finding.quantities if one.name.startswith("gap, ")
@@ -217,13 +219,13 @@ def _blind_kinds(finding: Finding) -> list[str]:
 
 
 def edit_sensitivity(
-    space: Space, material: Material, options: Options, *, base: Space | None = None
-) -> Finding:
+    space: Space, material: ProbeData, options: Options, *, base: Space | None = None
+) -> ProbeResult:
     """All quantities of sections 4.6 and 4.7, over all rows, by type of edit and by kind."""
     rows = [row for row in material.rows if row.negative or row.positive]
     if not rows:
         needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
-        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+        return ProbeResult(NAME, skipped=f"{material.about}: it needs {needs}")
     options = replace(options, confidence=CONFIDENCE)
     chosen = choose_rows(rows, options)
     asked = ask_rows(space, once(chosen))
@@ -238,7 +240,7 @@ def edit_sensitivity(
         part = asked.part([row.kind == kind for row in asked.rows])
         quantities += costs(part, f", {kind}", quick, only=BY_KIND, is_swap=False)
     notes = _notes(every, asked) + told_part(len(chosen), len(rows), "rows")
-    found = Finding(NAME, tuple(quantities), notes=notes)
+    found = ProbeResult(NAME, tuple(quantities), notes=notes)
     return replace(found, headline=headline(found), plots=plots(found))
 
 
@@ -349,7 +351,7 @@ def _notes(every: EditedRows, asked: EditedRows) -> tuple[str, ...]:
     )
 
 
-def plots(finding: Finding) -> tuple[Plot, ...]:
+def plots(finding: ProbeResult) -> tuple[Plot, ...]:
     """What both edits cost, and the test, kind by kind."""
     every = [one for one in finding.quantities if "," in one.name]
     costs = [bar(one, one.name) for one in every if one.name.startswith(("gap,", "gap_hp,"))]

@@ -153,7 +153,7 @@ class EncoderSpace:
         encoder: DualEncoder,
         *,
         cache: Path | None = None,
-        batch: int = BATCH,
+        batch_size: int = BATCH,
         progress: Progress | None = None,
     ) -> None:
         """Nothing is encoded before it is asked for."""
@@ -168,7 +168,7 @@ class EncoderSpace:
         if isinstance(encoder, TokenEncoder):
             self.tokens = EncoderTokens(encoder, progress, self.damaged)
         self._cache = cache
-        self._batch = batch
+        self._batch = batch_size
         self._progress = progress
         self._picture: dict[str, FloatArray] = {}
         self._caption: dict[str, FloatArray] = {}
@@ -197,7 +197,7 @@ class EncoderSpace:
             self.encoder,
             plan,
             cache=self._cache,
-            batch=self._batch,
+            batch_size=self._batch,
             progress=self._progress,
         )
         self.damaged.update(found.damaged)

@@ -21,17 +21,17 @@ from typing import Literal
 import numpy as np
 
 from unbag.probes.base import (
-    Finding,
     Known,
-    Material,
     Options,
     PicturePair,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Row,
     Scatter,
     ScatterPoint,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -110,13 +110,15 @@ formulas are ours. Limits: noise of a real channel is not equal in all direction
 is surely wrong is stable too; look at the share that is right first."""
 
 
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def _ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
     return stability(subject.space, material, options)
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
     suffix = finding.headline.removeprefix("angle")
     right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
@@ -156,13 +158,13 @@ STABILITY = Probe(
 )
 
 
-def stability(space: Space, material: Material, options: Options) -> Finding:
+def stability(space: Space, material: ProbeData, options: Options) -> ProbeResult:
     """How firm the preferences of any space of vectors are."""
     rows = [row for row in material.rows if row.negative is not None]
     pairs = [pair for pair in material.pairs if pair.captions is not None]
     if not rows and not pairs:
         needs = "captions with hard negatives, or pairs of pictures with a caption each"
-        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+        return ProbeResult(NAME, skipped=f"{material.about}: it needs {needs}")
     kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
     notes = (
         "A preference that is wrong does not count: see how many are right first.",
@@ -194,7 +196,7 @@ def stability(space: Space, material: Material, options: Options) -> Finding:
         quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
         plots.append(_scatter(between, "pictures", options))
     headline = next(one.name for one in quantities if one.name.startswith("angle"))
-    return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
+    return ProbeResult(NAME, tuple(quantities), headline, tuple(plots), notes)
 
 
 def _scatter(asked: Compared, what: str, options: Options) -> Scatter:

@@ -22,13 +22,13 @@ from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
 from unbag.probes.base import (
     Bars,
-    Finding,
     Known,
-    Material,
     Options,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -104,13 +104,15 @@ _PARTS = (
 )
 
 
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
     found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
-    return found if isinstance(found, Finding) else superposed_pairs(found, options)
+    return found if isinstance(found, ProbeResult) else superposed_pairs(found, options)
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """Whether pairs are sums, and what becomes of colours that are exchanged."""
     above = finding["sum above other pair, centred"].estimate
     if not above.n:
@@ -140,7 +142,7 @@ SUPERPOSITION = Probe(
 )
 
 
-def superposed_pairs(concepts: Concepts, options: Options) -> Finding:
+def superposed_pairs(concepts: Concepts, options: Options) -> ProbeResult:
     """Everything that is asked about sums, on vectors of concepts."""
     quantities = [
         *_sums(concepts, options, is_centred=True),
@@ -148,7 +150,7 @@ def superposed_pairs(concepts: Concepts, options: Options) -> Finding:
         *_exchanged_and_cone(concepts, options),
         *_fit(concepts, options),
     ]
-    return Finding(NAME, tuple(quantities), HEADLINE, (bars(quantities),))
+    return ProbeResult(NAME, tuple(quantities), HEADLINE, (bars(quantities),))
 
 
 def bars(quantities: Sequence[Quantity]) -> Bars:

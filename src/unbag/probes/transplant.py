@@ -23,15 +23,15 @@ import numpy as np
 
 from unbag.errors import UnbagError
 from unbag.probes.base import (
-    Finding,
     Grid,
     Known,
-    Material,
     Options,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Quantity,
     Row,
-    Subject,
     Thresholds,
     Tone,
     Value,
@@ -125,26 +125,28 @@ Variant = tuple[Source, Source]
 """Which tower, and whose projection follows it."""
 
 
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+def ask(
+    subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     """Combine the parts of both models; only two new models have to be encoded."""
     rows = [row for row in material.rows if row.negative is not None]
     if subject.other is None:
-        return Finding(NAME, skipped="needs a second model: --against")
+        return ProbeResult(NAME, skipped="needs a second model: --against")
     if subject.space is None or subject.other.space is None:
-        return Finding(NAME, skipped="needs two dual encoders: others have no two towers")
+        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two towers")
     if not rows:
-        return Finding(NAME, skipped="needs captions with negatives, and there are none")
+        return ProbeResult(NAME, skipped="needs captions with negatives, and there are none")
     base, model = subject.other.model, subject.model
     if not isinstance(base, DualEncoder) or not isinstance(model, DualEncoder):
-        return Finding(NAME, skipped="needs two dual encoders: others have no two towers")
+        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two towers")
     try:
         donors = open_donors(base, model)
     except UnbagError as error:
-        return Finding(NAME, skipped=error.message)
+        return ProbeResult(NAME, skipped=error.message)
     spaces = (subject.other.space, subject.space)
     scopes = choose_scopes(rows, spaces, options)
     if not scopes:
-        return Finding(NAME, skipped="no picture could be opened")
+        return ProbeResult(NAME, skipped="no picture could be opened")
     used = tuple({row.id: row for some in scopes.values() for row in some}.values())
     right = credits(donors.choices, encode_variants(donors, spaces, used, progress))
     place = {row.id: at for at, row in enumerate(used)}
@@ -153,7 +155,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
         at = [place[row.id] for row in some]
         found[scope] = {choice: value_N[at] for choice, value_N in right.items()}
     names = (subject.other.name, subject.name)
-    return Finding(
+    return ProbeResult(
         NAME,
         tuple(
             q
@@ -169,7 +171,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     )
 
 
-def say(finding: Finding) -> Verdict:
+def say(finding: ProbeResult) -> Verdict:
     """Of the kind on which the two models differ most."""
     scope = finding.headline.removesuffix(f": {DIFFERENCE}")
     whole = finding[finding.headline].estimate

@@ -17,7 +17,7 @@ from unbag.types import Scorer
 if TYPE_CHECKING:
     from unbag.models.loading import Model
     from unbag.runs.progress import Progress
-    from unbag.training.repair import Wanted, Where
+    from unbag.training.repair import DataConfig, TrainingArguments
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class ReadoutJob:
     """Frozen: it must come out of training with the same bits."""
     spec: str
     """The name that loads the model, as it was typed."""
-    pairs: Wanted
+    pairs: DataConfig
     out: Path
     settings: Sequence[str] = ()
     """`key=value`, as they were typed behind --set."""
     seed: int = 0
-    where: Where | None = None
+    where: TrainingArguments | None = None
     """None is one CPU, float32."""
     called: str = ""
     """The read-out as it was typed, where that is not its name: package.module:NAME."""
@@ -84,23 +84,23 @@ def find_readout(name: str) -> Readout:
 def train_readout(
     name: str,
     model: Model,
-    pairs: Wanted | str | Path,
+    pairs: DataConfig | str | Path,
     out: Path | str,
     *,
     spec: str = "",
     settings: Sequence[str] = (),
     seed: int = 0,
-    where: Where | None = None,
+    where: TrainingArguments | None = None,
     progress: Progress | None = None,
 ) -> ReadoutTrained:
     """Train on a model that stays as it is; the same call goes on where a run stopped."""
     from unbag.runs.progress import Silent
-    from unbag.training.repair import Wanted
+    from unbag.training.repair import DataConfig
 
     job = ReadoutJob(
         model=model,
         spec=spec or model.name,
-        pairs=pairs if isinstance(pairs, Wanted) else Wanted(str(pairs)),
+        pairs=pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs)),
         out=Path(out),
         settings=tuple(settings),
         seed=seed,

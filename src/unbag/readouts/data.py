@@ -202,9 +202,9 @@ def held_out(count: int, are_together: Callable[[int, int], bool], *, group: int
 class RowOrder:
     """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
 
-    def __init__(self, pool: Pool, *, batch: int, seed: int) -> None:
+    def __init__(self, pool: Pool, *, batch_size: int, seed: int) -> None:
         self._groups, self._each = len(pool) // pool.group, pool.group
-        self._batch = max(1, min(batch // pool.group, self._groups))
+        self._batch = max(1, min(batch_size // pool.group, self._groups))
         self._seed = seed
         # Where the pool is, so that a step copies no row numbers.
         self._device = pool.caption_N.device
@@ -342,7 +342,7 @@ def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
 def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
     """Of as many kinds as there are, in an order that the caption decides."""
     true = {normalised(caption) for caption in pair.captions}
-    edits = [e for e in pair.edits[at] if not e.keeps_meaning and normalised(e.text) not in true]
+    edits = [e for e in pair.edits[at] if not e.is_positive and normalised(e.text) not in true]
     edits.sort(key=lambda e: blake2b(f"{pair.id}\0{e.kind}\0{e.text}".encode()).digest())
     first: dict[str, str] = {}
     for edit in edits:
@@ -507,7 +507,7 @@ def world_rows(
     None repeats, and they are those that `unbag train` draws for the same seed and recipe.
     """
     recipe = replace(
-        hard_negative(), negatives=tuple(slots), positives=(), epochs=1, batch=min(STEP, count)
+        hard_negative(), negatives=tuple(slots), positives=(), epochs=1, batch_size=min(STEP, count)
     )
     steps = -(-count // STEP)
     batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=steps)

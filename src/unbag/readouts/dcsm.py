@@ -132,7 +132,7 @@ class Dcsm(Reader):
 
     def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C] in bounded memory, one product of matrices for many maps."""
-        found = self._moments(picture, caption) if self.depends_on_call else None
+        found = self._state(picture, caption) if self.depends_on_call else None
 
         def block(some: slice, others: slice) -> Tensor:
             return self._cells(picture.rows(some), caption.rows(others), found=found)[0]
@@ -165,7 +165,7 @@ class Dcsm(Reader):
             found.append(score_N1 - self.net(hidden.flatten(0, 1)).view(-1, self.patches))
         return torch.stack(found, dim=1)
 
-    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
+    def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
         """Without negatives the paper's: cross-entropy of rows plus that of columns.
 
         There each row's opposite is the row after it, so a crowd of 2B rows is the paper's batch
@@ -175,7 +175,7 @@ class Dcsm(Reader):
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
             # All whole crowds in one call, then what is left.
-            each = min(crowd, size)
+            each = min(contrast_size, size)
             whole = size // each * each
             parts = [(slice(0, whole), whole // each)]
             parts += [(slice(whole, size), 1)] if whole < size else []
@@ -242,7 +242,7 @@ class Dcsm(Reader):
             return vector_NLW.gather(1, order_NL[..., None].expand_as(vector_NLW))
         return vector_NLW
 
-    def _moments(self, picture: TokenFeatures, caption: TokenFeatures) -> Moments:
+    def _state(self, picture: TokenFeatures, caption: TokenFeatures) -> Moments:
         """Over all pairs, from sums of each map: a matrix may be too large for one block."""
 
         def block(some: slice, others: slice) -> Tensor:

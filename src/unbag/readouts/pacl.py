@@ -69,7 +69,7 @@ PATCHES = View("last-whole", last_images, whole_captions)
 class PaclSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
-    crowd: int = bounded(256, low=1)
+    contrast_size: int = bounded(256, low=1)
     """A cell costs little, so that the whole batch is told apart, as released."""
     pool: Literal["text", "uniform"] = "text"
     """How patches are weighted when a pair is scored; uniform is what the released code tests."""
@@ -132,7 +132,7 @@ class Pacl(Reader):
         """The weights for the caption, which is one part, [N, 1, L]."""
         return self.weights(picture, caption)[:, None]
 
-    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
+    def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
         """CLIP's loss at the fixed temperature, with pictures pooled as `taught` says."""
         patch_BLD, looked_BLD = self.projected(batch.picture)
         caption_BD, mask_BL = self.said(batch.caption), batch.picture.mask_NL
@@ -145,7 +145,7 @@ class Pacl(Reader):
         is_even = self.settings.taught != "each"
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
-            for part in crowds(len(caption_BD), crowd):
+            for part in crowds(len(caption_BD), contrast_size):
                 own = patch_BLD[part], looked_BLD[part], mask_BL[part], caption_BD[part]
                 yield part, (self.scale * self._cells(*own, is_even=is_even))[None]
 

@@ -23,7 +23,7 @@ class PooledSettings(ReaderEffort):
 
     width: int = 256
     """Of the joint space and of the hidden layers."""
-    crowd: int = bounded(256, low=1)
+    contrast_size: int = bounded(256, low=1)
     """Telling one vector from another costs nothing, so the whole batch is a crowd."""
 
 

@@ -72,9 +72,9 @@ class Reader(nn.Module):
             )
         return torch.cat(found).view(pictures, captions)
 
-    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
-        """One number to be made small; `crowd` rows are told apart at a time."""
-        return contrast(self, batch, crowd=crowd)
+    def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
+        """One number to be made small; `contrast_size` rows are told apart at a time."""
+        return contrast(self, batch, contrast_size=contrast_size)
 
 
 @runtime_checkable
@@ -115,14 +115,14 @@ class Sizes:
     caption_width: int
 
 
-def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
+def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
     """Picture finds caption among those of its crowd and its own negatives, caption finds picture.
 
     The mean of both cross-entropies. Captions that fit a picture too are left out.
     """
 
     def blocks() -> Iterator[tuple[slice, Tensor]]:
-        for part in crowds(len(batch.picture), crowd):
+        for part in crowds(len(batch.picture), contrast_size):
             score_GG = reader.compare_all(batch.picture.rows(part), batch.caption.rows(part))
             yield part, (reader.scale * score_GG)[None]
 
@@ -143,16 +143,16 @@ def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
 
 
 @torch.inference_mode()
-def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
+def accuracies(reader: Reader, batch: ReaderBatch) -> Tensor:
     """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
     other_BK = negative_scores(reader, batch)
     return reader.compare(batch.picture, batch.caption) > other_BK.amax(dim=1)
 
 
-def crowds(size: int, crowd: int) -> Iterator[slice]:
+def crowds(size: int, contrast_size: int) -> Iterator[slice]:
     """Rows that are told apart together; the last crowd may be smaller."""
-    for start in range(0, size, crowd):
-        yield slice(start, min(start + crowd, size))
+    for start in range(0, size, contrast_size):
+        yield slice(start, min(start + contrast_size, size))
 
 
 def filled(

@@ -43,7 +43,7 @@ PAIRS_CROWD = 32
 class SparcSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
-    crowd: int = bounded(256, low=1)
+    contrast_size: int = bounded(256, low=1)
     """Whole vectors are compared, so that the whole batch is told apart, as released."""
     padding: bool = True
     """Count the empty places behind a caption as words of its means, as released."""
@@ -119,17 +119,19 @@ class Sparc(Reader):
         """The weights, [N, T, L]."""
         return self.weights(picture, caption)
 
-    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
+    def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
         """Half that of the whole, that of the words, and that of pairs if it is asked for."""
         patch_BLD, (word_BTD, is_counted_BT) = self.looked(batch.picture), self.said(batch.caption)
-        found = self.settings.whole * self._whole(batch, patch_BLD, word_BTD, is_counted_BT, crowd)
+        found = self.settings.whole * self._whole(
+            batch, patch_BLD, word_BTD, is_counted_BT, contrast_size
+        )
         gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.picture.mask_NL)
         found = found + self.settings.local * word_patch_loss(
             gathered_BTD, word_BTD, batch.caption.mask_NL, scale=self.scale
         )
         if self.settings.pairs:
             found = found + self.settings.pairs * contrast(
-                self, batch, crowd=min(crowd, PAIRS_CROWD)
+                self, batch, contrast_size=min(contrast_size, PAIRS_CROWD)
             )
         return found
 
@@ -159,7 +161,7 @@ class Sparc(Reader):
         patch_BLD: Tensor,
         word_BTD: Tensor,
         is_counted_BT: Tensor,
-        crowd: int,
+        contrast_size: int,
     ) -> Tensor:
         mask_BL = batch.picture.mask_NL
         mean_BD = patch_BLD.sum(dim=1) / mask_BL.sum(dim=1, keepdim=True)
@@ -174,7 +176,7 @@ class Sparc(Reader):
 
         blocks = (
             (part, (self.scale * picture_BD[part] @ caption_BD[part].T)[None])
-            for part in crowds(len(caption_BD), crowd)
+            for part in crowds(len(caption_BD), contrast_size)
         )
         return block_info_nce(blocks, batch.also_true_BB, negative_BK=negative_BK)
 

@@ -26,11 +26,11 @@ from unbag.readouts.reader import (
     Reader,
     ReaderHeader,
     Sizes,
+    accuracies,
     load_reader,
     read_head,
     save_head,
     shipped_reader,
-    told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.reports.cards import ReadoutCard, render_readout_card
@@ -38,7 +38,7 @@ from unbag.reports.formatting import number_text, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings
-from unbag.training.repair import WORLD, Where
+from unbag.training.repair import WORLD, TrainingArguments
 from unbag.training.settings import bounded, check_bounds, choose
 from unbag.training.trainer import Task, Trainer, check_earlier
 from unbag.types import DualEncoder, Scorer
@@ -69,7 +69,7 @@ class ReaderReadout:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        where, make_task = job.where or Where(), self.task or ReaderTask
+        where, make_task = job.where or TrainingArguments(), self.task or ReaderTask
         inputs = {
             "readout": self.name,
             "class": make_task,
@@ -151,13 +151,13 @@ class ReaderEffort:
     """How long and how fast a reader learns; read-outs add settings of their own."""
 
     steps: int = bounded(2_000, low=1)
-    batch: int = bounded(256, low=1)
+    batch_size: int = bounded(256, low=1)
     """Pictures of a step."""
-    crowd: int = bounded(32, low=1)
+    contrast_size: int = bounded(32, low=1)
     """Pictures and captions that are told apart at a time; each picture has its negatives beside
     them."""
     learning_rate: float = bounded(1e-3, above=0)
-    warm_up: int = bounded(100, low=0)
+    warmup_steps: int = bounded(100, low=0)
     weight_decay: float = bounded(0.01, low=0)
     negatives: bool = True
     """Whether hard negatives of the pairs are used."""
@@ -220,12 +220,12 @@ class ReaderTask(Task[Tensor]):
         self.optimizer = OptimizerSettings(
             steps=settings.steps,
             learning_rate=settings.learning_rate,
-            warmup_steps=settings.warm_up,
+            warmup_steps=settings.warmup_steps,
             weight_decay=settings.weight_decay,
         )
         self.is_recorded = device.startswith("cuda")
         self._inputs = inputs
-        self._order = RowOrder(pool, batch=settings.batch, seed=seed)
+        self._order = RowOrder(pool, batch_size=settings.batch_size, seed=seed)
         self._row_B: Tensor | None = None
 
     def batch(self, step: int) -> Tensor:
@@ -235,7 +235,7 @@ class ReaderTask(Task[Tensor]):
     def loss(self, batch: Tensor, step: int) -> Tensor:
         """The reader's own."""
         rows = self.pool.batch(batch, device=self.device, with_negatives=self.settings.negatives)
-        return self.reader.loss(rows, crowd=self.settings.crowd)
+        return self.reader.loss(rows, contrast_size=self.settings.contrast_size)
 
     def identity(self) -> dict[str, object]:
         """Inputs, settings and data."""
@@ -259,7 +259,7 @@ def _make_pool(
     settings: ReaderEffort,
     encoder: DualEncoder,
     view: View,
-    where: Where,
+    where: TrainingArguments,
     progress: Progress,
 ) -> Pool:
     """Of the world, of opposite scenes of it, or of pairs in files."""
@@ -288,12 +288,12 @@ def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[tuple[str, ...], 
         return (), "Pairs had no hard negatives, so nothing is said here."
     trained = len(pool) - pool.held_out
     seen = pool.rows(0, min(trained, _MOST_ASKED))
-    line = card = f"{number_text(share_told_apart(reader, seen, device=device))} % of "
+    line = card = f"{number_text(accuracy(reader, seen, device=device))} % of "
     line += "those it was trained on"
     card += "rows that were trained on"
     rest = pool.rows(trained, len(pool))
     if count := int((rest.negative_NK >= 0).any(dim=1).sum()):
-        others = share_text(share_told_apart(reader, rest, device=device), count)
+        others = share_text(accuracy(reader, rest, device=device), count)
         line += f", {others} of others"
         card += f", {others} of rows that no step saw"
     return (
@@ -312,7 +312,7 @@ def sizes_of(pool: Pool) -> Sizes:
     )
 
 
-def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 256) -> float:
+def accuracy(reader: Reader, pool: Pool, *, device: str, batch_size: int = 256) -> float:
     """Share of pictures whose caption is above all of its negatives; a tie is a miss.
 
     On the pool it was trained on this says whether the reader can learn at all: a reader that
@@ -323,7 +323,8 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
     if not len(has_any):
         raise UnbagError("no caption of the pool has a negative", expected="at least one")
     found = [
-        told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
+        accuracies(reader, pool.batch(rows, device=device))
+        for rows in torch.split(has_any, batch_size)
     ]
     return float(torch.cat(found).float().mean())
 
@@ -334,9 +335,9 @@ def _check_pool(pool: Pool, effort: ReaderEffort) -> None:
         raise UnbagError(
             f"{len(pool)} pictures to train on", expected="at least two, to tell apart"
         )
-    if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
+    if effort.contrast_size == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
         raise UnbagError(
             "a crowd of one and no hard negatives: there is nothing to tell a caption from",
             expected="a larger crowd, or pairs with edits",
-            hint="--set crowd=32, or `unbag edit` on the captions first",
+            hint="--set contrast_size=32, or `unbag edit` on the captions first",
         )

@@ -34,7 +34,7 @@ _BUCKET = 1 << 24
 
 
 @dataclass(frozen=True)
-class Team:
+class Distributed:
     """The processes of a run; one alone unless torchrun started more."""
 
     rank: int = 0
@@ -67,10 +67,10 @@ class Team:
         return found
 
 
-ALONE = Team()
+ALONE = Distributed()
 
 
-def join_team(device: str = "cpu") -> Team:
+def init_distributed(device: str = "cpu") -> Distributed:
     """The team that torchrun made, by its environment; a team of one without it.
 
     `device` is where tensors are that processes exchange, if they exchange any.
@@ -84,7 +84,7 @@ def join_team(device: str = "cpu") -> Team:
         )
     size = int(text)
     if size == 1:
-        return Team()
+        return Distributed()
     from torch import distributed
 
     if not distributed.is_initialized():
@@ -97,10 +97,10 @@ def join_team(device: str = "cpu") -> Team:
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
         distributed.init_process_group(backend, timeout=_LONGEST)
-    return Team(distributed.get_rank(), size)
+    return Distributed(distributed.get_rank(), size)
 
 
-def leave_team(team: Team) -> None:
+def close_distributed(team: Distributed) -> None:
     """End the connection, so that the process ends without a complaint."""
     if team.size > 1:
         from torch import distributed
@@ -109,7 +109,7 @@ def leave_team(team: Team) -> None:
             distributed.destroy_process_group()
 
 
-def gathered(own: Tensor, team: Team) -> Tensor:
+def gathered(own: Tensor, team: Distributed) -> Tensor:
     """The rows of all processes in order of rank, with gradient at our own."""
     if team.size == 1:
         return own
@@ -126,7 +126,7 @@ def gathered(own: Tensor, team: Team) -> Tensor:
     return torch.cat(parts)
 
 
-def sum_gradients(weights: Iterable[Tensor], team: Team) -> None:
+def sum_gradients(weights: Iterable[Tensor], team: Distributed) -> None:
     """Sum gradients over all processes, in place; a missing one counts as zero."""
     if team.size == 1:
         return

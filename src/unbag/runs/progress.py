@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
-from unbag.runs.distributed import Team
+from unbag.runs.distributed import Distributed
 
 Advance = Callable[[int], None]
 ProgressBar = Callable[[str, int], AbstractContextManager[Advance]]
@@ -50,7 +50,7 @@ unseen: ProgressBar = Silent().task
 class Stopping:
     """Whether somebody asked to stop."""
 
-    team: Team
+    team: Distributed
     is_asked: bool = False
 
     def agreed(self) -> bool:
@@ -66,7 +66,7 @@ class Stopping:
 
 
 @contextmanager
-def stops_gently(team: Team) -> Iterator[Stopping]:
+def stops_gently(team: Distributed) -> Iterator[Stopping]:
     """The first signal waits until the step is finished and saved; a second one stops at once."""
     found = Stopping(team)
     if threading.current_thread() is not threading.main_thread():

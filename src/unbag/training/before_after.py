@@ -133,7 +133,7 @@ MIN_NEGATIVES = 100
 TEXTS_AT_ONCE = 256
 
 
-def price(
+def compare_before_after(
     before: DualEncoder,
     after: DualEncoder,
     *,
@@ -142,11 +142,11 @@ def price(
     data: Path | None = None,
     cache: Path | None = None,
     seed: int = 0,
-    batch: int = 256,
+    batch_size: int = 256,
     command: str = "",
     progress: Progress | None = None,
     reader: BlindReader | None = None,
-) -> Priced:
+) -> BeforeAfter:
     """Score both on the same benchmarks (those of the world if none is named) and compare.
 
     Both are scored in one run on the same items, so every difference is paired.
@@ -162,7 +162,7 @@ def price(
         data=data,
         cache=cache,
         seed=seed,
-        batch=batch,
+        batch_size=batch_size,
         device=before.device,
         also_compared=ALSO_COMPARED,
         command=command,
@@ -185,29 +185,29 @@ def price(
     notes += contents.problems
     notes += [DRAWINGS] if are_drawings(benchmarks) else []
     folder = finished.folder.path
-    return Priced(before.name, after.name, tuple(rows), folder, tuple(dict.fromkeys(notes)))
+    return BeforeAfter(before.name, after.name, tuple(rows), folder, tuple(dict.fromkeys(notes)))
 
 
 @dataclass(frozen=True)
-class Priced:
+class BeforeAfter:
     """All rows of a comparison before and after training."""
 
     before: str
     after: str
-    rows: tuple[PriceRow, ...]
+    rows: tuple[BeforeAfterRow, ...]
     """By section."""
     folder: Path
     """The run folder with both models' scores and the report."""
     notes: tuple[str, ...] = ()
     """Sections that are empty and why, what could not be measured, what the pictures are."""
 
-    def of(self, section: Section) -> tuple[PriceRow, ...]:
+    def of(self, section: Section) -> tuple[BeforeAfterRow, ...]:
         """The rows of one section."""
         return tuple(row for row in self.rows if row.section == section)
 
 
 @dataclass(frozen=True)
-class PriceRow:
+class BeforeAfterRow:
     """One metric of one benchmark, before and after."""
 
     section: Section
@@ -231,7 +231,7 @@ class PriceRow:
 
 def _rows(
     contents: RunContents, kinds: Mapping[str, Kind], reader: str | None
-) -> Iterator[PriceRow]:
+) -> Iterator[BeforeAfterRow]:
     for change in contents.comparisons:
         before, after = (
             estimate_of(contents, change, one) for one in (change.first, change.second)
@@ -240,7 +240,7 @@ def _rows(
             section = SECTION_BY_METRIC.get(change.metric, SECTION_BY_KIND[kinds[change.benchmark]])
             is_asked = section in SECTIONS_WITH_READER
             blind = estimate_of(contents, change, reader) if reader and is_asked else None
-            yield PriceRow(section, before, after, change, blind)
+            yield BeforeAfterRow(section, before, after, change, blind)
 
 
 def estimate_of(contents: RunContents, change: Comparison, scorer: str) -> Estimate | None:
@@ -279,34 +279,34 @@ def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
     return any("unbag world" in benchmark.sources for benchmark in benchmarks)
 
 
-def price_table(priced: Priced) -> Table:
+def before_after_table(comparison: BeforeAfter) -> Table:
     """A row a metric, under the name of its section. What is better is green, worse red."""
     rows: list[Sequence[Cell]] = []
-    for section, some in groupby(priced.rows, key=lambda row: row.section):
+    for section, some in groupby(comparison.rows, key=lambda row: row.section):
         rows.append([Span(section, STRONG)])
         for row in some:
-            benchmark, metric, *numbers = _cells(row, priced)
+            benchmark, metric, *numbers = _cells(row, comparison)
             # Without its space an interval goes whole to a second line of a narrow terminal.
             cells = [Span(number.replace(", ", ",")) for number in numbers]
             cells[2] = Span(cells[2].text, _style(row))
             rows.append([benchmark, metric, *cells])
-    return Table(_columns(priced), rows, caption=_under(priced))
+    return Table(_columns(comparison), rows, caption=_under(comparison))
 
 
-def price_markdown(priced: Priced) -> str:
+def before_after_markdown(comparison: BeforeAfter) -> str:
     """The same for a model card, with what is missing said under it."""
     rows: list[Sequence[Cell]] = []
-    for section, some in groupby(priced.rows, key=lambda row: row.section):
+    for section, some in groupby(comparison.rows, key=lambda row: row.section):
         for at, row in enumerate(some):
-            benchmark, metric, *numbers = _cells(row, priced)
+            benchmark, metric, *numbers = _cells(row, comparison)
             rows.append(["" if at else section, benchmark, metric, *map(Marked, numbers)])
-    notes = [_under(priced), *priced.notes]
-    before, after = (name.replace("`", "'") for name in (priced.before, priced.after))
+    notes = [_under(comparison), *comparison.notes]
+    before, after = (name.replace("`", "'") for name in (comparison.before, comparison.after))
     return "\n".join(
         [
             f"Before: `{before}`; after: `{after}`.",
             "",
-            markdown(Table((Column(), *_columns(priced)), rows)),
+            markdown(Table((Column(), *_columns(comparison)), rows)),
             "",
             *(f"- {note[0].upper()}{note[1:]}." for note in notes),
             "",
@@ -314,12 +314,12 @@ def price_markdown(priced: Priced) -> str:
     )
 
 
-def _columns(priced: Priced) -> tuple[Column, ...]:
-    names = (*COLUMNS, BLIND) if _has_blind(priced) else COLUMNS
+def _columns(comparison: BeforeAfter) -> tuple[Column, ...]:
+    names = (*COLUMNS, BLIND) if _has_blind(comparison) else COLUMNS
     return tuple(Column(name, "left" if at < 2 else "right") for at, name in enumerate(names))
 
 
-def _cells(row: PriceRow, priced: Priced) -> list[str]:
+def _cells(row: BeforeAfterRow, comparison: BeforeAfter) -> list[str]:
     rule = "" if row.change.aggregate == "micro" else f", {row.change.aggregate}"
     arrow = " ↓" if row.metric in LOWER_IS_BETTER else ""
     cells = [
@@ -331,22 +331,22 @@ def _cells(row: PriceRow, priced: Priced) -> list[str]:
         f"{row.change.n:,}",
     ]
     blind = estimate_text(row.blind) if row.blind else ""
-    return [*cells, blind] if _has_blind(priced) else cells
+    return [*cells, blind] if _has_blind(comparison) else cells
 
 
-def _has_blind(priced: Priced) -> bool:
-    return any(row.blind for row in priced.rows)
+def _has_blind(comparison: BeforeAfter) -> bool:
+    return any(row.blind for row in comparison.rows)
 
 
-def _under(priced: Priced) -> str:
-    is_lower = any(row.metric in LOWER_IS_BETTER for row in priced.rows)
+def _under(comparison: BeforeAfter) -> str:
+    is_lower = any(row.metric in LOWER_IS_BETTER for row in comparison.rows)
     parts = [TABLE_NOTE]
-    parts += [MEANS_NOTE] if priced.of("mean caption scores") else []
+    parts += [MEANS_NOTE] if comparison.of("mean caption scores") else []
     parts += ["↓ lower is better"] if is_lower else []
     return "; ".join(parts)
 
 
-def _style(row: PriceRow) -> str:
+def _style(row: BeforeAfterRow) -> str:
     """No colour where the interval holds zero, or where neither direction is better."""
     if row.section == "mean caption scores" or row.change.low <= 0 <= row.change.high:
         return ""

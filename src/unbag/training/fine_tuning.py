@@ -18,7 +18,7 @@ from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.reports.formatting import value_text
-from unbag.runs.distributed import Team, join_team
+from unbag.runs.distributed import Distributed, init_distributed
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
@@ -28,7 +28,7 @@ from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.step import StepPlan, add_gradient
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, set_training
+from unbag.training.towers.base import Trainable, apply_freeze, set_training
 from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import Task, Trainer, TrainState
@@ -49,7 +49,7 @@ class TrainJob:
     seed: int = 0
     device: str = "cpu"
     precision: Precision = "float32"
-    micro: int | None = None
+    micro_batch_size: int | None = None
     workers: int = 0
     benchmarks: Sequence[Benchmark] = ()
     """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
@@ -81,7 +81,7 @@ class Trained:
 
 def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
     """Train, or resume; weights are changed in place and saved in the folder of the run."""
-    team = join_team(job.device)
+    team = init_distributed(job.device)
     progress = progress if progress is not None and team.is_leader else Silent()
     with open_run_folder(job.out, TRAINING, is_leader=team.is_leader) as folder:
         task = FineTuning(job, team=team, progress=progress)
@@ -112,20 +112,20 @@ class FineTuning(Task[Batch]):
     logs_gradient = True
 
     def __init__(
-        self, job: TrainJob, *, team: Team | None = None, progress: Progress | None = None
+        self, job: TrainJob, *, team: Distributed | None = None, progress: Progress | None = None
     ) -> None:
         """Freeze layers and add LoRA as the recipe says."""
         self.job, self.progress = job, progress or Silent()
-        self.team = team or Team()
+        self.team = team or Distributed()
         recipe, self.trainable = job.recipe, job.trainable
         self.name, self.module = recipe.name, job.trainable.module
         self.seed, self.device, self.precision = job.seed, job.device, job.precision
         self.steps_per_epoch = job.batches.per_epoch
-        self.units_per_step = recipe.batch
+        self.units_per_step = recipe.batch_size
         self.optimizer = OptimizerSettings(
             steps=len(job.batches),
             learning_rate=recipe.learning_rate,
-            warmup_steps=recipe.warm_up,
+            warmup_steps=recipe.warmup_steps,
             betas=recipe.betas,
             epsilon=recipe.epsilon,
             weight_decay=recipe.weight_decay,
@@ -136,7 +136,7 @@ class FineTuning(Task[Batch]):
             team=self.team,
             device=job.device,
             precision=job.precision,
-            micro=job.micro,
+            micro_batch_size=job.micro_batch_size,
             seed=job.seed,
             find_truth=job.batches.find_truth,
         )
@@ -149,7 +149,7 @@ class FineTuning(Task[Batch]):
             else:
                 self._start = make_trainable(encoder, device=job.device)
             self._start.module.requires_grad_(False).eval()
-        said = apply_locks(self.trainable, recipe.locks)
+        said = apply_freeze(self.trainable, recipe.freeze)
         if recipe.lora is not None:
             torch.manual_seed(job.seed)
             said = add_lora(self.trainable, recipe.lora)
@@ -157,12 +157,12 @@ class FineTuning(Task[Batch]):
             raise UnbagError(
                 f"both towers of {self.trainable.name} and the temperature are locked",
                 expected="something that is left to train",
-                hint="lock less, as with --set locks.caption=0",
+                hint="lock less, as with --set freeze.text=0",
             )
         self.progress.say(said)
         self._first = (
             {name: weight.detach().clone() for name, weight in self.parameters().items()}
-            if recipe.to_start
+            if recipe.l2_to_init
             else None
         )
         self.threshold_K = self._first_threshold()
@@ -177,7 +177,7 @@ class FineTuning(Task[Batch]):
             "model_fingerprint": job.trainable.fingerprint,
             "recipe": job.recipe,
             "data_fingerprint": job.batches.fingerprint,
-            "micro": job.micro,
+            "micro": job.micro_batch_size,
             # They decide which weights are the best.
             "benchmarks": [one.name for one in job.benchmarks],
             "evaluate_every": job.evaluate_every,
@@ -218,13 +218,13 @@ class FineTuning(Task[Batch]):
         scale = self.trainable.temperature[0]
         with torch.no_grad():
             if scale.requires_grad:
-                scale.clamp_(0.0, log(self.job.recipe.largest_scale))
+                scale.clamp_(0.0, log(self.job.recipe.max_logit_scale))
             return {"scale": scale.exp()}
 
     def set_training(self, is_training: bool) -> None:
         """What is frozen stays in evaluation mode."""
         if is_training:
-            set_training(self.trainable, self.job.recipe.locks)
+            set_training(self.trainable, self.job.recipe.freeze)
         else:
             self.module.eval()
 
@@ -301,7 +301,7 @@ class FineTuning(Task[Batch]):
 
     def out_of_memory(self, batch: Batch) -> UnbagError:
         """Names a micro-batch size of half as many images."""
-        now = self.job.micro or len(batch)
+        now = self.job.micro_batch_size or len(batch)
         return UnbagError(
             f"{self.device} has no room for {now} pictures and their captions at once",
             expected="a part of the batch that fits; the gradient is that of the whole batch",
@@ -321,6 +321,6 @@ class FineTuning(Task[Batch]):
         for name, weight in parameters.items():
             apart = weight.detach() - first[name]
             away += apart.square().sum()
-            held = 2 * self.job.recipe.to_start * apart
+            held = 2 * self.job.recipe.l2_to_init * apart
             weight.grad = held if weight.grad is None else weight.grad + held
         return away

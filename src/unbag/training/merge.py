@@ -227,7 +227,7 @@ def measure_curve(
     data: Path | None = None,
     cache: Path | None = None,
     seed: int = 0,
-    batch: int = 256,
+    batch_size: int = 256,
     command: str = "",
     progress: Progress | None = None,
 ) -> Curve:
@@ -245,7 +245,7 @@ def measure_curve(
         data=data,
         cache=cache,
         seed=seed,
-        batch=batch,
+        batch_size=batch_size,
         device=mixes[0].encoder.device,
         also_compared=(STRICT, BRITTLE),
         command=command,

@@ -207,7 +207,7 @@ class Snapshot:
     def __init__(self, weights: Iterable[Tensor], optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
         self._weights = [(weight, weight.detach().clone()) for weight in weights]
-        self._moments = {
+        self._state = {
             (weight, key): value.clone()
             for weight, some in optimizer.state.items()
             for key, value in some.items()
@@ -220,6 +220,6 @@ class Snapshot:
             weight.copy_(value)
         for weight, some in self._optimizer.state.items():
             for key, value in some.items():
-                kept = self._moments.get((weight, key))
+                kept = self._state.get((weight, key))
                 # What was not there before the first step begins at zero.
                 value.zero_() if kept is None else value.copy_(kept)

@@ -58,13 +58,13 @@ class Lora:
 
 
 @dataclass(frozen=True)
-class Locks:
+class Freeze:
     """Which layers stay as they are, counted from the input; a locked tower is in eval mode."""
 
-    picture: int | Literal["part", "all"] = 0
+    image: int | Literal["part", "all"] = 0
     """Layers of the picture tower: 1 is the patch embedding alone, "part" everything but the last
     layer (a head, or what follows the blocks), "all" that too."""
-    caption: int | Literal["part", "all"] = 0
+    text: int | Literal["part", "all"] = 0
     scale: bool = False
     """Keep temperature and bias."""
 
@@ -80,24 +80,24 @@ class Recipe:
     negatives: tuple[Slot, ...] = ()
     positives: tuple[Slot, ...] = ()
     epochs: int = bounded(5, low=1)
-    batch: int = bounded(256, low=1)
+    batch_size: int = bounded(256, low=1)
     """Pictures of one optimiser step, over all processes."""
     learning_rate: float = bounded(5e-6, above=0)
     weight_decay: float = bounded(0.1, low=0)
     betas: tuple[float, float] = bounded((0.9, 0.98), low=0, below=1)
     epsilon: float = bounded(1e-6, above=0)
-    warm_up: int = bounded(50, low=0)
+    warmup_steps: int = bounded(50, low=0)
     """Steps with a rising learning rate, before half a cosine to zero."""
     clip_norm: float | None = bounded(1.0, above=0)
     """Longest gradient, over all weights."""
-    largest_scale: float = bounded(100.0, low=1)
-    locks: Locks = Locks()
+    max_logit_scale: float = bounded(100.0, low=1)
+    freeze: Freeze = Freeze()
     lora: Lora | None = None
     masks_equal: bool = True
     """Captions of the batch that say the same as another picture's are no negatives of it."""
     hard_pictures: bool = False
     """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
-    to_start: float = bounded(0.0, low=0)
+    l2_to_init: float = bounded(0.0, low=0)
     """Weight of the squared distance to the first weights."""
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ _FIXED = ("name", "source", "objective", "negatives", "positives")
 """Fields that only a recipe's function sets."""
 _PARTS = {
     "lora": tuple(field.name for field in fields(Lora)),
-    "locks": tuple(field.name for field in fields(Locks)),
+    "locks": tuple(field.name for field in fields(Freeze)),
 }
 _DISTIL = "distil"
 """Adds that loss with this weight: the one term that any recipe can take."""
@@ -119,7 +119,7 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """A registered recipe or package.module:function, changed by `field=value` settings.
 
     A setting is an argument of the recipe's function (upper=5), a field of the recipe
-    (learning_rate=1e-6), a part of one (locks.picture=all, lora.rank=8), or the weight of
+    (learning_rate=1e-6), a part of one (freeze.image=all, lora.rank=8), or the weight of
     distillation from the first weights (distil=0.5).
     """
     function = find("recipe", name)
@@ -177,7 +177,7 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
         raise unknown_name("setting", key, every, hint=f"settings: {', '.join(every)}")
     if not inner:
         return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
-    part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
+    part = (recipe.lora or Lora()) if outer == "lora" else recipe.freeze
     changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
     return replace(recipe, **{outer: changed})  # type: ignore[arg-type]
 
@@ -240,7 +240,7 @@ def svlc(*, with_positives: bool = False) -> Recipe:
         objective=Objective(tuple(terms)),
         negatives=(Slot("replace", ("svlc_fixed",)),),
         positives=positives,
-        batch=128,
+        batch_size=128,
         lora=Lora(rank=4),
     )
 
@@ -290,7 +290,7 @@ def hard_positive(
         ),
         negatives=(Slot("negative", changed),) if has_negatives else (),
         positives=(Slot("positive", REPHRASED if rephrases else renamed),) if positive else (),
-        batch=512,
+        batch_size=512,
     )
 
 
@@ -371,9 +371,9 @@ def locked_image(*, sides: bool = False) -> Recipe:
         "no decay, from the released code",
         objective=Objective((Term(first.__name__, 1.0, first),)),
         negatives=(Slot("sides", ("left_right",)),) if sides else (),
-        batch=512,
+        batch_size=512,
         weight_decay=0.0,
-        locks=Locks(picture="all"),
+        freeze=Freeze(image="all"),
     )
 
 
@@ -385,5 +385,5 @@ def siglip_hn() -> Recipe:
         objective=Objective((Term("sigmoid", 1.0, partial(sigmoid, reduction="rows")),)),
         negatives=(Slot("negative", (*SWAPPED, *REPLACED)),),
         # Released SigLIPs stand at 117, which CLIP's bound would cut at the first step.
-        largest_scale=1000.0,
+        max_logit_scale=1000.0,
     )

@@ -22,21 +22,27 @@ from unbag.models.loading import load_model, model_name
 from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
 from unbag.runs.checkpoint import BEST, latest_checkpoint, load_checkpoint
-from unbag.runs.distributed import Team, join_team
+from unbag.runs.distributed import Distributed, init_distributed
 from unbag.runs.files import TRAINING, RunFolder, check_run_folder, read_run
 from unbag.runs.identity import described
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
-from unbag.training.before_after import DEFAULT, Priced, blind_reader, price, price_markdown
+from unbag.training.before_after import (
+    DEFAULT,
+    BeforeAfter,
+    before_after_markdown,
+    blind_reader,
+    compare_before_after,
+)
 from unbag.training.data.batch import Batches, Share
 from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import Trained, TrainJob, train
-from unbag.training.recipes import Locks, Lora, Precision, Recipe, make_recipe
+from unbag.training.recipes import Freeze, Lora, Precision, Recipe, make_recipe
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks
+from unbag.training.towers.base import Trainable, apply_freeze
 from unbag.training.towers.cached_features import cache_frozen
 from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import check_earlier, load_weights, state_of
@@ -50,7 +56,7 @@ Weights = Literal["last", "best"]
 
 def repair(
     model: DualEncoder,
-    pairs: Wanted | str | Path,
+    pairs: DataConfig | str | Path,
     recipe: Recipe | str,
     out: Path | str,
     *,
@@ -59,7 +65,7 @@ def repair(
     data: Path | None = None,
     evaluate_every: int | None = None,
     while_training: bool = True,
-    where: Where | None = None,
+    where: TrainingArguments | None = None,
     base: str = "",
     progress: Progress | None = None,
 ) -> Repaired:
@@ -81,18 +87,24 @@ def repair(
             this run later on.
         progress: Who shows bars.
     """
-    where, progress, out = where or Where(), progress or Silent(), Path(out)
-    wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
+    where, progress, out = where or TrainingArguments(), progress or Silent(), Path(out)
+    wanted = pairs if isinstance(pairs, DataConfig) else DataConfig(str(pairs))
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
     # Here too, since features may be computed before the first step.
     check_run_folder(out, TRAINING)
     known = {"model": model.name, "model_fingerprint": model.fingerprint}
     check_earlier(RunFolder(out, TRAINING), **known, recipe=recipe, seed=seed)
     _check_benchmarks(model, benchmarks, data=data)
-    team = join_team(where.device)
+    team = init_distributed(where.device)
     trainable = make_trainable(model, device=where.device)
     batches = _batches(
-        wanted, recipe, trainable, seed=seed, team=team, micro=where.micro, progress=progress
+        wanted,
+        recipe,
+        trainable,
+        seed=seed,
+        team=team,
+        micro_batch_size=where.micro_batch_size,
+        progress=progress,
     )
     if isinstance(batches, PairBatches) and team.size == 1:
         trainable = cache_frozen(
@@ -114,9 +126,9 @@ def repair(
     )
     trained = train(job, progress=progress)
     if not trained.is_done:
-        return Repaired(trained, recipe.batch)
+        return Repaired(trained, recipe.batch_size)
     after = trainable.encoder(f"{model.name}+{recipe.name}")
-    priced = price(
+    comparison = compare_before_after(
         model,
         after,
         out=out / "before_after",
@@ -129,9 +141,11 @@ def repair(
         reader=blind_reader(model, batches) if isinstance(batches, PairBatches) else None,
     )
     if not team.is_leader or (out / "export").exists():
-        return Repaired(trained, recipe.batch, priced)
-    card = _card(job, trained, priced, base=base or model.name, team=team)
-    return Repaired(trained, recipe.batch, priced, export(after, out / "export", card=card))
+        return Repaired(trained, recipe.batch_size, comparison)
+    card = _card(job, trained, comparison, base=base or model.name, team=team)
+    return Repaired(
+        trained, recipe.batch_size, comparison, export(after, out / "export", card=card)
+    )
 
 
 @dataclass(frozen=True)
@@ -139,14 +153,14 @@ class Repaired:
     """Result of a repair. A run that was stopped has no comparison and no export yet."""
 
     trained: Trained
-    batch: int
+    batch_size: int
     """Pictures per step."""
-    priced: Priced | None = None
+    comparison: BeforeAfter | None = None
     exported: Exported | None = None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DataConfig:
     """What is trained on."""
 
     path: str
@@ -165,12 +179,12 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Where:
+class TrainingArguments:
     """How a run is carried out; nothing here is meant to change what is learned."""
 
     device: str = "cpu"
     precision: Precision = "float32"
-    micro: int | None = None
+    micro_batch_size: int | None = None
     workers: int = 0
     cache: Path | None = None
     save_minutes: float = 10.0
@@ -206,22 +220,26 @@ def _check_benchmarks(
 
 
 def _batches(
-    wanted: Wanted,
+    wanted: DataConfig,
     recipe: Recipe,
     trainable: Trainable,
     *,
     seed: int,
-    team: Team,
-    micro: int | None,
+    team: Distributed,
+    micro_batch_size: int | None,
     progress: Progress,
 ) -> Batches:
     share = Share(team.rank, team.size)
-    strings = None if micro is None else micro * (1 + len(recipe.negatives) + len(recipe.positives))
+    strings = (
+        None
+        if micro_batch_size is None
+        else micro_batch_size * (1 + len(recipe.negatives) + len(recipe.positives))
+    )
     if wanted.path == WORLD:
         return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
     pairs = wanted.opened()
     batches, found = ready_batches(
-        pairs, recipe, trainable.reads, seed=seed, share=share, micro=strings
+        pairs, recipe, trainable.reads, seed=seed, share=share, micro_batch_size=strings
     )
     for line in found.lines():
         progress.say(line)
@@ -236,7 +254,10 @@ def _describe_training(
     progress: Progress,
 ) -> None:
     """Say what is trained on, and warn of settings that do not fit the model or the data."""
-    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
+    for line in (
+        f"data: {batches.about}",
+        f"steps: {len(batches):,} of {recipe.batch_size:,} pictures",
+    ):
         progress.say(line)
     terms = [term.name for term in recipe.objective.terms if term.weight]
     if "sigmoid" in terms and len(trainable.temperature) < 2:
@@ -245,18 +266,22 @@ def _describe_training(
             expected="a model that was trained with it, such as a SigLIP",
             hint="another recipe: hard_negative asks for the same with CLIP's loss",
         )
-    if model.scale > recipe.largest_scale:
+    if model.scale > recipe.max_logit_scale:
         progress.say(
-            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
-            "--set largest_scale=... allows more"
+            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.max_logit_scale:g}; "
+            "--set max_logit_scale=... allows more"
         )
-    if recipe.batch == 1:
+    if recipe.batch_size == 1:
         progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
-    if recipe.warm_up > len(batches):
-        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
+    if recipe.warmup_steps > len(batches):
+        progress.say(
+            f"warm-up takes {recipe.warmup_steps} steps, so the rate never reaches its height"
+        )
 
 
-def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
+def _card(
+    job: TrainJob, trained: Trained, comparison: BeforeAfter, *, base: str, team: Distributed
+) -> Card:
     recipe = job.recipe
     said = described(recipe)
     assert isinstance(said, dict)
@@ -267,10 +292,10 @@ def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: T
         recipe=recipe.name,
         settings=card_settings(said, seed=job.seed, precision=job.precision),
         data=job.batches.about,
-        table=price_markdown(priced),
+        table=before_after_markdown(comparison),
         cost=Cost(
             steps=state.step,
-            samples=state.step * recipe.batch,
+            samples=state.step * recipe.batch_size,
             seconds=state.seconds,
             device=_device(job.device, team),
         ),
@@ -278,7 +303,7 @@ def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: T
     )
 
 
-def _device(device: str, team: Team) -> str:
+def _device(device: str, team: Distributed) -> str:
     name = f"{os.cpu_count()} CPU cores"
     if device.startswith("cuda"):
         name = torch.cuda.get_device_name(device)
@@ -310,11 +335,11 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
     trainable, recipe = make_trainable(encoder, device="cpu"), asked["recipe"]
     if recipe["lora"] is not None:
         # Matrices as training added them; what was locked has none.
-        locks, lora = (
+        freeze, lora = (
             {name: value for name, value in recipe[part].items() if name != "class"}
             for part in ("locks", "lora")
         )
-        apply_locks(trainable, Locks(**locks))
+        apply_freeze(trainable, Freeze(**freeze))
         add_lora(trainable, Lora(**lora))
     found = load_checkpoint(path)
     load_weights(trainable.module, found, name=trainable.name)
@@ -328,7 +353,7 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
         data=record["data"],
         cost=Cost(
             steps=state.step,
-            samples=state.step * recipe["batch"],
+            samples=state.step * recipe["batch_size"],
             seconds=state.seconds,
             device=record["device"],
         ),

@@ -110,7 +110,7 @@ def parsed(settings: Sequence[str]) -> dict[str, object]:
             raise UnbagError(
                 f"the setting {one!r}",
                 expected="field=value",
-                hint="as in --set learning_rate=1e-6 batch=128",
+                hint="as in --set learning_rate=1e-6 batch_size=128",
             )
         found[key.strip()] = _value(text.strip())
     return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from unbag.runs.distributed import Team, gathered, sum_gradients
+from unbag.runs.distributed import Distributed, gathered, sum_gradients
 from unbag.training.data.batch import Batch, CaptionGroup, FindTruth
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
@@ -145,10 +145,10 @@ class StepPlan:
     """Settings that stay the same from step to step."""
 
     recipe: Recipe
-    team: Team
+    team: Distributed
     device: str
     precision: Precision = "float32"
-    micro: int | None = None
+    micro_batch_size: int | None = None
     """Pictures of a part, the captions that belong to them in another; None for all at once."""
     seed: int = 0
     find_truth: FindTruth | None = None
@@ -166,7 +166,7 @@ class StepResult:
 
 
 def _picture_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
-    size = plan.micro or len(batch)
+    size = plan.micro_batch_size or len(batch)
     is_trained = any(weight.requires_grad for weight in weights_of(trainable.picture_layers))
     parts = []
     for number, at in enumerate(range(0, len(batch), size)):

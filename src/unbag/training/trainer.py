@@ -60,7 +60,7 @@ from unbag.runs.checkpoint import (
     optimizer_state,
     save_checkpoint,
 )
-from unbag.runs.distributed import ALONE, Team
+from unbag.runs.distributed import ALONE, Distributed
 from unbag.runs.files import TRAINING, RunFolder, read_run
 from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress, Silent, Stopping, stops_gently
@@ -230,7 +230,7 @@ class Trainer(Generic[B]):
         self,
         task: Task[B],
         *,
-        team: Team = ALONE,
+        team: Distributed = ALONE,
         progress: Progress | None = None,
         save_minutes: float = 10.0,
         uses_tensorboard: bool = False,

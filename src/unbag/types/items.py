@@ -175,7 +175,7 @@ class Edit:
 
     text: str
     kind: str
-    keeps_meaning: bool
+    is_positive: bool
     span: tuple[int, int] = (0, 0)
     """Characters of the original caption from the first to the last that were changed; not written
     to files, where `changes` say it."""

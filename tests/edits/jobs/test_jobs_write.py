@@ -55,13 +55,13 @@ def test_json_lines_out_say_what_was_done(tmp_path: Path) -> None:
             {
                 "text": "dog a on a sofa",
                 "kind": NEGATIVE,
-                "keeps_meaning": False,
+                "is_positive": False,
                 "changes": [[0, 5, "dog a"]],
             },
             {
                 "text": f"{DOG} indeed",
                 "kind": POSITIVE,
-                "keeps_meaning": True,
+                "is_positive": True,
                 "changes": [[15, 15, " indeed"]],
             },
         ],

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from unbag.errors import UnbagError
 from unbag.models.open_clip.encoder import in_bytes
-from unbag.training.recipes import Locks, Lora
+from unbag.training.recipes import Freeze, Lora
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
 from unbag.training.towers.lora import SplitAttention, add_lora, merged
 
 pytest.importorskip("open_clip")
@@ -62,7 +62,7 @@ def test_vectors_are_those_of_the_encoder(loaded: Loaded, kind: str) -> None:
     if kind != "bert-mean":
         assert trainable.module.training
     # Text towers of transformers have dropout; batch norms stay as locks set them.
-    set_training(trainable, Locks(caption="all" if kind == "bert-mean" else 0))
+    set_training(trainable, Freeze(text="all" if kind == "bert-mean" else 0))
     found_ND = trainable.embed_pictures(pixels(trainable.reads))
     wanted_ND = encoder.encode_pictures(pixels(encoder))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
@@ -146,7 +146,7 @@ def test_bytes_are_sent_where_evaluation_sends_them(loaded: Loaded) -> None:
 
 def test_a_step_changes_only_what_is_open(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
-    apply_locks(trainable, Locks(picture="all", caption=3, scale=True))
+    apply_freeze(trainable, Freeze(image="all", text=3, scale=True))
     before = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     step(trainable)
     after = trainable.module.state_dict()
@@ -158,7 +158,7 @@ def test_a_step_changes_only_what_is_open(loaded: Loaded) -> None:
 
 def test_batch_norms_keep_their_averages(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("resnet"), device="cpu")
-    apply_locks(trainable, Locks())
+    apply_freeze(trainable, Freeze())
     before = {name: value.clone() for name, value in trainable.module.named_buffers()}
     step(trainable)
     assert trainable.module.training
@@ -195,8 +195,8 @@ def test_a_snapshot_is_what_would_be_saved(loaded: Loaded, kind: str, tmp_path: 
 def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
-    locks = Locks(caption="all" if kind == "bert-mean" else 0)
-    apply_locks(trainable, locks)
+    freeze = Freeze(text="all" if kind == "bert-mean" else 0)
+    apply_freeze(trainable, freeze)
     wanted_ND = captions(trainable).detach()
     said = add_lora(trainable, Lora(rank=2))
     assert said.startswith("lora of rank 2 beside ")
@@ -224,7 +224,7 @@ def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
 
 def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
-    apply_locks(trainable, Locks(picture=2))
+    apply_freeze(trainable, Freeze(image=2))
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     assert add_lora(trainable, Lora(rank=2)).startswith("lora of rank 2 beside 12 linear layers;")
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
 
 def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
-    apply_locks(trainable, Locks(picture="all", caption=3))
+    apply_freeze(trainable, Freeze(image="all", text=3))
     with pytest.raises(UnbagError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (

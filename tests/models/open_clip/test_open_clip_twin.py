@@ -10,14 +10,14 @@ import torch
 from PIL import Image
 
 from unbag.models.open_clip.encoder import OpenClip
-from unbag.models.weights import random_twin
+from unbag.models.weights import random_init
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a red cube"]
 
 
-def twin(encoder: Any, seed: int = 0) -> OpenClip:
-    found = random_twin(encoder, seed=seed)
+def random_model(encoder: Any, seed: int = 0) -> OpenClip:
+    found = random_init(encoder, seed=seed)
     assert isinstance(found, OpenClip)
     return found
 
@@ -27,7 +27,7 @@ def twin(encoder: Any, seed: int = 0) -> OpenClip:
 )
 def test_all_but_the_weights_is_the_same(name: str, loaded: Made) -> None:
     encoder = loaded(name)
-    other = twin(encoder)
+    other = random_model(encoder)
     assert other.name == f"{encoder.name}, random weights"
     assert (other.context, other.device, other.dtype) == (
         encoder.context,
@@ -47,7 +47,11 @@ def test_all_but_the_weights_is_the_same(name: str, loaded: Made) -> None:
 
 def test_a_seed_is_a_twin_and_a_fingerprint(loaded: Made) -> None:
     encoder = loaded("clip")
-    first, again, other = twin(encoder), twin(encoder), twin(encoder, seed=1)
+    first, again, other = (
+        random_model(encoder),
+        random_model(encoder),
+        random_model(encoder, seed=1),
+    )
     assert first.fingerprint == again.fingerprint
     assert len({first.fingerprint, other.fingerprint, encoder.fingerprint}) == 3
     vectors = first.encode_captions(CAPTIONS)
@@ -63,28 +67,28 @@ def test_no_weight_is_what_the_memory_held(loaded: Made, monkeypatch: pytest.Mon
             return empty(*sizes, **options).fill_(next(held))
 
     monkeypatch.setattr(torch, "empty", dirty)
-    assert twin(encoder).fingerprint == twin(encoder).fingerprint
+    assert random_model(encoder).fingerprint == random_model(encoder).fingerprint
 
 
 def test_weights_begin_as_open_clip_begins_them(loaded: Made) -> None:
     # The weights of these models are spread by 0.3; token embeddings of open_clip begin with 0.02.
-    found = twin(loaded("clip"))
+    found = random_model(loaded("clip"))
     assert found.model.token_embedding.weight.std() == pytest.approx(0.02, rel=0.02)
     assert found.scale == pytest.approx(1 / 0.07)
 
 
 def test_a_bias_is_kept_as_a_place_not_as_a_number(loaded: Made) -> None:
-    siglip = twin(loaded("siglip"))
+    siglip = random_model(loaded("siglip"))
     assert siglip.bias == -10.0
-    assert twin(loaded("clip")).bias == 0.0
-    assert getattr(twin(loaded("clip")).model, "logit_bias", None) is None
+    assert random_model(loaded("clip")).bias == 0.0
+    assert getattr(random_model(loaded("clip")).model, "logit_bias", None) is None
 
 
 def test_the_global_generator_goes_on_as_if_nothing_was(loaded: Made) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    twin(loaded("clip"))
+    random_model(loaded("clip"))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -93,4 +97,4 @@ def test_without_its_config_there_is_no_twin(loaded: Made) -> None:
     bare = OpenClip(
         old.model, name="bare", fingerprint="x", tokenizer=old.tokenize, prepare=old.prepare
     )
-    assert random_twin(bare) is None
+    assert random_init(bare) is None

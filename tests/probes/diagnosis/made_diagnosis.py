@@ -8,13 +8,13 @@ from unbag.evaluation.measuring import thumbnail
 from unbag.probes.base import (
     Bar,
     Bars,
-    Finding,
     Grid,
     Known,
     Lines,
     Maps,
     Options,
     Plot,
+    ProbeResult,
     Quantity,
     Scatter,
     ScatterPoint,
@@ -23,7 +23,7 @@ from unbag.probes.base import (
     Verdict,
     WordMap,
 )
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.probes.diagnosis.diagnose import Answer, Diagnosis, Examined
 from unbag.types import Comparison, Estimate
 
@@ -65,8 +65,8 @@ def plots(shift: float) -> tuple[Plot, ...]:
 
 def answer(name: str, tone: Tone, value: float, *, is_rate: bool = True) -> Answer:
     known = Known(bag=0.5, perfect=1.0, chance=0.5) if is_rate else Known(bag=1.0)
-    mine, theirs, twin = (
-        Finding(name, (quantity("main", one, known, is_rate=is_rate),
+    mine, theirs, random_model = (
+        ProbeResult(name, (quantity("main", one, known, is_rate=is_rate),
                        quantity(HOSTILE, one, Known())), "main", plots(shift), (HOSTILE,))
         for one, shift in ((value, 0.0), (value - 0.2, 0.1), (0.49, 0.0))
     )  # fmt: skip
@@ -74,13 +74,13 @@ def answer(name: str, tone: Tone, value: float, *, is_rate: bool = True) -> Answ
     said: dict[str, Estimate | str | float] = {"share": 100 * value, "what": HOSTILE}
     verdict = Verdict(tone, "It is right in {share:.1f} % of {what}.", said)
     return Answer(
-        name, f"Does it {name}?", f"Formula of {name}: {HOSTILE}", mine, verdict, twin, theirs,
-        Verdict("mixed", "The other is lower."), (made,), 1.5,
+        name, f"Does it {name}?", f"Formula of {name}: {HOSTILE}", mine, verdict, random_model,
+        theirs, Verdict("mixed", "The other is lower."), (made,), 1.5,
     )  # fmt: skip
 
 
 def made_maps() -> tuple[Maps, ...]:
-    pair = world_material().pairs[0]
+    pair = world_probe_data().pairs[0]
     ramp = tuple(tuple(x * y / 100 - 0.1 for x in range(8)) for y in range(8))
     flat = ((0.2,) * 8,) * 8
     words = (WordMap("star", ramp), WordMap(HOSTILE, flat))
@@ -96,11 +96,12 @@ def made(*, against: bool = True) -> Diagnosis:
         answer("read", "mixed", 0.7),
         answer("sum", "told", 0.81, is_rate=False),
     ]
-    skipped = Finding("prior", skipped=f"{HOSTILE}\n  expected: a chat model")
+    skipped = ProbeResult("prior", skipped=f"{HOSTILE}\n  expected: a chat model")
     last = Answer("prior", "How much is the prior?", "Formula.", skipped, None)
     if not against:
         answers = [
-            Answer(a.probe, a.question, a.about, a.finding, a.verdict, a.twin) for a in answers
+            Answer(a.probe, a.question, a.about, a.finding, a.verdict, a.random_init)
+            for a in answers
         ]
     return Diagnosis(
         Examined(MODEL, "f" * 64),

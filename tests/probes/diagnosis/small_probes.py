@@ -14,39 +14,39 @@ from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import (
     Bar,
     Bars,
-    Finding,
     Grid,
     Known,
     Lines,
-    Material,
     Options,
     PicturePair,
     Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
     Row,
     Scatter,
     ScatterPoint,
     Series,
-    Subject,
     Verdict,
     mean,
     statistic,
 )
-from unbag.probes.data import world_material
+from unbag.probes.data import world_probe_data
 from unbag.runs.progress import Progress
 from unbag.types import Estimate, IntArray
 
 OPTIONS = Options(resamples=200)
 
 
-def small_material(*, pairs: int = 4, rows: int = 6) -> Material:
+def small_material(*, pairs: int = 4, rows: int = 6) -> ProbeData:
     """A left/right pair, an exchange of colours, and the first rows."""
-    every = world_material()
+    every = world_probe_data()
     kinds = ("left/right", "swap_attributes")
     kept = [pair for kind in kinds for pair in every.pairs if pair.relation == kind]
     half = pairs // 2
     chosen: list[PicturePair] = [*kept[:half], *kept[200 : 200 + half]]
     few: tuple[Row, ...] = every.rows[:rows]
-    return Material("a few drawings", few, tuple(chosen), is_world=True, notes=("a note",))
+    return ProbeData("a few drawings", few, tuple(chosen), is_world=True, notes=("a note",))
 
 
 class Counted(Tiny):
@@ -87,7 +87,7 @@ class Plain:
         return torch.nn.functional.normalize(rows, dim=-1)
 
 
-def _say(finding: Finding) -> Verdict:
+def _say(finding: ProbeResult) -> Verdict:
     values: dict[str, Estimate | str | float] = {
         "probe": finding.probe,
         "found": finding[finding.headline].estimate,
@@ -95,7 +95,7 @@ def _say(finding: Finding) -> Verdict:
     return Verdict("mixed", "{probe} gives {found:value}.", values)
 
 
-def _share(subject: Subject, material: Material, options: Options, _: Progress) -> Finding:
+def _share(subject: ProbedModel, material: ProbeData, options: Options, _: Progress) -> ProbeResult:
     """Rows whose caption beats the negative, and a statistic of the same."""
     assert subject.space is not None
     rows = [row for row in material.rows if row.negative is not None]
@@ -123,29 +123,31 @@ def _share(subject: Subject, material: Material, options: Options, _: Progress) 
         Grid("Taken for", ("left", "right"), ("left", "right"), ((0.75, 0.25), (float("nan"), 1)),
              "shown", "said"),
     )  # fmt: skip
-    return Finding("share", (share, gap), headline="right", plots=plots, notes=("six rows",))
+    return ProbeResult("share", (share, gap), headline="right", plots=plots, notes=("six rows",))
 
 
 SHARE = Probe("share", "How often does the true caption win?", "Wins over rows.", _share, _say)
 
 
-def _asked_again(subject: Subject, material: Material, options: Options, p: Progress) -> Finding:
+def _asked_again(
+    subject: ProbedModel, material: ProbeData, options: Options, p: Progress
+) -> ProbeResult:
     found = _share(subject, material, options, p)
-    return Finding("again", found.quantities[:1], headline="right")
+    return ProbeResult("again", found.quantities[:1], headline="right")
 
 
 AGAIN = Probe("again", "And once more?", "The same again.", _asked_again, _say)
 
 
-def _broken(*_: object) -> Finding:
+def _broken(*_: object) -> ProbeResult:
     raise UnbagError("no such scene", expected="another one", hint="draw it")
 
 
 BROKEN = Probe("broken", "Does it break?", "It does.", _broken, _say)
 
 
-def _skips(subject: Subject, material: Material, options: Options, _: Progress) -> Finding:
-    return Finding("skips", skipped=f"{subject.name} has <b>no</b> teeth")
+def _skips(subject: ProbedModel, material: ProbeData, options: Options, _: Progress) -> ProbeResult:
+    return ProbeResult("skips", skipped=f"{subject.name} has <b>no</b> teeth")
 
 
 SKIPS = Probe("skips", "Does it bite?", "It cannot.", _skips, _say)

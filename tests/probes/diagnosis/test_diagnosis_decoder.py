@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from unbag.models.loading import Model
-from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig, examine
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.vlm2vec.model import Vlm2Vec
@@ -25,9 +25,9 @@ NOTE = "no map of words over patches"
 
 def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
     return examine(
-        Inquiry(
+        DiagnosisConfig(
             model, scorer=scorer, material=small_material(), probes=(), options=OPTIONS,
-            has_twin=False,
+            has_random_init=False,
         )
     )  # fmt: skip
 

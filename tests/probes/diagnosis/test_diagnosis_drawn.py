@@ -18,7 +18,7 @@ from unbag.probes.base import (
     Known,
     Lines,
     Maps,
-    Material,
+    ProbeData,
     Scatter,
     ScatterPoint,
     Series,
@@ -178,11 +178,11 @@ def test_the_page_says_what_is_missing() -> None:
 def test_the_page_tells_why_the_other_was_not_asked() -> None:
     first = answer("order", "fails", 0.5)
     assert first.other is not None
-    assert first.twin is not None
+    assert first.random_init is not None
     alone = replace(first, other=replace(first.other, skipped="it sleeps"), other_verdict=None)
     page = render_diagnosis(replace(made(), answers=(alone,)))
     assert f"<li>{OTHER}: not asked; it sleeps</li>" in page
-    both = replace(alone, twin=replace(first.twin, skipped="it sleeps"))
+    both = replace(alone, random_init=replace(first.random_init, skipped="it sleeps"))
     assert "it sleeps" not in render_diagnosis(replace(made(), answers=(both,)))
 
 
@@ -196,7 +196,7 @@ def test_examples_are_a_pair_of_sides_and_a_swap_of_colours() -> None:
     assert [caption for _, caption in found] == [*pairs[0].captions, pairs[2].captions[0]]
     rows = replace(material, pairs=())
     assert all(caption in {row.caption for row in rows.rows} for _, caption in examples(rows))
-    assert examples(Material("nothing")) == ()
+    assert examples(ProbeData("nothing")) == ()
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,20 @@ from unbag.api import _probes
 from unbag.data.images import PixelPicture
 from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
-from unbag.probes.base import Finding, Maps, Options, Probe, Subject, Verdict, mean, statistic
+from unbag.probes.base import (
+    Maps,
+    Options,
+    Probe,
+    ProbedModel,
+    ProbeResult,
+    Verdict,
+    mean,
+    statistic,
+)
 from unbag.probes.diagnosis.diagnose import (
     ORDER,
     Diagnosis,
-    Inquiry,
+    DiagnosisConfig,
     differences,
     examine,
     registered_probes,
@@ -28,14 +37,14 @@ from unbag.types import FloatArray, IntArray, Picture
 from .small_probes import AGAIN, BROKEN, OPTIONS, SHARE, SKIPS, Counted, Plain, small_material
 
 
-def inquiry(*probes: Probe) -> Inquiry:
-    return Inquiry(
-        Counted(), material=small_material(), probes=probes, options=OPTIONS, has_twin=False
+def config(*probes: Probe) -> DiagnosisConfig:
+    return DiagnosisConfig(
+        Counted(), material=small_material(), probes=probes, options=OPTIONS, has_random_init=False
     )
 
 
 def test_every_picture_and_caption_is_encoded_once_over_all_probes() -> None:
-    asked = inquiry(SHARE, AGAIN, SHARE)
+    asked = config(SHARE, AGAIN, SHARE)
     examine(asked)
     model = asked.model
     assert isinstance(model, Counted)
@@ -46,7 +55,7 @@ def test_every_picture_and_caption_is_encoded_once_over_all_probes() -> None:
 
 
 def test_a_question_that_fails_or_is_skipped_stops_no_other() -> None:
-    found = examine(inquiry(BROKEN, SKIPS, SHARE))
+    found = examine(config(BROKEN, SKIPS, SHARE))
     assert [one.probe for one in found.answers] == ["broken", "skips", "share"]
     assert "no such scene" in found.answers[0].finding.skipped
     assert [one.probe for one in found.skipped] == ["broken", "skips"]
@@ -57,14 +66,14 @@ def test_a_question_that_fails_or_is_skipped_stops_no_other() -> None:
 
 
 def test_a_probe_that_breaks_stops_no_other() -> None:
-    def ask(*_: object) -> Finding:
+    def ask(*_: object) -> ProbeResult:
         raise ValueError("17 is no shape")
 
-    def say(_: Finding) -> Verdict:
+    def say(_: ProbeResult) -> Verdict:
         raise KeyError("merged")
 
     asks, says = replace(SHARE, name="asks", ask=ask), replace(SHARE, name="says", say=say)
-    found = examine(inquiry(SHARE, asks, says, AGAIN))
+    found = examine(config(SHARE, asks, says, AGAIN))
     assert [one.probe for one in found.answered] == ["share", "again"]
     first, second = found.skipped
     assert first.finding.skipped.startswith("it broke: ValueError: 17 is no shape (test_diagnosis_")
@@ -78,39 +87,39 @@ def test_a_map_that_breaks_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         raise RuntimeError("no patches here")
 
     monkeypatch.setattr("unbag.probes.maps.word_maps", broken)
-    found = examine(inquiry(SHARE))
+    found = examine(config(SHARE))
     assert found.is_whole
     assert "no map of words over patches: RuntimeError: no patches here" in found.notes
 
 
 def test_both_models_have_a_twin_and_those_of_one_build_share_it() -> None:
-    seen: list[Subject] = []
+    seen: list[ProbedModel] = []
 
-    def ask(subject: Subject, *_: object) -> Finding:
+    def ask(subject: ProbedModel, *_: object) -> ProbeResult:
         seen.append(subject)
-        return Finding("seen")
+        return ProbeResult("seen")
 
     probe = Probe("seen", "Who?", "Nobody.", ask, lambda _: Verdict("told", "Seen."))
-    asked = replace(inquiry(probe), model=load_tiny("base"), against=Counted(), has_twin=True)
+    asked = replace(config(probe), model=load_tiny("base"), against=Counted(), has_random_init=True)
     examine(asked)
-    model, twin, other = seen
-    assert model.twin is twin
-    assert other.twin is twin
+    model, random_model, other = seen
+    assert model.random_init is random_model
+    assert other.random_init is random_model
     seen.clear()
-    examine(replace(asked, has_twin=False))
-    assert [one.twin for one in seen] == [None, None]
+    examine(replace(asked, has_random_init=False))
+    assert [one.random_init for one in seen] == [None, None]
 
 
 def test_the_twin_and_the_other_are_asked_too() -> None:
     base = load_tiny("base")
-    asked = replace(inquiry(SHARE), model=base, against=Counted(), has_twin=True)
+    asked = replace(config(SHARE), model=base, against=Counted(), has_random_init=True)
     found = examine(asked)
     answer = found.answers[0]
-    assert answer.twin is not None
+    assert answer.random_init is not None
     assert answer.other is not None
-    assert found.twin is not None
+    assert found.random_init is not None
     assert found.other is not None
-    assert (found.twin.name, found.other.name) == ("tiny:base, random weights", "counted")
+    assert (found.random_init.name, found.other.name) == ("tiny:base, random weights", "counted")
     assert answer.other["right"].estimate.n == answer.finding["right"].estimate.n == 6
     assert answer.other_verdict is not None
     made = {one.metric: one for one in answer.differences}
@@ -123,9 +132,9 @@ def test_the_twin_and_the_other_are_asked_too() -> None:
 
 
 def test_a_model_without_a_twin_is_asked_alone() -> None:
-    found = examine(replace(inquiry(SHARE), model=Plain(), has_twin=True))
-    assert found.twin is None
-    assert found.answers[0].twin is None
+    found = examine(replace(config(SHARE), model=Plain(), has_random_init=True))
+    assert found.random_init is None
+    assert found.answers[0].random_init is None
     assert found.maps == ()
     assert "no map of words over patches: plain shows no vectors of patches and words" in (
         found.notes
@@ -134,7 +143,7 @@ def test_a_model_without_a_twin_is_asked_alone() -> None:
 
 def test_what_there_is_is_kept_before_and_after_every_question() -> None:
     kept: list[Diagnosis] = []
-    found = examine(inquiry(SHARE, BROKEN), keep=kept.append)
+    found = examine(config(SHARE, BROKEN), keep=kept.append)
     assert [len(one.answers) for one in kept] == [0, 1, 2, 2]
     assert [one.is_whole for one in kept] == [False, False, False, True]
     assert kept[-1] is found
@@ -144,22 +153,22 @@ def test_what_there_is_is_kept_before_and_after_every_question() -> None:
 def test_a_stop_leaves_what_was_kept() -> None:
     kept: list[Diagnosis] = []
 
-    def stop(*_: object) -> Finding:
+    def stop(*_: object) -> ProbeResult:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        examine(inquiry(SHARE, replace(BROKEN, ask=stop)), keep=kept.append)
+        examine(config(SHARE, replace(BROKEN, ask=stop)), keep=kept.append)
     assert [one.probe for one in kept[-1].answers] == ["share"]
 
 
 def test_two_models_of_one_name_are_refused() -> None:
     with pytest.raises(UnbagError, match="both models are called 'counted'") as error:
-        examine(replace(inquiry(SHARE), against=Counted()))
+        examine(replace(config(SHARE), against=Counted()))
     assert "rename a file" in error.value.hint
 
 
 def test_no_questions_are_no_questions() -> None:
-    assert examine(inquiry()).answers == ()
+    assert examine(config()).answers == ()
 
 
 class _Torn(PixelPicture):
@@ -171,12 +180,12 @@ def test_pictures_that_cannot_be_opened_are_named() -> None:
     material = small_material()
     torn: Picture = _Torn(np.zeros((8, 8, 3), dtype=np.uint8))  # type: ignore[assignment]
     rows = (replace(material.rows[0], picture=torn), *material.rows[1:])
-    found = examine(replace(inquiry(SHARE), material=replace(material, rows=rows)))
+    found = examine(replace(config(SHARE), material=replace(material, rows=rows)))
     assert any("cannot be used" in note and "torn" in note for note in found.notes)
 
 
 def test_holm_is_over_all_questions() -> None:
-    asked = replace(inquiry(SHARE, AGAIN), model=load_tiny("base"), against=Counted())
+    asked = replace(config(SHARE, AGAIN), model=load_tiny("base"), against=Counted())
     rates = [one for a in examine(asked).answers for one in a.differences if one.metric == "right"]
     assert len(rates) == 2
     p = rates[0].p_value
@@ -185,7 +194,7 @@ def test_holm_is_over_all_questions() -> None:
     assert [one.p_holm for one in rates] == [min(1.0, 2 * p)] * 2
 
 
-def quantity_of(value_N: FloatArray, *, units: list[str] | None = None) -> Finding:
+def quantity_of(value_N: FloatArray, *, units: list[str] | None = None) -> ProbeResult:
     units = units or [str(i) for i in range(len(value_N))]
 
     def highest(index: IntArray) -> float:
@@ -194,7 +203,7 @@ def quantity_of(value_N: FloatArray, *, units: list[str] | None = None) -> Findi
     options = Options(resamples=500)
     made = mean("rate", value_N, about="", options=options, units=units, is_rate=True)
     top = statistic("top", highest, len(value_N), about="", options=options)
-    return Finding("p", (made, top), headline="rate")
+    return ProbeResult("p", (made, top), headline="rate")
 
 
 def test_outcomes_are_paired_unit_by_unit() -> None:
@@ -219,7 +228,9 @@ def test_units_that_are_not_shared_give_no_difference() -> None:
         quantity_of(np.ones(3)), other, names=("a", "b"), options=Options(resamples=50)
     )
     assert [one.metric for one in found] == ["top"]
-    assert differences(other, Finding("p", skipped="no"), names=("a", "b"), options=OPTIONS) == ()
+    assert (
+        differences(other, ProbeResult("p", skipped="no"), names=("a", "b"), options=OPTIONS) == ()
+    )
 
 
 def test_all_registered_probes_are_asked_in_the_order_of_a_reader() -> None:
@@ -239,7 +250,7 @@ def test_all_registered_probes_are_asked_in_the_order_of_a_reader() -> None:
 
 def test_the_friendly_way_takes_names_and_things(capsys: pytest.CaptureFixture[str]) -> None:
     found = ub.diagnose(
-        "tiny:base", against=Counted(), data=small_material(), probes=[SHARE], has_twin=False
+        "tiny:base", against=Counted(), data=small_material(), probes=[SHARE], has_random_init=False
     )
     assert (found.model.name, found.material) == ("tiny:base", "a few drawings")
     assert [one.name for one in _probes("agreement")] == ["agreement"]

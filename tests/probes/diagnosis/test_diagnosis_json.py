@@ -11,7 +11,7 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
-from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig, examine
 from unbag.probes.diagnosis.text import KIND, to_json
 
 from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
@@ -20,7 +20,7 @@ from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
 @pytest.fixture(scope="module")
 def found() -> Diagnosis:
     return examine(
-        Inquiry(
+        DiagnosisConfig(
             load_tiny("base"),
             against=Counted(),
             material=small_material(),
@@ -65,9 +65,9 @@ def test_a_quantity_has_its_interval_its_references_and_the_other_models(found: 
     assert (right["n"], right["invalid"], right["is_rate"]) == (6, 0, True)
     assert right["interval"] == estimate.interval
     assert (right["bag"], right["perfect"], right["chance"]) == (0.5, 1.0, 0.5)
-    assert answer.twin is not None
+    assert answer.random_init is not None
     assert answer.other is not None
-    assert right["twin"]["value"] == answer.twin["right"].estimate.value
+    assert right["twin"]["value"] == answer.random_init["right"].estimate.value
     assert right["against"]["value"] == answer.other["right"].estimate.value
     assert right["difference"]["value"] == pytest.approx(right["value"] - right["against"]["value"])
     assert right["difference"]["low"] <= right["difference"]["value"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unbag.models.tiny import Tiny, untrained
 from unbag.models.tiny import load as load_tiny
-from unbag.probes.diagnosis.diagnose import Inquiry, examine, registered_probes
+from unbag.probes.diagnosis.diagnose import DiagnosisConfig, examine, registered_probes
 
 from .small_probes import OPTIONS, small_material
 
@@ -42,12 +42,12 @@ def test_nothing_is_encoded_twice() -> None:
     model = Remembering()
     probes = tuple(one for one in registered_probes() if one.name not in READERS)
     found = examine(
-        Inquiry(
+        DiagnosisConfig(
             model,
             material=small_material(rows=40),
             probes=probes,
             options=replace(OPTIONS, resamples=50),
-            has_twin=False,
+            has_random_init=False,
         )
     )
     assert {one.probe for one in found.answered} >= {"order", "agreement", "conditions"}

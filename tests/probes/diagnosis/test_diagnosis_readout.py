@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import unbag as ub
-from unbag.probes.diagnosis.diagnose import Inquiry, examine, make_subject
+from unbag.probes.diagnosis.diagnose import DiagnosisConfig, examine, make_subject
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.probes.profile import profile_items, score_items
 from unbag.readouts.pooled import Pooled, PooledSettings
@@ -35,16 +35,16 @@ def sparc(model: Counted) -> ReaderScorer:
     return ReaderScorer(model, SPARC_FIXED.fresh(settings, sizes, seed=0))
 
 
-def inquiry(model: Counted, **changes: object) -> Inquiry:
-    asked = Inquiry(
+def config(model: Counted, **changes: object) -> DiagnosisConfig:
+    asked = DiagnosisConfig(
         model, scorer=sparc(model), material=small_material(), probes=(SHARE,), options=OPTIONS,
-        has_twin=False,
+        has_random_init=False,
     )  # fmt: skip
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
 def test_maps_of_the_reader_stand_beside_those_of_the_model() -> None:
-    found = examine(inquiry(Counted()))
+    found = examine(config(Counted()))
     assert found.model.name == "counted+sparc_fixed"
     assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
     before, after = found.maps[0], found.maps[3]
@@ -59,7 +59,7 @@ def test_maps_of_the_reader_stand_beside_those_of_the_model() -> None:
 
 def test_a_read_out_can_be_set_against_its_own_model() -> None:
     model = Counted()
-    found = examine(inquiry(model, against=model))
+    found = examine(config(model, against=model))
     assert found.other is not None
     assert (found.model.name, found.other.name) == ("counted+sparc_fixed", "counted")
     assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
@@ -69,7 +69,7 @@ def test_a_read_out_can_be_set_against_its_own_model() -> None:
 
 def test_the_twin_is_said_to_be_scored_by_cosine() -> None:
     model = Counted()
-    found = examine(inquiry(model, has_twin=True, probes=()))
+    found = examine(config(model, has_random_init=True, probes=()))
     assert f"{NOTE}; random weights are scored by cosine" in found.notes
 
 
@@ -77,7 +77,7 @@ def test_a_read_out_without_maps_says_so_and_keeps_those_of_the_model() -> None:
     model = Counted()
     sizes = Sizes(0, model.config.picture_width, model.config.caption_width)
     pooled = ReaderScorer(model, Pooled(PooledSettings(width=8), sizes))
-    found = examine(inquiry(model, scorer=pooled))
+    found = examine(config(model, scorer=pooled))
     assert [one.title for one in found.maps] == ["counted"] * 3
     said = "no map of words over patches: counted+pooled scores without a map of words over patches"
     assert said in found.notes

@@ -30,7 +30,7 @@ ArmsOfBase = Mapping[ArmKey, ArmResult]
 
 
 @dataclass(frozen=True)
-class Where:
+class TrainingArguments:
     """Pictures on which a claim is tried."""
 
     name: str
@@ -39,8 +39,8 @@ class Where:
     """Why sizes of effects found there mean little elsewhere."""
 
 
-WORLD = Where("the world", "small models on drawn scenes")
-PHOTOGRAPHS = Where(
+WORLD = TrainingArguments("the world", "small models on drawn scenes")
+PHOTOGRAPHS = TrainingArguments(
     "these photographs",
     "small heads on two frozen parts, asked about edits that rules made of the captions of one "
     "collection",
@@ -75,7 +75,7 @@ class Claim:
     """What was fixed before, and what else could matter."""
     paper: str = ""
     """Short name of the first source, under which the overview shows the claim."""
-    where: Where = WORLD
+    where: TrainingArguments = WORLD
     """What its verdict is about."""
 
     def __post_init__(self) -> None:

@@ -171,7 +171,7 @@ def _train_decoder(
         name,
         {**numbers, "fit": found.fit, **({CURVE: curve} if curve else {})},
         steps=settings.steps,
-        batch=settings.batch,
+        batch_size=settings.batch_size,
         loss=found.loss,
         precision=precision_of(base.settings.device),
     )
@@ -335,7 +335,7 @@ def fresh(
 
 def shrunk(settings: DecoderSettings) -> DecoderSettings:
     """For small runs, which show that the code runs."""
-    return replace(settings, width=16, depth=1, heads=2, batch=16, warm_up=1)
+    return replace(settings, width=16, depth=1, heads=2, batch_size=16, warmup_steps=1)
 
 
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
@@ -381,7 +381,7 @@ def run_vectors(
         name,
         {**numbers, "fit": fit},
         steps=settings.vector_steps,
-        batch=VECTOR_BATCH,
+        batch_size=VECTOR_BATCH,
         loss=loss,
         precision=precision_of(settings.device),
     )

@@ -36,7 +36,7 @@ from unbag.runs.cache import VECTOR, FeatureTable, default_cache
 from unbag.runs.files import make_folder
 from unbag.runs.progress import Silent
 from unbag.training.before_after import differences, fit_reader
-from unbag.training.recipes import Locks, Recipe
+from unbag.training.recipes import Freeze, Recipe
 from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import Edit, FloatArray
@@ -115,7 +115,7 @@ class PhotosExperiment:
             folder = edits_folder(order.out)
             make_folder(folder, what="folder for edits", hint="name another folder with --out")
             collection = collection_of(order.photos, folder, say=say)
-            check_size(collection, self.extent(START, size=order.size).batch)
+            check_size(collection, self.extent(START, size=order.size).batch_size)
         bench = Bench(order, collection, say)
         for base in order.bases:
             for arm in order.arms:
@@ -164,7 +164,7 @@ class Bench:
         """Of photographs that could be opened; refused where they say too little."""
         place_of = self.seen.pictures.row_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
-        has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
+        has_edits = any(not edit.is_positive for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
         groups = groups_of(asked.kinds) if asked is not None else {}
         few = [name for group, name in BENCHMARKS.items() if group not in groups]
@@ -186,9 +186,15 @@ class Bench:
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
     """As in `photos_training`, without its locks: the frozen parts are not even loaded."""
     made = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
-    epochs = ceil(extent.steps / (photographs // extent.batch))
-    warm_up = min(made.recipe.warm_up, extent.steps // 3)
-    return replace(made.recipe, locks=Locks(), batch=extent.batch, epochs=epochs, warm_up=warm_up)
+    epochs = ceil(extent.steps / (photographs // extent.batch_size))
+    warmup_steps = min(made.recipe.warmup_steps, extent.steps // 3)
+    return replace(
+        made.recipe,
+        freeze=Freeze(),
+        batch_size=extent.batch_size,
+        epochs=epochs,
+        warmup_steps=warmup_steps,
+    )
 
 
 def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmResult:
@@ -201,7 +207,7 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
         fingerprint=f"photos-{seed}-{bench.collection.train.fingerprint[:12]}",
         arm=arm,
         steps=extent.steps,
-        batch=extent.batch,
+        batch_size=extent.batch_size,
         seed=seed,
         times=extent.times,
         precision=precision_of(order.device if extent.steps else "cpu"),
@@ -390,13 +396,13 @@ def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collec
     return Collection(*parts)
 
 
-def check_size(collection: Collection, batch: int) -> None:
+def check_size(collection: Collection, batch_size: int) -> None:
     """Refuse what makes no batch, or leaves nothing to ask."""
-    if len(collection.train) < batch or not collection.asked.pairs:
+    if len(collection.train) < batch_size or not collection.asked.pairs:
         every = len(collection.train) + len(collection.asked)
         raise UnbagError(
             f"{every:,} photographs are too few: {len(collection.train):,} are left to learn from",
-            expected=f"at least {batch:,} of these, better thousands",
+            expected=f"at least {batch_size:,} of these, better thousands",
             hint="name a larger collection with --photos",
         )
 

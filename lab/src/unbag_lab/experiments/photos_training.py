@@ -48,7 +48,7 @@ from unbag.training.before_after import Contrast
 from unbag.training.data.batch import Batch
 from unbag.training.data.pairs import PairBatches
 from unbag.training.fine_tuning import FineTuning, TrainJob
-from unbag.training.recipes import Locks, Recipe, Slot, clip_ft
+from unbag.training.recipes import Freeze, Recipe, Slot, clip_ft
 from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import CachedTowers
@@ -93,29 +93,29 @@ class PhotosArm:
     recipe: Recipe
 
 
-def _plain(name: str, *, locks: Locks, rate: float, epochs: int, batch: int = 512) -> Recipe:
+def _plain(name: str, *, freeze: Freeze, rate: float, epochs: int, batch_size: int = 512) -> Recipe:
     return replace(
         clip_ft(),
         name=name,
         source="fixed before the first run",
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         learning_rate=rate,
         weight_decay=0.1,
-        warm_up=50,
-        locks=locks,
+        warmup_steps=50,
+        freeze=freeze,
     )
 
 
 BUILD: Mapping[str, PhotosArm] = MappingProxyType(
     {
         "heads": PhotosArm(
-            "", _plain("heads", locks=Locks(WHOLE_PART, WHOLE_TEXT), rate=1e-3, epochs=20)
+            "", _plain("heads", freeze=Freeze(WHOLE_PART, WHOLE_TEXT), rate=1e-3, epochs=20)
         ),
         "text": PhotosArm(
-            "heads", _plain("text", locks=Locks(WHOLE_PART, 0), rate=5e-5, epochs=10)
+            "heads", _plain("text", freeze=Freeze(WHOLE_PART, 0), rate=5e-5, epochs=10)
         ),
-        "both": PhotosArm("heads", _plain("both", locks=Locks(0, 0), rate=5e-5, epochs=10)),
+        "both": PhotosArm("heads", _plain("both", freeze=Freeze(0, 0), rate=5e-5, epochs=10)),
     }
 )
 
@@ -129,7 +129,7 @@ def repair_arms(base: str) -> dict[str, PhotosArm]:
         rate = 3e-4 if caption else 5e-5
         for name, loss in PUBLISHED_REPAIRS.items():
             recipe = _plain(
-                name + suffix, locks=Locks(picture, caption), rate=rate, epochs=10, batch=256
+                name + suffix, freeze=Freeze(picture, caption), rate=rate, epochs=10, batch_size=256
             )
             recipe = replace(
                 recipe, objective=loss.objective, negatives=SEEN, positives=SEEN_POSITIVES
@@ -227,9 +227,9 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
         for caption, edits in zip(pair.captions, pair.edits, strict=True):
             number = row.setdefault(caption, len(row))
             captions.append((number, at))
-            kept = [edit for edit in edits if edit.keeps_meaning]
+            kept = [edit for edit in edits if edit.is_positive]
             for edit in edits:
-                if edit.keeps_meaning:
+                if edit.is_positive:
                     continue
                 other = None
                 if kept:
@@ -356,12 +356,12 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
         return
     start = bench.out / "build" / str(seed) / f"{arm.start}.safetensors"
     encoder = start_of(start if arm.start else None, seed, bench.device)
-    recipe, locks, device = arm.recipe, arm.recipe.locks, bench.device
+    recipe, freeze, device = arm.recipe, arm.recipe.freeze, bench.device
     trainable: Trainable = StoredPhoto(encoder, bench.store, device=device)
-    if locks.picture == WHOLE_PART:
+    if freeze.image == WHOLE_PART:
         trainable = CachedTowers(trainable, images=bench.store.features, texts=None)
     started = time.monotonic()
-    parts = [part for part in ("picture", "caption") if not getattr(locks, part)]
+    parts = [part for part in ("picture", "caption") if not getattr(freeze, part)]
     loss = train_to(
         folder / f"{name}.safetensors",
         trainable,

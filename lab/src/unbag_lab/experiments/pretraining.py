@@ -46,7 +46,7 @@ class PretrainingExperiment:
     """Arms from scratch, side by side; see `Experiment`."""
 
     steps: int = 2_000
-    batch: int = 512
+    batch_size: int = 512
     times: int = 5
     name: str = NAME
     reads_bases: bool = False
@@ -73,11 +73,11 @@ class PretrainingExperiment:
         """The same for all."""
         find_arm(arm)
         sized = self.sized(size)
-        return Extent(sized.steps, sized.batch, sized.times)
+        return Extent(sized.steps, sized.batch_size, sized.times)
 
     def sized(self, size: Size) -> PretrainingExperiment:
         """As it is, or so short that it only shows that the code runs."""
-        return self if size == "full" else replace(self, steps=6, batch=16, times=1)
+        return self if size == "full" else replace(self, steps=6, batch_size=16, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Seeds in processes of their own where the order allows several."""
@@ -216,7 +216,7 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
             fingerprint=f"{NAME}-{seed}",
             arm=arm,
             steps=experiment.steps,
-            batch=experiment.batch,
+            batch_size=experiment.batch_size,
             seed=seed,
             times=experiment.times,
             precision=precision_of(order.device),
@@ -232,7 +232,9 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
             one.arm: find_arm(one.arm) if order.size == "full" else smaller(find_arm(one.arm))
             for one in missing
         }
-        settings = PretrainSettings(seed=seed, steps=experiment.steps, batch=experiment.batch)
+        settings = PretrainSettings(
+            seed=seed, steps=experiment.steps, batch_size=experiment.batch_size
+        )
         return train_side_by_side(
             arms,
             settings,

@@ -99,7 +99,7 @@ class PriorExperiment:
         """That of the other decoders; nothing is trained for M3ID."""
         settings = sized(size)
         taught = decoder_settings(settings.steps, size)
-        return Extent(0 if self.needs(arm) else taught.steps, taught.batch, settings.times)
+        return Extent(0 if self.needs(arm) else taught.steps, taught.batch_size, settings.times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
@@ -175,7 +175,7 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             arm,
             {**numbers, **fit},
             steps=lab.settings.steps if arm in SHARES else 0,
-            batch=lab.settings.batch,
+            batch_size=lab.settings.batch_size,
             loss=loss,
             precision=precision_of(base.settings.device),
         )

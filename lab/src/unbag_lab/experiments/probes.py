@@ -92,7 +92,7 @@ class Probes:
     def extent(self, arm: str, *, size: Size) -> Extent:
         """Nothing is trained here."""
         self.needs(arm)
-        return Extent(steps=0, batch=0, times=AMOUNTS[size].times)
+        return Extent(steps=0, batch_size=0, times=AMOUNTS[size].times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Base by base, the arms of each in as many processes as are allowed."""
@@ -211,7 +211,7 @@ def _run_arms(base: _ProbedBase, processes: int, say: Say, arms: Sequence[str]) 
             fingerprint=base.fingerprint,
             arm=arm,
             steps=0,
-            batch=0,
+            batch_size=0,
             seed=base.seed,
             times=base.amount.times,
             precision="float32",

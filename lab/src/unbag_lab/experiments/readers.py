@@ -35,7 +35,7 @@ from unbag.readouts.training import (
     ReaderEffort,
     ReaderReadout,
     ReaderTask,
-    share_told_apart,
+    accuracy,
     sizes_of,
 )
 from unbag.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -131,8 +131,8 @@ class Base:
     @cached_property
     def random(self) -> Tiny:
         """The same network before any training."""
-        twin = untrained(self.encoder.config, seed=self.seed)
-        return Tiny(twin, name=f"{self.path.stem}-random", device=self.settings.device)
+        random_model = untrained(self.encoder.config, seed=self.seed)
+        return Tiny(random_model, name=f"{self.path.stem}-random", device=self.settings.device)
 
     @cached_property
     def joined(self) -> DualEncoder:
@@ -204,7 +204,7 @@ class Base:
         numbers: dict[str, dict[str, float]],
         *,
         steps: int = 0,
-        batch: int = BATCH,
+        batch_size: int = BATCH,
         loss: float | None = None,
         precision: str = "float32",
     ) -> ArmResult:
@@ -215,7 +215,7 @@ class Base:
             fingerprint=self.encoder.fingerprint,
             arm=arm,
             steps=steps,
-            batch=batch,
+            batch_size=batch_size,
             seed=self.seed,
             times=self.settings.times,
             precision=precision,
@@ -248,7 +248,7 @@ def finish(
     say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
 
 
-_FEW = ("crowd=8",)
+_FEW = ("contrast_size=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step."""
 _SMALL_NET = (*_FEW, "net=mlp", "length=16")
 """DCSM's other network, with no more columns than the longest caption of the world needs: a small
@@ -258,7 +258,7 @@ _BY_HEART = ("dropout=0", "learning_rate=1e-2")
 text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what
 tells them apart. At the rate that all share, 8,000 steps are too few."""
 _PLACES = ("rope=2d", *_BY_HEART)
-SHARED = ("learning_rate=1e-3", "warm_up=200", "weight_decay=0.01", "batch=256")
+SHARED = ("learning_rate=1e-3", "warmup_steps=200", "weight_decay=0.01", "batch_size=256")
 
 
 @dataclass(frozen=True)
@@ -430,9 +430,9 @@ def _fit_numbers(reader: Reader, pool: Pool, held: int, device: str) -> dict[str
 
 def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, float]:
     """Told from all negatives; and, where rows have several, relations from their opposites."""
-    found = {name: share_told_apart(reader, rows, device=device)}
+    found = {name: accuracy(reader, rows, device=device)}
     if rows.negative_NK.shape[1] > 1 and len(stated := rows.only(RELATION)):
-        found[f"{name} relation"] = share_told_apart(reader, stated, device=device)
+        found[f"{name} relation"] = accuracy(reader, stated, device=device)
     return found
 
 

@@ -128,7 +128,7 @@ class ReadoutExperiment:
             return Extent(decoders.vector_steps, VECTOR_BATCH, times)
         if arm in DECODERS:
             taught = taught_with(arm, decoders)
-            return Extent(taught.steps, taught.batch, times)
+            return Extent(taught.steps, taught.batch_size, times)
         return Extent(readers.steps_of(READERS[arm]), BATCH, times)
 
     def run(self, order: Order, *, say: Say = print) -> None:

@@ -57,7 +57,7 @@ from unbag_lab.results import (
 from unbag_lab.scheduler import Share, each_apart
 from unbag_lab.training import TrainedArm, ask, run_arms
 
-SMALL = RepairSettings(steps=4, batch=16, times=1, size="small")
+SMALL = RepairSettings(steps=4, batch_size=16, times=1, size="small")
 """Shows that everything runs."""
 SMALL_BENCH = (
     "world-swap",
@@ -110,7 +110,7 @@ class RepairExperiment:
         """The same for all that are trained."""
         settings = _settings(size)
         steps = settings.steps if arm in self.trained else 0
-        return Extent(steps, settings.batch, settings.times)
+        return Extent(steps, settings.batch_size, settings.times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Train and ask what is missing."""
@@ -183,7 +183,7 @@ def repair(
         fingerprint=encoder.fingerprint,
         arm=BEFORE,
         steps=0,
-        batch=settings.batch,
+        batch_size=settings.batch_size,
         seed=seed_of(base, settings),
         times=settings.times,
         precision=settings.precision,
@@ -299,7 +299,7 @@ def _read_blindly(
     """How far the captions of a base's own scenes give their edits away."""
     experiment = EXPERIMENTS[settings.experiment]
     batches = WorldBatches(
-        recipe=make_recipe(ARMS[0], experiment, batch=settings.batch),
+        recipe=make_recipe(ARMS[0], experiment, batch_size=settings.batch_size),
         reads=TinyTrainable(encoder, device="cpu").reads,
         seed=seed,
         preset=experiment.preset,

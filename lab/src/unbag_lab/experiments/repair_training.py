@@ -45,7 +45,7 @@ from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.objective import Objective
 from unbag.training.optim import compile_layers, shared_memory
 from unbag.training.recipes import (
-    Locks,
+    Freeze,
     Precision,
     Recipe,
     Slot,
@@ -160,7 +160,7 @@ def view_of(arm: str) -> View:
     return _VIEWS.get(arm, "all")
 
 
-def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
+def make_recipe(arm: str, experiment: ArmData, *, batch_size: int) -> Recipe:
     """An arm by name; learning rate and the rest are those of pilot C, the same for all."""
     if arm not in (*ARMS, *VARIANTS):
         raise unknown_name("arm", arm, (*ARMS, *VARIANTS))
@@ -173,13 +173,13 @@ def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
         negatives=WORLD_NEGATIVES,
         positives=experiment.positives,
         epochs=1,
-        batch=batch,
+        batch_size=batch_size,
         learning_rate=3e-4,
         weight_decay=0.05,
-        warm_up=100,
+        warmup_steps=100,
         clip_norm=None,
     )
-    return replace(shared, locks=Locks(picture="all")) if is_locked else shared
+    return replace(shared, freeze=Freeze(image="all")) if is_locked else shared
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class RepairSettings:
     experiment: str = "default"
     arms: tuple[str, ...] = ARMS
     steps: int = 1_250
-    batch: int = 512
+    batch_size: int = 512
     seed: int = 0
     """With the name of a base it gives the seed of its scenes."""
     times: int = 5
@@ -291,8 +291,8 @@ class RepairArm(FineTuning):
     ) -> None:
         """Before any step; `places` where steps are recorded."""
         experiment, device = EXPERIMENTS[settings.experiment], settings.device
-        recipe = make_recipe(name, experiment, batch=settings.batch)
-        is_locked = recipe.locks.picture == "all"
+        recipe = make_recipe(name, experiment, batch_size=settings.batch_size)
+        is_locked = recipe.freeze.image == "all"
         towers = (
             LockedTiny(base, shared, device=device)
             if is_locked
@@ -565,7 +565,7 @@ class FixedViews:
             self._rooms[key].fill(batch)
             self._latest[view] = batch, key
         key = self._latest[view][1]
-        return key, self._rooms[key].batch
+        return key, self._rooms[key].batch_size
 
 
 class FixedBatch:
@@ -579,7 +579,7 @@ class FixedBatch:
             _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
             _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
         }
-        self.batch = Batch(
+        self.batch_size = Batch(
             pixels=torch.empty(like.pixels.shape, dtype=torch.float32, device=device),
             caption_B=torch.empty_like(like.caption_B),
             negative_BK=torch.empty_like(like.negative_BK),
@@ -591,7 +591,7 @@ class FixedBatch:
 
     def fill(self, batch: Batch) -> None:
         """Copy another batch here; nothing is asked of the device."""
-        own, inputs = self.batch, self.batch.groups[0].inputs
+        own, inputs = self.batch_size, self.batch_size.groups[0].inputs
         assert isinstance(own.pixels, torch.Tensor)
         assert isinstance(batch.pixels, torch.Tensor)
         is_bytes = batch.pixels.dtype == torch.uint8

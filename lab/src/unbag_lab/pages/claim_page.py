@@ -94,7 +94,7 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
         some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
         known = [one.seconds for one in some if one.seconds is not None]
         took = number_text(fmean(known), is_rate=False, digits=0) if known else DASH
-        steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch"))
+        steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch_size"))
         name = f"`{arm}`" if (experiment, arm) in claim.arms else f"`{arm}`, beside"
         rows.append((name, f"`{experiment}`", f"{len(some)}", steps, batch, took))
     head = ("arm", "experiment", "bases", "steps", "batch", "seconds on a base")

@@ -180,7 +180,7 @@ def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
     }
     parts = [
         f"### {name}: {EXPERIMENTS[name].about}",
-        f"On the world: {trained.steps} steps of {trained.batch}, {len(shown)} bases "
+        f"On the world: {trained.steps} steps of {trained.batch_size}, {len(shown)} bases "
         f"({', '.join(shown)}), {trained.times} x the registered items. Means over the bases of "
         "each arm, which the second column has by their numbers.",
         _rows(REPAIR_COLUMNS, arms, lambda column, arm: column.mean(known[arm])),

@@ -61,7 +61,7 @@ _NO_RESULTS = (RUN_FILE, "config.json", "generation_config.json")
 """What stands in folders of trainings and of decoders, beside results."""
 _NUMBER = re.compile(r"[- ](\d+)")
 _DIGITS = 10
-_SAME = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+_SAME = ("fingerprint", "steps", "batch_size", "seed", "times", "precision", "size")
 """What decides the numbers of an arm."""
 
 
@@ -76,7 +76,7 @@ class ArmResult:
     """Of the base."""
     arm: str
     steps: int
-    batch: int
+    batch_size: int
     seed: int
     """Of the scenes; another one for each base."""
     times: int
@@ -94,7 +94,7 @@ class ArmResult:
     @property
     def extent(self) -> Extent:
         """How far it was trained and asked."""
-        return Extent(self.steps, self.batch, self.times)
+        return Extent(self.steps, self.batch_size, self.times)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Extent:
     """How far an arm is trained and asked."""
 
     steps: int
-    batch: int
+    batch_size: int
     times: int
     """Items in the number of the registered benchmarks."""
 
@@ -346,7 +346,7 @@ def _check_alike(results: Iterable[ArmResult]) -> None:
                     hint="name folders of one run, or an empty folder with --into",
                 )
         other = arms.setdefault((one.experiment, one.arm), one)
-        for what in ("size", "steps", "batch", "times"):
+        for what in ("size", "steps", "batch_size", "times"):
             mine, yours = getattr(one, what), getattr(other, what)
             if mine != yours:
                 raise UnbagError(

@@ -114,7 +114,7 @@ def _objects(parts: EditParts) -> ByRules:
 def _kind(name: str, about: str, places: Callable[[EditParts], FillPlaces]) -> Kind:
     return Kind(
         name=name,
-        keeps_meaning=False,
+        is_positive=False,
         about=f"a language model's {about}",
         source="CE-CLIP, SVLC",
         # WordNet is found or missed before a model is loaded.

@@ -300,7 +300,7 @@ def load_writer(parts: EditParts) -> Writer:
 
 REWRITE_REPLACE = Kind(
     name="rewrite_replace",
-    keeps_meaning=True,
+    is_positive=True,
     about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
     source="Hard Positives",
     editor=lambda parts: Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace),
@@ -309,7 +309,7 @@ REWRITE_REPLACE = Kind(
 )
 REWRITE_SWAP = Kind(
     name="rewrite_swap",
-    keeps_meaning=True,
+    is_positive=True,
     about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
     source="Hard Positives",
     editor=lambda parts: Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap),

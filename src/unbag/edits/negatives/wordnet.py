@@ -193,7 +193,7 @@ class AntonymRule:
 
 ANTONYM = Kind(
     name="antonym",
-    keeps_meaning=False,
+    is_positive=False,
     about="the contrary, by WordNet: a man pulls a cart -> a man pushes a cart",
     source="WordNet",
     editor=lambda parts: ByRule(AntonymRule(find_wordnet(parts.wordnet))),
@@ -238,7 +238,7 @@ class NounRule:
 
 REPLACE_NOUN = Kind(
     name="replace_noun",
-    keeps_meaning=False,
+    is_positive=False,
     about="another thing of the same sort: a dog on a sofa -> a cat on a sofa",
     source="CREPE",
     editor=lambda parts: ByRule(NounRule(find_wordnet(parts.wordnet))),

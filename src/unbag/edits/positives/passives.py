@@ -51,7 +51,7 @@ PASSIVE = rule_kind(
     passive,
     "active to passive or back: a dog chases a cat -> a cat is chased by a dog",
     "ours",
-    keeps_meaning=True,
+    is_positive=True,
 )
 
 

@@ -76,7 +76,7 @@ CONJUNCT_SWAP = replace(
         conjunct_swap,
         "what and joins, the other way round: a dog and a cat -> a cat and a dog",
         "SWAP of the hard positives",
-        keeps_meaning=True,
+        is_positive=True,
     ),
     keeps_words=True,
 )
@@ -108,7 +108,7 @@ RELATION_INVERSE = rule_kind(
     relation_inverse,
     "a relation from its other end: a lamp above a desk -> a desk below a lamp",
     "ours",
-    keeps_meaning=True,
+    is_positive=True,
 )
 
 

@@ -73,7 +73,7 @@ SYNONYM = rule_kind(
     synonym,
     "a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
     "REPLACE of the hard positives, with a table of our own",
-    keeps_meaning=True,
+    is_positive=True,
 )
 
 

@@ -74,7 +74,7 @@ ARTICLE = rule_kind(
     article,
     "another article: a dog on a bench -> the dog on a bench",
     "ours",
-    keeps_meaning=True,
+    is_positive=True,
 )
 
 
@@ -93,7 +93,7 @@ WORD_FORM = rule_kind(
     word_form,
     "another form: two grey dogs are running -> two gray dogs are running, 2, run",
     "ours",
-    keeps_meaning=True,
+    is_positive=True,
 )
 
 

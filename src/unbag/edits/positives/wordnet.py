@@ -100,7 +100,7 @@ class ByWordNet:
 
 SYNONYM_WORDNET = Kind(
     name="synonym_wordnet",
-    keeps_meaning=True,
+    is_positive=True,
     about="a word by a synonym of WordNet: a woman on a staircase -> a woman on a stairway",
     source="ours, with WordNet",
     editor=lambda parts: ByWordNet(find_wordnet(parts.wordnet)),

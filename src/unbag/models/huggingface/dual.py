@@ -61,7 +61,7 @@ class TwoTowers:
         """Before cutting, special ones included."""
         return self.captions.count(captions)
 
-    def random_twin(self, *, name: str, seed: int) -> Self:
+    def random_init(self, *, name: str, seed: int) -> Self:
         """The same architecture, and weights as its class begins."""
         old, made = self.model, cast(Callable[..., Self], type(self))
         with seeded(seed):

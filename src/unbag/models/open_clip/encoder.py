@@ -77,7 +77,7 @@ class OpenClip:
             # Captions come in many lengths; each would be compiled anew.
             getattr(self.model, "text", self.model).transformer.compile(dynamic=True)
 
-    def random_twin(self, *, name: str, seed: int) -> OpenClip | None:
+    def random_init(self, *, name: str, seed: int) -> OpenClip | None:
         """The same architecture, and weights as open_clip begins; None where that is not known."""
         # It imports this module.
         from unbag.models.open_clip.loading import fingerprint_of

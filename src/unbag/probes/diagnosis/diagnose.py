@@ -17,9 +17,18 @@ from unbag.evaluation.run import versions
 from unbag.metrics.compare import compare, correct
 from unbag.metrics.intervals import percentile
 from unbag.models.loading import Model
-from unbag.models.weights import random_twin
-from unbag.probes.base import Finding, Maps, Material, Options, Probe, Quantity, Subject, Verdict
-from unbag.probes.data import world_material
+from unbag.models.weights import random_init
+from unbag.probes.base import (
+    Maps,
+    Options,
+    Probe,
+    ProbeData,
+    ProbedModel,
+    ProbeResult,
+    Quantity,
+    Verdict,
+)
+from unbag.probes.data import world_probe_data
 from unbag.probes.maps import map_words
 from unbag.probes.space import EncoderSpace
 from unbag.registry import find, names
@@ -53,7 +62,7 @@ class Diagnosis:
     material: str
     options: Options
     answers: tuple[Answer, ...] = ()
-    twin: Examined | None = None
+    random_init: Examined | None = None
     other: Examined | None = None
     maps: tuple[Maps, ...] = ()
     """Words over patches, of the model, of its read-out, and of the other."""
@@ -99,12 +108,12 @@ class Answer:
     probe: str
     question: str
     about: str
-    finding: Finding
+    finding: ProbeResult
     verdict: Verdict | None
     """None if the question could not be put; `finding.skipped` says why."""
-    twin: Finding | None = None
+    random_init: ProbeResult | None = None
     """Of the same model with random weights."""
-    other: Finding | None = None
+    other: ProbeResult | None = None
     """Of the model it is set against."""
     other_verdict: Verdict | None = None
     differences: tuple[Comparison, ...] = ()
@@ -126,39 +135,39 @@ class Examined:
 
 
 @dataclass(frozen=True, eq=False)
-class Inquiry:
+class DiagnosisConfig:
     """What is asked of whom."""
 
     model: Model
     against: Model | None = None
     scorer: Scorer | None = None
     """Scores in place of the model's own, such as a read-out."""
-    material: Material | None = None
+    material: ProbeData | None = None
     """None is the world."""
     probes: tuple[Probe, ...] | None = None
     """None is all that are registered."""
     options: Options = field(default_factory=Options)
-    has_twin: bool = True
+    has_random_init: bool = True
     """Put every question to the same model with random weights as well."""
     has_maps: bool = True
     """Draw maps of words over a few pictures, for which a chat model runs dozens of times."""
     cache: Path | None = None
-    batch: int = 256
+    batch_size: int = 256
     command: str = ""
     """As it was typed, for the record."""
 
 
 def examine(
-    inquiry: Inquiry,
+    config: DiagnosisConfig,
     *,
     progress: Progress | None = None,
     keep: Callable[[Diagnosis], None] | None = None,
 ) -> Diagnosis:
     """Put all questions, one after the other; `keep` is given what there is before and after."""
     progress, started = progress or Silent(), perf_counter()
-    subject = _make_subjects(inquiry, progress)
-    material = inquiry.material or world_material()
-    begun = _unanswered(inquiry, subject, material)
+    subject = _make_subjects(config, progress)
+    material = config.material or world_probe_data()
+    begun = _unanswered(config, subject, material)
     answers: list[Answer] = []
 
     def so_far(*, is_whole: bool = False) -> Diagnosis:
@@ -172,12 +181,12 @@ def examine(
 
     if keep is not None:
         keep(begun)
-    probes = registered_probes() if inquiry.probes is None else inquiry.probes
+    probes = registered_probes() if config.probes is None else config.probes
     for probe in probes:
-        answers.append(ask(probe, subject, material, inquiry.options, progress))
+        answers.append(ask(probe, subject, material, config.options, progress))
         if keep is not None:
             keep(so_far())
-    has_maps = inquiry.has_maps
+    has_maps = config.has_maps
     maps, notes = map_words(subject, material, progress=progress) if has_maps else ((), ())
     found = so_far(is_whole=True)
     found = replace(found, maps=maps, notes=(*found.notes, *notes))
@@ -187,15 +196,15 @@ def examine(
 
 
 def ask(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
+    probe: Probe, subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
 ) -> Answer:
     """One question to all models."""
     started = perf_counter()
     finding = _put(probe, subject, material, options, progress)
     is_asked = not finding.skipped
-    twin, other = (
+    random_model, other = (
         _put(probe, one, material, options, progress) if one is not None and is_asked else None
-        for one in (subject.twin, subject.other)
+        for one in (subject.random_init, subject.other)
     )
     said, verdict = _verdict(probe, finding)
     assert said is not None
@@ -206,7 +215,7 @@ def ask(
         about=probe.about,
         finding=said,
         verdict=verdict,
-        twin=twin,
+        random_init=random_model,
         other=other,
         other_verdict=other_verdict,
         differences=differences(
@@ -219,18 +228,20 @@ def ask(
 
 
 def _put(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
+    probe: Probe, subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
+) -> ProbeResult:
     try:
         return probe.ask(subject, material, options, progress)
     except UnbagError as error:
-        return Finding(probe.name, skipped=str(error))
+        return ProbeResult(probe.name, skipped=str(error))
     except Exception as error:
         # A fault of one probe, such as a plug-in's, must not cost what the others found.
-        return Finding(probe.name, skipped=broken(error))
+        return ProbeResult(probe.name, skipped=broken(error))
 
 
-def _verdict(probe: Probe, finding: Finding | None) -> tuple[Finding | None, Verdict | None]:
+def _verdict(
+    probe: Probe, finding: ProbeResult | None
+) -> tuple[ProbeResult | None, Verdict | None]:
     """What was measured stays in the finding, even if no sentence can be made of it."""
     if finding is None or finding.skipped:
         return finding, None
@@ -265,17 +276,21 @@ def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
     return tuple(found)
 
 
-def _make_subjects(inquiry: Inquiry, progress: Progress) -> Subject:
+def _make_subjects(config: DiagnosisConfig, progress: Progress) -> ProbedModel:
     made = [
         make_subject(
-            model, scorer=scorer, cache=inquiry.cache, batch=inquiry.batch, progress=progress
+            model,
+            scorer=scorer,
+            cache=config.cache,
+            batch_size=config.batch_size,
+            progress=progress,
         )
-        for model, scorer in ((inquiry.model, inquiry.scorer), (inquiry.against, None))
+        for model, scorer in ((config.model, config.scorer), (config.against, None))
         if model is not None
     ]
     subject = made[0]
-    if inquiry.has_twin:
-        subject = with_twin(subject, seed=inquiry.options.seed, progress=progress)
+    if config.has_random_init:
+        subject = with_random_init(subject, seed=config.options.seed, progress=progress)
     if len(made) == 1:
         return subject
     if made[0].name == made[1].name:
@@ -285,12 +300,16 @@ def _make_subjects(inquiry: Inquiry, progress: Progress) -> Subject:
             hint="set a model against another one, or rename a file",
         )
     other = made[1]
-    if inquiry.has_twin:
+    if config.has_random_init:
         # So that both are judged alike; one of the same build is the same twin.
-        other = with_twin(other, seed=inquiry.options.seed, progress=progress)
-        twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
+        other = with_random_init(other, seed=config.options.seed, progress=progress)
+        twins = [
+            one.random_init.scorer.fingerprint
+            for one in (other, subject)
+            if one.random_init is not None
+        ]
         if len(twins) == 2 and len(set(twins)) == 1:
-            other = replace(other, twin=subject.twin)
+            other = replace(other, random_init=subject.random_init)
     return replace(subject, other=other)
 
 
@@ -299,9 +318,9 @@ def make_subject(
     *,
     scorer: Scorer | None = None,
     cache: Path | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
     progress: Progress | None = None,
-) -> Subject:
+) -> ProbedModel:
     """Vectors for a dual encoder, and one with a matching head too; none for a chat model.
 
     `scorer` scores in place of the model's own; a cosine brings the vectors that it compares.
@@ -312,55 +331,59 @@ def make_subject(
         encoder = scorer.encoder
     space = None
     if isinstance(encoder, DualEncoder):
-        space = EncoderSpace(encoder, cache=cache, batch=batch, progress=progress)
+        space = EncoderSpace(encoder, cache=cache, batch_size=batch_size, progress=progress)
     if scorer is None:
-        return Subject(model.name, model, space, make_scorer(model))
+        return ProbedModel(model.name, model, space, make_scorer(model))
     has_readout = not isinstance(scorer, Cosine)
-    return Subject(scorer.name, model, space, scorer, has_readout=has_readout)
+    return ProbedModel(scorer.name, model, space, scorer, has_readout=has_readout)
 
 
-def with_twin(subject: Subject, *, seed: int, progress: Progress | None = None) -> Subject:
+def with_random_init(
+    subject: ProbedModel, *, seed: int, progress: Progress | None = None
+) -> ProbedModel:
     """With the same model at random weights beside it, where one can be made.
 
     Vectors of a twin are cheap to forget and useless to anybody else, so they are not cached.
     """
     if not isinstance(subject.model, DualEncoder):
         return subject
-    twin = random_twin(subject.model, seed=seed)
-    if twin is None:
+    random_model = random_init(subject.model, seed=seed)
+    if random_model is None:
         return subject
-    return replace(subject, twin=make_subject(twin, progress=progress))
+    return replace(subject, random_init=make_subject(random_model, progress=progress))
 
 
-def _unanswered(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
+def _unanswered(config: DiagnosisConfig, subject: ProbedModel, material: ProbeData) -> Diagnosis:
     """Before the first question."""
     return Diagnosis(
         model=_examined(subject),
         material=material.about,
-        options=inquiry.options,
-        twin=_examined(subject.twin) if subject.twin else None,
+        options=config.options,
+        random_init=_examined(subject.random_init) if subject.random_init else None,
         other=_examined(subject.other) if subject.other else None,
         notes=(*material.notes, *_read_out(subject)),
         versions=versions(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=inquiry.command,
-        device=getattr(inquiry.model, "device", ""),
+        command=config.command,
+        device=getattr(config.model, "device", ""),
         is_whole=False,
     )
 
 
-def _examined(subject: Subject) -> Examined:
+def _examined(subject: ProbedModel) -> Examined:
     return Examined(subject.name, subject.scorer.fingerprint)
 
 
-def _read_out(subject: Subject) -> tuple[str, ...]:
+def _read_out(subject: ProbedModel) -> tuple[str, ...]:
     """What a read-out changes, and what it cannot."""
     if not subject.has_readout or subject.space is None:
         return ()
-    twin = "; random weights are scored by cosine" if subject.twin is not None else ""
+    random_model = (
+        "; random weights are scored by cosine" if subject.random_init is not None else ""
+    )
     return (
         f"{subject.name} scores only the probe profile; all other probes look at vectors of "
-        f"{subject.space.name}, which a read-out leaves as they are{twin}",
+        f"{subject.space.name}, which a read-out leaves as they are{random_model}",
     )
 
 
@@ -373,7 +396,7 @@ def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
     )
 
 
-def _damage(subject: Subject) -> tuple[str, ...]:
+def _damage(subject: ProbedModel) -> tuple[str, ...]:
     """Pictures of either model; the twin sees the same."""
     spaces = [one.space for one in (subject, subject.other) if one is not None]
     damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
@@ -381,7 +404,7 @@ def _damage(subject: Subject) -> tuple[str, ...]:
 
 
 def differences(
-    finding: Finding, other: Finding, *, names: tuple[str, str], options: Options
+    finding: ProbeResult, other: ProbeResult, *, names: tuple[str, str], options: Options
 ) -> tuple[Comparison, ...]:
     """The first minus the second, for quantities that both have and that can be paired."""
     found = []

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from unbag.probes.base import (
     Bars,
-    Finding,
     Grid,
     Lines,
     Maps,
     Plot,
+    ProbeResult,
     Quantity,
     Scatter,
     Verdict,
@@ -190,7 +190,7 @@ def _view(found: Diagnosis, answer: Answer) -> AnswerView:
 
 def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
     """One quantity of the model, the one it is set against, and the twin."""
-    findings = [answer.finding, answer.other, answer.twin]
+    findings = [answer.finding, answer.other, answer.random_init]
     names = [found.model.name, found.other.name if found.other else "", "random weights"]
     pairs = []
     for place, (finding, label) in enumerate(zip(findings, names, strict=True)):
@@ -222,19 +222,19 @@ def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -
 def _columns(found: Diagnosis) -> tuple[str, ...]:
     """Heads of the full table."""
     names = [found.model.name, *([found.other.name, "difference"] if found.other else [])]
-    names += ["random weights"] if found.twin else []
+    names += ["random weights"] if found.random_init else []
     return (*names, "bag of words", "perfect", "chance", "n")
 
 
 def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
-    def of(finding: Finding | None) -> str:
+    def of(finding: ProbeResult | None) -> str:
         quantity = finding.get(one.name) if finding is not None else None
         return DASH if quantity is None else estimate_text(quantity.estimate, with_unit=True)
 
     made = difference_of(answer, one.name)
     gap = DASH if made is None else change_text(made, is_rate=one.estimate.is_rate)
     texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
-    texts += [of(answer.twin)] if found.twin else []
+    texts += [of(answer.random_init)] if found.random_init else []
     known = (one.known.bag, one.known.perfect, one.known.chance)
     texts += [DASH if value is None else one.estimate.show(value) for value in known]
     invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
@@ -245,12 +245,12 @@ def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
 
 def _notes(found: Diagnosis, answer: Answer) -> list[str]:
     notes = list(answer.finding.notes)
-    reasons = {one.skipped for one in (answer.other, answer.twin) if one is not None}
+    reasons = {one.skipped for one in (answer.other, answer.random_init) if one is not None}
     # A question about both models at once can be put to neither of the others.
-    is_shared = len(reasons) == 1 and answer.other is not None and answer.twin is not None
+    is_shared = len(reasons) == 1 and answer.other is not None and answer.random_init is not None
     for finding, name in (
         (answer.other, found.other.name if found.other else ""),
-        (answer.twin, "random weights"),
+        (answer.random_init, "random weights"),
     ):
         if finding is not None and finding.skipped and not is_shared:
             notes.append(f"{name}: not asked; {first_line(finding.skipped)}")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from unbag.probes.base import Finding, Plot, Quantity, Verdict
+from unbag.probes.base import Plot, ProbeResult, Quantity, Verdict
 from unbag.probes.diagnosis.diagnose import Answer, Diagnosis, Examined
 from unbag.probes.extract import NO_LAYERS, NO_SUCH_LAYER
 from unbag.reports.formatting import and_list, change_text, count_text
@@ -95,7 +95,7 @@ def to_json(found: Diagnosis) -> str:
         "is_whole": found.is_whole,
         "model": _examined(found.model),
         "against": _examined(found.other),
-        "twin": _examined(found.twin),
+        "twin": _examined(found.random_init),
         "material": found.material,
         "seed": found.options.seed,
         "options": asdict(found.options),
@@ -132,12 +132,12 @@ def _answer(answer: Answer) -> dict[str, object]:
         "against_plots": [_plot(one) for one in answer.other.plots] if answer.other else [],
         "notes": list(answer.finding.notes),
         "against_notes": _notes(answer.other),
-        "twin_notes": _notes(answer.twin),
+        "twin_notes": _notes(answer.random_init),
         "seconds": answer.seconds,
     }
 
 
-def _notes(finding: Finding | None) -> list[str]:
+def _notes(finding: ProbeResult | None) -> list[str]:
     """A question that could not be put to the other, or to the twin, says so here."""
     if finding is None:
         return []
@@ -150,7 +150,7 @@ def _verdict(verdict: Verdict | None) -> dict[str, object] | None:
 
 def _quantity(mine: Quantity, answer: Answer) -> dict[str, object]:
     theirs = answer.other.get(mine.name) if answer.other else None
-    twin = answer.twin.get(mine.name) if answer.twin else None
+    random_model = answer.random_init.get(mine.name) if answer.random_init else None
     made = difference_of(answer, mine.name)
     return {
         "name": mine.name,
@@ -160,7 +160,7 @@ def _quantity(mine: Quantity, answer: Answer) -> dict[str, object]:
         "bag": mine.known.bag,
         "perfect": mine.known.perfect,
         "chance": mine.known.chance,
-        "twin": None if twin is None else _estimate(twin),
+        "twin": None if random_model is None else _estimate(random_model),
         "against": None if theirs is None else _estimate(theirs),
         "difference": None if made is None else _difference(made),
     }

@@ -81,13 +81,13 @@ class DecoderSettings:
     connector_steps: int | None = None
     """Of these, the first with the language model locked; none: a tenth for a real one, and 0 from
     scratch, where there is nothing yet to connect to."""
-    batch: int = bounded(256, low=1)
+    batch_size: int = bounded(256, low=1)
     """Questions of a step."""
     learning_rate: float | None = None
     """none: 2e-5 for a real language model, 3e-4 from scratch."""
     connector_rate: float = bounded(1e-3, above=0)
     weight_decay: float = bounded(0.05, low=0)
-    warm_up: int = bounded(100, low=0)
+    warmup_steps: int = bounded(100, low=0)
     """Steps with a rising rate, at the start of each stage, before half a cosine to zero."""
     lora: int = bounded(0, low=0)
     """Rank of small matrices beside the frozen ones of a real language model (peft); 0: train all
@@ -116,7 +116,7 @@ class DecoderSettings:
                 expected="a trained language model to put small matrices beside",
                 hint="--set language=FOLDER, or leave lora out",
             )
-        if not 0 <= self.locked_steps <= self.steps:
+        if not 0 <= self.frozen_steps <= self.steps:
             raise UnbagError(
                 f"a decoder with connector_steps={self.connector_steps} of {self.steps} steps",
                 expected="at most as many as there are steps",
@@ -135,7 +135,7 @@ class DecoderSettings:
         return self.yes, self.letters, self.describe, self.answer
 
     @property
-    def locked_steps(self) -> int:
+    def frozen_steps(self) -> int:
         """Steps of the first stage, with the language model locked."""
         if self.connector_steps is not None:
             return self.connector_steps
@@ -474,11 +474,13 @@ def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Le
 class Draws:
     """Which lessons a step is given: shares of the kinds, by (seed, step) alone."""
 
-    def __init__(self, lessons: Lessons, shares: Sequence[float], *, batch: int, seed: int) -> None:
+    def __init__(
+        self, lessons: Lessons, shares: Sequence[float], *, batch_size: int, seed: int
+    ) -> None:
         """Raises UnbagError if a kind with a share has no lesson."""
         self._seed = seed
         self._places = [np.flatnonzero(lessons.kind_M == k) for k in range(len(KINDS))]
-        self._counts = _counts(shares, batch)
+        self._counts = _counts(shares, batch_size)
         empty = [k for k, n, at in zip(KINDS, self._counts, self._places, strict=True)
                  if n and not len(at)]  # fmt: skip
         if empty:
@@ -498,13 +500,13 @@ class Draws:
         return np.concatenate(rows), float(rng.random())
 
 
-def _counts(shares: Sequence[float], batch: int) -> list[int]:
+def _counts(shares: Sequence[float], batch_size: int) -> list[int]:
     """Questions of each kind in a batch.
 
     Whole numbers that sum to the batch; what is left over goes to the largest remainders.
     """
-    exact = np.array(shares) * batch / sum(shares)
+    exact = np.array(shares) * batch_size / sum(shares)
     counts = np.floor(exact).astype(int)
-    rest = np.argsort(counts - exact, kind="stable")[: batch - int(counts.sum())]
+    rest = np.argsort(counts - exact, kind="stable")[: batch_size - int(counts.sum())]
     counts[rest] += 1
     return [int(count) for count in counts]

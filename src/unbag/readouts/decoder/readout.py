@@ -27,7 +27,7 @@ from unbag.reports.formatting import number_text, share_text
 from unbag.runs.files import TRAINING, open_run_folder, write_text
 from unbag.runs.progress import Progress
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.training.repair import Where
+from unbag.training.repair import TrainingArguments
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer, check_earlier
 from unbag.types import DualEncoder, Scorer
@@ -92,7 +92,7 @@ def train_decoder(
     job: ReadoutJob, settings: DecoderSettings, encoder: DualEncoder, *, progress: Progress
 ) -> ReadoutTrained:
     """Features once, then steps; an interrupted run resumes from its last checkpoint."""
-    where = job.where or Where()
+    where = job.where or TrainingArguments()
     inputs = {"model": encoder.name, "model_fingerprint": encoder.fingerprint}
     with open_run_folder(job.out, TRAINING) as folder:
         check_earlier(folder, **inputs, settings=settings, seed=job.seed)
@@ -164,7 +164,7 @@ def _asked_again(task: DecoderTask, lessons: Lessons) -> Fitted:
         task.seen_NLV,
         lessons.to(task.device),
         rows=rng.permutation(len(lessons))[:_MOST_ASKED],
-        batch=task.settings.batch,
+        batch_size=task.settings.batch_size,
         device=task.device,
         precision=task.precision,
     )

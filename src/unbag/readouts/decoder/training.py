@@ -56,7 +56,7 @@ from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
-from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.repair import WORLD, DataConfig, TrainingArguments
 from unbag.training.trainer import Task, Trainer, autocast
 from unbag.types import DualEncoder, IntArray, Picture
 
@@ -90,11 +90,11 @@ class DecoderData:
 
 def gather(
     encoder: DualEncoder,
-    wanted: Wanted,
+    wanted: DataConfig,
     settings: DecoderSettings,
     *,
     seed: int,
-    where: Where,
+    where: TrainingArguments,
     progress: Progress,
 ) -> DecoderData:
     """Scenes of the world, or pairs of a file; each picture is encoded once."""
@@ -139,7 +139,7 @@ def _of_pairs(
     rows: Sequence[PoolRow],
     settings: DecoderSettings,
     *,
-    where: Where,
+    where: TrainingArguments,
     progress: Progress,
 ) -> DecoderData:
     seen_NLV = None
@@ -289,28 +289,28 @@ class DecoderTask(Task[DecoderBatch]):
         self.optimizer = OptimizerSettings(
             steps=settings.steps,
             learning_rate=settings.rate,
-            warmup_steps=settings.warm_up,
+            warmup_steps=settings.warmup_steps,
             betas=(0.9, 0.98),
             weight_decay=settings.weight_decay,
             clip_norm=1.0,
         )
         self.is_recorded = device.startswith("cuda")
         # Of a real language model steps are long, and rows of one length would be mostly padding.
-        self._has_static_batch = settings.is_scratch and not settings.locked_steps
+        self._has_static_batch = settings.is_scratch and not settings.frozen_steps
         self._inputs = inputs
-        self._draws = Draws(lessons, settings.shares, batch=settings.batch, seed=seed)
+        self._draws = Draws(lessons, settings.shares, batch_size=settings.batch_size, seed=seed)
         named = {n: w for n, w in net.named_parameters() if w.requires_grad}
         connector = {n: w for n, w in named.items() if n.startswith("connector.")}
         self._language = {n: w for n, w in named.items() if n not in connector}
         self._parameters = connector | self._language
-        self._row_B = torch.zeros(settings.batch, dtype=torch.int64, device=device)
+        self._row_B = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
         self._ran: list[nn.Module] = []
         """Language models that steps were recorded of: a recording knows by where they lie."""
 
     def batch(self, step: int) -> DecoderBatch:
         """Lessons of every kind with a share; while the language model is frozen none is blind."""
         row_B, drawn = self._draws(step)
-        return row_B, drawn < self.settings.blind and step >= self.settings.locked_steps
+        return row_B, drawn < self.settings.blind and step >= self.settings.frozen_steps
 
     def loss(self, batch: DecoderBatch, step: int) -> Tensor:
         """The mean over lessons."""
@@ -332,16 +332,16 @@ class DecoderTask(Task[DecoderBatch]):
 
     def learning_rate(self, step: int) -> float:
         """Each stage has a rate of its own, a warmup and half a cosine to zero."""
-        settings, first = self.settings, self.settings.locked_steps
+        settings, first = self.settings, self.settings.frozen_steps
         is_first = step < first
         at, steps = (step, first) if is_first else (step - first, settings.steps - first)
-        share = lr_factor(at, steps=steps, warmup_steps=min(settings.warm_up, steps))
+        share = lr_factor(at, steps=steps, warmup_steps=min(settings.warmup_steps, steps))
         return share * (settings.connector_rate if is_first else settings.rate)
 
     def before_step(self, step: int) -> None:
         """Freeze the language model in the first stage."""
         for weight in self._language.values():
-            weight.requires_grad_(step >= self.settings.locked_steps)
+            weight.requires_grad_(step >= self.settings.frozen_steps)
 
     def static_batch(self, batch: DecoderBatch) -> tuple[Hashable, DecoderBatch] | None:
         """Steps with and without the picture are recorded apart."""
@@ -369,7 +369,7 @@ def share_right(
     lessons: Lessons,
     *,
     rows: IntArray | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
     device: str = "cpu",
     precision: Precision = "float32",
 ) -> Fitted:
@@ -379,8 +379,8 @@ def share_right(
     # Of like length together, so that little is padded.
     every = every[np.argsort(lessons.length_M[every], kind="stable")]
     found = []
-    for start in range(0, len(every), batch):
-        some = lessons.batch(every[start : start + batch])
+    for start in range(0, len(every), batch_size):
+        some = lessons.batch(every[start : start + batch_size])
         seen_BLV = None if seen_NLV is None else seen_NLV[some.picture_B]
         with autocast(device, precision):
             token_BA = net.answered(seen_BLV, some).argmax(dim=-1)

@@ -81,7 +81,7 @@ class EmbeddingLesson:
 class Showing:
     """How pairs are shown."""
 
-    batch: int = 64
+    batch_size: int = 64
     negatives: int = 2
     """Most hard negatives of a caption."""
     asks: bool = True
@@ -91,7 +91,7 @@ class Showing:
     @property
     def fingerprint(self) -> str:
         """Of the form of prompts and of these settings."""
-        return f"{_FORM}-{self.batch}-{self.negatives}-{int(self.asks)}-{self.seed}"
+        return f"{_FORM}-{self.batch_size}-{self.negatives}-{int(self.asks)}-{self.seed}"
 
     def prompt(self, caption: str, *, is_turned: bool) -> str:
         """What stands behind the picture."""
@@ -118,7 +118,7 @@ class WorldLessons:
         """Scenes, captions and their negatives, with what holds in which scene; steps from 0."""
         showing, knobs = self.showing, find_preset(DEFAULT_PRESET)
         seed = split_seed("train", _SEEDS + showing.seed)
-        samples = batch(DEFAULT, knobs, seed=seed, step=number, size=showing.batch)
+        samples = batch(DEFAULT, knobs, seed=seed, step=number, size=showing.batch_size)
         never = withheld(DEFAULT, knobs).combinations
         slots = [Slot("negatives", ("negatives",))] * showing.negatives
         columns = columns_of(slots, ())
@@ -156,11 +156,11 @@ class PairLessons:
 
     def __post_init__(self) -> None:
         """Raises UnbagError if there is no whole step."""
-        if len(self.pairs) < self.showing.batch:
+        if len(self.pairs) < self.showing.batch_size:
             raise UnbagError(
-                f"{len(self.pairs):,} pairs make no batch of {self.showing.batch:,}",
+                f"{len(self.pairs):,} pairs make no batch of {self.showing.batch_size:,}",
                 expected="at least as many pairs as a batch has",
-                hint=f"--set batch={len(self.pairs)}, or fewer",
+                hint=f"--set batch_size={len(self.pairs)}, or fewer",
             )
 
     @property
@@ -181,16 +181,16 @@ class PairLessons:
     def step(self, number: int) -> EmbeddingLesson:
         """Pairs in the order of their epoch; one that cannot be opened is replaced by the next."""
         showing = self.showing
-        epoch, part = divmod(number, len(self.pairs) // showing.batch)
+        epoch, part = divmod(number, len(self.pairs) // showing.batch_size)
         order_N = self.orders.of(self.pairs, seed=showing.seed, epoch=epoch)
         draw = Draw(showing.seed, epoch)
-        places = order_N[part * showing.batch : (part + 1) * showing.batch]
+        places = order_N[part * showing.batch_size : (part + 1) * showing.batch_size]
         shown = [self._shown(int(place), draw) for place in places]
         return lesson(*(list(column) for column in zip(*shown, strict=True)))
 
     def measured(self) -> list[EmbeddingLesson]:
         """Of the first epoch: pairs that were trained on."""
-        count = min(_MEASURED, len(self.pairs) // self.showing.batch)
+        count = min(_MEASURED, len(self.pairs) // self.showing.batch_size)
         return [self.step(at) for at in range(count)]
 
     def _shown(self, place: int, draw: Draw) -> tuple[tuple[Picture, str], str, list[str | None]]:
@@ -200,7 +200,7 @@ class PairLessons:
         is_turned = bool(draw.number(2, "turned", pair.id))
         true = {normalised(one) for one in pair.captions}
         edits = pair.edits[at] if self._negatives else ()
-        false = [e.text for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
+        false = [e.text for e in edits if not e.is_positive and normalised(e.text) not in true]
         false = sorted(set(false), key=lambda text: draw.number(2**62, "negative", pair.id, text))
         drawn: list[str | None] = [*false[: self._negatives]]
         drawn += [None] * (self._negatives - len(drawn))

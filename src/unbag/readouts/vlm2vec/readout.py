@@ -57,7 +57,7 @@ from unbag.runs.cache import VECTOR, TensorCache
 from unbag.runs.files import TRAINING, open_run_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.training.repair import WORLD, Wanted, Where
+from unbag.training.repair import WORLD, DataConfig, TrainingArguments
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
@@ -96,7 +96,7 @@ class Vlm2VecReadout:
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
         """Contrastively, on pairs or the world; an interrupted run resumes."""
         settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
-        model, where = _chat_model(job.model), job.where or Where()
+        model, where = _chat_model(job.model), job.where or TrainingArguments()
         with open_run_folder(job.out, TRAINING) as folder:
             lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
             progress.say(f"data: {lessons.about}")
@@ -140,7 +140,7 @@ VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
 VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
 
 
-def open_lessons(wanted: Wanted, showing: Showing) -> WorldLessons | PairLessons:
+def open_lessons(wanted: DataConfig, showing: Showing) -> WorldLessons | PairLessons:
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)

@@ -31,11 +31,11 @@ class Vlm2VecSettings:
     """What --set can change. Defaults are the paper's, but for batch (4 x 64) and chunk (1)."""
 
     steps: int = bounded(1000, low=1)
-    batch: int = bounded(64, low=1)
+    batch_size: int = bounded(64, low=1)
     chunk: int = bounded(8, low=1)
     """Pictures or texts run at once: memory, and which numbers dropout draws; nothing else."""
     learning_rate: float = bounded(2e-5, above=0)
-    warm_up: int = bounded(100, low=0)
+    warmup_steps: int = bounded(100, low=0)
     """Steps with a rising rate, before a line to zero."""
     temperature: float = bounded(TEMPERATURE, above=0)
     clip_norm: float = bounded(1.0, above=0)
@@ -59,7 +59,7 @@ class Vlm2VecSettings:
 
     def showing(self, *, asks: bool, seed: int) -> Showing:
         """How pairs are shown."""
-        return Showing(self.batch, self.negatives, asks, seed)
+        return Showing(self.batch_size, self.negatives, asks, seed)
 
 
 class EmbeddingTask(Task[EmbeddingLesson]):
@@ -82,7 +82,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         self.optimizer = OptimizerSettings(
             steps=settings.steps,
             learning_rate=settings.learning_rate,
-            warmup_steps=settings.warm_up,
+            warmup_steps=settings.warmup_steps,
             schedule="linear",
             clip_norm=settings.clip_norm,
         )

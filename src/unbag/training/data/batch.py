@@ -68,15 +68,15 @@ class Share:
     rank: int = 0
     of: int = 1
 
-    def part(self, batch: int) -> slice:
+    def part(self, batch_size: int) -> slice:
         """Of a batch of so many pictures."""
-        if batch % self.of:
+        if batch_size % self.of:
             raise UnbagError(
-                f"a batch of {batch} cannot be shared by {self.of} processes",
+                f"a batch of {batch_size} cannot be shared by {self.of} processes",
                 expected="a multiple of the number of processes",
-                hint=f"--set batch={(batch // self.of + 1) * self.of}",
+                hint=f"--set batch_size={(batch_size // self.of + 1) * self.of}",
             )
-        size = batch // self.of
+        size = batch_size // self.of
         return slice(self.rank * size, (self.rank + 1) * size)
 
 

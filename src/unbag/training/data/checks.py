@@ -52,7 +52,7 @@ def ready_batches(
     *,
     seed: int,
     share: Share | None = None,
-    micro: int | None = None,
+    micro_batch_size: int | None = None,
     parts: EditParts | None = None,
 ) -> tuple[PairBatches, Surveyed]:
     """Batches, and what there is to say of them before training starts.
@@ -79,7 +79,7 @@ def ready_batches(
                 hint=f"make them before with `unbag edit --kinds {kinds} {option[0]} M` and "
                 "name its output with --pairs",
             ) from error
-    batches = PairBatches(pairs, recipe, reads, seed, share or Share(), micro, made)
+    batches = PairBatches(pairs, recipe, reads, seed, share or Share(), micro_batch_size, made)
     found = survey(pairs, recipe, reads=reads, made=made, seed=seed)
     check_surveyed(found, recipe, has_edits=pairs.has_edits)
     check_sides(reads, found.texts)

@@ -80,7 +80,7 @@ class PairBatches:
     reads: Reads
     seed: int
     share: Share = field(default_factory=Share)
-    micro: int | None = None
+    micro_batch_size: int | None = None
     """Strings that are encoded together at most."""
     made: MadeEdits | None = None
     """Makes edits for captions that come without."""
@@ -90,12 +90,12 @@ class PairBatches:
     def __post_init__(self) -> None:
         """Raises UnbagError if an epoch would have no batch."""
         object.__setattr__(self, "columns", columns_of(self.recipe))
-        self.share.part(self.recipe.batch)
+        self.share.part(self.recipe.batch_size)
         if not self.per_epoch:
             raise UnbagError(
-                f"{len(self.pairs):,} pairs make no batch of {self.recipe.batch:,}",
+                f"{len(self.pairs):,} pairs make no batch of {self.recipe.batch_size:,}",
                 expected="at least as many pairs as a batch has",
-                hint=f"--set batch={len(self.pairs)}, or fewer",
+                hint=f"--set batch_size={len(self.pairs)}, or fewer",
             )
 
     @property
@@ -109,7 +109,7 @@ class PairBatches:
         said = (
             self.pairs.fingerprint,
             self.seed,
-            self.recipe.batch,
+            self.recipe.batch_size,
             self.recipe.hard_pictures,
             [sorted(column) for column in self.columns.negatives],
             [sorted(column) for column in self.columns.positives],
@@ -120,7 +120,7 @@ class PairBatches:
     @property
     def per_epoch(self) -> int:
         """Whole batches; what is left over waits for the next order."""
-        return len(self.pairs) // self.recipe.batch
+        return len(self.pairs) // self.recipe.batch_size
 
     @property
     def find_truth(self) -> FindTruth | None:
@@ -146,14 +146,16 @@ class PairBatches:
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
             code=code_of(said, pictures) if self.recipe.masks_equal else None,
-            largest=self.micro,
+            largest=self.micro_batch_size,
             unread=tuple(bad for one in opened for bad in one.unread),
         )
 
     def _opened(self, step: int, draw: Draw) -> list[_Opened]:
         order_N = self.orders.of(self.pairs, seed=self.seed, epoch=draw.epoch)
-        first = step % self.per_epoch * self.recipe.batch
-        ours = order_N[first : first + self.recipe.batch][self.share.part(self.recipe.batch)]
+        first = step % self.per_epoch * self.recipe.batch_size
+        ours = order_N[first : first + self.recipe.batch_size][
+            self.share.part(self.recipe.batch_size)
+        ]
         found: list[_Opened] = []
         for place in ours.tolist():
             one = self._open(place)
@@ -254,8 +256,8 @@ class Draw:
         a caption of the picture is none.
         """
         true = {normalised(caption) for caption in pair.captions}
-        negatives = [e for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
-        positives = [e for e in edits if e.keeps_meaning]
+        negatives = [e for e in edits if not e.is_positive and normalised(e.text) not in true]
+        positives = [e for e in edits if e.is_positive]
         return CaptionTexts(
             pair.captions[at],
             self._drawn(pair.id, "negative", negatives, columns.negatives),

@@ -141,7 +141,7 @@ class WorldBatches:
                 expected="a recipe without hard pictures",
                 hint="--set hard_pictures=false",
             )
-        self.share.part(self.recipe.batch)
+        self.share.part(self.recipe.batch_size)
         if not 0 <= self.seed < _SEEDS:
             raise UnbagError(f"seed {self.seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
         if self.per_epoch < 1:
@@ -158,7 +158,7 @@ class WorldBatches:
                 strict=True,
             )
         ]
-        scenes = f"{len(self)} steps of {self.recipe.batch} fresh scenes"
+        scenes = f"{len(self)} steps of {self.recipe.batch_size} fresh scenes"
         return "; ".join((f"the built-in world, preset {self.preset}: {scenes}", *made))
 
     @property
@@ -169,7 +169,7 @@ class WorldBatches:
             find_preset(self.preset),
             self.world.name,
             self.seed,
-            self.recipe.batch,
+            self.recipe.batch_size,
             self.recipe.masks_equal,
             len(self),
             [_named(slot) for slot in self.recipe.negatives],
@@ -206,8 +206,8 @@ class WorldBatches:
             raise IndexError(step)
         knobs = find_preset(self.preset)
         seed = split_seed("train", _SEEDS + self.seed)
-        whole = batch(self.world, knobs, seed=seed, step=step, size=self.recipe.batch)
-        part = self.share.part(self.recipe.batch)
+        whole = batch(self.world, knobs, seed=seed, step=step, size=self.recipe.batch_size)
+        part = self.share.part(self.recipe.batch_size)
         never = withheld(self.world, knobs).combinations
         told = tuple(
             tell(

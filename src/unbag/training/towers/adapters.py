@@ -464,7 +464,7 @@ def _photo_layers(towers: Any) -> tuple[Layers, Layers]:
 
 
 class JoinedTrainable:
-    """The last caption layer is the connector alone, so that locks.caption=part trains only it."""
+    """The last caption layer is the connector alone, so that freeze.text=part trains only it."""
 
     def __init__(self, encoder: JoinedEncoder, pictures: Trainable, *, device: str) -> None:
         """Copy an encoder, which stays as it is; `pictures` is its picture model with gradients."""

@@ -16,7 +16,7 @@ from PIL import Image as PilImage
 from torch import nn
 
 from unbag.errors import UnbagError
-from unbag.training.recipes import Locks
+from unbag.training.recipes import Freeze
 from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
@@ -103,24 +103,24 @@ def read_picture(reads: Reads, picture: Picture) -> Tensor:
     return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
 
 
-def apply_locks(trainable: Trainable, locks: Locks) -> str:
+def apply_freeze(trainable: Trainable, freeze: Freeze) -> str:
     """Close the locked weights and set the modes; gives what is left open, in words."""
-    for weight in weights_of(_locked(trainable, locks)):
+    for weight in weights_of(_locked(trainable, freeze)):
         weight.requires_grad_(False)
-    for weight in trainable.temperature if locks.scale else ():
+    for weight in trainable.temperature if freeze.scale else ():
         weight.requires_grad_(False)
-    set_training(trainable, locks)
+    set_training(trainable, freeze)
     return open_share(trainable)
 
 
-def set_training(trainable: Trainable, locks: Locks) -> None:
+def set_training(trainable: Trainable, freeze: Freeze) -> None:
     """Set train mode, but for what is locked; called again whenever `module.train()` was.
 
     Batch norms keep the averages they were trained with: those of a batch would depend on how it
     is cut into parts and over processes, and evaluation uses the kept ones.
     """
     trainable.module.train()
-    for module in modules_of(_locked(trainable, locks)):
+    for module in modules_of(_locked(trainable, freeze)):
         module.eval()
     for module in trainable.module.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -142,26 +142,26 @@ def open_share(trainable: Trainable) -> str:
     return f"trained numbers: {', '.join(shown)}"
 
 
-def is_part_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+def is_part_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
     """Whether all but the last layer of a tower stays as it is."""
-    return len(_locked_layers(trainable, tower, locks)) >= len(_layers(trainable, tower)) - 1
+    return len(_frozen_layers(trainable, tower, freeze)) >= len(_layers(trainable, tower)) - 1
 
 
-def is_tower_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+def is_tower_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
     """Whether a tower stays as it is to its last layer."""
-    return len(_locked_layers(trainable, tower, locks)) == len(_layers(trainable, tower))
+    return len(_frozen_layers(trainable, tower, freeze)) == len(_layers(trainable, tower))
 
 
-def _locked(trainable: Trainable, locks: Locks) -> Layers:
+def _locked(trainable: Trainable, freeze: Freeze) -> Layers:
     return (
-        *_locked_layers(trainable, "picture", locks),
-        *_locked_layers(trainable, "caption", locks),
+        *_frozen_layers(trainable, "picture", freeze),
+        *_frozen_layers(trainable, "caption", freeze),
     )
 
 
-def _locked_layers(trainable: Trainable, tower: Tower, locks: Locks) -> Layers:
+def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers:
     """The first layers of a tower, as many as the locks say."""
-    count = locks.picture if tower == "picture" else locks.caption
+    count = freeze.image if tower == "picture" else freeze.text
     every = _layers(trainable, tower)
     if count == "all":
         return every

@@ -36,7 +36,7 @@ from unbag.runs.progress import Progress
 from unbag.training.data.pairs import columns_of, readable_pairs
 from unbag.training.recipes import Recipe
 from unbag.training.towers.adapters import NoReads, make_trainable
-from unbag.training.towers.base import Trainable, is_part_locked, is_tower_locked
+from unbag.training.towers.base import Trainable, is_part_frozen, is_tower_frozen
 from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def _is_frozen(model: DualEncoder, trainable: Trainable, tower: Tower, recipe: R
         if any(weight.dtype != torch.float32 for weight in weights):
             return False
     head = ImageHead if tower == "picture" else TextHead
-    is_locked = is_part_locked if isinstance(trainable, head) else is_tower_locked
-    return is_locked(trainable, tower, recipe.locks)
+    is_locked = is_part_frozen if isinstance(trainable, head) else is_tower_frozen
+    return is_locked(trainable, tower, recipe.freeze)
 
 
 def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
