@@ -82,8 +82,8 @@ def test_all_that_there_is_can_be_trained() -> None:
     picture = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
     assert apply_freeze(towers, Freeze()) == (
-        f"trained numbers: picture tower {picture:,} of {picture:,}, "
-        f"caption tower {caption:,} of {caption:,}, temperature 1 of 1"
+        f"trainable parameters: image encoder {picture:,} of {picture:,}, "
+        f"text encoder {caption:,} of {caption:,}, temperature 1 of 1"
     )
     seen = towers.embed_pictures(torch.tensor([0, 1]))
     read = towers.embed_captions(towers.reads.tokenize(TEXTS[:2]))

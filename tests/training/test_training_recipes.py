@@ -11,11 +11,13 @@ import pytest
 from unbag.cli.main import main
 from unbag.edits.kinds import find_kinds
 from unbag.errors import UnbagError
+from unbag.readouts.training import ReaderEffort
 from unbag.registry import names
 from unbag.runs.identity import described, differences
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term, ThresholdRule
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
+from unbag.training.settings import RENAMED, choose, with_current_names, with_first_names
 from unbag.types import Embedded
 
 RECIPES = sorted(names("recipe"))
@@ -145,11 +147,11 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "=3", "the setting '=3'; expected: field=value"),
         ("clip_ft", "learning_rat=1", "did you mean 'learning_rate'"),
         ("clip_ft", "objective=x", "unknown setting 'objective'"),
-        ("clip_ft", "locks.colour=1", "unknown setting 'locks.colour'"),
+        ("clip_ft", "freeze.colour=1", "unknown setting 'freeze.colour'"),
         ("clip_ft", "batch_size=many", "the setting batch_size=many; expected: a whole number"),
         ("clip_ft", "batch_size=few", "hint:     as in --set batch_size=2, or leave it out"),
         ("clip_ft", "masks_equal=2", "hint:     as in --set masks_equal=true, or leave it out"),
-        ("clip_ft", "locks=some", "hint:     as in --set freeze.image=..., or leave it out"),
+        ("clip_ft", "freeze=some", "hint:     as in --set freeze.image=..., or leave it out"),
         ("clip_ft", "betas=3", "hint:     as in --set betas=(0.5,0.5), or leave it out"),
         ("hard_positive", "family=one", "hint:     as in --set family=both, or leave it out"),
         ("clip_ft", "batch_size=1.5", "the setting batch_size=1.5; expected: a whole number"),
@@ -158,7 +160,7 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "learning_rate=fast", "expected: a number"),
         ("clip_ft", "clip_norm=no", "the setting clip_norm=no; expected: a number or none"),
         ("clip_ft", "lora=4", "expected: parts of it, such as lora.rank or none"),
-        ("clip_ft", "locks=all", "expected: parts of it, such as freeze.image"),
+        ("clip_ft", "freeze=all", "expected: parts of it, such as freeze.image"),
         ("clip_ft", "freeze.image=most", "expected: a whole number or part, all"),
         ("clip_ft", "betas=(0.9,)", "expected: (a number, a number)"),
         ("clip_ft", "betas=(0.9,1)", "a recipe with betas=(0.9, 1.0); expected: each at least 0"),
@@ -276,3 +278,17 @@ def test_distillation_for_any_recipe() -> None:
     assert (last.name, last.weight, last.loss) == ("distil", 0.5, distil)
     assert described(terms) == described(plain.objective.terms)
     assert gentle.objective.threshold == plain.objective.threshold
+
+
+def test_settings_of_an_earlier_version_are_answered_with_their_new_names() -> None:
+    for old, new in RENAMED.items():
+        if old in ("crowd", "locked_steps"):
+            continue
+        with pytest.raises(UnbagError, match=f"the setting '{old}' is now '{new}'"):
+            make_recipe("clip_ft", [f"{old}=1"])
+    with pytest.raises(UnbagError, match="the setting 'crowd' is now 'contrast_size'"):
+        choose(ReaderEffort(), ["crowd=8"], readout="pooled")
+    assert with_current_names(with_first_names({"batch_size": 3, "rank": 1})) == {
+        "batch_size": 3,
+        "rank": 1,
+    }

@@ -27,11 +27,11 @@ def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
 
 
 def test_nothing_left_to_train(tmp_path: Path) -> None:
-    freeze = ["freeze.image=all", "freeze.text=all", "locks.scale=true"]
-    with pytest.raises(UnbagError, match="and the temperature are locked") as caught:
+    freeze = ["freeze.image=all", "freeze.text=all", "freeze.scale=true"]
+    with pytest.raises(UnbagError, match="and the temperature are frozen") as caught:
         repair(small(1), "world", make_recipe("clip_ft", [*SOON, *freeze]), tmp_path / "run")
     assert caught.value.expected == "something that is left to train"
-    assert caught.value.hint == "lock less, as with --set freeze.text=0"
+    assert caught.value.hint == "freeze less, as with --set freeze.text=0"
 
 
 def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:

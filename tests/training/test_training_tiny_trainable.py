@@ -105,7 +105,7 @@ def test_a_step_changes_only_what_is_open(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
     said = apply_freeze(trainable, Freeze(image="all", text=2, scale=True))
     assert said == (
-        "trained numbers: picture tower 0 of 10,096, caption tower 1,824 of 2,840, "
+        "trainable parameters: image encoder 0 of 10,096, text encoder 1,824 of 2,840, "
         "temperature 0 of 1"
     )
     before = {name: value.clone() for name, value in trainable.module.state_dict().items()}
@@ -138,9 +138,9 @@ def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: Any) -> 
     with pytest.raises(UnbagError) as raised:
         apply_freeze(trainable, Freeze(image=count))
     assert str(raised.value) == (
-        f"{count} layers of the picture tower of tiny:small are to be locked\n"
+        f"{count} layers of the image encoder of tiny:small are to be frozen\n"
         "  expected: 0 to 4: embedding, 2 blocks, and what follows\n"
-        "  hint:     --set freeze.image=all locks the whole tower, =part all but its "
+        "  hint:     --set freeze.image=all freezes all of it, =part all but its "
         "last layer"
     )
 
@@ -180,10 +180,12 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     apply_freeze(trainable, Freeze(image=3))
     said = add_lora(trainable, Lora(rank=2, alpha=4.0))
-    # Three blocks of the caption tower; every picture block is locked. Rank 2 of four matrices:
+    # Three blocks of the text encoder; every picture block is locked. Rank 2 of four matrices:
     # 2 (8 + 24) + 2 (8 + 8) + 2 (8 + 32) + 2 (32 + 8) = 256 a block.
-    assert said.startswith("lora of rank 2 beside 12 linear layers; trained numbers: picture tower")
-    assert "caption tower 768 of 3,608, temperature 1 of 1" in said
+    assert said.startswith(
+        "lora of rank 2 beside 12 linear layers; trainable parameters: image encoder"
+    )
+    assert "text encoder 768 of 3,608, temperature 1 of 1" in said
     for _ in range(3):
         step(trainable)
     wanted_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS)).detach()

@@ -1,6 +1,6 @@
 """Joined models: the picture tower of one model beside another text model, with a connector.
 
-Li et al. 2024 put a language model beside the locked picture tower of CLIP: its pooled vector goes
+Li et al. 2024 put a language model beside the frozen image encoder of CLIP: its pooled vector goes
 through two linear layers with a GELU between them, as in LLaVA-1.5, into the joint space.
 
 Dimensions: N pictures or captions, L tokens, E width of the text part, D joint space.
@@ -193,7 +193,7 @@ class JoinedEncoder:
         return self.text.layers(self._placed(captions))
 
     def picture_features(self, pixels: Tensor) -> Tensor:
-        """What a locked picture tower makes of pictures: unit vectors [N, D]."""
+        """What a frozen image encoder makes of images: unit vectors [N, D]."""
         return self.picture.encode_pictures(pixels)
 
     @torch.inference_mode()
@@ -202,7 +202,7 @@ class JoinedEncoder:
         return self.text.pooled(self._placed(captions)).cpu()
 
     def part_fingerprint(self, tower: str) -> str:
-        """Of what a locked tower makes of its inputs, for what is kept of it."""
+        """Of what a frozen encoder makes of its inputs, for what is kept of it."""
         is_picture = tower == "picture"
         changed = self.changed.picture if is_picture else self.changed.text
         origin = self.origin
@@ -337,7 +337,7 @@ def module_of(encoder: DualEncoder) -> nn.Module:
         raise UnbagError(
             f"the weights of {encoder.name} are not known here",
             expected="tiny:, photo:, open_clip: or a dual encoder of hf:",
-            hint="lock the picture tower: --set freeze.image=all",
+            hint="freeze the image encoder: --set freeze.image=all",
         )
     return found
 

@@ -26,6 +26,7 @@ from unbag.models.weights import check_finite, fingerprint
 from unbag.runs.checkpoint import LAST
 from unbag.runs.files import write_atomically
 from unbag.training.losses import block_info_nce
+from unbag.training.settings import with_current_names, with_first_names
 from unbag.types import DualEncoder, TokenFeatures
 from unbag.version import __version__
 
@@ -223,7 +224,7 @@ def load_reader(
         )
     check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
     known = {field.name for field in fields(settings)}
-    said = {key: value for key, value in head.settings.items() if key in known}
+    said = {key: value for key, value in with_current_names(head.settings).items() if key in known}
     try:
         reader = build(settings(**said), head.sizes)
         reader.load_state_dict(
@@ -281,7 +282,7 @@ def check_encoder(
 
 def reader_fingerprint(reader: Reader, encoder: DualEncoder) -> str:
     """Of encoder, weights and settings."""
-    said = json.dumps(asdict(reader.settings), sort_keys=True)  # type: ignore[call-overload]
+    said = json.dumps(with_first_names(asdict(reader.settings)), sort_keys=True)  # type: ignore[call-overload]
     return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, said)
 
 

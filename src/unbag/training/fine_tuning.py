@@ -155,9 +155,9 @@ class FineTuning(Task[Batch]):
             said = add_lora(self.trainable, recipe.lora)
         if not any(weight.requires_grad for weight in self.module.parameters()):
             raise UnbagError(
-                f"both towers of {self.trainable.name} and the temperature are locked",
+                f"both encoders of {self.trainable.name} and the temperature are frozen",
                 expected="something that is left to train",
-                hint="lock less, as with --set freeze.text=0",
+                hint="freeze less, as with --set freeze.text=0",
             )
         self.progress.say(said)
         self._first = (

@@ -13,7 +13,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any, Literal, cast
 
-from unbag.errors import UnbagError, unknown_name
+from unbag.errors import UnbagError
 from unbag.registry import find
 from unbag.training.losses import (
     Denominator,
@@ -29,7 +29,7 @@ from unbag.training.losses import (
     svlc_positive,
 )
 from unbag.training.objective import Objective, Term, ThresholdRule
-from unbag.training.settings import bounded, check_bounds, fit, hints_of, parsed
+from unbag.training.settings import bounded, check_bounds, fit, hints_of, parsed, unknown_setting
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -59,10 +59,10 @@ class Lora:
 
 @dataclass(frozen=True)
 class Freeze:
-    """Which layers stay as they are, counted from the input; a locked tower is in eval mode."""
+    """Which layers are frozen, counted from the input; a frozen encoder is in eval mode."""
 
     image: int | Literal["part", "all"] = 0
-    """Layers of the picture tower: 1 is the patch embedding alone, "part" everything but the last
+    """Layers of the image encoder: 1 is the patch embedding alone, "part" everything but the last
     layer (a head, or what follows the blocks), "all" that too."""
     text: int | Literal["part", "all"] = 0
     scale: bool = False
@@ -109,7 +109,7 @@ _FIXED = ("name", "source", "objective", "negatives", "positives")
 """Fields that only a recipe's function sets."""
 _PARTS = {
     "lora": tuple(field.name for field in fields(Lora)),
-    "locks": tuple(field.name for field in fields(Freeze)),
+    "freeze": tuple(field.name for field in fields(Freeze)),
 }
 _DISTIL = "distil"
 """Adds that loss with this weight: the one term that any recipe can take."""
@@ -174,7 +174,7 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
         *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name]),
     ]
     if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
-        raise unknown_name("setting", key, every, hint=f"settings: {', '.join(every)}")
+        raise unknown_setting(key, every, of=recipe.name)
     if not inner:
         return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
     part = (recipe.lora or Lora()) if outer == "lora" else recipe.freeze

@@ -334,10 +334,10 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
         )
     trainable, recipe = make_trainable(encoder, device="cpu"), asked["recipe"]
     if recipe["lora"] is not None:
-        # Matrices as training added them; what was locked has none.
+        # Matrices as training added them; what was frozen has none.
         freeze, lora = (
             {name: value for name, value in recipe[part].items() if name != "class"}
-            for part in ("locks", "lora")
+            for part in ("freeze", "lora")
         )
         apply_freeze(trainable, Freeze(**freeze))
         add_lora(trainable, Lora(**lora))

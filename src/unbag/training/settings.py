@@ -86,6 +86,31 @@ def check_bounds(settings: object, what: str, *, prefix: str = "") -> None:
             )
 
 
+RENAMED = {
+    "batch": "batch_size",
+    "warm_up": "warmup_steps",
+    "largest_scale": "max_logit_scale",
+    "to_start": "l2_to_init",
+    "crowd": "contrast_size",
+    "locked_steps": "frozen_steps",
+    "locks.picture": "freeze.image",
+    "locks.caption": "freeze.text",
+    "locks.scale": "freeze.scale",
+}
+"""Settings of an earlier version, and what they are called now."""
+
+
+def with_current_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from a file that any version wrote."""
+    return {RENAMED.get(name, name): value for name, value in settings.items()}
+
+
+def with_first_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As fingerprints hold them, so that those of read-outs that were trained before stay true."""
+    first = {now: before for before, now in RENAMED.items()}
+    return {first.get(name, name): value for name, value in settings.items()}
+
+
 def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
     """The defaults of a read-out, changed as --set says; an unknown or unfit one is an error."""
     assert is_dataclass(defaults)
@@ -95,10 +120,18 @@ def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
     found: dict[str, object] = {}
     for key, value in parsed(typed).items():
         if key not in known:
-            hint = f"settings of {readout}: {', '.join(known)}"
-            raise unknown_name("setting", key, known, hint=hint)
+            raise unknown_setting(key, known, of=readout)
         found[key] = fit(value, hints[key], key=key)
     return replace(defaults, **found)
+
+
+def unknown_setting(key: str, known: Sequence[str], *, of: str) -> UnbagError:
+    """The error for a setting that does not exist, with its new name if it was renamed."""
+    if RENAMED.get(key) in known:
+        return UnbagError(
+            f"the setting {key!r} is now {RENAMED[key]!r}", hint=f"--set {RENAMED[key]}=..."
+        )
+    return unknown_name("setting", key, known, hint=f"settings of {of}: {', '.join(known)}")
 
 
 def parsed(settings: Sequence[str]) -> dict[str, object]:

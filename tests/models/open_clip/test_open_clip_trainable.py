@@ -246,7 +246,7 @@ def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
     assert str(raised.value) == (
         f"{trainable.name} has no linear layer in a block that is open\n"
         "  expected: attention or MLP layers to put small matrices beside\n"
-        "  hint:     lock fewer layers, or train without lora"
+        "  hint:     freeze fewer layers, or train without lora"
     )
 
 

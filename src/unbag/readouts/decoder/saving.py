@@ -30,6 +30,7 @@ from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLeve
 from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
 from unbag.readouts.reader import check_encoder, check_finished
 from unbag.runs.files import settle, write_atomically, write_text
+from unbag.training.settings import with_current_names, with_first_names
 from unbag.training.towers.lora import merged
 from unbag.types import DualEncoder
 from unbag.version import __version__
@@ -138,7 +139,10 @@ def read_decoder(
     refused = partial(_refused, folder, hint=hint)
     said = read_config(folder, kind=_KIND, refused=refused)
     try:
-        settings, origin = DecoderSettings(**said["settings"]), DecoderOrigin(**said["origin"])
+        settings, origin = (
+            DecoderSettings(**with_current_names(said["settings"])),
+            DecoderOrigin(**said["origin"]),
+        )
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         embeds = bool(said.get("embeds", False))
         base = _BaseDecoder(**said["change_of"]) if "change_of" in said else None
@@ -258,7 +262,9 @@ def print_of(made: Made, encoder: DualEncoder) -> str:
         known = str(backend.to_str() if backend else sorted(words.tokenizer.get_vocab().items()))
     # Said only where it is so: folders of before keep their fingerprints.
     embeds = {"embeds": True} if made.embeds else {}
-    said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places} | embeds)
+    said = json.dumps(
+        with_first_names(asdict(made.settings)) | {"language": "", "places": made.places} | embeds
+    )
     return fingerprint("decoder", _widened(made.net), encoder.fingerprint, said, known, _VERSION)
 
 

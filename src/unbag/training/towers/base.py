@@ -1,4 +1,4 @@
-"""What a model offers to be trained: its towers with gradients, their layers, and locking them.
+"""What a model offers to be trained: its towers with gradients, their layers, and freezing them.
 
 The first layer of a tower is what embeds patches or words, then each block is one, and the last is
 all that follows the blocks.
@@ -104,8 +104,8 @@ def read_picture(reads: Reads, picture: Picture) -> Tensor:
 
 
 def apply_freeze(trainable: Trainable, freeze: Freeze) -> str:
-    """Close the locked weights and set the modes; gives what is left open, in words."""
-    for weight in weights_of(_locked(trainable, freeze)):
+    """Freeze weights and set the modes; gives what is left to train, in words."""
+    for weight in weights_of(_all_frozen(trainable, freeze)):
         weight.requires_grad_(False)
     for weight in trainable.temperature if freeze.scale else ():
         weight.requires_grad_(False)
@@ -114,13 +114,13 @@ def apply_freeze(trainable: Trainable, freeze: Freeze) -> str:
 
 
 def set_training(trainable: Trainable, freeze: Freeze) -> None:
-    """Set train mode, but for what is locked; called again whenever `module.train()` was.
+    """Set train mode, but for what is frozen; called again whenever `module.train()` was.
 
     Batch norms keep the averages they were trained with: those of a batch would depend on how it
     is cut into parts and over processes, and evaluation uses the kept ones.
     """
     trainable.module.train()
-    for module in modules_of(_locked(trainable, freeze)):
+    for module in modules_of(_all_frozen(trainable, freeze)):
         module.eval()
     for module in trainable.module.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -130,8 +130,8 @@ def set_training(trainable: Trainable, freeze: Freeze) -> None:
 def open_share(trainable: Trainable) -> str:
     """How many weights are trained, by tower, in words."""
     towers = {
-        "picture tower": trainable.picture_layers,
-        "caption tower": trainable.caption_layers,
+        "image encoder": trainable.picture_layers,
+        "text encoder": trainable.caption_layers,
         "temperature": [list(trainable.temperature)],
     }
     shown = []
@@ -139,7 +139,7 @@ def open_share(trainable: Trainable) -> str:
         weights = list(weights_of(layers))
         opened = sum(weight.numel() for weight in weights if weight.requires_grad)
         shown.append(f"{name} {opened:,} of {sum(weight.numel() for weight in weights):,}")
-    return f"trained numbers: {', '.join(shown)}"
+    return f"trainable parameters: {', '.join(shown)}"
 
 
 def is_part_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
@@ -152,7 +152,7 @@ def is_tower_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
     return len(_frozen_layers(trainable, tower, freeze)) == len(_layers(trainable, tower))
 
 
-def _locked(trainable: Trainable, freeze: Freeze) -> Layers:
+def _all_frozen(trainable: Trainable, freeze: Freeze) -> Layers:
     return (
         *_frozen_layers(trainable, "picture", freeze),
         *_frozen_layers(trainable, "caption", freeze),
@@ -160,8 +160,8 @@ def _locked(trainable: Trainable, freeze: Freeze) -> Layers:
 
 
 def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers:
-    """The first layers of a tower, as many as the locks say."""
-    count = freeze.image if tower == "picture" else freeze.text
+    """The first layers of a tower, as many as `freeze` says."""
+    encoder, count = ("image", freeze.image) if tower == "picture" else ("text", freeze.text)
     every = _layers(trainable, tower)
     if count == "all":
         return every
@@ -170,9 +170,9 @@ def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers
     # A setting of the command line may be of any type.
     if type(count) is not int or not 0 <= count <= len(every):
         raise UnbagError(
-            f"{count} layers of the {tower} tower of {trainable.name} are to be locked",
+            f"{count} layers of the {encoder} encoder of {trainable.name} are to be frozen",
             expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
-            hint=f"--set locks.{tower}=all locks the whole tower, =part all but its last layer",
+            hint=f"--set freeze.{encoder}=all freezes all of it, =part all but its last layer",
         )
     return every[:count]
 

@@ -112,7 +112,7 @@ def cache_frozen(
     if numbers > MAX_NUMBERS:
         progress.say(
             f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
-            "in memory; locked parts are run at every step"
+            "in memory; frozen parts are run at every step"
         )
         return trainable
     pictures = [pair.picture for pair in found]
@@ -134,8 +134,8 @@ def _is_frozen(model: DualEncoder, trainable: Trainable, tower: Tower, recipe: R
         if any(weight.dtype != torch.float32 for weight in weights):
             return False
     head = ImageHead if tower == "picture" else TextHead
-    is_locked = is_part_frozen if isinstance(trainable, head) else is_tower_frozen
-    return is_locked(trainable, tower, recipe.freeze)
+    is_frozen = is_part_frozen if isinstance(trainable, head) else is_tower_frozen
+    return is_frozen(trainable, tower, recipe.freeze)
 
 
 def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def add_lora(trainable: Trainable, lora: Lora) -> str:
     """Freeze all but temperature and connector, and add matrices to the blocks that were open.
 
-    Called after `apply_locks`: what is locked gets none. Gives a summary in words.
+    Called after `apply_freeze`: what is frozen gets none. Gives a summary in words.
     """
     _peft()  # Before anything is changed.
     for name, module in list(_open_blocks(trainable)):
@@ -41,7 +41,7 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
         raise UnbagError(
             f"{trainable.name} has no linear layer in a block that is open",
             expected="attention or MLP layers to put small matrices beside",
-            hint="lock fewer layers, or train without lora",
+            hint="freeze fewer layers, or train without lora",
         )
     # The connector of a joined model has to be trained whole: it starts from nothing.
     apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
