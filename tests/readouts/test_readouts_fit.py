@@ -107,7 +107,7 @@ def test_without_negatives_a_crowd_is_needed() -> None:
     ("changed", "said"),
     [
         ({"steps": 0}, "steps=0"),
-        ({"batch": 0}, "batch_size=0"),
+        ({"batch_size": 0}, "batch_size=0"),
         ({"contrast_size": 0}, "contrast_size=0"),
         ({"scenes": 1}, "scenes=1"),
         ({"warmup_steps": -1}, "warmup_steps=-1"),

@@ -102,7 +102,7 @@ def test_settings_are_told_before_anything_is_computed(tmp_path: Path) -> None:
         trained(tmp_path / "a", encoder, settings=("stepz=3",))
     assert caught.value.message == "unknown setting 'stepz'"
     assert "steps" in caught.value.expected
-    assert caught.value.hint.startswith("settings of pooled: steps, batch, crowd")
+    assert caught.value.hint.startswith("settings of pooled: steps, batch_size, contrast_size")
     with pytest.raises(UnbagError, match="steps=0"):
         trained(tmp_path / "a", encoder, settings=("steps=0",))
     with pytest.raises(UnbagError, match="steps"):

@@ -95,7 +95,7 @@ def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
     [
         (
             lambda out: job_of(out, fast("clip_ft", "batch_size=8")),
-            ["recipe.batch: 4 before, 8 now"],
+            ["recipe.batch_size: 4 before, 8 now"],
         ),
         (
             lambda out: job_of(out, fast("siglip_hn")),

@@ -84,8 +84,8 @@ def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
     assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 2, 1]
     connector = 17 * 16 + 17 * 8
     told = apply_freeze(towers, PART)
-    assert "picture tower 0 of " in told
-    assert f"caption tower {connector:,} of " in told
+    assert "image encoder 0 of " in told
+    assert f"text encoder {connector:,} of " in told
     opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
     assert {name.split(".")[0] for name in opened} == {"picture", "connector"}
     assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
@@ -100,7 +100,7 @@ def test_the_text_tower_that_was_there_is_closed(joined: JoinedEncoder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("locks", "changes"),
+    ("freeze", "changes"),
     [
         (PART, ("connector",)),
         (Freeze("all"), ("text", "connector")),

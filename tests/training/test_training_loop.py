@@ -109,7 +109,7 @@ def test_a_run_with_lora_changes_only_what_was_added(tmp_path: Path) -> None:
 
 
 def test_what_is_locked_stays(tmp_path: Path) -> None:
-    job = job_of(tmp_path, fast("locked_image", "locks.scale=true", "freeze.text=1"))
+    job = job_of(tmp_path, fast("locked_image", "freeze.scale=true", "freeze.text=1"))
     before = {name: value.clone() for name, value in job.trainable.module.state_dict().items()}
     train(job)
     after = weights(tmp_path)

@@ -95,8 +95,8 @@ def test_layers_of_both_towers_end_with_the_head() -> None:
     picture = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
     told = apply_freeze(trainable, PART)
-    assert f"picture tower {picture:,} of " in told
-    assert f"caption tower {caption:,} of " in told
+    assert f"image encoder {picture:,} of " in told
+    assert f"text encoder {caption:,} of " in told
 
 
 def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> None:

@@ -79,7 +79,7 @@ def test_the_gradient_is_that_of_the_plain_loss() -> None:
     assert all(value.abs().sum() > 0 for name, value in first.items() if name != "bias")
 
 
-@pytest.mark.parametrize("micro", [1, 3, 4])
+@pytest.mark.parametrize("micro_batch_size", [1, 3, 4])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: float) -> None:
     """With dropout the masks of the two passes must agree; across cuts they differ."""

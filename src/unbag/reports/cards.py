@@ -57,14 +57,14 @@ def card_of_copy(model: str, *, name: str, command: str = "") -> Card:
 def card_settings(recipe: Mapping[str, Any], *, seed: int, precision: str) -> str:
     """Lines of Markdown; `recipe` is what `described` made of one."""
     terms = recipe["objective"]["terms"]
-    freeze, lora = recipe["locks"], recipe["lora"]
+    freeze, lora = recipe["freeze"], recipe["lora"]
     lines = [
         f"- source: {recipe['source']}",
         *(f"- loss: {term['weight']:g} x {term['name']}" for term in terms if term["weight"]),
-        f"- {recipe['epochs']} epochs, batch {recipe['batch']}, "
+        f"- {recipe['epochs']} epochs, batch size {recipe['batch_size']}, "
         f"learning rate {recipe['learning_rate']:g}, weight decay {recipe['weight_decay']:g}, "
-        f"{recipe['warmup_steps']} steps of warm-up",
-        f"- locked: picture tower {freeze['picture']}, caption tower {freeze['caption']}"
+        f"{recipe['warmup_steps']} warmup steps",
+        f"- frozen: image encoder {freeze['image']}, text encoder {freeze['text']}"
         + (f"; LoRA of rank {lora['rank']}" if lora else ""),
         f"- seed {seed}, {precision}",
     ]
