@@ -1,8 +1,8 @@
 """Hook of both mkdocs.yml: links between the documentation of the tool and that of the study.
 
 In the pages they are paths of the repository, so that they work where the repository is read; in
-the built site the study lies under lab/, so they are rewritten here, those to pictures too. A dead
-one is an error, and so is a picture that is no file.
+the built site the study lies under lab/, so they are rewritten here, those to images too. A dead
+one is an error, and so is an image that is no file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 TOOL, STUDY = ROOT / "docs", ROOT / "lab" / "docs"
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((\.\./[^)#\s]+\.md)(#[^)\s]*)?\)")
-PICTURE = re.compile(r"!\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\((?!\w+:)([^)\s]+)\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Check pictures, and rewrite what leaves the pages of this site."""
+    """Check images, and rewrite what leaves the pages of this site."""
     docs = Path(config["docs_dir"])
     file = docs / page.file.src_uri
 
@@ -37,15 +37,15 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         href = address(match[2])
         return f'<a href="{href}{match[3] or ""}">{match[1]}</a>' if href else match[0]
 
-    def picture(match: re.Match[str]) -> str:
+    def image(match: re.Match[str]) -> str:
         source = address(match[2])
         return f'<img alt="{escape(match[1])}" src="{source}">' if source else match[0]
 
-    return LINK.sub(link, PICTURE.sub(picture, markdown))
+    return LINK.sub(link, IMAGE.sub(image, markdown))
 
 
 def _place(file: Path) -> str:
-    """Where a page or a picture lies in the built site."""
+    """Where a page or an image lies in the built site."""
     file = file.with_suffix(".html") if file.suffix == ".md" else file
     if file.is_relative_to(STUDY):
         return f"lab/{file.relative_to(STUDY).as_posix()}"

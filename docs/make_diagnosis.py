@@ -19,10 +19,10 @@ HERE = Path(__file__).parent
 FILE, PAGE = HERE / "diagnosis_numbers.json", HERE / "diagnosis.md"
 MODELS = ("tiny:base", "tiny:hard_negative", "tiny:ce_clip_fixed", "tiny:random")
 ROWS = (
-    ("order", "order precision, swaps", "picture prefers caption to a swap"),
+    ("order", "order precision, swaps", "image prefers caption to a swap"),
     ("order", "order precision, swaps: swap_arguments", "the same, who is where"),
     ("order", "retention, all_words, text to image", "R@1 left with all words shuffled"),
-    ("agreement", "merged, same things", "pictures of the same things merged"),
+    ("agreement", "merged, same things", "images of the same things merged"),
     ("agreement", "merged, left/right", "the same, left/right"),
     ("agreement", "merged, swap_attributes", "the same, colours exchanged"),
     ("extract", "left/right, projected, linear", "left/right read from the vector"),
@@ -51,10 +51,10 @@ ROWS = (
 """Probe, quantity, and what the table calls it."""
 PARTS = (
     ("none", "the base"),
-    ("picture tower", "with its picture tower"),
-    ("text tower", "with its text tower"),
+    ("image encoder", "with its image encoder"),
+    ("text encoder", "with its text encoder"),
     ("read-out", "with its read-out"),
-    ("picture tower + text tower", "with both towers"),
+    ("image encoder + text encoder", "with both towers"),
     ("all", "the repaired model"),
 )
 SCOPE = "swap_arguments"

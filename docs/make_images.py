@@ -1,4 +1,4 @@
-"""A finished demo run comes in; the pictures of README and documentation go out, into docs/images.
+"""A finished demo run comes in; the images of README and documentation go out, into docs/images.
 
 .venv/bin/unbag demo --out unbag-demo && .venv/bin/python docs/make_images.py unbag-demo
 """
@@ -16,11 +16,11 @@ from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 import unbag as ub
 from unbag.cli.demo import READOUT_FOLDER
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 IMAGES = Path(__file__).parent / "images"
 CHROMIUM = "/usr/bin/chromium"
-# Benchmark, item and picture; the strip shows each with its true caption and a false one.
+# Benchmark, item and image; the strip shows each with its true caption and a false one.
 STRIP = (
     ("world-binding", 11, 0),
     ("world-binding", 11, 1),
@@ -45,22 +45,22 @@ def save(png: bytes, name: str) -> None:
     print(f"{path.name}: {image.size[0]} x {image.size[1]}, {path.stat().st_size // 1000} KB")
 
 
-def address(picture: Picture) -> str:
-    """The picture as a data: address, without loss."""
+def address(image: ImageSource) -> str:
+    """The image as a data: address, without loss."""
     file = BytesIO()
-    picture.open().save(file, format="PNG")
+    image.open().save(file, format="PNG")
     return "data:image/png;base64," + b64encode(file.getvalue()).decode()
 
 
 def strip_html() -> str:
-    """Pictures of the world, each with a true and a false caption."""
+    """Images of the world, each with a true and a false caption."""
     parts = []
     for name, number, place in STRIP:
         item = ub.benchmark(name).load(None)[number]
-        # Picture i belongs to caption i, and its opposite stands beside it.
+        # Image i belongs to caption i, and its opposite stands beside it.
         own, other = item.captions[place], item.captions[place ^ 1]
         parts.append(
-            f'<figure><img src="{address(item.pictures[place])}">'
+            f'<figure><img src="{address(item.images[place])}">'
             f'<p class="true">✓ {escape(str(own))}</p><p class="false">✗ {escape(str(other))}</p>'
             "</figure>"
         )

@@ -17,7 +17,7 @@ import unbag as ub
 from unbag.models.tiny import load
 from unbag.readouts.dcsm import END, Dcsm, DcsmSettings
 from unbag.readouts.reader import Sizes
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 FILE = Path(__file__).parent / "images" / "dcsm-map.png"
 CHROMIUM = "/usr/bin/chromium"
@@ -35,10 +35,10 @@ def colour(value: float) -> str:
     return "#" + "".join(f"{round(255 + (end - 255) * abs(share)):02x}" for end in far)
 
 
-def scene(picture: Picture) -> str:
-    """The picture with the lines between its patches."""
+def scene(image: ImageSource) -> str:
+    """The image with the lines between its patches."""
     file = BytesIO()
-    picture.open().save(file, format="PNG")
+    image.open().save(file, format="PNG")
     step = SIDE // 8
     lines = "".join(
         f'<path d="M{at * step} 0V{SIDE}M0 {at * step}H{SIDE}" stroke="#fff" stroke-opacity=".45"/>'
@@ -112,17 +112,17 @@ def main() -> None:
     """Draw."""
     encoder = load("base")
     item = ub.benchmark("world-relation").load(None)[ITEM]
-    caption, picture = str(item.captions[0]), item.pictures[0]
+    caption, image = str(item.captions[0]), item.images[0]
     reader = Dcsm(DcsmSettings(length=LENGTH), Sizes(PATCHES, 128, 128))
     said = reader.view.encode_texts(encoder, [caption])
     assert said.mark_NL is not None
-    shown = reader.view.encode_images(encoder, encoder.prepare(picture.open())[None])
+    shown = reader.view.encode_images(encoder, encoder.prepare(image.open())[None])
     map_RL = reader.maps(shown, said)[0].tolist()
     width, height = LEFT + LENGTH * CELL + 16, top(PATCHES) + ROW + 16
     save(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12" fill="#222">'
-        f'<rect width="100%" height="100%" fill="#fff"/>{scene(picture)}'
+        f'<rect width="100%" height="100%" fill="#fff"/>{scene(image)}'
         f'<text x="16" y="{TOP + SIDE + 20}">{escape(caption)}</text>{side_text()}'
         f"{cells(map_RL)}{words(caption, said.mark_NL[0].tolist())}</svg>",
         width,

@@ -1,6 +1,6 @@
 """Read-outs come in; how often a word's map is highest in the thing that it names goes out.
 
-On the world it is known where things are, so that a map can be right or wrong. Pictures are the
+On the world it is known where things are, so that a map can be right or wrong. Images are the
 first of each left/right pair with two things, captions "a star left of a cup", two words each.
 
 .venv/bin/python docs/make_map_points.py vlm2vec decoder decoder@FOLDER
@@ -23,20 +23,20 @@ from unbag.probes.base import Maps
 from unbag.probes.data import world_probe_data
 from unbag.probes.maps import cells, covered_maps, occlusion_maps, word_maps
 from unbag.probes.space import EncoderSpace
-from unbag.types import BoolArray, DualEncoder, FloatArray, Picture
-from unbag.world.rendering import ScenePicture
+from unbag.types import BoolArray, DualEncoder, FloatArray, ImageSource
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, Thing
 from unbag.world.vocabulary import WORLDS
 
-PICTURES = 100
-Draw = Callable[[Picture, str], Maps]
+IMAGES = 100
+Draw = Callable[[ImageSource, str], Maps]
 
 
-def shown(count: int) -> Iterator[tuple[ScenePicture, str]]:
-    """Pictures whose caption names each of their two things once."""
+def shown(count: int) -> Iterator[tuple[SceneImage, str]]:
+    """Images whose caption names each of their two things once."""
     sides = [pair for pair in world_probe_data().pairs if pair.relation == "left/right"]
     for pair in sides[:count]:
-        assert isinstance(pair.first, ScenePicture)
+        assert isinstance(pair.first, SceneImage)
         assert pair.captions is not None
         yield pair.first, pair.captions[0]
 
@@ -54,14 +54,14 @@ def box(thing: Thing, scene: Scene, side: int) -> BoolArray:
     return touched(thing.y)[:, None] & touched(thing.x)
 
 
-def points(draw: Draw, count: int = PICTURES) -> tuple[int, int, float]:
+def points(draw: Draw, count: int = IMAGES) -> tuple[int, int, float]:
     """Words whose highest patch lies in their thing, all words, and the mean size of a thing."""
     right, sizes = 0, []
-    for picture, caption in shown(count):
-        value_of = {one.word: np.array(one.values) for one in draw(picture, caption).maps}
-        for thing in picture.scene.things:
+    for image, caption in shown(count):
+        value_of = {one.word: np.array(one.values) for one in draw(image, caption).maps}
+        for thing in image.scene.things:
             value_SS: FloatArray = value_of[thing.shape]
-            own_SS = box(thing, picture.scene, len(value_SS))
+            own_SS = box(thing, image.scene, len(value_SS))
             right += bool(own_SS.flat[value_SS.argmax()])
             sizes.append(float(own_SS.mean()))
     return right, len(sizes), float(np.mean(sizes))

@@ -24,7 +24,7 @@ from unbag.readouts.pacl import Pacl
 from unbag.readouts.reader import load_reader, read_head
 from unbag.readouts.sparc import Sparc
 from unbag.readouts.training import ReaderReadout
-from unbag.types import Picture, TokenFeatures
+from unbag.types import ImageSource, TokenFeatures
 
 IMAGES = Path(__file__).parent / "images"
 ITEM = 24
@@ -40,13 +40,13 @@ def two_lines(caption: str) -> list[str]:
     return [caption[:middle], caption[middle + 1 :]]
 
 
-def panel(picture: Picture, weight_L: Sequence[float], lines: Sequence[str]) -> Image.Image:
-    """The picture under its weights: the fuller the orange, the larger the weight."""
+def panel(image: ImageSource, weight_L: Sequence[float], lines: Sequence[str]) -> Image.Image:
+    """The image under its weights: the fuller the orange, the larger the weight."""
     side, least, most = isqrt(len(weight_L)), min(weight_L), max(weight_L)
     share = [(w - least) / (most - least) if most > least else 0.0 for w in weight_L]
     veil = Image.new("L", (side, side))
     veil.putdata([round(STRONGEST * one) for one in share])
-    scene = picture.open().convert("RGB").resize((SIDE, SIDE), Image.Resampling.NEAREST)
+    scene = image.open().convert("RGB").resize((SIDE, SIDE), Image.Resampling.NEAREST)
     scene.paste(ORANGE, (0, 0, SIDE, SIDE), veil.resize((SIDE, SIDE), Image.Resampling.NEAREST))
     found = Image.new("RGB", (SIDE, SIDE + 2 * LINE + GAP // 2), "white")
     found.paste(scene)
@@ -66,9 +66,9 @@ def save(name: str, panels: Sequence[Image.Image]) -> None:
     print(f"{name}: {len(panels)} panels, {(IMAGES / name).stat().st_size // 1000} KB")
 
 
-def looked(encoder: Tiny, picture: Picture, reader: Pacl | Sparc) -> TokenFeatures:
-    """The patches of one picture."""
-    return reader.view.encode_images(encoder, encoder.prepare(picture.open())[None])
+def looked(encoder: Tiny, image: ImageSource, reader: Pacl | Sparc) -> TokenFeatures:
+    """The patches of one image."""
+    return reader.view.encode_images(encoder, encoder.prepare(image.open())[None])
 
 
 def trained(encoder: Tiny, folder: Path) -> Pacl | Sparc:
@@ -81,32 +81,32 @@ def trained(encoder: Tiny, folder: Path) -> Pacl | Sparc:
 
 
 @torch.inference_mode()
-def draw_pacl(encoder: Tiny, reader: Pacl, picture: Picture, caption: str) -> None:
+def draw_pacl(encoder: Tiny, reader: Pacl, image: ImageSource, caption: str) -> None:
     """Each thing alone, then the whole caption: PACL has one map for a text."""
-    panels = [panel(picture, [0.0], two_lines(caption))]
+    panels = [panel(image, [0.0], two_lines(caption))]
     relation = next(word for word in ("above", "below", "left", "right") if f" {word} " in caption)
     first, second = caption.split(f" {relation} ")
-    seen = looked(encoder, picture, reader)
+    seen = looked(encoder, image, reader)
     for text in (first, second.removeprefix("of "), caption):
         weight_L = reader.weights(seen, reader.view.encode_texts(encoder, [text]))[0].tolist()
         said = "the whole caption" if text == caption else text
         lines = [said, f"{min(weight_L):.2f} to {max(weight_L):.2f}"]
-        panels.append(panel(picture, weight_L, lines))
+        panels.append(panel(image, weight_L, lines))
     save("pacl-weights.png", panels)
 
 
 @torch.inference_mode()
-def draw_sparc(encoder: Tiny, reader: Sparc, picture: Picture, caption: str) -> None:
+def draw_sparc(encoder: Tiny, reader: Sparc, image: ImageSource, caption: str) -> None:
     """Each word but the articles."""
     said = reader.view.encode_texts(encoder, [caption])
-    weight_TL = reader.weights(looked(encoder, picture, reader), said)[0]
+    weight_TL = reader.weights(looked(encoder, image, reader), said)[0]
     (words,) = placed_words(encoder, [caption])
-    panels = [panel(picture, [0.0], two_lines(caption))]
+    panels = [panel(image, [0.0], two_lines(caption))]
     for word in words or ():
         if word.word not in ("a", "an", "of"):
             weight_L = weight_TL[word.start].tolist()
             lines = [word.word, f"{sum(w > 0 for w in weight_L)} of {len(weight_L)} patches"]
-            panels.append(panel(picture, weight_L, lines))
+            panels.append(panel(image, weight_L, lines))
     save("sparc-weights.png", panels)
 
 
@@ -117,6 +117,6 @@ if __name__ == "__main__":
     for given in map(Path, sys.argv[1:]):
         one = trained(model, given)
         if isinstance(one, Pacl):
-            draw_pacl(model, one, item.pictures[0], said)
+            draw_pacl(model, one, item.images[0], said)
         else:
-            draw_sparc(model, one, item.pictures[0], said)
+            draw_sparc(model, one, item.images[0], said)

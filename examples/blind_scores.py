@@ -2,7 +2,7 @@
 
     python examples/blind_scores.py DATA [BENCHMARK ...]
 
-Annotations are enough: no picture is opened, none needs to be there. A benchmark that a blind
+Annotations are enough: no image is opened, none needs to be there. A benchmark that a blind
 scorer does well on can be solved in part without looking.
 """
 

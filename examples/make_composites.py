@@ -1,9 +1,9 @@
-"""Folders of cut-outs and backgrounds come in; opposite pairs of pictures to train on go out.
+"""Folders of cut-outs and backgrounds come in; opposite pairs of images to train on go out.
 
     python examples/make_composites.py CUTOUTS BACKGROUNDS OUT [--count 1000] [--vary]
 
-CUTOUTS holds pictures of single things, transparent or plain around them, each named as a caption
-should call it: cup.png, coffee_pot_2.png. BACKGROUNDS holds any pictures; - takes plain colours.
+CUTOUTS holds images of single things, transparent or plain around them, each named as a caption
+should call it: cup.png, coffee_pot_2.png. BACKGROUNDS holds any images; - takes plain colours.
 Then:
 
     unbag train --model MODEL --recipe dcsm_fixed --pairs OUT/pairs.jsonl --out reader
@@ -18,17 +18,17 @@ from pathlib import Path
 
 from PIL import Image
 
-from unbag.data.composites import KINDS, paste, pictures_in, read_cutouts, write_composites
+from unbag.data.composites import KINDS, images_in, paste, read_cutouts, write_composites
 from unbag.errors import UnbagError
 
 
 def main() -> None:
     """As the command line says."""
-    parser = argparse.ArgumentParser(description="Opposite pairs of pictures from cut-outs.")
+    parser = argparse.ArgumentParser(description="Opposite pairs of images from cut-outs.")
     parser.add_argument("cutouts", type=Path, help="folder of single things")
-    parser.add_argument("backgrounds", help="folder of any pictures, or - for plain colours")
+    parser.add_argument("backgrounds", help="folder of any images, or - for plain colours")
     parser.add_argument("out", type=Path, help="new folder")
-    parser.add_argument("--count", type=int, default=1_000, help="pairs of pictures")
+    parser.add_argument("--count", type=int, default=1_000, help="pairs of images")
     parser.add_argument("--side", type=int, default=224, help="pixels of a side")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), help=", ".join(KINDS))
     parser.add_argument("--seed", type=int, default=0)
@@ -45,7 +45,7 @@ def write(options: argparse.Namespace) -> str:
     cutouts = read_cutouts(options.cutouts)
     backgrounds = []
     if options.backgrounds != "-":
-        for path in pictures_in(Path(options.backgrounds), what="backgrounds"):
+        for path in images_in(Path(options.backgrounds), what="backgrounds"):
             with Image.open(path) as opened:
                 backgrounds.append(opened.convert("RGB"))
     made = paste(
@@ -57,7 +57,7 @@ def write(options: argparse.Namespace) -> str:
         side=options.side,
     )
     path = write_composites(made, options.out, varied=options.seed if options.vary else None)
-    return f"{2 * options.count:,} pictures of {len(cutouts):,} things; train with --pairs {path}"
+    return f"{2 * options.count:,} images of {len(cutouts):,} things; train with --pairs {path}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python examples/measure_your_model.py [OUT.html]
 
-The model below is deliberately simple: it counts the colours of a picture and the colour words of
+The model below is deliberately simple: it counts the colours of an image and the colour words of
 a caption. Put your own in its place: ten names, nothing to inherit.
 """
 
@@ -37,20 +37,20 @@ class ColourWords:
     context = 77
 
     def prepare(self, image: Image) -> Tensor:
-        """Pixels as the picture side wants them. Called in threads, so it must be pure."""
+        """Pixels as the image side wants them. Called in threads, so it must be pure."""
         return torch.from_numpy(np.asarray(image, dtype=np.float32))
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Longer captions than `context` are counted in the run record."""
         return [len(caption.split()) for caption in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, H, W, 3] to unit vectors [N, 13]: which colours cover some of the picture."""
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """[N, H, W, 3] to unit vectors [N, 13]: which colours cover some of the image."""
         distance = torch.cdist(pixels.flatten(1, 2), torch.from_numpy(RGB))
         covered = (distance < 40).float().mean(dim=1)
         return _unit((covered > 0.005).float())
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, 13]: which colours are named."""
         said = torch.zeros(len(captions), len(COLOURS))
         for row, caption in enumerate(captions):

@@ -6,7 +6,7 @@
 
 A word scores by the patches that fit it, a caption by its words. The trainer makes checkpoints, the
 log and runs that resume after a kill; `ReaderReadout` the features, the card and the scorer.
-Dimensions: N pairs, P pictures, C captions, L patches, T words, B rows of a batch.
+Dimensions: N pairs, P images, C captions, L patches, T words, B rows of a batch.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ class LinearReader(Reader):
         self.patches = nn.Linear(sizes.picture_width, settings.width, bias=False)
         self.words = nn.Linear(sizes.caption_width, settings.width, bias=False)
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]."""
-        return self._score(self.word_maps(picture, caption), picture.mask_NL, caption.mask_NL)
+        return self._score(self.word_maps(image, caption), image.mask_NL, caption.mask_NL)
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Every picture with every caption, [P, C], in bounded memory."""
-        patch_PLD, word_CTD = _unit(self.patches, picture), _unit(self.words, caption)
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        """Every image with every caption, [P, C], in bounded memory."""
+        patch_PLD, word_CTD = _unit(self.patches, image), _unit(self.words, caption)
 
         def block(some: slice, others: slice) -> Tensor:
             fit_PCTL = torch.einsum("pld,ctd->pctl", patch_PLD[some], word_CTD[others])
-            return self._score(fit_PCTL, picture.mask_NL[some, None], caption.mask_NL[others])
+            return self._score(fit_PCTL, image.mask_NL[some, None], caption.mask_NL[others])
 
         numbers = patch_PLD.shape[1] * word_CTD.shape[1]
         return filled(len(patch_PLD), len(word_CTD), numbers, block)
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What `unbag diagnose` draws, [N, T, L]."""
-        return _unit(self.words, caption) @ _unit(self.patches, picture).transpose(1, 2)
+        return _unit(self.words, caption) @ _unit(self.patches, image).transpose(1, 2)
 
     def _score(self, fit_TL: Tensor, is_patch_L: Tensor, is_word_T: Tensor) -> Tensor:
         logit_TL = (self.settings.sharpness * fit_TL).masked_fill(~is_patch_L[..., None, :], -1e4)
@@ -81,7 +81,7 @@ def _unit(matrix: nn.Module, parts: TokenFeatures) -> Tensor:
 
 
 class LinearTask(ReaderTask):
-    """Each picture finds its caption among the hard negatives of that caption."""
+    """Each image finds its caption among the hard negatives of that caption."""
 
     def loss(self, batch: Tensor, step: int) -> Tensor:
         """Of the rows of a step; `identity`, `learning_rate` and others can be changed as well."""
@@ -90,7 +90,7 @@ class LinearTask(ReaderTask):
         rows = self.pool.batch(batch, device=self.device, with_negatives=settings.negatives)
         loss = settings.others * self.reader.loss(rows, contrast_size=settings.contrast_size)
         if rows.negative is not None:
-            own_B = self.reader.scale * self.reader.compare(rows.picture, rows.caption)
+            own_B = self.reader.scale * self.reader.compare(rows.image, rows.caption)
             negative_BK = self.reader.scale * negative_scores(self.reader, rows)
             first_B = torch.zeros_like(batch)  # The own caption is the first column.
             loss = loss + info_nce(own_B[:, None], first_B, negative_BK=negative_BK)

@@ -72,20 +72,20 @@ def edit_captions(asked: argparse.Namespace, progress: Shown) -> Pairs:
     source = Source(asked.captions, form_of(asked.captions, "the captions file"))
     out = asked.out / "edits.jsonl"
     run_edit(EditJob(source, out, seed=asked.seed), progress=progress)
-    root = asked.pictures or source.file.parent
-    return open_pairs(str(out), pictures=root, skips_missing=asked.missing == "skip")
+    root = asked.images or source.file.parent
+    return open_pairs(str(out), images=root, skips_missing=asked.missing == "skip")
 
 
 def split(pairs: Pairs, asked: argparse.Namespace) -> tuple[Path, tuple[Pair, ...]]:
     """What is trained on, as a file, and what is measured on; a hash of the name decides.
 
-    One picture under two names must not fall on both sides, so contents are compared.
+    One image under two names must not fall on both sides, so contents are compared.
     """
     every = [pairs[place] for place in range(len(pairs))]
-    apart = {pair.picture.key for pair in every if _hashed(pair.id) % APART == 0}
-    # Two entries of one picture would tie in a search; the first counts.
-    test = tuple({p.picture.key: p for p in reversed(every) if p.picture.key in apart}.values())
-    train = [pair for pair in every if pair.picture.key not in apart]
+    apart = {pair.image.key for pair in every if _hashed(pair.id) % APART == 0}
+    # Two entries of one image would tie in a search; the first counts.
+    test = tuple({p.image.key: p for p in reversed(every) if p.image.key in apart}.values())
+    train = [pair for pair in every if pair.image.key not in apart]
     if not test or len(train) < 2:
         raise ub.UnbagError(
             f"{len(every)} photographs are too few to keep some apart",
@@ -132,7 +132,7 @@ def trained(
     progress.say(f"{step}: {recipe.name} from {model.name}, {rows:,} photographs")
     return ub.repair(
         model,
-        DataConfig(str(train), pictures=asked.pictures or Path(asked.captions).parent),
+        DataConfig(str(train), images=asked.images or Path(asked.captions).parent),
         recipe,
         asked.out / step,
         seed=asked.seed,
@@ -145,7 +145,7 @@ def trained(
 
 
 def measured_on(pairs: Sequence[Pair]) -> tuple[Benchmark, ...]:
-    """A caption against each hard negative; the same with a hard positive; finding pictures."""
+    """A caption against each hard negative; the same with a hard positive; finding images."""
     negatives, triples = [], []
     for pair in pairs:
         for at, (caption, edits) in enumerate(zip(pair.captions, pair.edits, strict=True)):
@@ -171,14 +171,14 @@ def _item(
     kinds = ("original", negative.kind, *([positive.kind] if positive else []))
     truth = np.array([[True, False, True][: len(captions)]])
     tags = {"kind": negative.kind}
-    return Item(name, (pair.picture,), captions, truth, group=pair.id, tags=tags, kinds=kinds)
+    return Item(name, (pair.image,), captions, truth, group=pair.id, tags=tags, kinds=kinds)
 
 
 def _gallery(pairs: Sequence[Pair]) -> Item:
     rows = [row for row, pair in enumerate(pairs) for _ in pair.captions]
     captions = tuple(caption for pair in pairs for caption in pair.captions)
     truth = Sparse((len(pairs), len(captions)), np.array(rows), np.arange(len(captions)))
-    return Item("gallery", tuple(pair.picture for pair in pairs), captions, truth)
+    return Item("gallery", tuple(pair.image for pair in pairs), captions, truth)
 
 
 def _benchmark(name: str, items: Sequence[Item], metric: object, headline: str) -> Benchmark:
@@ -187,7 +187,7 @@ def _benchmark(name: str, items: Sequence[Item], metric: object, headline: str) 
 
 
 def _once(items: Iterable[Item]) -> list[Item]:
-    """Two captions of one picture may have the same edit."""
+    """Two captions of one image may have the same edit."""
     return list({item.id: item for item in items}.values())
 
 
@@ -207,7 +207,7 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("captions", help="pictures with captions, as `unbag edit` reads them")
+    parser.add_argument("captions", help="images with captions, as `unbag edit` reads them")
     parser.add_argument("out", type=Path, help="folder for all that is made")
     parser.add_argument("--pictures", type=Path, help="where they are; default: beside the file")
     parser.add_argument("--model", help="any dual encoder; default: heads that are built first")

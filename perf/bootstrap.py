@@ -1,6 +1,6 @@
 """Nothing comes in; the time and memory of the two bootstraps that every report needs go out.
 
-50,000 resamples of 30,000 right-or-wrong outcomes, once independent and once in 1,560 pictures
+50,000 resamples of 30,000 right-or-wrong outcomes, once independent and once in 1,560 images
 (the shape of SugarCrepe times four), each beside the plain loop, timed on a few resamples.
 """
 
@@ -14,26 +14,26 @@ import numpy as np
 
 from unbag.metrics import bootstrap
 
-OUTCOMES, PICTURES, RESAMPLES, LOOPS = 30_000, 1_560, 50_000, 20
+OUTCOMES, IMAGES, RESAMPLES, LOOPS = 30_000, 1_560, 50_000, 20
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    picture_N = rng.integers(PICTURES, size=OUTCOMES)
-    hard_P = rng.random(PICTURES)
-    value_N = (rng.random(OUTCOMES) < hard_P[picture_N]).astype(np.float64)
+    image_N = rng.integers(IMAGES, size=OUTCOMES)
+    hard_P = rng.random(IMAGES)
+    value_N = (rng.random(OUTCOMES) < hard_P[image_N]).astype(np.float64)
     score_N = value_N + rng.normal(0, 0.1, OUTCOMES)
-    clusters = [str(picture) for picture in picture_N]
-    members = [np.flatnonzero(picture_N == picture) for picture in range(PICTURES)]
+    clusters = [str(image) for image in image_N]
+    members = [np.flatnonzero(image_N == image) for image in range(IMAGES)]
 
     def alone() -> float:
         return float(value_N[rng.integers(OUTCOMES, size=OUTCOMES)].mean())
 
     def together() -> float:
-        drawn = rng.integers(PICTURES, size=PICTURES)
+        drawn = rng.integers(IMAGES, size=IMAGES)
         return float(value_N[np.concatenate([members[i] for i in drawn])].mean())
 
-    print(f"{RESAMPLES:,} resamples of {OUTCOMES:,} outcomes, {PICTURES:,} pictures")
+    print(f"{RESAMPLES:,} resamples of {OUTCOMES:,} outcomes, {IMAGES:,} images")
     print(f"{'bootstrap':24}{'seconds':>9}{'plain loop':>12}{'ratio':>8}{'peak MB':>9}")
     show("independent, 0/1", lambda: bootstrap(value_N, rng=rng), alone)
     show("clustered, 0/1", lambda: bootstrap(value_N, clusters=clusters, rng=rng), together)

@@ -1,6 +1,6 @@
 """Our evaluation against the plain loop, in one run: python perf/engine.py [--share 0.2]
 
-The data have SugarCrepe's shape (7,511 items over 1,560 pictures, two captions an item), or a share
+The data have SugarCrepe's shape (7,511 items over 1,560 images, two captions an item), or a share
 of it with the same repeats. The model is a ViT-S/32 with random weights: speed does not depend on
 what weights say. Every figure that matters is a ratio within this run.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
@@ -32,7 +32,7 @@ from unbag.world.quads import quads
 from unbag.world.rendering import draw
 from unbag.world.vocabulary import DEFAULT
 
-ITEMS, PICTURES = 7_511, 1_560
+ITEMS, IMAGES = 7_511, 1_560
 BATCH = 64
 
 
@@ -41,33 +41,33 @@ class Timed(Tiny):
 
     forward = 0.0
 
-    def encode_pictures(self, pixels: torch.Tensor) -> torch.Tensor:
+    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
         start = time.perf_counter()
-        found = super().encode_pictures(pixels)
+        found = super().encode_images(pixels)
         self.forward += time.perf_counter() - start
         return found
 
-    def encode_captions(self, captions: Sequence[str]) -> torch.Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> torch.Tensor:
         start = time.perf_counter()
-        found = super().encode_captions(captions)
+        found = super().encode_texts(captions)
         self.forward += time.perf_counter() - start
         return found
 
 
 def make_items(folder: Path, share: float) -> list[Item]:
     """JPEG files of COCO's size, and items that repeat them as SugarCrepe does."""
-    count, pictures = round(ITEMS * share), round(PICTURES * share)
-    found = quads("swap", DEFAULT, n=pictures, seed=7)
+    count, images = round(ITEMS * share), round(IMAGES * share)
+    found = quads("swap", DEFAULT, n=images, seed=7)
     for i, quad in enumerate(found):
         image = Image.fromarray(draw(quad.scenes[0])).resize((640, 480), Image.Resampling.NEAREST)
         image.save(folder / f"{i}.jpg", quality=90)
     items = []
     for k in range(count):
-        quad, i = found[k % pictures], k % pictures
-        true = quad.captions[0][k // pictures % 2]
+        quad, i = found[k % images], k % images
+        true = quad.captions[0][k // images % 2]
         false = f"{quad.captions[1][0]} and {words()[k % 200]}"
-        picture = FilePicture(folder / f"{i}.jpg")
-        items.append(Item(str(k), (picture,), (true, false), np.array([[True, False]])))
+        source = FileImage(folder / f"{i}.jpg")
+        items.append(Item(str(k), (source,), (true, false), np.array([[True, False]])))
     return items
 
 
@@ -75,9 +75,9 @@ def plain_loop(model: Tiny, items: Sequence[Item]) -> list[float]:
     """What a researcher writes first: open, encode and compare item by item."""
     margins = []
     for item in items:
-        picture = model.encode_pictures(model.prepare(item.pictures[0].open())[None])
-        captions = model.encode_captions([str(caption) for caption in item.captions])
-        score = picture @ captions.T
+        image = model.encode_images(model.prepare(item.images[0].open())[None])
+        captions = model.encode_texts([str(caption) for caption in item.captions])
+        score = image @ captions.T
         margins.append(float(score[0, 0] - score[0, 1]))
     return margins
 
@@ -89,10 +89,10 @@ def timed(job: Callable[[], object]) -> float:
 
 
 def open_all(model: Tiny, items: Sequence[Item]) -> None:
-    """Open and prepare the unique pictures in threads, and do nothing with them."""
-    pictures = {item.pictures[0].name: item.pictures[0] for item in items}.values()
+    """Open and prepare the unique images in threads, and do nothing with them."""
+    images = {item.images[0].name: item.images[0] for item in items}.values()
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda picture: model.prepare(picture.open()), pictures))
+        list(pool.map(lambda image: model.prepare(image.open()), images))
 
 
 def main() -> None:
@@ -136,14 +136,14 @@ def compare(model: Timed, root: Path, share: float) -> None:
     opening = timed(lambda: open_all(model, items))
     loop = timed(lambda: plain_loop(model, items))
     rest = max(0.0, cold - opening - forward)
-    unique = len({item.pictures[0].name for item in items})
-    print(f"{len(items):,} items over {unique:,} pictures, batches of {BATCH}, two threads")
+    unique = len({item.images[0].name for item in items})
+    print(f"{len(items):,} items over {unique:,} images, batches of {BATCH}, two threads")
     for name, seconds, note in (
         ("plain loop", loop, "opens and encodes every item on its own"),
         ("ours, cold", cold, f"{loop / cold:.1f} times faster than the loop (wanted: 4)"),
         ("ours, warm", warm, f"{cold / warm:.1f} times faster than cold (wanted: 20)"),
         ("forward passes", forward, "of the cold run, unique inputs: the ceiling"),
-        ("opening pictures", opening, "unique ones, in threads, done again alone"),
+        ("opening images", opening, "unique ones, in threads, done again alone"),
         (
             "everything else",
             rest,

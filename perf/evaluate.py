@@ -2,10 +2,10 @@
 
 python perf/evaluate.py [--share 0.1] [--library transformers] [--device cuda] [--dtype bfloat16]
 
-The data have SugarCrepe's shape: 7,511 items over 1,560 pictures, 11,844 different captions among
+The data have SugarCrepe's shape: 7,511 items over 1,560 images, 11,844 different captions among
 15,022; a share of it keeps the repeats. The plain loop takes 64 items at a time, opens every
-picture, and encodes everything at 77 tokens. What each idea brings is measured by adding one at a
-time. The ceiling opens every picture once and runs the forward passes of the unique inputs once.
+image, and encodes everything at 77 tokens. What each idea brings is measured by adding one at a
+time. The ceiling opens every image once and runs the forward passes of the unique inputs once.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from random_clip import (
     make,
     options,
     plain_captions,
-    plain_pictures,
+    plain_images,
     plain_prepare,
-    save_pictures,
+    save_images,
 )
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.evaluation.embedding import caption_batch
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -44,27 +44,27 @@ from unbag.models.features import READERS, Carrier, ahead
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, DualEncoder, Item
 
-ITEMS, PICTURES, TRUE = 7_511, 1_560, 4_345
+ITEMS, IMAGES, TRUE = 7_511, 1_560, 4_345
 ITEMS_AT_ONCE = 64
 FASTER, ABOVE_CEILING, SHARE = 4.5, 1.15, 85
 Scored: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def shaped(folder: Path, share: float) -> list[Item]:
-    """Pictures and true captions repeat, false captions do not."""
-    count, pictures, true = (round(n * share) for n in (ITEMS, PICTURES, TRUE))
-    files = save_pictures(folder, pictures)
+    """Images and true captions repeat, false captions do not."""
+    count, images, true = (round(n * share) for n in (ITEMS, IMAGES, TRUE))
+    files = save_images(folder, images)
     texts = captions(true + count)
-    return [_item(n, files[n % pictures], texts[n % true], texts[true + n]) for n in range(count)]
+    return [_item(n, files[n % images], texts[n % true], texts[true + n]) for n in range(count)]
 
 
 def without_repeats(folder: Path, count: int) -> list[Item]:
-    files, texts = save_pictures(folder, count), captions(2 * count, seed=5)
+    files, texts = save_images(folder, count), captions(2 * count, seed=5)
     return [_item(n, files[n], texts[2 * n], texts[2 * n + 1]) for n in range(count)]
 
 
 def _item(number: int, file: Path, true: str, false: str) -> Item:
-    return Item(str(number), (FilePicture(file),), (true, false), np.array([[True, False]]))
+    return Item(str(number), (FileImage(file),), (true, false), np.array([[True, False]]))
 
 
 @dataclass
@@ -89,24 +89,24 @@ def loop(model: DualEncoder, items: Sequence[Item], *, at_once: int) -> Callable
     rows = []
     for at in range(0, len(items), at_once):
         some = items[at : at + at_once]
-        pixels = torch.stack([plain_prepare(model, item.pictures[0].open()) for item in some])
-        picture_ND = plain_pictures(model, pixels).cpu()
+        pixels = torch.stack([plain_prepare(model, item.images[0].open()) for item in some])
+        image_ND = plain_images(model, pixels).cpu()
         texts = [str(caption) for item in some for caption in item.captions]
         caption_NCD = plain_captions(model, texts).reshape(len(some), 2, -1)
-        rows.append((picture_ND[:, None].double() * caption_NCD.double()).sum(dim=-1))
+        rows.append((image_ND[:, None].double() * caption_NCD.double()).sum(dim=-1))
     scores = torch.cat(rows).numpy()
     return lambda: scores
 
 
 def unique(model: DualEncoder, items: Sequence[Item], *, trims: bool) -> Callable[[], Scored]:
-    """The loop, over every picture and caption once; with `trims` captions at their length."""
+    """The loop, over every image and caption once; with `trims` captions at their length."""
     forget(model)
-    files = {item.pictures[0].name: item.pictures[0] for item in items}
+    files = {item.images[0].name: item.images[0] for item in items}
     texts = list(dict.fromkeys(str(caption) for item in items for caption in item.captions))
     if trims:
         tokens = dict(zip(texts, model.count_tokens(texts), strict=True))
         texts.sort(key=lambda text: tokens[text])
-    encode = model.encode_captions if trims else lambda some: plain_captions(model, some)
+    encode = model.encode_texts if trims else lambda some: plain_captions(model, some)
     step = 2 * ITEMS_AT_ONCE
     caption = torch.cat([encode(texts[at : at + step]) for at in range(0, len(texts), step)])
     names, step = list(files), ITEMS_AT_ONCE
@@ -114,18 +114,18 @@ def unique(model: DualEncoder, items: Sequence[Item], *, trims: bool) -> Callabl
     for at in range(0, len(names), step):
         some = [plain_prepare(model, files[n].open()) for n in names[at : at + step]]
         pixels = torch.stack(some)
-        parts.append(plain_pictures(model, pixels).cpu())
+        parts.append(plain_images(model, pixels).cpu())
     scores = _compare(items, dict(zip(names, torch.cat(parts), strict=True)),
                       dict(zip(texts, caption, strict=True)))  # fmt: skip
     return lambda: scores
 
 
 def _compare(
-    items: Sequence[Item], picture: dict[str, torch.Tensor], caption: dict[str, torch.Tensor]
+    items: Sequence[Item], image: dict[str, torch.Tensor], caption: dict[str, torch.Tensor]
 ) -> Scored:
     return np.array(
         [
-            [float(picture[item.pictures[0].name].double() @ caption[str(c)].double())
+            [float(image[item.images[0].name].double() @ caption[str(c)].double())
              for c in item.captions]
             for item in items
         ]
@@ -147,18 +147,18 @@ def ours(model: DualEncoder, items: Sequence[Item], root: Path) -> Callable[[], 
 
 
 def ceiling(model: DualEncoder, items: Sequence[Item], *, batch_size: int = 256) -> None:
-    """Open the unique pictures in threads, and run every unique input once at its length."""
+    """Open the unique images in threads, and run every unique input once at its length."""
     forget(model)
-    files = {item.pictures[0].name: item.pictures[0] for item in items}
+    files = {item.images[0].name: item.images[0] for item in items}
     texts = list(dict.fromkeys(str(caption) for item in items for caption in item.captions))
     texts.sort(key=lambda text: len(text.split()))
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
-        prepared = list(pool.map(lambda picture: model.prepare(picture.open()), files.values()))
+        prepared = list(pool.map(lambda image: model.prepare(image.open()), files.values()))
     for at in range(0, len(prepared), batch_size):
-        model.encode_pictures(torch.stack(prepared[at : at + batch_size]))
+        model.encode_images(torch.stack(prepared[at : at + batch_size]))
     step = caption_batch(model.device, batch_size)
     for at in range(0, len(texts), step):
-        model.encode_captions(texts[at : at + step])
+        model.encode_texts(texts[at : at + step])
 
 
 def compare(
@@ -184,13 +184,13 @@ def compare(
 
 def _table(ways: Sequence[Way], items: Sequence[Item]) -> None:
     _, plain, alone, trimmed, cold, best = ways
-    pictures = len({item.pictures[0].name for item in items})
+    images = len({item.images[0].name for item in items})
     texts = len({caption for item in items for caption in item.captions})
     assert plain.scores is not None
     assert cold.scores is not None
     apart = float(np.abs(plain.scores - cold.scores).max())
-    print(f"\n{len(items):,} items, {pictures:,} pictures, {texts:,} captions")
-    wanted = f" (wanted: {FASTER})" if pictures < len(items) else ""
+    print(f"\n{len(items):,} items, {images:,} images, {texts:,} captions")
+    wanted = f" (wanted: {FASTER})" if images < len(items) else ""
     notes = {
         plain.name: f"{ways[0].seconds / plain.seconds:.2f} times from batches of 64",
         alone.name: f"{plain.seconds / alone.seconds:.2f} times from doing nothing twice",
@@ -206,13 +206,13 @@ def _table(ways: Sequence[Way], items: Sequence[Item]) -> None:
 
 
 def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
-    """What a device could do, and what it did, in pictures a second."""
-    image = items[0].pictures[0].open()
+    """What a device could do, and what it did, in images a second."""
+    image = items[0].images[0].open()
     count, batch = (64, 64) if model.device == "cpu" else (32 * 256, 256)
     pixels = plain_prepare(model, image).to(model.device).expand(batch, -1, -1, -1).contiguous()
     one = model.prepare(image)
-    pictures = list(one.expand(count, *one.shape).clone())
-    batches = [pictures[at : at + batch] for at in range(0, count, batch)]
+    images = list(one.expand(count, *one.shape).clone())
+    batches = [images[at : at + batch] for at in range(0, count, batch)]
 
     def rate(job: Callable[[], object]) -> float:
         job()
@@ -224,12 +224,12 @@ def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
         return count / min(seconds)
 
     def from_memory() -> None:
-        """As the evaluation does it once pictures are prepared."""
+        """As the evaluation does it once images are prepared."""
         with ahead(Carrier(model.device), batches) as carried:
             for some in carried:
-                model.encode_pictures(some)
+                model.encode_images(some)
 
-    forward = rate(lambda: torch.cat([plain_pictures(model, pixels) for _ in batches]).cpu())
+    forward = rate(lambda: torch.cat([plain_images(model, pixels) for _ in batches]).cpu())
     memory = rate(from_memory)
     print(f"\nforward passes, pixels on the device   {forward:10,.0f} pictures/s")
     print(
@@ -242,7 +242,7 @@ def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--share", type=float, default=0.1, help="of SugarCrepe's size")
-    parser.add_argument("--rates", action="store_true", help="also pictures a second by stage")
+    parser.add_argument("--rates", action="store_true", help="also images a second by stage")
     said = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
         measure(said, Path(folder))
@@ -259,7 +259,7 @@ def measure(said: argparse.Namespace, root: Path) -> None:
     ours(model, items[:32], root)
     loop(model, items[:4], at_once=2)
     compare(model, items, root, said)
-    alone = without_repeats(root / "single", round(PICTURES * said.share))
+    alone = without_repeats(root / "single", round(IMAGES * said.share))
     compare(model, alone, root, said)
     if said.rates:
         way = Way("", lambda: ours(model, alone, root))

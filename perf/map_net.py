@@ -2,7 +2,7 @@
 
 python perf/map_net.py [--maps 9216] [--rows 65] [--columns 30] [--device cpu]
 
-A step of 256 pictures in crowds of 32 with four negatives each has 9,216 maps. Four channels are
+A step of 256 images in crowds of 32 with four negatives each has 9,216 maps. Four channels are
 few for a library of convolutions; `MapCnn.by_products`, which a GPU takes, computes the same.
 """
 

@@ -2,7 +2,7 @@
 
 python perf/maps.py [--pictures 200] [--readout dcsm_fixed] [--model clip] [--device cpu]
 
-Data has the shape of SugarCrepe (`--pictures 1560`): about five captions a picture, each item the
+Data has the shape of SugarCrepe (`--pictures 1560`): about five captions an image, each item the
 true one beside a changed one. Three questions, each a ratio within this run:
 
 1. Scoring all pairs from nothing, against encoding pair by pair (wanted: 8) and, which is what a
@@ -31,7 +31,7 @@ from random_clip import make
 from timed import wait
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.scoring import QueryScoring, in_chunks, score_by_vectors
@@ -53,11 +53,11 @@ BENCHMARK = "shaped"
 
 
 EACH = 5
-"""Items of a picture: SugarCrepe has 7,512 on 1,560 pictures."""
+"""Items of an image: SugarCrepe has 7,512 on 1,560 images."""
 
 
-def items_of(rows: Sequence[WorldRows], pictures: int) -> list[Item]:
-    """Captions with their negatives, some pairs a picture; truth does not matter to speed."""
+def items_of(rows: Sequence[WorldRows], images: int) -> list[Item]:
+    """Captions with their negatives, some pairs an image; truth does not matter to speed."""
     said = [
         (caption, text)
         for step in rows
@@ -65,8 +65,8 @@ def items_of(rows: Sequence[WorldRows], pictures: int) -> list[Item]:
         for text in negatives
         if text is not None
     ]
-    scenes = [scene for step in rows for scene in step.scenes][:pictures]
-    seen = [PixelPicture(draw(scene)) for scene in scenes]
+    scenes = [scene for step in rows for scene in step.scenes][:images]
+    seen = [PixelImage(draw(scene)) for scene in scenes]
     truth = np.array([[True, False]])
     return [
         Item(f"{at:06}", (seen[at // EACH],), said[at % len(said)], truth)
@@ -84,7 +84,7 @@ def timed(do: Callable[[], object], device: str) -> float:
 
 def by_reader(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path | None) -> None:
     """As the evaluation does it."""
-    scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=Silent())
+    scorer.precompute(plan.images, plan.prompts, cache=cache, progress=Silent())
     asking = QueryScoring(scorer)
     for chunk in in_chunks(items, scorer):
         asking.chunk(chunk)
@@ -106,14 +106,14 @@ def split(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path) 
     reader, device = scorer.reader, scorer.read_from.device
     compare, compared = reader.compare, [0.0]
 
-    def waited(picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def waited(image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         wait(device)
         found: list[Tensor] = []
-        compared.append(timed(lambda: found.append(compare(picture, caption)), device))
+        compared.append(timed(lambda: found.append(compare(image, caption)), device))
         return found[0]
 
     reading = timed(
-        lambda: scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=Silent()),
+        lambda: scorer.precompute(plan.images, plan.prompts, cache=cache, progress=Silent()),
         device,
     )
     with patch.object(reader, "compare", waited):
@@ -139,11 +139,11 @@ def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Pa
 
 @torch.inference_mode()
 def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once: int) -> None:
-    """Pictures and captions of every pair anew."""
-    pairs = [(one.pictures[0], str(text)) for one in items for text in one.captions]
+    """Images and captions of every pair anew."""
+    pairs = [(one.images[0], str(text)) for one in items for text in one.captions]
     for start in range(0, len(pairs), at_once):
         some = pairs[start : start + at_once]
-        pixels = torch.stack([encoder.prepare(picture.open()) for picture, _ in some])
+        pixels = torch.stack([encoder.prepare(image.open()) for image, _ in some])
         seen = reader.view.encode_images(encoder, pixels).to(encoder.device)
         read = reader.view.encode_texts(encoder, [text for _, text in some]).to(encoder.device)
         reader.compare(seen, read).cpu()
@@ -152,7 +152,7 @@ def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once
 def step_anew(
     trainer: Trainer[Tensor], encoder: DualEncoder, step: WorldRows, pixels: Tensor
 ) -> None:
-    """A step whose features are encoded for it, from pictures that are prepared."""
+    """A step whose features are encoded for it, from images that are prepared."""
     task = trainer.task
     assert isinstance(task, ReaderTask)
     view, device, size = task.reader.view, task.device, len(pixels)
@@ -163,7 +163,7 @@ def step_anew(
         return _normal(view.encode_texts(encoder, captions)).to(device)
 
     batch = ReaderBatch(
-        picture=_normal(view.encode_images(encoder, pixels)).to(device),
+        image=_normal(view.encode_images(encoder, pixels)).to(device),
         caption=read(step.captions[:size]),
         negative=read(texts),
         negative_mask_BK=mask_BK.to(device),
@@ -193,7 +193,7 @@ def scoring(
 ) -> None:
     """The first two questions."""
     plan, device = make_plan({BENCHMARK: items}), encoder.device
-    pairs = len({(id(one.pictures[0]), text) for one in items for text in one.captions})
+    pairs = len({(id(one.images[0]), text) for one in items for text in one.captions})
     some = items[: said.slow]
     encoded(encoder, reader, some[:2], TOGETHER)
     before = peak(device)
@@ -211,7 +211,7 @@ def scoring(
             warm.append(timed(lambda: by_reader(again, items, plan, cache), device))  # noqa: B023
             cosine.append(timed(lambda: by_cosine(encoder, items, plan, cache), device))
             spent.append(split(again, items, plan, cache))
-    print(f"{len(plan.pictures):,} pictures, {len(plan.prompts):,} captions, {pairs:,} pairs")
+    print(f"{len(plan.images):,} images, {len(plan.prompts):,} captions, {pairs:,} pairs")
     print(f"one pair at a time     {1e3 * apart:10.3f} ms a pair ({2 * len(some):,} of them)")
     print(f"{TOGETHER} pairs at a time    {1e3 * together:10.3f} ms a pair")
     print(f"each input once        {1e3 * first:10.3f} ms a pair, written to the cache")
@@ -244,7 +244,7 @@ def training(
 
     from_pool(1)
     kept = timed(lambda: from_pool(steps), device) / steps
-    images = [PixelPicture(draw(scene)).open() for scene in rows[0].scenes[:size]]
+    images = [PixelImage(draw(scene)).open() for scene in rows[0].scenes[:size]]
     pixels = torch.stack([encoder.prepare(image) for image in images])
     step_anew(trainer, encoder, rows[0], pixels)
     slow = max(1, steps // 5)
@@ -255,10 +255,10 @@ def training(
 
     anew = timed(encode_each, device) / slow
     count = sum(len(one.captions) for one in rows)
-    print(f"step, {size} pictures     {1e3 * kept:10.1f} ms from the pool ({view.name})")
+    print(f"step, {size} images     {1e3 * kept:10.1f} ms from the pool ({view.name})")
     print(f"                       {1e3 * anew:10.1f} ms with encoding")
     print(f"  a step is            {anew / kept:10.1f} times faster (wanted: 5)")
-    print(f"  once, before         {1e3 * pooling / count:10.1f} ms a picture for the pool")
+    print(f"  once, before         {1e3 * pooling / count:10.1f} ms an image for the pool")
 
 
 def loaded(name: str, device: str) -> DualEncoder:
@@ -289,19 +289,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--slow", type=int, default=32, help="items encoded pair by pair")
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=64, help="pictures of a step")
+    parser.add_argument("--batch", type=int, default=64, help="images of a step")
     parser.add_argument("--repeats", type=int, default=3)
     said = parser.parse_args()
     encoder = loaded(said.model, choose_device(said.device))
     readout = cast("ReaderReadout", find_readout(said.readout))
     readout = replace(readout, settings=replace(readout.settings, batch_size=said.batch_size))
     # Two negatives a scene, on average.
-    rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch_size))
+    rows = world_rows(max(EACH * said.images // 2, readout.settings.batch_size))
     task = _trainer(encoder, readout, rows).task
     assert isinstance(task, ReaderTask)
     reader = task.reader.eval()
     print(f"{said.readout} on {said.model}, {said.device}, {torch.get_num_threads()} threads")
-    scoring(encoder, reader, items_of(rows, said.pictures), said)
+    scoring(encoder, reader, items_of(rows, said.images), said)
     training(encoder, readout, rows, said.steps)
 
 

@@ -21,9 +21,9 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from random_clip import captions, save_pictures
+from random_clip import captions, save_images
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
 from unbag.models.loading import choose_device
@@ -41,11 +41,11 @@ LOCKED = Freeze("part", "part")
 
 def drawn(folder: Path, count: int) -> Pairs:
     """Photographs of COCO's size with a caption each."""
-    paths = save_pictures(folder / "pictures", count)
+    paths = save_images(folder / "pictures", count)
     rows = zip(paths, captions(count), strict=True)
     lines = [json.dumps({"image": path.name, "caption": text}) for path, text in rows]
     (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
+    return open_pairs(str(folder / "pairs.jsonl"), images=folder / "pictures")
 
 
 def plain(said: argparse.Namespace) -> Recipe:
@@ -66,10 +66,10 @@ def tower_alone(model: Photo, count: int) -> float:
     """Photographs a second with pixels that lie on the device."""
     size = SLICE if model.device == "cpu" else SLICE_CUDA
     pixels = torch.randn(size, 3, 224, 224).to(model.device)
-    model.picture_features(pixels)
+    model.image_features(pixels)
     start = perf_counter()
     for _ in range(max(1, count // size)):
-        model.picture_features(pixels)
+        model.image_features(pixels)
     return size * max(1, count // size) / (perf_counter() - start)
 
 
@@ -77,15 +77,15 @@ def opening_alone(model: Photo, pairs: Pairs, count: int) -> float:
     """Photographs a second, opened and prepared by one thread."""
     start = perf_counter()
     for at in range(count):
-        picture = pairs[at].picture
-        assert isinstance(picture, FilePicture)
-        model.prepare(picture.open())
+        image = pairs[at].image
+        assert isinstance(image, FileImage)
+        model.prepare(image.open())
     return count / (perf_counter() - start)
 
 
 def known(pairs: Pairs, model: Photo) -> CachedTowers:
     """Features of any numbers: training takes as long."""
-    names = [pairs[at].picture.name for at in range(len(pairs))]
+    names = [pairs[at].image.name for at in range(len(pairs))]
     texts = list(dict.fromkeys(text for at in range(len(pairs)) for text in pairs[at].captions))
     random = np.random.default_rng(0)
 
@@ -99,7 +99,7 @@ def known(pairs: Pairs, model: Photo) -> CachedTowers:
 
 
 def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:
-    """Seconds of a run, checkpoints and log included; names of pictures are enough."""
+    """Seconds of a run, checkpoints and log included; names of images are enough."""
     rows = zip(range(said.heads), captions(said.heads), strict=True)
     (folder / "heads").mkdir()
     for at in range(said.heads):
@@ -126,25 +126,25 @@ def main() -> None:
     model = load("random", device=choose_device(said.device))
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
         folder = Path(name)
-        pairs = drawn(folder, said.pictures)
-        alone = tower_alone(model, said.pictures)
-        opened = opening_alone(model, pairs, min(said.pictures, 128))
-        # Captions are left open, so that only pictures are counted.
+        pairs = drawn(folder, said.images)
+        alone = tower_alone(model, said.images)
+        opened = opening_alone(model, pairs, min(said.images, 128))
+        # Captions are left open, so that only images are counted.
         recipe = replace(plain(said), batch_size=1, freeze=Freeze(image="part"))
         first = features(model, pairs, recipe, folder / "cache")
         second = features(model, pairs, recipe, folder / "cache")
         share = (1 / opened) / (1 / opened + 1 / alone)
-        print(f"{said.pictures:,} JPEG files of 640 x 480, {said.device}")
+        print(f"{said.images:,} JPEG files of 640 x 480, {said.device}")
         print(f"tower alone            {alone:10,.1f} photographs/s")
-        print(f"decoded and encoded    {said.pictures / first:10,.1f} photographs/s")
-        print(f"of the tower alone     {100 * said.pictures / first / alone:10.1f} %")
+        print(f"decoded and encoded    {said.images / first:10,.1f} photographs/s")
+        print(f"of the tower alone     {100 * said.images / first / alone:10.1f} %")
         print(f"opening, one thread    {opened:10,.1f} photographs/s")
         print(f"share of opening       {100 * share:10.1f} % of the work")
         print(f"second run, cached     {first / second:10.1f} times faster (wanted: 20)")
         took = heads(model, said, folder)
         print(
             f"heads                  {took:10.1f} s: {said.epochs} epochs of {said.heads:,} "
-            f"pictures, batch {said.batch:,} (wanted: 120 at 20 epochs of 5,000)"
+            f"images, batch {said.batch:,} (wanted: 120 at 20 epochs of 5,000)"
         )
 
 

@@ -1,4 +1,4 @@
-"""A library's name comes in; a ViT-B/32 with random weights, captions and pictures go out.
+"""A library's name comes in; a ViT-B/32 with random weights, captions and images go out.
 
 Speed does not depend on what weights say. The model is saved and loaded as a user's would be. Used
 by text_length.py and evaluate.py; where open_clip is missing, transformers' CLIP is the same model.
@@ -120,7 +120,7 @@ def captions(count: int, *, seed: int = 0) -> list[str]:
     return list(found)
 
 
-def save_pictures(folder: Path, count: int) -> list[Path]:
+def save_images(folder: Path, count: int) -> list[Path]:
     """JPEG files of COCO's size and about its weight, each different."""
     chance = np.random.default_rng(1)
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def forget(model: Any) -> None:
 
 
 def tokens(model: Any, some: Sequence[str], *, length: int | None = None) -> dict[str, Any]:
-    """What the text tower takes, on the device; the tokenizer pads to `length`, or the longest."""
+    """Inputs of the text encoder on the device, padded to `length`, or to the longest."""
     if hasattr(model, "tokenize"):
         found = {"text": model.tokenize.inner(list(some))}
         return {name: value.to(model.device) for name, value in found.items()}
@@ -159,7 +159,7 @@ def tokens(model: Any, some: Sequence[str], *, length: int | None = None) -> dic
 
 @torch.inference_mode()
 def tower(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torch.Tensor:
-    """The text tower alone; the result stays on the device."""
+    """The text encoder alone; the result stays on the device."""
     if hasattr(model, "tokenize"):
         run = model.text.pooled if is_cut else model.model.encode_text
         found = run(inputs["text"])
@@ -188,13 +188,13 @@ def plain_prepare(model: Any, image: Image.Image) -> torch.Tensor:
     if hasattr(model, "tokenize"):
         found = _open_clip_transform(tuple(model.model.visual.image_size))(image)
     else:
-        found = model.pictures.processor(images=image, return_tensors="pt")["pixel_values"][0]
+        found = model.images.processor(images=image, return_tensors="pt")["pixel_values"][0]
     pixels: torch.Tensor = found
     return pixels
 
 
 @torch.inference_mode()
-def plain_pictures(model: Any, pixels: torch.Tensor) -> torch.Tensor:
+def plain_images(model: Any, pixels: torch.Tensor) -> torch.Tensor:
     """Forward pass of a batch wherever it lies; the result stays on the device."""
     dtype = next(model.model.parameters()).dtype
     pixels = pixels.to(device=model.device, dtype=dtype)

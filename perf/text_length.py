@@ -1,4 +1,4 @@
-"""A text tower at real caption lengths against the same tower at 77 tokens, in one run.
+"""A text encoder at real caption lengths against the same tower at 77 tokens, in one run.
 
 python perf/text_length.py [--library transformers] [--device cuda] [--dtype bfloat16]
 
@@ -53,7 +53,7 @@ def at_real_length(model: DualEncoder, texts: Sequence[str]) -> None:
     """Counted, sorted and encoded as the evaluation does it, with nothing remembered."""
     forget(model)
     for some in parts(sorted_by_length(model, texts), caption_batch(model.device, BATCH)):
-        model.encode_captions(some)
+        model.encode_texts(some)
 
 
 def alone(
@@ -97,7 +97,7 @@ def main() -> None:
         texts = sorted_by_length(model, texts)
         # Libraries are loaded and memory is taken before anything is timed.
         some = texts[-64:]
-        apart = (model.encode_captions(some) - plain_captions(model, some)).abs().max().item()
+        apart = (model.encode_texts(some) - plain_captions(model, some)).abs().max().item()
         if said.device != "cpu":
             at_real_length(model, texts)
         rounds = [

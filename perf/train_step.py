@@ -3,14 +3,14 @@
 python perf/train_step.py [--library transformers] [--device cuda] [--precision bfloat16]
                           [--batch 256] [--accumulated 4096] [--pictures 2048 --workers 8]
 
-A ViT-B/32 with random weights; every picture has one caption, four hard negatives and one hard
+A ViT-B/32 with random weights; every image has one caption, four hard negatives and one hard
 positive, with the lengths of real captions. Three questions:
 
-1. Ours against six passes of the text tower, type by type, at 77 tokens; and against the forward
+1. Ours against six passes of the text encoder, type by type, at 77 tokens; and against the forward
    and backward passes of both towers alone, at our lengths. The optimizer is left out of all. Then
    a whole step of the trainer, with log and AdamW, against both towers alone and AdamW.
-2. A large batch in parts: its memory, its time for each picture, its gradients.
-3. With pictures on disk (--pictures): the share of a run's time that the device waits for data.
+2. A large batch in parts: its memory, its time for each image, its gradients.
+3. With images on disk (--pictures): the share of a run's time that the device waits for data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from random_clip import CONTEXT, captions, make, options, save_pictures
+from random_clip import CONTEXT, captions, make, options, save_images
 from timed import seconds, wait
 from torch import Tensor
 
@@ -112,8 +112,8 @@ def towers_alone(
     """Forward and backward of both towers with a gradient that costs nothing to find."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
-        found = [trainable.embed_pictures(pixels)]
-        found += [trainable.embed_captions(group.inputs) for group in batch.groups]
+        found = [trainable.embed_images(pixels)]
+        found += [trainable.embed_texts(group.inputs) for group in batch.groups]
     torch.autograd.backward(found, [torch.ones_like(one) for one in found])
     if optimizer is not None:
         optimizer.step()
@@ -126,10 +126,10 @@ def type_by_type(
     """As public trainers do it: every type of caption in a pass of its own, at 77 tokens."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
-        picture = trainable.embed_pictures(pixels)
-        found = [trainable.embed_captions(inputs) for inputs in types]
+        image = trainable.embed_images(pixels)
+        found = [trainable.embed_texts(inputs) for inputs in types]
     scale = trainable.temperature[0].exp()
-    loss = (scale * picture @ torch.cat(found).T).logsumexp(dim=1).mean()
+    loss = (scale * image @ torch.cat(found).T).logsumexp(dim=1).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     clear(trainable)
 
@@ -173,7 +173,7 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan
     alone = seconds(lambda: towers_alone(trainable, batch, plan), plan.device, rounds)
     usual = seconds(lambda: type_by_type(trainable, batch, types, plan), plan.device, rounds)
     strings = len(batch.place_U)
-    print(f"\n1. a step of {said.batch} pictures with {strings:,} captions, {plan.precision}")
+    print(f"\n1. a step of {said.batch} images with {strings:,} captions, {plan.precision}")
     print(f"type by type, 77 tokens   {said.batch / usual:10,.1f} pictures/s")
     print(f"ours                      {said.batch / step:10,.1f} pictures/s")
     print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
@@ -252,7 +252,7 @@ def compare_parts(
     time = seconds(lambda: ours(trainable, large, parts), plan.device, 1) / said.accumulated
     print(f"\n2. a batch of {said.accumulated:,} in parts of {said.batch}")
     print(f"memory                    {whole:10.2f} GB, a batch of {said.batch} {alone:.2f} GB")
-    print(f"time for each picture     {100 * (time / each - 1):10.1f} % more (wanted: at most 45)")
+    print(f"time for each image     {100 * (time / each - 1):10.1f} % more (wanted: at most 45)")
     apart = _apart(trainable, said, plan)
     print(f"gradients differ by       {apart:10.1e} of the largest, float32 (wanted: 1e-5)")
 
@@ -290,14 +290,14 @@ def _peak(job: Callable[[], None], device: str) -> float:
 def compare_reading(
     trainable: Trainable, said: argparse.Namespace, plan: StepPlan, folder: Path
 ) -> None:
-    paths = save_pictures(folder / "pictures", said.pictures)
+    paths = save_images(folder / "pictures", said.images)
     texts = captions(len(paths))
     lines = [
         json.dumps({"image": path.name, "caption": text})
         for path, text in zip(paths, texts, strict=True)
     ]
     (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    pairs = open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
+    pairs = open_pairs(str(folder / "pairs.jsonl"), images=folder / "pictures")
     plain = replace(clip_ft(), batch_size=said.batch_size, epochs=4)
     batches = PairBatches(pairs, plain, trainable.reads, 0)
     task = FineTuning(
@@ -325,7 +325,7 @@ def compare_reading(
     took = perf_counter() - start
     shown = (len(batches) - 2) * said.batch_size
     print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")
-    print(f"pictures                  {shown / took:10,.1f} a second, optimizer included")
+    print(f"images                  {shown / took:10,.1f} a second, optimizer included")
     print(f"waiting for data          {100 * (state.waited - first) / took:10.1f} % of the time")
 
 
@@ -347,7 +347,7 @@ def main() -> None:
         each = compare_steps(trainable, said, plan)
         compare_trainer(trainable, said, plan)
         compare_parts(trainable, said, plan, each)
-        if said.pictures:
+        if said.images:
             compare_reading(trainable, said, plan, Path(name))
 
 

@@ -1,9 +1,9 @@
-"""VQAScore with the picture shared between its captions, against one pair a pass, in one run.
+"""VQAScore with the image shared between its captions, against one pair a pass, in one run.
 
 python perf/vqascore.py [--device cuda] [--dtype bfloat16] [--size large]
 
 A LLaVA-shaped model with random weights: a CLIP tower with 576 patches and a Llama. Tokens after
-the picture are those of real prompts; the tokenizer is trained here on a few captions.
+the image are those of real prompts; the tokenizer is trained here on a few captions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.scorers import make_scorer
 from unbag.types import Query
@@ -98,14 +98,13 @@ def write(folder: Path, size: Size) -> Path:
     return folder
 
 
-def queries(pictures: int, captions: int) -> list[Query]:
+def queries(images: int, captions: int) -> list[Query]:
     rng = np.random.default_rng(0)
     words = WORDS.split()
     return [
-        Query(picture, " ".join(rng.choice(words, size=12)))
-        for picture in (
-            PixelPicture(rng.integers(0, 255, (240, 320, 3), dtype=np.uint8))
-            for _ in range(pictures)
+        Query(image, " ".join(rng.choice(words, size=12)))
+        for image in (
+            PixelImage(rng.integers(0, 255, (240, 320, 3), dtype=np.uint8)) for _ in range(images)
         )
         for _ in range(captions)
     ]
@@ -119,14 +118,14 @@ def timed(score: Callable[[], Any], *, device: str) -> tuple[float, Any]:
     return perf_counter() - start, found
 
 
-def compare(model: ChatModel, captions: int, pictures: int, rounds: int) -> None:
-    asked = queries(pictures, captions)
+def compare(model: ChatModel, captions: int, images: int, rounds: int) -> None:
+    asked = queries(images, captions)
     shared = make_scorer(model, "yes")
     apart = make_scorer(replace(model, runner=replace(model.runner, is_shared=False)), "yes")
     ways: dict[str, Callable[[], Any]] = {
         "one pair a pass": lambda: [float(np.asarray(apart.score([q]))[0]) for q in asked],
         "pairs in batches": lambda: apart.score(asked),
-        "picture shared": lambda: shared.score(asked),
+        "image shared": lambda: shared.score(asked),
     }
     # Libraries are loaded and memory is taken before anything is timed.
     shared.score(asked[: 2 * captions])
@@ -138,10 +137,10 @@ def compare(model: ChatModel, captions: int, pictures: int, rounds: int) -> None
             if name not in best or seconds < best[name][0]:
                 best[name] = (seconds, found)
     first, plain = best["one pair a pass"]
-    print(f"\n{pictures} pictures, {captions} captions each")
+    print(f"\n{images} images, {captions} captions each")
     for name, (seconds, found) in best.items():
         apart_by = np.abs(found - plain).max() / np.abs(plain).max()
-        wanted = f" (wanted: {WANTED[captions]:g})" if name == "picture shared" else ""
+        wanted = f" (wanted: {WANTED[captions]:g})" if name == "image shared" else ""
         print(
             f"{name:<18}{len(asked) / seconds:9.1f} pairs/s  {first / seconds:5.2f} times{wanted}"
             f"  largest difference {apart_by:.0e} of the largest score"
@@ -162,7 +161,7 @@ def main() -> None:
         model = load_chat(str(path), device=said.device, dtype=said.dtype)
     print(f"LLaVA-shaped, {said.size}, 576 patches, {said.device}, {said.dtype}")
     for captions in (2, 5):
-        compare(model, captions, said.pictures, said.rounds)
+        compare(model, captions, said.images, said.rounds)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 python perf/world.py [--device cuda] [--batch 512] [--rounds 12] [--workers 15] [--arms 1],
 with `unbag-lab` installed
 
-Workers make scenes: drawn by chance, said, and put in numbers. The device draws the pictures, finds
+Workers make scenes: drawn by chance, said, and put in numbers. The device draws the images, finds
 which captions are true of which, and takes a step of the model of `tiny:base`, forward, backward
 and optimiser. Scenes are never the bottleneck if all workers make at least as many a second as the
 device is trained on, drawing included. Arms that share batches (`--arms`) want fewer scenes each.

@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 README = "../../README.md"
 HEAD = ("what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
-"""As in the pictures."""
+"""As in the images."""
 EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
 """Claims that README shows."""
 OTHER = "Other"

@@ -34,7 +34,7 @@ PANELS = {
     "unseen: original": "kinds not seen",
     "text to image R@1": "text to image R@1 among 491",
 }
-LOCKS = {"": "all open", "-locked": "picture part locked", "-heads": "heads only"}
+LOCKS = {"": "all open", "-locked": "image part locked", "-heads": "heads only"}
 COLOURS = {"": "#0072b2", "-locked": "#d55e00", "-heads": "#007a5a"}
 ORDER = ("any of the four", "nouns, adjectives", "all but these", "within trigrams", "trigrams")
 CURVE = {**PANELS, ORDER_METRICS[0]: "order precision"}
@@ -121,7 +121,7 @@ def _legend() -> list[str]:
     return [
         *parts,
         path(f"M{x:g} 12v16", "blind"),
-        text(x + 9, 24, "a reader that sees no picture"),
+        text(x + 9, 24, "a reader that sees no image"),
     ]
 
 

@@ -26,25 +26,25 @@ ASKED = {
     "relation": [RELATION],
     "exchanged colours": [("world-swap", "original")],
     "pairs-a, strict": [("world-pairs-a", "pair")],
-    "text finds picture": [("world-retrieval", "text_to_image@1")],
+    "text finds image": [("world-retrieval", "text_to_image@1")],
     "counts / denials, group": [("world-count", "group"), ("world-negation", "group")],
 }
 ARMS = {
     BEFORE: "cosine",
     "pooled": "reader of pooled vectors",
-    "pooled-text": "the same, another text tower",
+    "pooled-text": "the same, another text encoder",
     "dcsm_fixed": "DCSM, as mended",
     "dcsm_fixed-shuffled": "the same, patches shuffled",
     "pacl_fixed-rotary-2d": "PACL with places",
-    "pacl_fixed-rotary-2d-text": "the same, another text tower",
+    "pacl_fixed-rotary-2d-text": "the same, another text encoder",
     "sparc_fixed": "SPARC, as mended",
     "vlm2vec": "VLM2Vec, with the question",
     "vlm2vec-plain": "VLM2Vec, without it",
     "decoder": "decoder on patches",
     "decoder-cls": "decoder on one token",
-    "decoder-nothing": "decoder without a picture",
+    "decoder-nothing": "decoder without an image",
 }
-"""What the short table and the picture show, at the usual steps and where it was run for long."""
+"""What the short table and the image show, at the usual steps and where it was run for long."""
 TAUGHT = {
     "pooled": "pooled",
     "dcsm_fixed": "DCSM",
@@ -63,14 +63,14 @@ MARKS = (
 
 
 def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
-    """Tables by the name of their marks, and pictures by that of their file."""
+    """Tables by the name of their marks, and images by that of their file."""
     rows = rows_of(results)
     tables = {"short": short_table(rows), "taught": taught_table(results)}
-    pictures = {
-        "readouts-relation.svg": picture(rows),
+    images = {
+        "readouts-relation.svg": image(rows),
         "readouts-learning.svg": learning_figure(results),
     }
-    return {**tables, "all": readout_tables(results) + "\n"}, pictures
+    return {**tables, "all": readout_tables(results) + "\n"}, images
 
 
 def rows_of(results: Sequence[ArmResult]) -> list[Row]:
@@ -131,7 +131,7 @@ def _span(results: Sequence[ArmResult], arm: str, name: str) -> str:
     return f"{number_text(min(found))} to {number_text(max(found))}" if found else DASH
 
 
-def picture(rows: Sequence[Row]) -> str:
+def image(rows: Sequence[Row]) -> str:
     """Relations by base: a lane for each read-out, its usual steps above many."""
     usual = [row for row in rows if not row.is_long]
     axis = Axis.over([0.45, 0.95], is_rate=True)

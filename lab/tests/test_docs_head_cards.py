@@ -75,7 +75,7 @@ def test_how_it_fits_is_what_the_lab_measured(head: str, lab: ArmResult) -> None
     else:
         said = (
             f"{fit['few']} % of a few thousand fixed questions learned by heart; of questions "
-            f"about other pictures {fit['held']} % are answered right (yes or no "
+            f"about other images {fit['held']} % are answered right (yes or no "
             f"{fit['held yes']}, which of two {fit['held letters']}, short answers "
             f"{fit['held answer']}; captions to the last word {fit['held describe']},"
         )

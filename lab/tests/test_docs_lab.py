@@ -1,4 +1,4 @@
-"""Every page, table and picture of the lab is what claims and shipped results give."""
+"""Every page, table and image of the lab is what claims and shipped results give."""
 
 from __future__ import annotations
 

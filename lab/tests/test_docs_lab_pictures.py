@@ -1,4 +1,4 @@
-"""Pictures of the lab in a real browser: no label lies on another or beyond the edge."""
+"""Images of the lab in a real browser: no label lies on another or beyond the edge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PICTURES = sorted((Path(__file__).parents[1] / "docs" / "images" / "claims").glob("*.svg"))
+IMAGES = sorted((Path(__file__).parents[1] / "docs" / "images" / "claims").glob("*.svg"))
 CLASHES = """() => {
   const whole = document.documentElement.getBoundingClientRect();
   const texts = [...document.querySelectorAll('text')].map(node =>
@@ -27,19 +27,19 @@ COLOURS = "() => getComputedStyle(document.querySelector('.paper')).fill"
 
 
 def test_labels_keep_apart(browser: Browser) -> None:
-    assert PICTURES
+    assert IMAGES
     page = browser.new_page(viewport={"width": 760, "height": 900})
-    for picture in PICTURES:
-        page.goto(picture.as_uri())
-        assert page.evaluate(CLASHES) == [], picture.name
+    for image in IMAGES:
+        page.goto(image.as_uri())
+        assert page.evaluate(CLASHES) == [], image.name
     page.close()
 
 
-def test_dark_pages_have_dark_pictures(browser: Browser) -> None:
+def test_dark_pages_have_dark_images(browser: Browser) -> None:
     found = []
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme)
-        page.goto(PICTURES[0].as_uri())
+        page.goto(IMAGES[0].as_uri())
         found.append(page.evaluate(COLOURS))
         page.close()
     assert found == ["rgb(255, 255, 255)", "rgb(30, 33, 41)"]

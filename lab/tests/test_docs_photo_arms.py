@@ -57,4 +57,4 @@ def test_the_card_is_of_the_shipped_heads() -> None:
     for name in SHIPPED:
         model = load(name)
         assert f"`{model.fingerprint}`" in card
-        assert model.encode_captions(["a dog on the grass"]).shape == (1, 256)
+        assert model.encode_texts(["a dog on the grass"]).shape == (1, 256)

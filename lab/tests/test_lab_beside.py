@@ -152,7 +152,7 @@ def test_a_claim_is_shown_with_what_stands_beside_it(capsys: pytest.CaptureFixtu
     assert main(["lab", "show", "cone"]) == 0
     shown = capsys.readouterr().out
     assert "beside    probes: random\n" in shown
-    assert "  cone pictures: base 75.3 (9), random 100.0 (9)\n" in shown
+    assert "  cone images: base 75.3 (9), random 100.0 (9)\n" in shown
     assert "Mind" not in shown
     assert main(["lab", "show", "decoder_against_cosine"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -160,7 +160,7 @@ def test_a_claim_is_shown_with_what_stands_beside_it(capsys: pytest.CaptureFixtu
 
 
 def test_arms_beside_claims_exist_and_are_those_that_controls_speak_of() -> None:
-    named = {"untrained twin": "random", "a decoder without a picture": "decoder-nothing",
+    named = {"untrained twin": "random", "a decoder without an image": "decoder-nothing",
              "an untrained encoder": "dcsm_fixed-random", "three quarters": "mix-0.75",
              "the mended form": "ce_clip_fixed", "text leak": "blind"}  # fmt: skip
     asked = set()

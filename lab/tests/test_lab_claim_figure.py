@@ -1,4 +1,4 @@
-"""Pictures of claims show every base, the interval and the predicted side, and are sound SVG."""
+"""Images of claims show every base, the interval and the predicted side, and are sound SVG."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_many_predictions_share_an_axis() -> None:
     assert max(map(len, labels)) <= 50
 
 
-def test_an_overview_of_nothing_is_a_picture() -> None:
+def test_an_overview_of_nothing_is_a_image() -> None:
     parsed(overview_figure({}))
 
 

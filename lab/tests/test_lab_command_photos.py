@@ -53,7 +53,7 @@ def test_a_folder_without_captions_is_named(
     assert run(tmp_path / "out", "all", "--photos", str(tmp_path)) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert f"there is no file {tmp_path / 'captions.jsonl'}" in said
-    assert "a folder with captions.jsonl, or a file of captions beside its pictures" in said
+    assert "a folder with captions.jsonl, or a file of captions beside its images" in said
     assert "check the path given with --photos" in said
 
 

@@ -1,4 +1,4 @@
-"""The picture of how decoders learned: a line for each base that was asked on the way."""
+"""The image of how decoders learned: a line for each base that was asked on the way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_curves_are_those_of_the_arm_in_the_order_of_bases_and_steps() -> None:
     assert list(found["tiny-10"].items()) == [(2, 0.5), (10, 0.9)]
 
 
-def test_no_curves_no_picture() -> None:
+def test_no_curves_no_image() -> None:
     assert learning_figure([result(PATCHES, 0, None)]) == ""
 
 
@@ -46,7 +46,7 @@ def test_names_do_not_lie_upon_each_other() -> None:
     assert set_apart({"a": 10.0, "b": 8.0, "c": 60.0}) == {"b": 8.0, "a": 24.0, "c": 60.0}
 
 
-def test_the_shipped_picture_has_every_base_that_was_asked() -> None:
+def test_the_shipped_image_has_every_base_that_was_asked() -> None:
     results = shipped_results()
     drawn = learning_figure(results)
     root = ET.fromstring(drawn)

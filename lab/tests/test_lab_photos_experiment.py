@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
 from unbag_lab.experiments import photos as photos_run
@@ -135,10 +135,10 @@ def test_means_worked_by_hand() -> None:
     }  # fmt: skip
 
 
-def test_one_picture_under_two_names_falls_on_one_side() -> None:
+def test_one_image_under_two_names_falls_on_one_side() -> None:
     dots = [np.full((1, 1, 3), number, dtype=np.uint8) for number in range(250)]
     pairs = [
-        Pair(f"{n}{name}", PixelPicture(dot, f"{n}{name}"), ("so",), ((),))
+        Pair(f"{n}{name}", PixelImage(dot, f"{n}{name}"), ("so",), ((),))
         for n, dot in enumerate(dots)
         for name in "ab"
     ]
@@ -211,10 +211,10 @@ def test_a_folder_of_drawings_is_edited_and_looked_at(tmp_path: Path) -> None:
     kinds = {edit.kind for edit in found.train[0].edits[0]}
     assert {"swap_nouns", "replace_colour"} <= kinds
     seen = look(found, cache=tmp_path / "cache", device="cpu", say=said.append)
-    assert seen.pictures.vectors.shape == (24, 1_280)
+    assert seen.images.vectors.shape == (24, 1_280)
     assert seen.captions.vectors.shape[1] == 384
     assert "A black dog chases a small cat ." in seen.captions.row_of
-    assert bool(torch.isfinite(seen.pictures.vectors).all())
+    assert bool(torch.isfinite(seen.images.vectors).all())
     assert said[0] == "edits of captions.jsonl"
     assert said[1].startswith("features of 24 photographs and ")
     order = Order((BASE,), ("heads",), tmp_path / "out", photos=tmp_path)

@@ -27,8 +27,8 @@ class Words:
 
 
 def pair(name: str, *captions: str) -> Pair:
-    picture: Any = None
-    return Pair(name, picture, captions, ((),) * len(captions))
+    image: Any = None
+    return Pair(name, image, captions, ((),) * len(captions))
 
 
 def test_the_caption_comes_first_and_shuffles_keep_its_words() -> None:

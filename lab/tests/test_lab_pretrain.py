@@ -66,7 +66,7 @@ def test_workers_do_not_change_the_batches() -> None:
         assert np.array_equal(a.packed.x_NT, b.packed.x_NT)
 
 
-def test_pictures_are_trained_on_as_they_are_drawn() -> None:
+def test_images_are_trained_on_as_they_are_drawn() -> None:
     """No flip, no crop, no other augmentation: captions speak of sides."""
     (step,) = Steps([SHORT], CONFIG)[0]
     table = torch.from_numpy(sprite_table(UNIT))

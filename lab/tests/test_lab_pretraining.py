@@ -116,8 +116,8 @@ def test_batches_of_any_length_are_read_in_one_place() -> None:
         assert torch.equal(place.pixels, made.pixels)
         assert torch.equal(place.also_true_BB, made.also_true_BB)
         torch.testing.assert_close(
-            towers.embed_captions(place.token_BL, place.end_B),
-            towers.embed_captions(made.token_BL, made.end_B),
+            towers.embed_texts(place.token_BL, place.end_B),
+            towers.embed_texts(made.token_BL, made.end_B),
         )
     assert len(lengths) > 1
 

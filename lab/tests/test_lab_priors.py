@@ -63,7 +63,7 @@ def test_a_prior_decides_how_often_an_answer_is_right(share: float) -> None:
 def test_a_prior_changes_no_more_questions_than_it_must() -> None:
     facts = [DecoderFact(n, "a star left of a cup") for n in range(4_000)]
     even, prior = (relation_lessons(facts, share=s, seed=1) for s in (0.5, 0.7))
-    assert [one.picture for one in even] == [one.picture for one in prior]
+    assert [one.image for one in even] == [one.image for one in prior]
     apart = sum(a != b for a, b in zip(even, prior, strict=True))
     assert apart / 4_000 == pytest.approx(0.2, abs=0.035)
 
@@ -87,7 +87,7 @@ def test_the_frequent_caption_of_every_two_comes_first_in_the_sets() -> None:
 
 
 class _Net:
-    """Says what it was told to, with a picture and without."""
+    """Says what it was told to, with an image and without."""
 
     def __init__(self, seen: list[float], blind: list[float], *, length: int = 1) -> None:
         self._log = [torch.tensor(one).log().expand(length, -1) for one in (seen, blind)]
@@ -96,7 +96,7 @@ class _Net:
         pass
 
     def answered(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
-        return self._log[seen_BLV is None].expand(len(batch.picture_B), -1, -1)
+        return self._log[seen_BLV is None].expand(len(batch.image_B), -1, -1)
 
 
 def _batch(target: list[list[int]]) -> LessonBatch:
@@ -126,7 +126,7 @@ def test_m3id_grows_along_an_answer_and_leaves_out_its_end() -> None:
     assert found.tolist() == pytest.approx([-0.747600 + second, -0.747600], abs=1e-5)
 
 
-def test_scores_stand_picture_by_picture() -> None:
+def test_scores_stand_image_by_image() -> None:
     items = set_items("a", n=2)
     words = words_of([*texts_asked(), *(str(c) for item in items for c in item.captions)])
     share = torch.full((words.size,), 1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unbag.data.images import ShuffledPicture
+from unbag.data.images import ShuffledImage
 from unbag.errors import UnbagError
 from unbag.models import tiny
 from unbag.models.tiny import TinyConfig, untrained, write
@@ -134,14 +134,14 @@ def test_a_mix_lies_between(base: Path, out: Path) -> None:
 def test_a_space_gives_what_the_evaluation_gives(base: Path) -> None:
     encoder = tiny.read(base, name="base")
     ours, usual = TinySpace(encoder), EncoderSpace(encoder)
-    pictures = [picture for item in pair_items("swap", n=2) for picture in item.pictures]
+    images = [image for item in pair_items("swap", n=2) for image in item.images]
     captions = ["a red star", "no star", "a red star and a blue cup"]
     assert np.allclose(ours.captions(captions), usual.captions(captions), atol=1e-6)
-    assert np.allclose(ours.pictures(pictures), usual.pictures(pictures), atol=1e-6)
-    cut = [ShuffledPicture(picture, "rows_4", 3) for picture in pictures]
-    assert np.allclose(ours.pictures(cut), usual.pictures(cut), atol=1e-6)
-    assert not np.allclose(ours.pictures(cut), ours.pictures(pictures), atol=1e-6)
-    cls_NW, patch_NLW = ours.last_layer(pictures)
+    assert np.allclose(ours.images(images), usual.images(images), atol=1e-6)
+    cut = [ShuffledImage(image, "rows_4", 3) for image in images]
+    assert np.allclose(ours.images(cut), usual.images(cut), atol=1e-6)
+    assert not np.allclose(ours.images(cut), ours.images(images), atol=1e-6)
+    cls_NW, patch_NLW = ours.last_layer(images)
     assert cls_NW.shape == (4, 16)
     assert patch_NLW.shape == (4, 16, 16)
 

@@ -106,9 +106,9 @@ def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) 
     made = read_decoder(folder).made
     score = decoders._score_decoder(made.net, made.words, frozen, made.settings)
     captions = frozen.questions.captions
-    cells = [(p, c) for item in items for p in item.pictures for c in item.captions]
-    picture_M = np.repeat(np.arange(4), 2)
-    found_M = score(picture_M, np.array([captions.index(str(c)) for _, c in cells]), items)
+    cells = [(p, c) for item in items for p in item.images for c in item.captions]
+    image_M = np.repeat(np.arange(4), 2)
+    found_M = score(image_M, np.array([captions.index(str(c)) for _, c in cells]), items)
     (scorer,) = DECODER.scorers(frozen.encoder, folder)
     wanted_M = np.asarray(scorer.score([Query(p, str(c)) for p, c in cells]))
     assert np.exp(found_M) == pytest.approx(wanted_M, rel=1e-4)
@@ -126,7 +126,7 @@ def test_vectors_score_as_the_registered_read_out_does(ran: Ran, base: Path) -> 
     texts = decoders._Texts(made.words, "cpu")
     score = decoders._score_vectors(made.net, seen_NLV, texts, frozen, asks=True)
     captions = frozen.questions.captions
-    said = [captions.index(str(c)) for item in items for _ in item.pictures for c in item.captions]
+    said = [captions.index(str(c)) for item in items for _ in item.images for c in item.captions]
     found_M = score(np.repeat(np.arange(8), 4), np.array(said), items)
     (scorer,) = VLM2VEC.scorers(frozen.encoder, folder)
     assert isinstance(scorer, AskedCosine)

@@ -207,7 +207,7 @@ def test_targets_of_vlm2vec_mask_what_also_fits() -> None:
     assert masked_BT.shape == (24, 24 + count)
     assert texts[:24] == captions
     assert not masked_BT[:, :24].diagonal().any()
-    # A row's own negatives are false of its picture, so none of them is masked for it.
+    # A row's own negatives are false of its image, so none of them is masked for it.
     place = 24
     for row, own in enumerate(negatives):
         width = sum(text is not None for text in own)

@@ -90,7 +90,7 @@ def test_all_arms_of_a_step_see_the_same_batch(base: Path, monkeypatch: pytest.M
     assert not torch.equal(seen[0][2].pixels.to("cpu"), seen[-1][2].pixels.to("cpu"))
 
 
-def test_a_locked_picture_tower_stays_and_everything_else_moves(base: Path) -> None:
+def test_a_locked_image_tower_stays_and_everything_else_moves(base: Path) -> None:
     before = read(base, name="before").towers.state_dict()
     arms = train_arms(base, THREE, SHORT, say=silent)
     for name, arm in arms.items():

@@ -162,13 +162,13 @@ def test_locked_arms_share_the_vectors_of_a_batch(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[type] = []
-    embed = TinyTrainable.embed_pictures
+    embed = TinyTrainable.embed_images
 
     def counts(self: TinyTrainable, pixels: torch.Tensor) -> torch.Tensor:
         runs.append(type(self))
         return embed(self, pixels)
 
-    monkeypatch.setattr(TinyTrainable, "embed_pictures", counts)
+    monkeypatch.setattr(TinyTrainable, "embed_images", counts)
     arms = train_arms(base, ARMS, replace(SHORT, steps=2), say=silent)
     assert runs == 2 * [TinyTrainable, TinyTrainable, LockedTiny]
     both = [arms[name].trainable.module.state_dict() for name in ARMS[2:]]

@@ -51,7 +51,7 @@ def vectors(towers: TinyTowers) -> Tensor:
     pixels = torch.rand((6, 3, side, side), generator=drawn)
     token_BL = torch.randint(1, len(CONFIG.words), (6, 8), generator=drawn)
     end_B = torch.arange(2, 8)
-    both = (towers.embed_pictures(pixels), towers.embed_captions(token_BL, end_B))
+    both = (towers.embed_images(pixels), towers.embed_texts(token_BL, end_B))
     return torch.cat(both) * towers.log_scale.exp()
 
 

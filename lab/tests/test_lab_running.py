@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.errors import PictureError, UnbagError
+from unbag.errors import ImageError, UnbagError
 from unbag_lab.plan import Order, Say, make_plan
 from unbag_lab.results import (
     LAB_VERSION,
@@ -118,7 +118,7 @@ def test_work_apart_gives_its_value_or_its_error() -> None:
     assert apart(os.getpid, device="cpu") == here
     assert apart(os.getpid, device="cuda") != here
     with pytest.raises(UnbagError) as told:
-        apart(lambda: _raise(PictureError("k", "bad", hint="leave it")), device="cuda")
+        apart(lambda: _raise(ImageError("k", "bad", hint="leave it")), device="cuda")
     assert (told.value.message, told.value.hint) == ("bad", "leave it")
     for device in ("cpu", "cuda"):
         with pytest.raises(BrokenError, match="KeyError: 'a'") as broke:

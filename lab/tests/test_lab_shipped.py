@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.readouts.decoder_made import begun, encoder, pictures
+from tests.readouts.decoder_made import begun, encoder, images
 
 from unbag.api import make_scorer
 from unbag.errors import UnbagError
@@ -29,7 +29,7 @@ def test_readers_of_tiny_base_score_without_a_folder(readout: str, least: float)
     base = load_model("tiny:base")
     items = triple_items(["swap"], n=100)[::8]
     scorer = make_scorer(base, readout)
-    asked = [Query(item.pictures[0], str(item.captions[k])) for item in items for k in (0, 1)]
+    asked = [Query(item.images[0], str(item.captions[k])) for item in items for k in (0, 1)]
     true_N, false_N = np.asarray(scorer.score(asked)).reshape(-1, 2).T
     assert len(true_N) == 100
     assert least < float((true_N > false_N).mean())
@@ -57,7 +57,7 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     save_decoder(tmp_path / "taught", begun().made, DecoderOrigin(spec, own.name, own.fingerprint))
     ship_head(tmp_path / "taught", spec, tmp_path / "tiny-small.decoder")
     assert not read_decoder(tmp_path / "tiny-small.decoder").made.embeds
-    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    queries = [Query(image, "a red star") for image in images(2)]
     wanted = make_scorer(own, f"decoder@{tmp_path}/taught").score(queries)
     with pytest.raises(UnbagError, match=f"none is named nor shipped for {own.name}"):
         make_scorer(own, "decoder")

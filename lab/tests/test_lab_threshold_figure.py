@@ -1,4 +1,4 @@
-"""The picture of thresholds: a panel for each arm that was recorded, a line for each base."""
+"""The image of thresholds: a panel for each arm that was recorded, a line for each base."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_curves_are_those_of_the_arm_and_whole() -> None:
     assert thresholds_of("ce_clip_fixed", results) == {}
 
 
-def test_no_curves_no_picture() -> None:
+def test_no_curves_no_image() -> None:
     assert threshold_figure([]) == ""
 
 
@@ -36,7 +36,7 @@ def test_a_line_ends_where_its_threshold_does(height: float, y: float) -> None:
     assert "ce_clip, as printed: 1 base<" in drawn
 
 
-def test_the_shipped_picture_has_every_arm_kind_and_base() -> None:
+def test_the_shipped_image_has_every_arm_kind_and_base() -> None:
     results = shipped_results()
     drawn = threshold_figure(results)
     root = ET.fromstring(drawn)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.readouts.decoder_made import begun, encoder, pictures
+from tests.readouts.decoder_made import begun, encoder, images
 
 from unbag.api import make_scorers
 from unbag.errors import UnbagError
@@ -129,8 +129,8 @@ def test_no_score_depends_on_the_side_of_the_padding(scorer: AskedCosine) -> Non
     model = scorer.model
     assert isinstance(model, PatchDecoder)
     assert isinstance(model.runner, CausalRunner)
-    picture = relation_items(every=60)[0].pictures[0]
-    rows = model.hidden_rows([(picture, "a star"), (picture, "Is the star on or under the cup?")])
+    image = relation_items(every=60)[0].images[0]
+    rows = model.hidden_rows([(image, "a star"), (image, "Is the star on or under the cup?")])
     with torch.inference_mode():
         left, right = (model.runner.hidden(rows, left=side) for side in (True, False))
     torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
@@ -209,5 +209,5 @@ def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:
     (asked,) = VLM2VEC.scorers(encoder(), tmp_path / "True")
     assert isinstance(asked, AskedCosine)
     assert found[1] in asked.fingerprint
-    matrix_PC = asked.score_matrix(pictures(2), texts)
+    matrix_PC = asked.score_matrix(images(2), texts)
     assert matrix_PC.shape == (2, 1)

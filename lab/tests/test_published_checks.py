@@ -83,8 +83,8 @@ COUNTS = [
     ("Phi-3-V-3.8B", "B set (whatsup_b) fits no count", "12.8"),
     ("Otter-Image-MPT7B", "B pair (whatsup_b) fits no count", "3.0"),
     (f"{CLIP_L14_336} + ft", "A left/right pair (whatsup_a) fits no count", "2.0"),
-    ("all models", "number of pictures in whatsup_a", "408"),
-    ("all models", "number of pictures in whatsup_b", "412"),
+    ("all models", "number of images in whatsup_a", "408"),
+    ("all models", "number of images in whatsup_b", "412"),
 ]
 RECALLS = [  # 11.4, 4
     ("all models", "COCO text-to-image: recall without a rank", "R@"),

@@ -92,13 +92,13 @@ def evaluate(
     return finished.contents.results[0]
 
 
-def score(picture: Shown, captions: Sequence[Caption], scorer: Model | str) -> FloatArray:
+def score(image: Shown, captions: Sequence[Caption], scorer: Model | str) -> FloatArray:
     """One number a caption, larger is better; NaN where the scorer has none.
 
     The smallest use: nothing is planned, cached or measured. A dual encoder is scored by `Cosine`;
     a model that is given by name is loaded at every call.
     """
-    found = answered(picture, captions, _as_scorer(scorer)).values
+    found = answered(image, captions, _as_scorer(scorer)).values
     assert found is not None
     score_C: FloatArray = found[0]
     return score_C
@@ -129,7 +129,7 @@ def diagnose(
         scorer: A trained read-out of the model, `pacl@FOLDER`: it scores where a probe asks for a
             score, and its maps of words stand beside the model's.
         data: What is looked at: None for the world, a benchmark, a file of captions, a folder of
-            pictures, or material made by hand.
+            images, or material made by hand.
         root: Holds one folder for each benchmark that is read from files.
         probes: One or several, by name, `package.module:NAME` or as they are; None is all that
             are registered.
@@ -137,7 +137,7 @@ def diagnose(
         layers: Layers to read from, besides the last; negative ones count from the end.
         seed: Of samples, readers, intervals and the random twin.
         has_random_init: Put every question to the same model with random weights as well.
-        has_maps: Draw maps of words over a few pictures; a chat model runs dozens of times for it.
+        has_maps: Draw maps of words over a few images; a chat model runs dozens of times for it.
         cache: Keeps vectors between runs.
         device: Where models that are named here compute.
         progress: Shows progress bars; None shows none.
@@ -253,9 +253,9 @@ def fit_linear_probe(
     strengths: Sequence[float] = STRENGTHS,
     progress: Progress | None = None,
 ) -> LinearProbe:
-    """Fit to items of one picture and all classes each, as `Benchmark.load_training` gives them.
+    """Fit to items of one image and all classes each, as `Benchmark.load_training` gives them.
 
-    Pictures are embedded as in a run, so a probe shares the cache with every other run.
+    Images are embedded as in a run, so a probe shares the cache with every other run.
     """
     progress = progress or Silent()
     classes, class_N = training_classes(items)
@@ -270,16 +270,16 @@ def fit_linear_probe(
     if found.damaged:
         name, reason = next(iter(found.damaged.items()))
         progress.say(
-            f"{len(found.damaged)} of {len(items)} training pictures cannot be opened and are left "
+            f"{len(found.damaged)} of {len(items)} training images cannot be opened and are left "
             f"out, such as {name} ({reason})"
         )
-    row_N = np.array([rows.picture_P[0] for rows in plan.rows["training"]], dtype=np.int64)
+    row_N = np.array([rows.image_P[0] for rows in plan.rows["training"]], dtype=np.int64)
     return fit_probe(
         encoder,
         classes,
         class_N=class_N,
-        picture_ND=found.picture_ND[row_N],
-        keys=[plan.picture_keys[row] for row in row_N],
+        image_ND=found.image_ND[row_N],
+        keys=[plan.image_keys[row] for row in row_N],
         fingerprint=plan.fingerprints["training"],
         seed=seed,
         strengths=strengths,

@@ -25,11 +25,11 @@ class UnbagError(Exception):
         return "\n".join(lines)
 
 
-class PictureError(UnbagError, ValueError):
-    """A whole picture that one model cannot take; a run counts it as damaged and goes on."""
+class ImageError(UnbagError, ValueError):
+    """A whole image that one model cannot take; a run counts it as damaged and goes on."""
 
     def __init__(self, key: str, message: str, *, expected: str = "", hint: str = "") -> None:
-        """`key` is that of the picture."""
+        """`key` is that of the image."""
         self.key = key
         super().__init__(message, expected=expected, hint=hint)
 

@@ -64,10 +64,10 @@ def numbers() -> Callable[..., Mapping[str, Mapping[str, Estimate]]]:
 
 
 def save_photo(path: Path) -> None:
-    """A picture of the world as a file."""
-    picture = triple_items(["swap"], n=1)[0].pictures[0]
+    """An image of the world as a file."""
+    image = triple_items(["swap"], n=1)[0].images[0]
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.open().save(path)
+    image.open().save(path)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
-from unbag.evaluation.loading import absent_pictures
+from unbag.evaluation.loading import absent_images
 from unbag.evaluation.plan import check_items, make_plan
 from unbag.models.baselines import load
 from unbag.registry import find
@@ -107,10 +107,10 @@ def survives(root: Path, name: str) -> None:
     except UnbagError:
         return
     assert all(isinstance(item, Item) for item in items)
-    pictures = [picture for item in items for picture in item.pictures]
-    assert all(picture.key for picture in pictures)
-    assert absent_pictures(items) <= {p.path for p in pictures if isinstance(p, FilePicture)}
-    queries = [Query(i.pictures[0], c, i.question) for i in items for c in i.captions]
+    images = [image for item in items for image in item.images]
+    assert all(image.key for image in images)
+    assert absent_images(items) <= {p.path for p in images if isinstance(p, FileImage)}
+    queries = [Query(i.images[0], c, i.question) for i in items for c in i.captions]
     for blind in ("random", "short"):
         assert np.isfinite(load(blind).score(queries)).all()
     assert make_plan({name: items}).fingerprints[name]

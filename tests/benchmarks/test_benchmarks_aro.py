@@ -16,7 +16,7 @@ from unbag.benchmarks.aro import (
     load_attribution,
     load_relation,
 )
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.types import Estimate, FloatArray, Item
 
@@ -32,11 +32,11 @@ def write(root: Path, name: str, rows: list[dict[str, object]]) -> None:
     (root / name).write_text(json.dumps(rows))
 
 
-def test_the_true_caption_comes_first_and_the_picture_is_cropped(tmp_path: Path) -> None:
+def test_the_true_caption_comes_first_and_the_image_is_cropped(tmp_path: Path) -> None:
     write(tmp_path, RELATION_FILE, [row(relation_name="on")])
     (item,) = load_relation(tmp_path)
     assert item.captions == ("a", "b")
-    assert item.pictures == (FilePicture(tmp_path / "images" / "1.jpg", (5, 6, 7, 8)),)
+    assert item.images == (FileImage(tmp_path / "images" / "1.jpg", (5, 6, 7, 8)),)
 
 
 def test_relations_average_as_in_the_example_and_leave_out_the_list(

@@ -230,5 +230,5 @@ def test_the_official_file_has_its_count(official: Path) -> None:
     with pytest.warns(UserWarning, match="no tagger"):
         items = load_coco(official / "karpathy")
     assert len(items) == 25010
-    assert len({item.pictures[0].name for item in items}) == 5000
+    assert len({item.images[0].name for item in items}) == 5000
     assert Counter(len(item.captions) for item in items) == {3: 25010}

@@ -11,15 +11,15 @@ from PIL import Image
 from pyarrow import parquet
 
 from unbag.benchmarks.bivlc import BIVLC
-from unbag.benchmarks.files import ParquetPicture
+from unbag.benchmarks.files import ParquetImage
 from unbag.errors import UnbagError
-from unbag.evaluation.loading import absent_pictures
+from unbag.evaluation.loading import absent_images
 from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
 Columns = dict[str, list[object]]
 PLAIN = {str: pa.string(), int: pa.int64()}
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def encoded(colour: tuple[int, int, int]) -> bytes:
@@ -44,7 +44,7 @@ def write(root: Path, made: Columns, name: str = "00000-of-00002") -> Path:
     path = root / f"data/test-{name}.parquet"
     path.parent.mkdir(exist_ok=True)
     arrays = {
-        column: pa.array(cells, PICTURE if isinstance(cells[0], dict) else PLAIN[type(cells[0])])
+        column: pa.array(cells, IMAGE if isinstance(cells[0], dict) else PLAIN[type(cells[0])])
         for column, cells in made.items()
     }
     parquet.write_table(pa.table(arrays), path, row_group_size=3)
@@ -61,11 +61,11 @@ def test_rows_of_all_files_and_groups(tmp_path: Path) -> None:
     ]
     assert items[1].captions == ("a man 1", "a man and a child 1")
     assert items[1].tags == {"type": "swap", "subtype": "swap att"}
-    colours = [[p.open().getpixel((0, 0)) for p in item.pictures] for item in items]
+    colours = [[p.open().getpixel((0, 0)) for p in item.images] for item in items]
     assert colours == [[(i, 0, 0), (0, i, 0)] for i in range(8)]
-    assert len({picture.key for item in items for picture in item.pictures}) == 15
-    assert items[0].pictures[0].key == items[0].pictures[1].key
-    assert not absent_pictures(items)
+    assert len({image.key for item in items for image in item.images}) == 15
+    assert items[0].images[0].key == items[0].images[1].key
+    assert not absent_images(items)
 
 
 def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
@@ -82,7 +82,7 @@ def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
 
 
 def test_published_numbers_follow_the_words_of_the_authors() -> None:
-    # Image to text means that each picture picks its caption: our text score.
+    # Image to text means that each image picks its caption: our text score.
     assert {one.metric: one.value for one in BIVLC.published} == {
         "text": 0.758,
         "image": 0.524,
@@ -104,7 +104,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="of bivlc has no column 'subtype'"):
         BIVLC.load(tmp_path)
     write(tmp_path, columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})
-    with pytest.raises(UnbagError, match="of bivlc has no picture column 'image'"):
+    with pytest.raises(UnbagError, match="of bivlc has no image column 'image'"):
         BIVLC.load(tmp_path)
 
 
@@ -122,28 +122,28 @@ def test_bad_rows_are_named(change: Columns, message: str, tmp_path: Path) -> No
         BIVLC.load(tmp_path)
 
 
-def test_damaged_pictures_are_said_when_opened(tmp_path: Path) -> None:
+def test_damaged_images_are_said_when_opened(tmp_path: Path) -> None:
     cells: list[object] = [
-        {"bytes": b"no picture", "path": None},
+        {"bytes": b"no image", "path": None},
         {"bytes": None, "path": "x.jpg"},
         None,
     ]
     path = write(tmp_path, columns(0, 3) | {"image": cells})
-    pictures = [item.pictures[0] for item in BIVLC.load(tmp_path)]
-    for picture in pictures:
+    images = [item.images[0] for item in BIVLC.load(tmp_path)]
+    for image in images:
         with pytest.raises((OSError, ValueError)):
-            picture.open()
-        assert picture.key
+            image.open()
+        assert image.key
     with pytest.raises(ValueError, match="holds no bytes"):
-        pictures[2].open()
+        images[2].open()
     path.unlink()
-    assert len(absent_pictures(BIVLC.load(write(tmp_path, columns(0, 1)).parents[1]))) == 0
+    assert len(absent_images(BIVLC.load(write(tmp_path, columns(0, 1)).parents[1]))) == 0
     with pytest.raises(OSError, match="nowhere"):
-        ParquetPicture(tmp_path / "nowhere", "image", 0, 0).open()
-    assert ParquetPicture(tmp_path / "nowhere", "image", 0, 0).key.startswith("missing:")
+        ParquetImage(tmp_path / "nowhere", "image", 0, 0).open()
+    assert ParquetImage(tmp_path / "nowhere", "image", 0, 0).key.startswith("missing:")
 
 
 def test_pixels_are_the_encoded_ones(tmp_path: Path) -> None:
     write(tmp_path, columns(0, 2))
-    opened = BIVLC.load(tmp_path)[1].pictures[1].open()
+    opened = BIVLC.load(tmp_path)[1].images[1].open()
     assert np.asarray(opened).tolist() == [[[0, 1, 0]] * 4] * 4

@@ -105,7 +105,7 @@ class Small:
     file: str
     """One to break."""
     items: int
-    pictures: str
+    images: str
     chance: float
     constant: float = 0.0
     """Of a scorer that says the same of everything, under the official tie rule."""
@@ -147,21 +147,21 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def root(name: str, tmp_path: Path, photo: Callable[[Path], None]) -> Path:
-    """The small folder of a benchmark, with pictures of the world in one of its places."""
+    """The small folder of a benchmark, with images of the world in one of its places."""
     root = tmp_path / name
     root.mkdir()
     SMALL[name].make(root)
-    for place in SMALL[name].pictures.split():
+    for place in SMALL[name].images.split():
         photo(root / place / "1.jpg")
     return root
 
 
-def test_loads_with_unique_ids_and_pictures_that_open(name: str, root: Path) -> None:
+def test_loads_with_unique_ids_and_images_that_open(name: str, root: Path) -> None:
     items = benchmark_of(name).load(root)
     assert len(items) == len({item.id for item in items}) == SMALL[name].items
-    assert len({id(picture) for item in items for picture in item.pictures}) <= 3
-    for picture in {picture for item in items for picture in item.pictures}:
-        assert picture.open().mode == "RGB"
+    assert len({id(image) for item in items for image in item.images}) <= 3
+    for image in {image for item in items for image in item.images}:
+        assert image.open().mode == "RGB"
 
 
 @pytest.mark.parametrize("ties", ["wrong", "official"])

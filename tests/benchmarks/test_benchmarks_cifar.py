@@ -35,7 +35,7 @@ def test_the_ten_classes_of_the_test_batch(tmp_path: Path) -> None:
     items = CIFAR10.load(tmp_path)
     assert [item.tags["class"] for item in items] == ["thing 3", "thing 0", "thing 9"]
     assert items[0].captions[3] == Ensemble("thing 3", ("a photo of a thing 3.",))
-    image = np.asarray(items[0].pictures[0].open())
+    image = np.asarray(items[0].images[0].open())
     assert image.shape == (32, 32, 3)
     assert image[0, 1].tolist() == [test[0, 1 + 1], test[0, 1 + 1024 + 1], test[0, 1 + 2048 + 1]]
 

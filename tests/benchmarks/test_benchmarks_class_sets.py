@@ -31,7 +31,7 @@ def benchmark(name: str) -> Benchmark:
 
 
 def draw(path: Path) -> None:
-    """A picture whose colour is made of its name."""
+    """An image whose colour is made of its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     colour = tuple(sum(map(ord, path.as_posix()[-9:])) * k % 256 for k in (1, 3, 7))
     Image.new("RGB", (8, 8), colour).save(path)
@@ -217,12 +217,12 @@ def test_every_set_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_pictures_and_their_classes(name: str, tmp_path: Path) -> None:
+def test_images_and_their_classes(name: str, tmp_path: Path) -> None:
     lay_out, expected = LAYOUTS[name]
     lay_out(tmp_path)
     items = benchmark(name).load(tmp_path)
     assert [(item.id, label(item)) for item in items] == expected
-    assert {item.pictures[0].open().mode for item in items} == {"RGB"}
+    assert {item.images[0].open().mode for item in items} == {"RGB"}
     assert all("{" not in p for c in items[0].captions if not isinstance(c, str) for p in c.prompts)
 
 
@@ -237,14 +237,14 @@ def test_known_scorers(name: str, tmp_path: Path, numbers: Numbers) -> None:
 
 def test_pixels_of_arrays(tmp_path: Path) -> None:
     mnist(tmp_path)
-    grey = np.asarray(benchmark("mnist").load(tmp_path)[1].pictures[0].open())
+    grey = np.asarray(benchmark("mnist").load(tmp_path)[1].images[0].open())
     assert grey[0, 1].tolist() == [(784 + 1) % 256] * 3
     svhn(tmp_path)
-    first = np.asarray(benchmark("svhn").load(tmp_path)[0].pictures[0].open())
+    first = np.asarray(benchmark("svhn").load(tmp_path)[0].images[0].open())
     assert first[0, 1].tolist() == [6, 8, 10]
     stl10(tmp_path)
-    picture = benchmark("stl10").load(tmp_path)[0].pictures[0].open()
-    assert picture.getpixel((5, 9)) == (0, 77, 0)
+    image = benchmark("stl10").load(tmp_path)[0].images[0].open()
+    assert image.getpixel((5, 9)) == (0, 77, 0)
 
 
 def test_names_and_templates_of_the_user(tmp_path: Path) -> None:

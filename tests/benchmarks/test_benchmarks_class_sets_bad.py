@@ -70,13 +70,13 @@ def test_any_content_gives_items_or_an_error(name: str, content: bytes, tmp_path
     ("name", "file", "text", "message"),
     [
         ("food101", "meta/test.json", '{"a": "b"}', r"test\.json\.a is 'b'"),
-        ("food101", "meta/test.json", '{"a": []}', "gives 0 pictures of 1 classes"),
-        ("food101", "meta/test.json", '{"a": ["../x"], "b": []}', "is no picture name"),
+        ("food101", "meta/test.json", '{"a": []}', "gives 0 images of 1 classes"),
+        ("food101", "meta/test.json", '{"a": ["../x"], "b": []}', "is no image name"),
         ("dtd", "dtd/labels/test1.txt", "a/b/c.jpg", r"test1\.txt of dtd: 'a/b/c\.jpg'"),
         ("pets", "annotations/test.txt", "a_1 x 1 1", r"test\.txt of pets: 'a_1 x 1 1'"),
         ("pets", "annotations/test.txt", "a_1 1 1 1\nb_1 3 1 1", "2 classes with gaps"),
         ("gtsrb", "GT-final_test.csv", "Filename;ClassId\na.ppm;43", "gtsrb: 'row 1'"),
-        ("sun397", "ClassName.txt", "/a/abbey\n/b/bar", "gives 0 pictures of 2 classes"),
+        ("sun397", "ClassName.txt", "/a/abbey\n/b/bar", "gives 0 images of 2 classes"),
     ],
 )
 def test_bad_lists(name: str, file: str, text: str, message: str, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_other_bad_files(tmp_path: Path) -> None:
         benchmark("aircraft").load(tmp_path)
     savemat(tmp_path / "setid.mat", {"tstid": [1, 9]})
     savemat(tmp_path / "imagelabels.mat", {"labels": [1, 2]})
-    with pytest.raises(UnbagError, match=r"setid\.mat of flowers102: 'picture 9'"):
+    with pytest.raises(UnbagError, match=r"setid\.mat of flowers102: 'image 9'"):
         benchmark("flowers102").load(tmp_path)
     savemat(tmp_path / "setid.mat", {"other": [1]})
     with pytest.raises(UnbagError, match=r"setid\.mat of flowers102 has no variable 'tstid'"):
@@ -178,8 +178,7 @@ def test_torchvision_reads_the_same(
     expected = getattr(import_module("torchvision.datasets"), theirs)(str(tmp_path), **options)
     items = benchmark(name).load(tmp_path / (benchmark(name).folder or name))
     ours = {
-        (item.pictures[0].open().tobytes(), int(np.asarray(item.truth)[0].argmax()))
-        for item in items
+        (item.images[0].open().tobytes(), int(np.asarray(item.truth)[0].argmax())) for item in items
     }
     assert ours == {(image.convert("RGB").tobytes(), target) for image, target in expected}
     assert len(items) == len(expected)

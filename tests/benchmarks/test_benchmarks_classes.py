@@ -1,4 +1,4 @@
-"""Class folders: pictures, class names and prompts."""
+"""Class folders: images, class names and prompts."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,19 +15,19 @@ Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
 
 
 def lay_out(root: Path, classes: Mapping[str, int]) -> Path:
-    for name, pictures in classes.items():
+    for name, images in classes.items():
         (root / name).mkdir(parents=True)
-        for n in range(pictures):
+        for n in range(images):
             (root / name / f"{n}.JPEG").touch()
     return root
 
 
-def test_a_picture_is_an_item_and_a_folder_a_class(
+def test_a_image_is_an_item_and_a_folder_a_class(
     tmp_path: Path, photo: Callable[[Path], None]
 ) -> None:
     lay_out(tmp_path, {"fire_truck": 2, "cat": 1})
     photo(tmp_path / "cat/1.png")
-    (tmp_path / "cat/notes.txt").write_text("no picture")
+    (tmp_path / "cat/notes.txt").write_text("no image")
     items = ClassFolder("mine")(tmp_path)
     assert [item.id for item in items] == [
         "cat/0.JPEG",
@@ -41,7 +41,7 @@ def test_a_picture_is_an_item_and_a_folder_a_class(
     )
     assert items[3].tags == {"class": "fire truck"}
     assert np.asarray(items[3].truth).tolist() == [[False, True]]
-    assert items[1].pictures[0].open().mode == "RGB"
+    assert items[1].images[0].open().mode == "RGB"
     assert items[0].captions is items[3].captions
 
 
@@ -73,7 +73,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="has 0 class folders"):
         CIFAR10.load(tmp_path)
     lay_out(tmp_path, {"cat": 1, "dog": 0})
-    with pytest.raises(UnbagError, match=r"the class folder .*dog has no pictures"):
+    with pytest.raises(UnbagError, match=r"the class folder .*dog has no images"):
         CIFAR10.load(tmp_path)
     (tmp_path / "dog/1.png").touch()
     (tmp_path / "classnames.txt").write_text("cat\n")

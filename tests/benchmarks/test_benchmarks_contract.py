@@ -169,7 +169,7 @@ def benchmark(request: pytest.FixtureRequest) -> Benchmark:
 
 @pytest.fixture
 def root(benchmark: Benchmark, tmp_path: Path) -> Path:
-    """The folder of the benchmark, without pictures."""
+    """The folder of the benchmark, without images."""
     root = tmp_path / benchmark.place
     root.mkdir(parents=True)
     small = BUILDERS[benchmark.name]
@@ -184,16 +184,16 @@ def plain(item: Item) -> tuple[object, ...]:
         cells: object = (truth.shape, truth.row_T.tolist(), truth.column_T.tolist())
     else:
         cells = (truth.dtype, truth.tolist())
-    pictures = [picture.name for picture in item.pictures]
+    images = [image.name for image in item.images]
     told = (item.question, item.group, dict(item.tags), item.kinds)
-    return item.id, pictures, item.captions, cells, *told
+    return item.id, images, item.captions, cells, *told
 
 
-def test_loading_is_repeatable_looks_at_no_picture_and_names_each_item_once(
+def test_loading_is_repeatable_looks_at_no_image_and_names_each_item_once(
     benchmark: Benchmark, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looked(*_: object) -> object:
-        raise AssertionError("a picture was looked at")
+        raise AssertionError("an image was looked at")
 
     monkeypatch.setattr("unbag.data.images.FilePicture.open", looked)
     monkeypatch.setattr("unbag.data.images.FilePicture.key", property(looked))
@@ -267,7 +267,7 @@ def test_blind_baselines_run_on_the_annotations_alone(
     for name, scorer in scorers.items():
 
         def direct(item: Item, scorer: Scorer = scorer) -> FloatArray:
-            queries = [Query(p, c, item.question) for p in item.pictures for c in item.captions]
+            queries = [Query(p, c, item.question) for p in item.images for c in item.captions]
             return np.reshape(np.asarray(scorer.score(queries)), item.truth.shape)
 
         expected = headline(benchmark, numbers(benchmark, items, direct))

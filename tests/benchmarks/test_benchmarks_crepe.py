@@ -32,16 +32,16 @@ def test_absent_files_are_said(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="32 of 33 files are absent"):
         (item,) = load(tmp_path)
     assert item.captions == ("a cat", "a dog", "a cow's")
-    assert item.pictures[0].name == f"{tmp_path}/VG_100K/7.jpg[1, 2, 3, 4]"
+    assert item.images[0].name == f"{tmp_path}/VG_100K/7.jpg[1, 2, 3, 4]"
     assert item.tags == {"part": "productivity", "complexity": "4", "negatives": "atom"}
 
 
-def test_a_picture_is_found_in_either_half(tmp_path: Path) -> None:
+def test_a_image_is_found_in_either_half(tmp_path: Path) -> None:
     for half in ("VG_100K", "VG_100K_2"):
         (tmp_path / half).mkdir()
     (tmp_path / "VG_100K_2" / "8.jpg").touch()
     write(tmp_path, ATOM, f"{HEAD},hard_negs", *(f"{i},a,1,2,3,4,\"['b']\"" for i in (7, 8)))
-    names = [item.pictures[0].name.removesuffix("[1, 2, 3, 4]") for item in load(tmp_path)]
+    names = [item.images[0].name.removesuffix("[1, 2, 3, 4]") for item in load(tmp_path)]
     assert names == [f"{tmp_path}/VG_100K/7.jpg", f"{tmp_path}/VG_100K_2/8.jpg"]
 
 

@@ -49,12 +49,12 @@ def test_three_experts_are_three_ratings_of_one_pair(
     assert [float(rating(item)[0, 0]) for item in items] == [1, 2, 4, 3, 3, 3]
     assert {item.captions for item in items[:3]} == {("caption 2 of 1 .",)}
     assert {item.group for item in items} == {"0_a.jpg", "1_a.jpg"}
-    assert items[0].pictures[0] is items[1].pictures[0]
-    assert items[0].pictures[0].open().mode == "RGB"
+    assert items[0].images[0] is items[1].images[0]
+    assert items[0].images[0].open().mode == "RGB"
 
 
-def test_experts_do_not_judge_captions_written_for_the_picture(tmp_path: Path) -> None:
-    # The second line is such a caption by its words, though it is another picture's by name.
+def test_experts_do_not_judge_captions_written_for_the_image(tmp_path: Path) -> None:
+    # The second line is such a caption by its words, though it is another image's by name.
     captions = "0.jpg#0\ta dog\n0.jpg.1#1\ta cat\n1.jpg#0\ta dog\n1.jpg#1\ta cow\n"
     lines = "0.jpg\t1.jpg#1\t1\t1\t2\n0.jpg\t1.jpg#0\t4\t4\t4\n0.jpg\t0.jpg.1#1\t4\t4\t4\n"
     items = FLICKR8K.load(write(tmp_path, tokens=captions, experts=lines))
@@ -95,7 +95,7 @@ def test_known_scorers(
         ({"experts": "0_a.jpg\t1_a.jpg#2\t1\t2\t5\n"}, "line 1: '5' is no rating"),
         ({"experts": "\n0_a.jpg\t1_a.jpg#2\t1\tx\t3\n"}, "line 2: 'x' is no rating"),
         ({"experts": "0_a.jpg\t9_a.jpg#2\t1\t2\t3\n"}, "line 1: there is no caption '9_a.jpg#2'"),
-        ({"experts": "../x\t1_a.jpg#2\t1\t2\t3\n"}, "'../x' is no picture name"),
+        ({"experts": "../x\t1_a.jpg#2\t1\t2\t3\n"}, "'../x' is no image name"),
         ({"tokens": "0_a.jpg#0 no tab\n"}, r"Flickr8k\.token\.txt, line 1 .*1 cells"),
         ({"tokens": "a#0\tx\na#0\ty\n"}, "line 2: 'a#0' stands twice"),
     ],

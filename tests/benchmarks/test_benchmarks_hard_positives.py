@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.hard_positives import REPLACE, SWAP, is_accident, load_replace, load_swap
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate, FloatArray, Item
 
@@ -81,8 +81,8 @@ def test_swap_cuts_the_box_where_there_is_one(tmp_path: Path) -> None:
     second = [row("b", path="1.jpg") | box, row("b", path="1.jpg")]
     write(tmp_path, "visual_genome_attribution.json", first, second)
     cut, whole = load_swap(tmp_path)
-    assert cut.pictures == (FilePicture(tmp_path / "data/images/1.jpg", (1, 2, 3, 4)),)
-    assert whole.pictures == (FilePicture(tmp_path / "data/images/1.jpg"),)
+    assert cut.images == (FileImage(tmp_path / "data/images/1.jpg", (1, 2, 3, 4)),)
+    assert whole.images == (FileImage(tmp_path / "data/images/1.jpg"),)
     assert (cut.tags, whole.tags) == ({"pair": "red_wet"}, {})
     assert cut.captions == ("a", "n", "b")
 

@@ -48,7 +48,7 @@ def test_a_question_is_an_item_and_two_are_a_group(
     assert items[0].question.options == ("(a) Open", "(b) Closed")
     assert np.asarray(items[0].truth).tolist() == [[True, False]]
     assert np.asarray(items[1].truth).tolist() == [[False, True]]
-    assert items[1].pictures[0].open().mode == "RGB"
+    assert items[1].images[0].open().mode == "RGB"
 
 
 def test_known_answers(tmp_path: Path, numbers: Numbers) -> None:
@@ -78,7 +78,7 @@ def test_a_pair_of_statements_is_an_item(tmp_path: Path, photo: Callable[[Path],
     assert [item.id for item in items] == ["pair/1-2", "pair/3-4"]
     assert items[1].captions == ("a photo of a door, closed", "a photo of a door, open")
     assert items[1].tags == {"pattern": "Pattern 1"}
-    assert items[1].pictures[1].open().mode == "RGB"
+    assert items[1].images[1].open().mode == "RGB"
 
 
 def test_known_statements(tmp_path: Path, numbers: Numbers) -> None:
@@ -92,7 +92,7 @@ def test_known_statements(tmp_path: Path, numbers: Numbers) -> None:
     assert found["image"].value == pytest.approx(0.25, abs=0.05)
 
 
-def test_an_official_tie_goes_to_the_second_picture(tmp_path: Path, numbers: Numbers) -> None:
+def test_an_official_tie_goes_to_the_second_image(tmp_path: Path, numbers: Numbers) -> None:
     items = MMVP_VLM.load(write(tmp_path, STATEMENTS, statements(1, 1)))
 
     def second_statement_tied(item: Item) -> object:

@@ -32,8 +32,8 @@ def test_four_rows_are_a_group(tmp_path: Path, photo: Callable[[Path], None]) ->
     photo(tmp_path / "images/0_0.jpg")
     items = NATURALBENCH.load(write(tmp_path, group(0) + group(1, "mcq")))
     assert [item.group for item in items] == ["group/0"] * 4 + ["group/1"] * 4
-    assert items[0].pictures[0] is items[2].pictures[0]
-    assert items[0].pictures[0].open().mode == "RGB"
+    assert items[0].images[0] is items[2].images[0]
+    assert items[0].images[0].open().mode == "RGB"
     assert items[0].captions == ("Yes", "No")
     assert items[4].captions == ("A", "B")
     questions = [item.question for item in items]

@@ -44,21 +44,21 @@ def test_whole_characters_of_every_kind_stay(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b.jpg", "a\nb.jpg", "x/\x1f.jpg", "\x7f"])
-def test_control_characters_are_no_picture_name(folder: Folder, name: str) -> None:
-    with pytest.raises(UnbagError, match=r"record 3: .* is no picture name") as error:
-        folder.picture(folder.root, name, "record 3")
+def test_control_characters_are_no_image_name(folder: Folder, name: str) -> None:
+    with pytest.raises(UnbagError, match=r"record 3: .* is no image name") as error:
+        folder.image(folder.root, name, "record 3")
     assert "without control characters" in error.value.expected
 
 
 @pytest.mark.parametrize(("name", "count"), [("a" * 256, 256), ("x/" + "é" * 128 + "/b.jpg", 256)])
-def test_a_picture_name_no_file_system_holds(folder: Folder, name: str, count: int) -> None:
-    with pytest.raises(UnbagError, match=rf"record 3: the picture name .* has {count} bytes"):
-        folder.picture(folder.root, name, "record 3")
+def test_a_image_name_no_file_system_holds(folder: Folder, name: str, count: int) -> None:
+    with pytest.raises(UnbagError, match=rf"record 3: the image name .* has {count} bytes"):
+        folder.image(folder.root, name, "record 3")
 
 
-def test_the_longest_picture_name_stays(folder: Folder) -> None:
+def test_the_longest_image_name_stays(folder: Folder) -> None:
     name = "a" * 255 + "/" + "é" * 127
-    assert folder.picture(folder.root, name, "record 3").path == folder.root / name
+    assert folder.image(folder.root, name, "record 3").path == folder.root / name
 
 
 def test_a_key_twice_in_a_line(folder: Folder) -> None:

@@ -57,7 +57,7 @@ def test_every_shuffle_of_every_seed_beside_the_original(tmp_path: Path, tagged:
     assert items[0].captions == original.captions
     for item in items[1:]:
         is_text = item.tags["shuffle"] not in GRIDS
-        assert (item.pictures is items[0].pictures) == is_text
+        assert (item.images is items[0].images) == is_text
         assert (item.captions is items[0].captions) != is_text
 
 
@@ -94,7 +94,7 @@ def test_without_a_tagger_two_shuffles_are_left_out_and_it_is_said(tmp_path: Pat
 
 
 def scored(items: Sequence[Item], ranks: dict[str, Sequence[int]]) -> list[Case]:
-    """Caption q scores highest with picture ranks[shuffle][q]."""
+    """Caption q scores highest with image ranks[shuffle][q]."""
     found = []
     for item in items:
         score = np.zeros(item.truth.shape)
@@ -107,7 +107,7 @@ def scored(items: Sequence[Item], ranks: dict[str, Sequence[int]]) -> list[Case]
 def test_recall_and_retention_of_each_shuffle_by_hand(tmp_path: Path) -> None:
     benchmark = order_free(COCO_RETRIEVAL, shuffles=("trigrams", "rows_4"))
     items = load(tmp_path, benchmark)
-    # Captions 0, 1 belong to picture 0 and 2, 3 to picture 1. Kept: the last one is wrong.
+    # Captions 0, 1 belong to image 0 and 2, 3 to image 1. Kept: the last one is wrong.
     cases = scored(items, {"none": [0, 0, 1, 0], "trigrams": [0, 1, 1, 0], "rows_4": [1, 0, 0, 1]})
     found = measure(benchmark, cases, protocol=EvalProtocol(resamples=200), seed=0).overall
     assert list(found) == ["original", "trigrams", "rows_4"]
@@ -116,8 +116,8 @@ def test_recall_and_retention_of_each_shuffle_by_hand(tmp_path: Path) -> None:
     assert found["trigrams"]["text_to_image@1"].value == 2 / 4
     assert found["trigrams"]["retention"].value == pytest.approx(2 / 3)
     assert found["rows_4"]["retention"].value == pytest.approx(2 / 3)
-    # Kept: picture 0 scores 1 for captions 0, 1 and 3, so its own tie with a false one: a miss.
-    # Picture 1 finds caption 2. With trigrams both tie, with rows_4 both too.
+    # Kept: image 0 scores 1 for captions 0, 1 and 3, so its own tie with a false one: a miss.
+    # Image 1 finds caption 2. With trigrams both tie, with rows_4 both too.
     assert found["original"]["image_to_text@1"].value == 1 / 2
     assert found["trigrams"]["image_to_text_retention"].value == 0
     assert found["trigrams"]["image_to_text_retention"].n == 6
@@ -144,7 +144,7 @@ def test_only_new_inputs_are_embedded(tmp_path: Path, tagged: Benchmark) -> None
     with pytest.warns(UserWarning, match="no other order"):
         items = load(tmp_path, tagged)
     plan = make_plan({"x": items})
-    assert len(plan.pictures) == 2 + 2 * len(GRIDS) * 3
+    assert len(plan.images) == 2 + 2 * len(GRIDS) * 3
     assert len(plan.captions) == len({c for item in items for c in item.captions})
 
 
@@ -201,8 +201,8 @@ def test_what_cannot_be_made_is_named(make: object, message: str) -> None:
 
 def test_prompts_have_no_one_order() -> None:
     ensemble = (Ensemble("x", ("a", "b")),)
-    pictures = ub.benchmark("world-retrieval").load(None)[0].pictures[:1]
-    item = Item("g", pictures, ensemble, np.array([[True]]))
+    images = ub.benchmark("world-retrieval").load(None)[0].images[:1]
+    item = Item("g", images, ensemble, np.array([[True]]))
     benchmark = order_free(replace(COCO_RETRIEVAL, load=lambda root: [item]), shuffles=("rows_4",))
     with pytest.raises(UnbagError, match="gallery 'g' has captions made of several prompts"):
         benchmark.load(None)

@@ -40,7 +40,7 @@ def test_one_gallery_with_every_caption(
     assert item.truth.shape == (3, 16)
     assert item.truth.row_T.tolist() == [0] * 6 + [1] * 5 + [2] * 5
     assert item.captions[6] == "caption 0 of 1 "
-    assert item.pictures[1].open().mode == "RGB"
+    assert item.images[1].open().mode == "RGB"
 
 
 @BOTH
@@ -67,7 +67,7 @@ def test_known_scorers(benchmark: Benchmark, tmp_path: Path, numbers: Numbers) -
         ([["a"]], "record 0 is a list"),
         (
             [{"image": name, "caption": ["a"]} for name in ("x/1.jpg", "x/2.jpg", "x//1.jpg")],
-            r"record 2: its picture is also that of .*_test\.json, record 0: 1\.jpg",
+            r"record 2: its image is also that of .*_test\.json, record 0: 1\.jpg",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def from_files() -> list[Benchmark]:
 
 
 BENCHMARKS = from_files()
-DOWNLOADS = wanted(BENCHMARKS, pictures=True)
+DOWNLOADS = wanted(BENCHMARKS, images=True)
 
 
 @pytest.mark.parametrize("download", DOWNLOADS, ids=lambda d: d.to)
@@ -41,7 +41,7 @@ def test_a_download_is_well_formed(download: Download, tmp_path: Path) -> None:
     assert download.size >= 0
     assert below(tmp_path, download.to).is_relative_to(tmp_path)
     if download.unpack:
-        assert download.has_pictures
+        assert download.has_images
         assert download.to.endswith((".zip", ".tar", ".tar.gz"))
         assert below(tmp_path, download.unpack).is_relative_to(tmp_path)
     if "raw.githubusercontent.com" in download.url:
@@ -52,7 +52,7 @@ def test_a_download_is_well_formed(download: Download, tmp_path: Path) -> None:
 @pytest.mark.parametrize("one", BENCHMARKS, ids=lambda b: b.name)
 def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
     folder = one.place
-    fetched = {d.to for d in one.downloads if not d.has_pictures}
+    fetched = {d.to for d in one.downloads if not d.has_images}
     read = {f"{folder}/{file}" for file in one.files}
     unread = {to for to in fetched if not any(fnmatch(to, file) for file in read)}
     assert unread <= {"winoground/new_tag_assignments.json"}
@@ -66,7 +66,7 @@ def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
 def test_the_list_says_what_can_be_had(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert "get files + pictures " in lines["sugarcrepe"]
+    assert "get files + images " in lines["sugarcrepe"]
     assert "get files, rest by hand" in lines["winoground"]
     assert "by hand" in lines["imagenet1k"]
     assert "get " not in lines["imagenet1k"]
@@ -78,7 +78,7 @@ def test_every_source_is_used_once_and_every_block_is_whole() -> None:
     explained, described = sources.pop("by_hand"), sources.pop("benchmarks")
     made = {one.name for one in BENCHMARKS if one.name.endswith("_order_free")}
     assert set(described) == {one.name for one in BENCHMARKS} - made
-    known = {"url", "to", "size", "sha256", "unpack", "has_pictures", "files", "numbers"}
+    known = {"url", "to", "size", "sha256", "unpack", "has_images", "files", "numbers"}
     blocks = [block for some in sources.values() for block in some]
     assert all({"url", "to"} <= set(block) <= known for block in blocks)
     for block in blocks:

@@ -35,13 +35,13 @@ def test_items_of_coco(tmp_path: Path, photo: Callable[[Path], None]) -> None:
         {"objects": "two", "relation": "right"},
         {"objects": "two", "relation": "front"},
     ]
-    assert items[0].pictures[0].open().mode == "RGB"
-    assert items[1].pictures[0] is items[2].pictures[0]
+    assert items[0].images[0].open().mode == "RGB"
+    assert items[1].images[0] is items[2].images[0]
 
 
 def test_items_of_gqa(tmp_path: Path) -> None:
     items = GQA_SPATIAL.load(write(tmp_path, GQA_SPATIAL, ONE, TWO))
-    assert items[0].pictures[0].name == str(tmp_path / "vg_images/397133.jpg")
+    assert items[0].images[0].name == str(tmp_path / "vg_images/397133.jpg")
 
 
 @pytest.mark.parametrize("benchmark", [COCO_SPATIAL, GQA_SPATIAL])

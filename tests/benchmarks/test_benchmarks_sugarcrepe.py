@@ -27,7 +27,7 @@ def test_the_official_files_have_their_counts(official: Path) -> None:
         "swap_obj": 245,
     }
     assert len(items) == 7511
-    assert len({item.pictures[0].name for item in items}) == 1560
+    assert len({item.images[0].name for item in items}) == 1560
     assert len(load_corrected(official / "sugarcrepe")) == 7511
 
 

@@ -29,14 +29,12 @@ def write(folder: Path, rows: list[list[object]]) -> Path:
     return folder
 
 
-def test_a_row_is_two_pictures_and_a_sentence(
-    tmp_path: Path, photo: Callable[[Path], None]
-) -> None:
+def test_a_row_is_two_images_and_a_sentence(tmp_path: Path, photo: Callable[[Path], None]) -> None:
     photo(tmp_path / "images/0.jpg")
     items = SVO_PROBES.load(write(tmp_path, [row(0, 0), row(1, 1), row(2, 2, "A dog runs.")]))
     assert items[0].captions == ("A girl stands in the grass.",)
     assert items[0].truth.shape == (2, 1)
-    assert items[0].pictures[0].open().mode == "RGB"
+    assert items[0].images[0].open().mode == "RGB"
     assert [item.tags["negative"] for item in items] == ["subject", "verb", "object"]
     assert items[0].group == items[1].group != items[2].group
 
@@ -45,8 +43,8 @@ def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
     items = SVO_PROBES.load(write(tmp_path, [row(n, n % 3, f"Sentence {n}.") for n in range(1200)]))
     for score, value in (("perfect", 1), ("constant", 0)):
         for found in numbers(SVO_PROBES, items, score).values():
-            assert found["picture_accuracy"].value == value
-    random = numbers(SVO_PROBES, items, "random")["macro(negative)"]["picture_accuracy"]
+            assert found["image_accuracy"].value == value
+    random = numbers(SVO_PROBES, items, "random")["macro(negative)"]["image_accuracy"]
     assert random.value == pytest.approx(0.5, abs=0.05)
     assert random.chance == pytest.approx(0.5)
 

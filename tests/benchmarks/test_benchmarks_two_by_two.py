@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from unbag.benchmarks.cola import COLA
-from unbag.benchmarks.eqben import EQBEN, BgrPicture
+from unbag.benchmarks.eqben import EQBEN, BgrImage
 from unbag.benchmarks.naturalbench_retrieval import NATURALBENCH_RETRIEVAL
 from unbag.errors import UnbagError
 from unbag.types import Benchmark, Estimate
@@ -64,14 +64,14 @@ def test_a_row_of_cola(tmp_path: Path, photo: Callable[[Path], None]) -> None:
     photo(tmp_path / "visual_genome/02.jpg")
     (item,) = COLA.load(write(tmp_path / "cola", COLA, cola(1)))
     assert item.captions == ("white shirt 0", "blue shirt 0")
-    assert item.pictures[1].open().mode == "RGB"
+    assert item.images[1].open().mode == "RGB"
 
 
 def test_a_record_of_eqben(tmp_path: Path, photo: Callable[[Path], None]) -> None:
     photo(tmp_path / "image_subset/eqbenkubric_cnt/0_1.png")
     (item,) = EQBEN.load(write(tmp_path, EQBEN, eqben(1)))
     assert item.tags == {"collection": "eqbenkubric_cnt"}
-    assert item.pictures[1].open().mode == "RGB"
+    assert item.images[1].open().mode == "RGB"
     first = eqben(1)[0]
     assert isinstance(first, dict)
     (item,) = EQBEN.load(write(tmp_path, EQBEN, [first | {"image0": "plain.png"}]))
@@ -86,10 +86,10 @@ def test_frames_of_youcook_are_arrays_with_blue_first(tmp_path: Path) -> None:
     np.save(place / "a.npy", pixels)
     row = {"image0": "eqbenyoucook2/a.npy", "caption0": "cut", "image1": "b.png", "caption1": "fry"}
     (item,) = EQBEN.load(write(tmp_path, EQBEN, [row]))
-    picture = item.pictures[0]
-    assert isinstance(picture, BgrPicture)
-    assert picture.open().getpixel((0, 0)) == (0, 0, 200)
-    assert picture.key != BgrPicture(place / "b.npy").key
+    image = item.images[0]
+    assert isinstance(image, BgrImage)
+    assert image.open().getpixel((0, 0)) == (0, 0, 200)
+    assert image.key != BgrImage(place / "b.npy").key
 
 
 @pytest.mark.parametrize(
@@ -100,25 +100,25 @@ def test_frames_of_youcook_are_arrays_with_blue_first(tmp_path: Path) -> None:
         (np.array([{}], dtype=object), "pickle"),
     ],
 )
-def test_other_arrays_are_damaged_pictures(
+def test_other_arrays_are_damaged_images(
     content: np.ndarray[tuple[int, ...], np.dtype[np.generic]], message: str, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "a.npy", content, allow_pickle=True)
     with pytest.raises(ValueError, match=message):
-        BgrPicture(tmp_path / "a.npy").open()
+        BgrImage(tmp_path / "a.npy").open()
     (tmp_path / "empty.npy").touch()
     with pytest.raises((ValueError, OSError)):
-        BgrPicture(tmp_path / "empty.npy").open()
+        BgrImage(tmp_path / "empty.npy").open()
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
     with pytest.raises(ValueError, match="several arrays"):
-        BgrPicture(tmp_path / "two.npz").open()
+        BgrImage(tmp_path / "two.npz").open()
 
 
 def test_a_record_of_naturalbench(tmp_path: Path, photo: Callable[[Path], None]) -> None:
     photo(tmp_path / "images/0_0.jpg")
     (item,) = NATURALBENCH_RETRIEVAL.load(write(tmp_path, NATURALBENCH_RETRIEVAL, naturalbench(1)))
     assert item.captions == ("a hat 0", "no hat 0")
-    assert isinstance(item.pictures[0].open(), Image.Image)
+    assert isinstance(item.images[0].open(), Image.Image)
 
 
 @pytest.mark.parametrize(("benchmark", "rows"), ALL)
@@ -134,11 +134,11 @@ def test_known_scorers(
         assert found[metric].value == pytest.approx(chance, abs=0.04)
 
 
-def test_the_accuracy_of_cola_is_that_of_captions_picking_pictures(
+def test_the_accuracy_of_cola_is_that_of_captions_picking_images(
     tmp_path: Path, numbers: Numbers
 ) -> None:
     items = COLA.load(write(tmp_path, COLA, cola(1)))
-    # Both captions pick their picture; picture 1 prefers the wrong caption.
+    # Both captions pick their image; image 1 prefers the wrong caption.
     found = numbers(COLA, items, lambda item: np.array([[0.5, 0.6], [0.4, 0.7]]))["micro"]
     assert COLA.headline == "image"
     assert (found["image"].value, found["text"].value) == (1, 0)

@@ -1,4 +1,4 @@
-"""Sets of four, cut into pairs: the same pictures, captions and two-way numbers."""
+"""Sets of four, cut into pairs: the same images, captions and two-way numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import pytest
 
 from unbag.benchmarks.names import benchmark
 from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, two_way
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -18,12 +18,12 @@ from unbag.scorers.questions import asked_of
 from unbag.types import Benchmark, Case, Item, Scores
 
 RELATIONS = ("to the left of", "to the right of", "on", "under")
-PICTURES = tuple(PixelPicture(np.full((2, 2, 3), n, dtype=np.uint8)) for n in range(4))
+IMAGES = tuple(PixelImage(np.full((2, 2, 3), n, dtype=np.uint8)) for n in range(4))
 
 
 def make_set(name: str) -> Item:
     captions = tuple(f"A {name} {relation} a table" for relation in RELATIONS)
-    return Item(name, PICTURES, captions, np.eye(4, dtype=np.bool_), kinds=RELATIONS)
+    return Item(name, IMAGES, captions, np.eye(4, dtype=np.bool_), kinds=RELATIONS)
 
 
 def sets(root: Path | None) -> list[Item]:
@@ -39,7 +39,7 @@ def test_each_pair_is_an_item_with_the_published_question() -> None:
         "mug/left/right", "mug/on/under", "cup/left/right", "cup/on/under",
     ]  # fmt: skip
     assert items[1].captions == ("A mug on a table", "A mug under a table")
-    assert items[1].pictures == PICTURES[2:]
+    assert items[1].images == IMAGES[2:]
     assert items[1].kinds == ("on", "under")
     assert (items[1].group, items[1].tags["relation"]) == ("mug", "on/under")
     assert (

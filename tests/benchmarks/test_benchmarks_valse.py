@@ -81,4 +81,4 @@ def test_coreference_finds_both_halves_of_coco(tmp_path: Path) -> None:
     write(root, {name: row(image=name) for name in names})
     found = [item for item in load(root) if item.tags["instrument"] == "coreference-standard"]
     for item, name in zip(found, names, strict=True):
-        assert item.pictures[0].name.endswith(f"../coco/{name[5:].partition('_')[0]}/{name}")
+        assert item.images[0].name.endswith(f"../coco/{name[5:].partition('_')[0]}/{name}")

@@ -70,8 +70,8 @@ def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
         (["1.jpg", {"POS": ["a"]}], "record 0.NEG is missing"),
         (["1.jpg", {"POS": [], "NEG": ["b"]}], "record 0: POS is empty"),
         (["1.jpg", {"POS": ["a"], "NEG": [" "]}], "record 0: NEG is empty"),
-        (["../1.jpg", {"POS": ["a"], "NEG": ["b"]}], "is no picture name"),
-        ([1, {"POS": ["a"], "NEG": ["b"]}], "record 0, picture is 1"),
+        (["../1.jpg", {"POS": ["a"], "NEG": ["b"]}], "is no image name"),
+        ([1, {"POS": ["a"], "NEG": ["b"]}], "record 0, image is 1"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path: Path, row: object, message: str) -> None:

@@ -43,16 +43,16 @@ def test_a_line_is_a_statement(tmp_path: Path, photo: Callable[[Path], None]) ->
     assert items[1].tags == {"split": "test", "relation": "behind"}
 
 
-def test_pictures_come_from_the_official_folder_or_a_shared_one(
+def test_images_come_from_the_official_folder_or_a_shared_one(
     tmp_path: Path, photo: Callable[[Path], None]
 ) -> None:
     root = tmp_path / "vsr"
     root.mkdir()
     write(root, [line(1)], [line(2, 0, "val2017")])
     photo(tmp_path / "coco/val2017/000000000002.jpg")
-    assert VSR.load(root)[1].pictures[0].open().mode == "RGB"
+    assert VSR.load(root)[1].images[0].open().mode == "RGB"
     photo(root / "images/000000000001.jpg")
-    assert VSR.load(root)[0].pictures[0].open().mode == "RGB"
+    assert VSR.load(root)[0].images[0].open().mode == "RGB"
 
 
 def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:

@@ -23,7 +23,7 @@ def rows(subset: Subset, sets: int = 1, first: str = "mug") -> list[dict[str, ob
         captions = {r: f"A {thing} {WORDS.get(r, r)} a plate" for r in subset.relations}
         for relation in subset.relations:
             others = [captions[r] for r in subset.relations if r != relation]
-            path = f"data/{subset.pictures}/{thing}_{relation}_plate.jpeg"
+            path = f"data/{subset.images}/{thing}_{relation}_plate.jpeg"
             found.append({"image_path": path, "caption_options": [captions[relation], *others]})
     return found
 
@@ -43,12 +43,12 @@ def test_a_set_is_one_item(
     (item,) = benchmark.load(write(tmp_path, subset, content[::-1]))
     assert item.id == "mug_plate"
     assert item.kinds == subset.relations
-    assert [Path(p.name).name for p in item.pictures] == [
+    assert [Path(p.name).name for p in item.images] == [
         f"mug_{relation}_plate.jpeg" for relation in subset.relations
     ]
     assert item.captions[0] == "A mug to the left of a plate"
     assert np.array_equal(item.truth, np.eye(4))  # type: ignore[arg-type]
-    assert item.pictures[0].open().mode == "RGB"
+    assert item.images[0].open().mode == "RGB"
 
 
 def test_the_official_tie_rule_makes_a_constant_right_everywhere(
@@ -74,23 +74,23 @@ def test_perfect_and_random_scorers(tmp_path: Path, numbers: Numbers) -> None:
         assert estimate.value == pytest.approx(estimate.chance, abs=0.05)
 
 
-def test_errata_exchange_the_two_pillow_pictures(tmp_path: Path) -> None:
+def test_errata_exchange_the_two_pillow_images(tmp_path: Path) -> None:
     content = json.loads(json.dumps(rows(A, first="pillow")).replace("plate", "chair"))
     (official,) = load(write(tmp_path, A, content), subset=A)
     (corrected,) = load_corrected(tmp_path)
     assert official.captions == corrected.captions
-    assert [p.name for p in corrected.pictures] == [official.pictures[i].name for i in (1, 0, 2, 3)]
+    assert [p.name for p in corrected.images] == [official.images[i].name for i in (1, 0, 2, 3)]
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda r: r.pop(2), "the set 'mug_plate' has no picture on"),
-        (lambda r: r.append(r[0]), "record 4: a second picture of 'mug_plate' with 'left_of'"),
+        (lambda r: r.pop(2), "the set 'mug_plate' has no image on"),
+        (lambda r: r.append(r[0]), "record 4: a second image of 'mug_plate' with 'left_of'"),
         (lambda r: r[1].pop("caption_options"), r"record 1\.caption_options is missing"),
         (lambda r: r[1].update(caption_options=["a", "b"]), "record 1: caption_options is"),
         (lambda r: r[1]["caption_options"].__setitem__(2, " "), "record 1: caption_options is"),
-        (lambda r: r[1].update(image_path="mug_near_plate.jpeg"), "record 1: picture name"),
+        (lambda r: r[1].update(image_path="mug_near_plate.jpeg"), "record 1: image name"),
         (lambda r: r.__setitem__(1, 7), "record 1 is 7"),
     ],
 )
@@ -119,4 +119,4 @@ def test_the_real_captions_of_subset_a(official: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"^1 option is not a caption of its set.*a tabl`e"):
         items = WHATSUP_A.load(tmp_path)
     assert len(items) == 103
-    assert sum(len(item.pictures) for item in items) == 412
+    assert sum(len(item.images) for item in items) == 412

@@ -58,7 +58,7 @@ def test_an_example_of_winoground(tmp_path: Path, photo: Callable[[Path], None])
     (item,) = WINOGROUND.load(write(tmp_path, WINOGROUND, winoground(1)))
     assert item.id == "example/0"
     assert item.captions[1] == "a young person kisses an old person"
-    assert item.pictures[1].open().mode == "RGB"
+    assert item.images[1].open().mode == "RGB"
     assert item.tags == {"tag": "Adjective-Age", "collapsed_tag": "Relation"}
 
 
@@ -75,7 +75,7 @@ def test_an_example_of_colorswap(tmp_path: Path, photo: Callable[[Path], None]) 
     photo(tmp_path / "images/img_0_2.png")
     (item,) = COLORSWAP.load(write(tmp_path, COLORSWAP, colorswap(1)))
     assert item.id == "test/0"
-    assert item.pictures[1].open().mode == "RGB"
+    assert item.images[1].open().mode == "RGB"
     assert item.tags == {"image_source": "midjourney", "caption_source": "human"}
 
 
@@ -104,7 +104,7 @@ def test_known_scorers(
         ({"caption_1": None}, r"line 2\.caption_1 is null"),
         ({"id": "0"}, r"line 2\.id is '0'"),
         ({"image_0": ""}, "line 2: image_0 is empty"),
-        ({"image_0": "/etc/x"}, "is no picture name"),
+        ({"image_0": "/etc/x"}, "is no image name"),
     ],
 )
 def test_bad_examples_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`--blind`: which baselines run, and that they need no pictures."""
+"""`--blind`: which baselines run, and that they need no images."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_none_beside_others_is_refused() -> None:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """A run on a SugarCrepe whose annotations are there and whose pictures are not."""
+    """A run on a SugarCrepe whose annotations are there and whose images are not."""
     (tmp_path / "sugarcrepe").mkdir()
     for kind in KINDS:
         rows = {
@@ -58,7 +58,7 @@ def test_all_baselines_from_annotations_alone(words: list[str], tmp_path: Path) 
     }
     coin = found.pop("caption:random")
     assert found == {"caption:short": 1, "caption:constant": 0, "caption:long": 0}
-    # 20 pictures stand in seven files: the same 20 throws seven times.
+    # 20 images stand in seven files: the same 20 throws seven times.
     assert 0.2 < coin < 0.8
 
 
@@ -66,6 +66,6 @@ def test_a_model_that_sees_still_needs_them(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, "--model", "tiny:base"]) == 1
-    assert "20 pictures of 'sugarcrepe' are missing" in capsys.readouterr().err
+    assert "20 images of 'sugarcrepe' are missing" in capsys.readouterr().err
     assert main([*words, "--model", "caption:short", "--missing", "skip"]) == 1
     assert "140 of 140 items are left out" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_demo_does_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "tiny:base+decoder" in done.stdout
     assert "tiny:base is above chance on 7 of 11" in done.stdout
     assert "tiny:hard_negative is above chance on 10 of 11" in done.stdout
-    assert "caption:short never sees a picture, and is above chance on no benchmark" in done.stdout
+    assert "caption:short never sees an image, and is above chance on no benchmark" in done.stdout
     changed = " ".join(done.stdout.split())
     assert "gained: world-relation 50.0 to 86.7, world-pairs-a 4.0 to 80.5;" in changed
     assert "lost: world-count 79.0 to 2.0;" in changed
@@ -109,7 +109,7 @@ def test_demo_does_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             assert {"value", "low", "high", "n", "ties", "invalid", "unparsed", "chance"} <= set(
                 estimate
             )
-    assert "tiny:base: pictures: " in done.stderr
+    assert "tiny:base: images: " in done.stderr
 
 
 def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_list_names_licence_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_licence_and_images(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list"]) == 0
     said = capsys.readouterr().out
     assert "sugarcrepe" in said
@@ -37,12 +37,12 @@ def test_a_complete_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert said.endswith("complete\n")
 
 
-def test_missing_files_and_pictures(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_and_images(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "sugarcrepe/val2017/3.jpg").unlink()
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
     said = capsys.readouterr()
     assert "3.jpg" in said.out
-    assert "1 pictures are missing" in said.err
+    assert "1 images are missing" in said.err
     assert f"unbag data get sugarcrepe --pictures --data {data}`" in said.err
     assert "--missing skip` measures what is there" in said.err
     (data / "sugarcrepe/swap_obj.json").unlink()

@@ -58,9 +58,9 @@ def test_heads_are_trained_exported_scored_and_merged(
     assert main(words) == 0
     found = capsys.readouterr()
     told = " ".join(found.err.split())
-    assert "features of pictures: 6" in told
+    assert "features of images: 6" in told
     assert "features of captions: 6" in told
-    assert "steps: 2 of 3 pictures" in told
+    assert "steps: 2 of 3 images" in told
     for word in ("few-swap", "few-find", "before", "after", "2 steps in"):
         assert word in found.out
     assert "note: The file holds two heads. EfficientNet-Lite0 and MiniLM are not in it." in (

@@ -11,14 +11,14 @@ from unbag.errors import UnbagError
 from unbag.world.benchmarks import triple_items
 
 
-def lay_out(root: Path, split: str, pictures: int) -> None:
-    """Two classes of pictures of the world, told apart by nothing: only the road is tested."""
+def lay_out(root: Path, split: str, images: int) -> None:
+    """Two classes of images of the world, told apart by nothing: only the road is tested."""
     items = triple_items(["swap"], n=1)
     for name in ("cat", "dog"):
         folder = root / "cifar10" / split / name
         folder.mkdir(parents=True)
-        for i in range(pictures):
-            items[4 * i % 8].pictures[0].open().save(folder / f"{i}.png")
+        for i in range(images):
+            items[4 * i % 8].images[0].open().save(folder / f"{i}.png")
 
 
 def run(root: Path, *more: str) -> int:
@@ -31,7 +31,7 @@ def test_a_probe_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     lay_out(tmp_path, "test", 2)
     assert run(tmp_path, "--bench", "cifar10", "--blind", "none") == 0
     said = capsys.readouterr()
-    assert "linear probe of tiny:base: fitted to 8 pictures of 2 classes" in said.err
+    assert "linear probe of tiny:base: fitted to 8 images of 2 classes" in said.err
     (result, *_) = json.loads((tmp_path / "out" / "results.json").read_text())
     assert result["protocol"]["scoring"] == "linear probe"
     assert result["overall"]["accuracy"]["n"] == 4
@@ -60,7 +60,7 @@ def test_a_model_without_vectors_cannot_be_probed(
     out = ["--data", str(tmp_path), "--out", str(tmp_path / "out")]
     model = ["--model", "caption:short", "--scorer", "linear-probe"]
     assert main(["run", *model, "--bench", "cifar10", *out]) == 1
-    assert "needs vectors of pictures, and 'caption:short' has none" in capsys.readouterr().err
+    assert "needs vectors of images, and 'caption:short' has none" in capsys.readouterr().err
 
 
 def test_training_items_share_the_classes_of_the_test_split(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_training_items_share_the_classes_of_the_test_split(tmp_path: Path) -> N
     test = CIFAR10.load(tmp_path / "cifar10")
     assert (len(train), len(test)) == (4, 2)
     assert train[0].captions == test[0].captions
-    assert {item.pictures[0].name for item in train}.isdisjoint(
-        {item.pictures[0].name for item in test}
+    assert {item.images[0].name for item in train}.isdisjoint(
+        {item.images[0].name for item in test}
     )
     with pytest.raises(UnbagError, match="has no folder train"):
         CIFAR10.load_training(tmp_path / "cifar10" / "test")
@@ -99,7 +99,7 @@ def test_a_tagger_is_chosen_and_named(
     monkeypatch.syspath_prepend(str(tmp_path))
     folder = tmp_path / "aro_order_coco"
     (folder / "val2014").mkdir(parents=True)
-    triple_items(["swap"], n=1)[0].pictures[0].open().save(folder / "val2014" / "1.png")
+    triple_items(["swap"], n=1)[0].images[0].open().save(folder / "val2014" / "1.png")
     rows = [{"image": "val2014/1.png", "caption": ["two dogs sleep below the old tree"]}]
     (folder / "coco_karpathy_test.json").write_text(json.dumps(rows))
     shared = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--no-cache"]

@@ -1,4 +1,4 @@
-"""`unbag score`: one picture, a few captions, every kind of model."""
+"""`unbag score`: one image, a few captions, every kind of model."""
 
 import json
 import warnings
@@ -13,7 +13,7 @@ from PIL import Image as Images
 import unbag as ub
 from unbag.api import score
 from unbag.cli import main
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.readouts.reader import FILE, ReaderHeader, Sizes, save_head
@@ -62,7 +62,7 @@ TWICE = Twice()
 
 
 @pytest.fixture
-def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     noise = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
     Images.fromarray(noise).save(tmp_path / "noise.png")
     (tmp_path / "cli_score_models.py").write_text(MODELS)
@@ -71,15 +71,15 @@ def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_table_with_a_column_a_model(
-    picture: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
+    image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [f"hf:{hf_folder(kind)}" for kind in ("clip", "siglip", "blip")]
-    assert main(["score", str(picture), *CAPTIONS, "--model", *folders, "caption:long"]) == 0
+    assert main(["score", str(image), *CAPTIONS, "--model", *folders, "caption:long"]) == 0
     names, how, *rows, legend = capsys.readouterr().out.splitlines()
     assert names.split() == ["tiny-clip", "tiny-siglip", "tiny-blip", "caption:long"]
     assert how.split() == ["caption", "cosine", "cosine", "match", "caption", "only,", "blind"]
     assert legend == "* best"
-    expected = ub.score(picture, CAPTIONS, ub.scorer(folders[0]))
+    expected = ub.score(image, CAPTIONS, ub.scorer(folders[0]))
     order = np.argsort(-expected)
     for row, at in zip(rows, order, strict=True):
         assert row.startswith(CAPTIONS[at] + "  ")
@@ -89,43 +89,43 @@ def test_a_table_with_a_column_a_model(
     assert len({len(row.rstrip()) for row in rows}) == 1
 
 
-def test_json(picture: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]) -> None:
     model = f"hf:{hf_folder('blip')}"
     options = ["--model", model, "--scorer", "cosine", "--json"]
-    assert main(["score", str(picture), *CAPTIONS, *options]) == 0
+    assert main(["score", str(image), *CAPTIONS, *options]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["picture"] == str(picture)
+    assert found["picture"] == str(image)
     assert found["captions"] == CAPTIONS
     (one,) = found["models"]
     assert (one["name"], one["scoring"], one["is_blind"]) == ("tiny-blip", "cosine", False)
-    expected = ub.score(picture, CAPTIONS, ub.scorer(model, scoring="cosine"))
+    expected = ub.score(image, CAPTIONS, ub.scorer(model, scoring="cosine"))
     assert one["scores"] == pytest.approx(expected.tolist())
     assert one["best"] == [CAPTIONS[int(expected.argmax())]]
 
 
-def test_a_tie_has_no_winner(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", str(picture), "a", "b", "--model", "caption:constant"]) == 0
+def test_a_tie_has_no_winner(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(image), "a", "b", "--model", "caption:constant"]) == 0
     *_, first, second, legend = capsys.readouterr().out.splitlines()
     assert first.split() == ["a", "=", "0.0000"]
     assert second.split() == ["b", "=", "0.0000"]
     assert legend == "= best, but no better than another"
 
 
-def test_no_score_is_no_number(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_score_is_no_number(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--model", "cli_score_models:BROKEN"]
-    assert main(["score", str(picture), "a", "b", *model]) == 0
+    assert main(["score", str(image), "a", "b", *model]) == 0
     *_, second, legend, note = capsys.readouterr().out.splitlines()
     assert (second.split(), legend) == (["b", "not", "a", "number"], "")
     assert note == "note: broken gave no number for 2 of 2 captions"
-    assert main(["score", str(picture), "a", "b", *model, "--json"]) == 0
+    assert main(["score", str(image), "a", "b", *model, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert (one["scores"], one["best"]) == ([None, None], [])
     assert one["notes"] == ["broken gave no number for 2 of 2 captions"]
 
 
-def test_small_probabilities_differ(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_probabilities_differ(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     captions = ["a", "b", "c", "d"]
-    assert main(["score", str(picture), *captions, "--model", "cli_score_models:SMALL"]) == 0
+    assert main(["score", str(image), *captions, "--model", "cli_score_models:SMALL"]) == 0
     *_, c, a, b, d, _, note = capsys.readouterr().out.splitlines()
     assert (c.split(), a.split(), b.split()) == (
         ["c", "*", "12.5000"],
@@ -137,56 +137,56 @@ def test_small_probabilities_differ(picture: Path, capsys: pytest.CaptureFixture
 
 
 def test_an_answer_is_shown_as_it_was_given(
-    picture: Path, capsys: pytest.CaptureFixture[str]
+    image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = ["--model", "cli_score_models:MUMBLES"]
-    assert main(["score", str(picture), "a", "b", *model]) == 0
+    assert main(["score", str(image), "a", "b", *model]) == 0
     *_, first, second, legend, answer, note = capsys.readouterr().out.splitlines()
     assert first.split() == ["a", "not", "a", "number"]
     assert second.split() == ["b", "not", "a", "number"]
     assert legend == ""
     assert answer == r"talker answered: 'It is hard\nto say.'"
     assert note == ("note: talker: no caption could be read from the answer, so none has a score")
-    assert main(["score", str(picture), "a", "b", *model, "--json"]) == 0
+    assert main(["score", str(image), "a", "b", *model, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert one["answers"] == ["It is hard\nto say."]
-    assert main(["score", str(picture), "a", "b", "--model", "cli_score_models:SPEAKS"]) == 0
+    assert main(["score", str(image), "a", "b", "--model", "cli_score_models:SPEAKS"]) == 0
     assert capsys.readouterr().out.endswith("another\ntalker answered: 'b'\n")
 
 
 @pytest.mark.parametrize("kind", ["clip", "blip"])
 def test_a_caption_that_is_cut_is_noted(
-    kind: str, picture: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
+    kind: str, image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "a red cube " * 200
     options = ["--model", f"hf:{hf_folder(kind)}"]
-    assert main(["score", str(picture), "a", long, *options]) == 0
+    assert main(["score", str(image), "a", long, *options]) == 0
     out = capsys.readouterr().out
     assert f"note: tiny-{kind} cut 1 caption to its context length" in out
     assert max(map(len, out.splitlines())) < 120
     assert "a red cube a red cube" in out
-    assert main(["score", str(picture), "a", *options]) == 0
+    assert main(["score", str(image), "a", *options]) == 0
     assert "note" not in capsys.readouterr().out
 
 
-def test_half_a_character_is_refused(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", str(picture), "a", "b\ud800", "--model", "tiny:base"]) == 1
+def test_half_a_character_is_refused(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(image), "a", "b\ud800", "--model", "tiny:base"]) == 1
     said = capsys.readouterr().err
     assert r"the caption 'b\ud800' holds half a character" in said
     assert "type the caption again" in said
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_warning_is_a_plain_line(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_is_a_plain_line(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = warnings.showwarning
-    assert main(["score", str(picture), "a", "--model", "cli_score_models:warned"]) == 0
+    assert main(["score", str(image), "a", "--model", "cli_score_models:warned"]) == 0
     assert capsys.readouterr().err == "unbag: the weights are odd\n"
     assert warnings.showwarning is shown
 
 
-def test_captions_are_data(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_captions_are_data(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     caption = "[red]a cube[/red] :cat:"
-    assert main(["score", str(picture), caption, "--model", "caption:short"]) == 0
+    assert main(["score", str(image), caption, "--model", "caption:short"]) == 0
     assert caption in capsys.readouterr().out
 
 
@@ -198,23 +198,23 @@ def test_captions_are_data(picture: Path, capsys: pytest.CaptureFixture[str]) ->
         (".", "cannot be opened: IsADirectoryError"),
     ],
 )
-def test_a_picture_that_cannot_be_opened(
-    name: str, said: str, picture: Path, capsys: pytest.CaptureFixture[str]
+def test_a_image_that_cannot_be_opened(
+    name: str, said: str, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Told before the model is looked for.
     assert main(["score", name, "a", "--model", "no-such-model"]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_captions_and_model_are_needed(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for missing in ([str(picture), "--model", "tiny:base"], [str(picture), "a"]):
+def test_captions_and_model_are_needed(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for missing in ([str(image), "--model", "tiny:base"], [str(image), "a"]):
         with pytest.raises(SystemExit):
             main(["score", *missing])
         assert "the following arguments are required" in capsys.readouterr().err
 
 
-def test_in_python_any_picture_will_do() -> None:
-    grey = PixelPicture(np.full((8, 8, 3), 99, dtype=np.uint8))
+def test_in_python_any_image_will_do() -> None:
+    grey = PixelImage(np.full((8, 8, 3), 99, dtype=np.uint8))
     scorer = ub.scorer("tiny:base")
     found = score(grey, CAPTIONS, scorer)
     pairs = scorer.score([Query(grey, caption) for caption in CAPTIONS])
@@ -225,31 +225,31 @@ def test_in_python_any_picture_will_do() -> None:
         score(grey, [], scorer)
 
 
-def test_a_trained_read_out(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trained_read_out(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = load_tiny("base")
     sizes = Sizes(0, model.config.picture_width, model.config.caption_width)
     settings = PooledSettings(width=8)
     head = ReaderHeader("pooled", asdict(settings), sizes, model.name, model.fingerprint)
-    save_head(POOLED.fresh(settings, sizes, seed=0), picture.parent / FILE, head)
-    name = f"pooled@{picture.parent}"
+    save_head(POOLED.fresh(settings, sizes, seed=0), image.parent / FILE, head)
+    name = f"pooled@{image.parent}"
     options = ["--model", "tiny:base", "--scorer", name]
-    assert main(["score", str(picture), *CAPTIONS, *options, "--json"]) == 0
+    assert main(["score", str(image), *CAPTIONS, *options, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert (one["name"], one["scoring"]) == ("tiny:base+pooled", "pooled")
-    expected = ub.score(picture, CAPTIONS, ub.scorer("tiny:base", scoring=name))
+    expected = ub.score(image, CAPTIONS, ub.scorer("tiny:base", scoring=name))
     assert one["scores"] == pytest.approx(expected.tolist(), abs=1e-6)
     assert len(set(one["scores"])) == 3
     options[1] = "tiny:hard_negative"
-    assert main(["score", str(picture), *CAPTIONS, *options]) == 1
+    assert main(["score", str(image), *CAPTIONS, *options]) == 1
     assert f"was trained for tiny:base (fingerprint {model.fingerprint})" in capsys.readouterr().err
 
 
 def test_a_read_out_with_several_scorers_has_a_column_each(
-    picture: Path, capsys: pytest.CaptureFixture[str]
+    image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "cli_score_models:TWICE@both"
     options = ["--model", "cli_score_models:SMALL", "--scorer", name]
-    assert main(["score", str(picture), "a", "b", *options]) == 0
+    assert main(["score", str(image), "a", "b", *options]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["small", "broken"]
     with pytest.raises(ub.UnbagError, match="TWICE@both' gives 2 scorers") as error:
         ub.scorer("cli_score_models:SMALL", scoring=name)

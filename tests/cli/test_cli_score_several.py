@@ -1,4 +1,4 @@
-"""`unbag score` with several pictures, files among captions, and words that nobody taught."""
+"""`unbag score` with several images, files among captions, and words that nobody taught."""
 
 import json
 from pathlib import Path
@@ -12,23 +12,21 @@ from unbag.cli import main
 
 
 @pytest.fixture
-def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     noise = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
     Images.fromarray(noise).save(tmp_path / "noise.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "noise.png"
 
 
-def test_several_pictures_have_a_block_each(
-    picture: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    grey = picture.parent / "grey.png"
+def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grey = image.parent / "grey.png"
     Images.new("RGB", (32, 32), "grey").save(grey)
     captions = ["a red ring", "a blue ring"]
-    words = ["score", str(picture), "grey.png", *captions, "--model", "tiny:base"]
+    words = ["score", str(image), "grey.png", *captions, "--model", "tiny:base"]
     assert main(words) == 0
     first, second = capsys.readouterr().out.split("\n\n")
-    for block, one in ((first, picture), (second, grey)):
+    for block, one in ((first, image), (second, grey)):
         name, _, _, *rows, legend = block.strip().splitlines()
         assert Path(name).name == one.name
         assert legend == "* best"
@@ -38,7 +36,7 @@ def test_several_pictures_have_a_block_each(
         assert float(rows[0].split()[-1]) == pytest.approx(expected[best], rel=1e-3)
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["picture"] for one in found] == [str(picture), "grey.png"]
+    assert [one["picture"] for one in found] == [str(image), "grey.png"]
     assert all(one["captions"] == captions for one in found)
     scores = [one["models"][0]["scores"] for one in found]
     expected = ub.score(grey, captions, ub.scorer("tiny:base"))
@@ -49,13 +47,13 @@ def test_several_pictures_have_a_block_each(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["noise.png"], "2 pictures and no caption: noise.png, noise.png"),
+        (["noise.png"], "2 images and no caption: noise.png, noise.png"),
         (["a cube", "noise.png"], "noise.png is a file and stands behind the caption 'a cube'"),
-        (["nosie.png", "a cube"], "there is no picture nosie.png, and it does not read like a"),
+        (["nosie.png", "a cube"], "there is no image nosie.png, and it does not read like a"),
     ],
 )
-def test_a_picture_is_not_taken_for_a_caption(
-    words: list[str], said: str, picture: Path, capsys: pytest.CaptureFixture[str]
+def test_a_image_is_not_taken_for_a_caption(
+    words: list[str], said: str, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Told before the model is looked for.
     assert main(["score", "noise.png", *words, "--model", "no-such-model"]) == 1
@@ -63,10 +61,10 @@ def test_a_picture_is_not_taken_for_a_caption(
 
 
 def test_words_that_a_model_does_not_know_are_noted_once(
-    picture: Path, capsys: pytest.CaptureFixture[str]
+    image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     captions = ["a dog left of a cat", "a cat left of a dog"]
-    words = ["score", str(picture), str(picture), *captions, "--model", "tiny:base"]
+    words = ["score", str(image), str(image), *captions, "--model", "tiny:base"]
     note = "tiny:base does not know: dog, cat: unknown words are all one token to it"
     assert main(words) == 0
     out = capsys.readouterr().out
@@ -75,5 +73,5 @@ def test_words_that_a_model_does_not_know_are_noted_once(
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["models"][0]["notes"] for one in found] == [[note], [note]]
-    assert main(["score", str(picture), "a red ring", "--model", "tiny:base"]) == 0
+    assert main(["score", str(image), "a red ring", "--model", "tiny:base"]) == 0
     assert "note" not in capsys.readouterr().out

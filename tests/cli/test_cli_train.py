@@ -1,4 +1,4 @@
-"""`unbag train` from the command line: drawn pictures, edits made while training, tiny:base."""
+"""`unbag train` from the command line: drawn images, edits made while training, tiny:base."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def train(*more: str, recipe: str = "hard_negative", out: str = "run") -> int:
     return main([*words, "--workers", "0", "--device", "cpu", *more])
 
 
-def test_a_repair_from_pictures_to_an_export(
+def test_a_repair_from_images_to_an_export(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("spacy")
     assert train("--evaluate-every", "4") == 0
     found = capsys.readouterr()
     told = " ".join(found.err.split())
-    assert "12 pictures, 12 captions" in told
+    assert "12 images, 12 captions" in told
     assert "edits made while training" in told
-    assert "steps: 6 of 4 pictures" in told
+    assert "steps: 6 of 4 images" in told
     for word in ("before", "after", "difference", "few-swap", "few-find", "brittleness"):
         assert word in found.out
     assert "6 steps in" in found.out
@@ -136,22 +136,22 @@ def test_what_cannot_be_done_is_said_before_training(
     assert not (folder / "run/log.jsonl").exists()
 
 
-def test_pictures_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "3.png").unlink()
     assert train(recipe="clip_ft") == 1
     shown = capsys.readouterr().err
     assert "3.png" in shown
     assert "--missing skip" in shown
     assert train("--missing", "skip", recipe="clip_ft") == 0
-    assert "11 pictures" in capsys.readouterr().err
+    assert "11 images" in capsys.readouterr().err
 
 
-def test_a_damaged_picture_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_image_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Once, though both epochs met it."""
-    (folder / "3.png").write_bytes(b"no picture")
+    (folder / "3.png").write_bytes(b"no image")
     assert train(recipe="clip_ft") == 0
     shown = capsys.readouterr().out
-    assert "1 picture cannot be read and is left out\n  left out: 3.png: " in shown
+    assert "1 image cannot be read and is left out\n  left out: 3.png: " in shown
     assert "no format that Pillow knows" in shown
     assert shown.count("left out: ") == 1
     # The same is told by the command that finds the run done.

@@ -27,7 +27,7 @@ def data(tmp_path: Path) -> Path:
             texts = {"caption": "a red circle", "negative_caption": "a blue square"}
             records[str(j)] = {"filename": f"{i}{j}.jpg", **texts}
         (root / f"{kind}.json").write_text(json.dumps(records))
-    folder = tmp_path / "whatsup_a" / A.pictures
+    folder = tmp_path / "whatsup_a" / A.images
     folder.mkdir(parents=True)
     rows = []
     for thing, other in (("pillow", "chair"), ("mug", "plate")):
@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> Path:
             name = f"{thing}_{relation}_{other}.jpeg"
             Image.new("RGB", (64, 64), (60 * i, len(thing) * 20, 99)).save(folder / name)
             options = [captions[i], *captions[:i], *captions[i + 1 :]]
-            rows.append({"image_path": f"data/{A.pictures}/{name}", "caption_options": options})
+            rows.append({"image_path": f"data/{A.images}/{name}", "caption_options": options})
     (tmp_path / "whatsup_a" / A.file).write_text(json.dumps(rows))
     return tmp_path
 

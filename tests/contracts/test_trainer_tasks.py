@@ -79,8 +79,8 @@ class Dropping(Reader):
 
     def loss(self, batch: Any, *, contrast_size: int) -> Tensor:
         """Of features of which half are missing."""
-        picture = replace(batch.picture, vector_NLW=self.drop(batch.picture.vector_NLW))
-        return self.reader.loss(replace(batch, picture=picture), contrast_size=contrast_size)
+        image = replace(batch.image, vector_NLW=self.drop(batch.image.vector_NLW))
+        return self.reader.loss(replace(batch, image=image), contrast_size=contrast_size)
 
 
 def reading(name: str) -> Callable[[Path, int], ReaderTask]:
@@ -103,7 +103,7 @@ def reading(name: str) -> Callable[[Path, int], ReaderTask]:
 
 
 def decoding(out: Path, seed: int) -> Task[Any]:
-    """In two stages, and half of the time without the picture."""
+    """In two stages, and half of the time without the image."""
     from tests.readouts.decoder_made import SMALL, begun
 
     return begun(replace(SMALL, steps=STEPS, connector_steps=2, blind=0.5), seed=seed).task
@@ -144,7 +144,7 @@ def photographs(out: Path, seed: int) -> Task[Any]:
     seen, recipe = drawn_features(collection), BUILD[START].recipe
     recipe = replace(recipe, freeze=Freeze(), batch_size=80, epochs=1, warmup_steps=1)
     towers = make_trainable(load_heads(None, seed=seed), device="cpu")
-    heads = CachedTowers(towers, images=seen.pictures, texts=seen.captions)
+    heads = CachedTowers(towers, images=seen.images, texts=seen.captions)
     batches = PairBatches(collection.train, recipe, heads.reads, seed)
     return PhotosTask(TrainJob(heads, batches, recipe, out=out, seed=seed), steps=STEPS)
 
@@ -240,7 +240,7 @@ def test_a_batch_depends_on_its_step_alone(kind: Kind, tmp_path: Path) -> None:
     def from_step(first: int) -> Iterator[Any]:
         task = kind.make(tmp_path, 0)
         if first and "noise" in task.extra_state():
-            # Pictures of the world are drawn with noise, whose generator is saved.
+            # Images of the world are drawn with noise, whose generator is saved.
             task.load_extra_state(after_two)
         return task.batches(first)
 

@@ -1,4 +1,4 @@
-"""The nearest pictures: by hand, against a plain product, and through the command."""
+"""The nearest images: by hand, against a plain product, and through the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from unbag.cli.main import main
 from unbag.data import neighbours as module
-from unbag.data.neighbours import find_pictures, nearest, nearest_pictures, write_neighbours
+from unbag.data.neighbours import find_images, nearest, nearest_images, write_neighbours
 from unbag.errors import UnbagError
 from unbag.runs.progress import Silent
 
@@ -64,8 +64,8 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("each", [0, 2, 3])
-def test_too_few_pictures(each: int) -> None:
-    with pytest.raises(UnbagError, match=f"{each} neighbours of 2 pictures") as error:
+def test_too_few_images(each: int) -> None:
+    with pytest.raises(UnbagError, match=f"{each} neighbours of 2 images") as error:
         nearest(unit([[1, 0], [0, 1]]), each)
     assert "--each" in error.value.hint
 
@@ -76,14 +76,14 @@ def test_too_many_neighbours_are_told_before_a_model_is_loaded(
     files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
     out = ["--out", str(photos / "near.jsonl"), "--each", "6", "--model", "no:such"]
     assert main(["nearest", *files, *out]) == 1
-    assert "6 neighbours of 6 pictures" in capsys.readouterr().err
+    assert "6 neighbours of 6 images" in capsys.readouterr().err
 
 
-def test_two_names_of_one_picture_are_one(photos: Path) -> None:
-    pictures = find_pictures(["red.png", "twin.png"], photos)
+def test_two_names_of_one_image_are_one(photos: Path) -> None:
+    images = find_images(["red.png", "twin.png"], photos)
     embed = cast(Callable[..., Any], None)
-    with pytest.raises(UnbagError, match="1 neighbours of 1 pictures"):
-        nearest_pictures(pictures, embed, each=1, progress=Silent())
+    with pytest.raises(UnbagError, match="1 neighbours of 1 images"):
+        nearest_images(images, embed, each=1, progress=Silent())
 
 
 def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,19 +93,17 @@ def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.Monkey
     assert "unbag[neighbours]" in error.value.hint
 
 
-def test_pictures_that_are_not_there_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnbagError, match=r"2 of 2 pictures are not below .*, such as a\.png, b\.png"
-    ):
-        find_pictures(["a.png", "b.png", "a.png"], tmp_path)
-    with pytest.raises(UnbagError, match="the captions name no pictures") as error:
-        find_pictures(["", ""], tmp_path)
+def test_images_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnbagError, match=r"2 of 2 images are not below .*, such as a\.png, b\.png"):
+        find_images(["a.png", "b.png", "a.png"], tmp_path)
+    with pytest.raises(UnbagError, match="the captions name no images") as error:
+        find_images(["", ""], tmp_path)
     assert "--picture-column" in error.value.hint
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Four colours, one of them twice, and a file that is no picture."""
+    """Four colours, one of them twice, and a file that is no image."""
     colours = {
         "red": (220, 0, 0),
         "crimson": (190, 10, 20),
@@ -117,7 +115,7 @@ def photos(tmp_path: Path) -> Path:
         Image.new("RGB", (64, 64), colour).save(tmp_path / f"{name}.png")
         names.append(f"{name}.png")
     (tmp_path / "twin.png").write_bytes((tmp_path / "red.png").read_bytes())
-    (tmp_path / "odd.png").write_bytes(b"no picture")
+    (tmp_path / "odd.png").write_bytes(b"no image")
     rows = [
         {"image": name, "captions": ["a dog sits on a sofa", "a cup is under a table"]}
         for name in (*names, "twin.png", "odd.png")
@@ -134,7 +132,7 @@ def test_the_command_and_negclips_table(
     command = ["nearest", *files, "--pictures", str(photos), "--model", "tiny:base"]
     assert main([*command, "--out", str(near), "--each", "1", "--no-cache"]) == 0
     printed = capsys.readouterr().out
-    assert "5 pictures with 1 neighbours each, by tiny:base" in printed
+    assert "5 images with 1 neighbours each, by tiny:base" in printed
     assert "left out" in printed
     assert "odd.png" in printed
     found = {
@@ -149,11 +147,11 @@ def test_the_command_and_negclips_table(
     assert main(["edit", *files, *given, "--out", str(table)]) == 0
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    picture_of = [row["filepath"] for row in rows]
+    image_of = [row["filepath"] for row in rows]
     for row in rows:
         indices = ast.literal_eval(row["neg_image"])
         wanted = found.get(row["filepath"], [])
-        assert {picture_of[at] for at in indices} == set(wanted)
+        assert {image_of[at] for at in indices} == set(wanted)
 
 
 def test_a_model_without_vectors_is_refused(
@@ -162,7 +160,7 @@ def test_a_model_without_vectors_is_refused(
     files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
     out = str(photos / "near.jsonl")
     assert main(["nearest", *files, "--model", "caption:short", "--out", out]) == 1
-    assert "caption:short gives no vector for a picture" in capsys.readouterr().err
+    assert "caption:short gives no vector for an image" in capsys.readouterr().err
 
 
 def refused(photos: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -188,9 +186,9 @@ def test_the_captions_are_never_written_over(
         b"",
         b"notes of mine",
         b"caf\xe9",
-        b'{"picture": "a.png"}\n',
-        b'{"picture": "a.png", "neighbours": [], "caption": "a cup"}\n',
-        b'{"picture": "a.png", "neighbours": []}\nmore\n',
+        b'{"image": "a.png"}\n',
+        b'{"image": "a.png", "neighbours": [], "caption": "a cup"}\n',
+        b'{"image": "a.png", "neighbours": []}\nmore\n',
     ],
 )
 def test_another_file_is_not_written_over(

@@ -21,12 +21,12 @@ from unbag.errors import UnbagError
 from ..training.pair_files import (  # noqa: TID252
     DOG,
     MAN,
+    image,
     lines,
     negative,
-    picture,
     said,
+    two_images,
     two_lines,
-    two_pictures,
 )
 
 KINDS = ("swap_nouns", "article")
@@ -52,11 +52,11 @@ def edit() -> Edit:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return two_pictures(tmp_path)
+    return two_images(tmp_path)
 
 
 def shade(pairs: Pairs, place: int) -> int:
-    found = pairs[place].picture.open().getpixel((0, 0))
+    found = pairs[place].image.open().getpixel((0, 0))
     assert isinstance(found, tuple)
     return int(found[0])
 
@@ -82,7 +82,7 @@ def test_json_lines_without_edits(folder: Path) -> None:
         ("x.png", (DOG, "two"), [[], []]),
         ("in/y.png", (MAN,), [[]]),
     ]
-    assert pairs.about == "JSON lines a.jsonl: 2 pictures, 3 captions"
+    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions"
     assert [shade(pairs, place) for place in (0, 1)] == [10, 20]
 
 
@@ -118,10 +118,10 @@ def test_coco(folder: Path, edit: Edit) -> None:
     }
     (folder / "notes").mkdir()
     (folder / "notes" / "coco.json").write_text(json.dumps(document))
-    plain = open_pairs(str(folder / "notes" / "coco.json"), pictures=folder)
+    plain = open_pairs(str(folder / "notes" / "coco.json"), images=folder)
     assert not plain.has_edits
     edited = edit(folder / "notes" / "coco.json", folder / "notes" / "edited.json")
-    check_edited(open_pairs(str(edited), pictures=folder))
+    check_edited(open_pairs(str(edited), images=folder))
 
 
 def test_karpathy(folder: Path, edit: Edit) -> None:
@@ -156,10 +156,10 @@ def test_shards(folder: Path, edit: Edit) -> None:
 
 
 def test_class_folders(tmp_path: Path) -> None:
-    picture(tmp_path / "tiger_cat" / "2.png", 30)
-    picture(tmp_path / "tiger_cat" / "1.png", 20)
-    picture(tmp_path / "ant" / "b.png", 10)
-    (tmp_path / "ant" / "notes.txt").write_text("no picture")
+    image(tmp_path / "tiger_cat" / "2.png", 30)
+    image(tmp_path / "tiger_cat" / "1.png", 20)
+    image(tmp_path / "ant" / "b.png", 10)
+    (tmp_path / "ant" / "notes.txt").write_text("no image")
     pairs = open_pairs(str(tmp_path))
     assert said(pairs) == [
         ("ant/b.png", ("a photo of a ant.",), [[]]),
@@ -168,7 +168,7 @@ def test_class_folders(tmp_path: Path) -> None:
     ]
     assert [shade(pairs, place) for place in range(3)] == [10, 20, 30]
     (tmp_path / "bee").mkdir()
-    with pytest.raises(UnbagError, match=r"the class folder .*bee holds no pictures") as caught:
+    with pytest.raises(UnbagError, match=r"the class folder .*bee holds no images") as caught:
         open_pairs(str(tmp_path))
     assert caught.value.hint == "fill it, or remove it"
 

@@ -19,7 +19,7 @@ from PIL import Image
 from unbag.cli import main
 from unbag.cli.data import get_data
 from unbag.data.download import below, is_there, obtain, wanted
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.types import Benchmark, Download, Item
@@ -35,7 +35,7 @@ def load(root: Path | None) -> Sequence[Item]:
     assert root is not None
     truth = np.array([[True, False]])
     return [
-        Item(str(i), (FilePicture(root / "../pets/val" / row["picture"]),), row["captions"], truth)
+        Item(str(i), (FileImage(root / "../pets/val" / row["picture"]),), row["captions"], truth)
         for i, row in enumerate(json.loads((root / "rows.json").read_text()))
     ]
 
@@ -68,7 +68,7 @@ def mine(site: Site, pets: bytes, monkeypatch: pytest.MonkeyPatch) -> Benchmark:
                 sha256(ROWS.encode()).hexdigest(),
                 len(ROWS),
             ),
-            Download(site.at("/val.zip"), "pets/val.zip", unpack="pets", has_pictures=True),
+            Download(site.at("/val.zip"), "pets/val.zip", unpack="pets", has_images=True),
         ),
     )
     register(monkeypatch, bench)
@@ -97,11 +97,11 @@ def test_files_only(
     assert said.index("1 file to fetch") < said.index("fetched   mine/rows.json; sha256")
     assert "as it should be" in said
     assert "3 items can be read" in said
-    assert said.endswith("3 pictures are missing; --pictures fetches them\n")
+    assert said.endswith("3 images are missing; --pictures fetches them\n")
     assert [path for path, _ in site.asked] == ["/rows.json"]
 
 
-def test_pictures_too_and_nothing_twice(
+def test_images_too_and_nothing_twice(
     mine: Benchmark,
     site: Site,
     pets: bytes,
@@ -118,12 +118,12 @@ def test_pictures_too_and_nothing_twice(
     assert get(tmp_path, "--pictures") == 0
     said = capsys.readouterr().out
     assert f"0 files to fetch into {tmp_path} (0 B)" in said
-    assert "there     all pictures of mine" in said
+    assert "there     all images of mine" in said
     assert len(site.asked) == asked
     assert main(["data", "check", "mine:BENCH", "--data", str(tmp_path)]) == 0
 
 
-def test_a_lost_picture_is_fetched_again(mine: Benchmark, site: Site, tmp_path: Path) -> None:
+def test_a_lost_image_is_fetched_again(mine: Benchmark, site: Site, tmp_path: Path) -> None:
     assert get(tmp_path, "--pictures") == 0
     (tmp_path / "pets/val/1.png").unlink()
     assert not is_there(mine.downloads[1], tmp_path)
@@ -131,7 +131,7 @@ def test_a_lost_picture_is_fetched_again(mine: Benchmark, site: Site, tmp_path: 
     assert (tmp_path / "pets/val/1.png").exists()
 
 
-def test_pictures_unpacked_by_hand_are_enough(mine: Benchmark, site: Site, tmp_path: Path) -> None:
+def test_images_unpacked_by_hand_are_enough(mine: Benchmark, site: Site, tmp_path: Path) -> None:
     (tmp_path / "pets/val").mkdir(parents=True)
     for i in range(3):
         (tmp_path / f"pets/val/{i}.png").write_bytes(b"mine")
@@ -149,7 +149,7 @@ def test_what_needs_an_account_is_explained(
     assert get(tmp_path, "--pictures") == 1
     said = capsys.readouterr().out
     assert said.count("by hand:  ask the author") == 2
-    assert said.endswith("3 pictures are missing\n")
+    assert said.endswith("3 images are missing\n")
     register(monkeypatch, replace(mine, downloads=()))
     assert get(tmp_path / "other") == 1
     said = capsys.readouterr().out
@@ -181,7 +181,7 @@ def test_a_silent_host_is_waited_for_once(
 ) -> None:
     dead = tuple(Download(f"http://127.0.0.1:9/{i}", f"mine/{i}") for i in range(50))
     register(monkeypatch, replace(mine, downloads=(*dead, *mine.downloads)))
-    assert get_data(["mine:BENCH"], tmp_path, pictures=False, patience=waits.patience) == 1
+    assert get_data(["mine:BENCH"], tmp_path, images=False, patience=waits.patience) == 1
     said = capsys.readouterr()
     assert len(waits.seconds) == 2
     assert said.err.count("was not tried: 127.0.0.1:9 did not answer") == 49
@@ -226,13 +226,13 @@ def test_a_list_that_is_no_list_is_not_believed(
     assert not obtain(mine.downloads[1], tmp_path).was_there
 
 
-def test_shared_pictures_are_wanted_once(mine: Benchmark) -> None:
+def test_shared_images_are_wanted_once(mine: Benchmark) -> None:
     other = replace(mine, name="other", downloads=mine.downloads[1:])
-    assert wanted([mine, other], pictures=True) == mine.downloads
-    assert wanted([mine, other], pictures=False) == mine.downloads[:1]
+    assert wanted([mine, other], images=True) == mine.downloads
+    assert wanted([mine, other], images=False) == mine.downloads[:1]
     moved = replace(other, downloads=(replace(mine.downloads[1], url="http://a/b"),))
     with pytest.raises(UnbagError, match="one source for a file"):
-        wanted([mine, moved], pictures=True)
+        wanted([mine, moved], images=True)
 
 
 @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a/../../x", "C:x"])

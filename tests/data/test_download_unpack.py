@@ -136,7 +136,7 @@ def test_links_that_were_there_are_not_written_through(tmp_path: Path, zipped: Z
     with pytest.raises(UnbagError, match="would be unpacked through the link"):
         unpack(tmp_path / "a", tmp_path / "out")
     assert contents(tmp_path / "elsewhere") == {}
-    # Pictures that a user keeps elsewhere and that are complete need no writing.
+    # Images that a user keeps elsewhere and that are complete need no writing.
     (tmp_path / "elsewhere/1.jpg").write_bytes(b"ONE")
     assert unpack(tmp_path / "a", tmp_path / "out") == (Member("val/1.jpg", 3),)
 

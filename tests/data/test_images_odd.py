@@ -1,4 +1,4 @@
-"""Odd pictures, each a real file: the right RGB, or a failure that says what is wrong."""
+"""Odd images, each a real file: the right RGB, or a failure that says what is wrong."""
 
 import os
 import struct
@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 
 Pixel = tuple[int, int, int]
 
 
 def colour(path: Path, at: tuple[int, int] = (0, 0)) -> Pixel:
-    image = FilePicture(path).open()
+    image = FileImage(path).open()
     assert image.mode == "RGB"
     pixel = image.getpixel(at)
     assert isinstance(pixel, tuple)
@@ -74,7 +74,7 @@ def test_sixteen_bits_are_scaled_not_cut(
 ) -> None:
     path = grey(tmp_path / f"a.{ending}", value, "uint16")
     assert colour(path) == (expected,) * 3
-    crop = FilePicture(path, (1, 1, 2, 2)).open()
+    crop = FileImage(path, (1, 1, 2, 2)).open()
     assert (crop.size, crop.getpixel((0, 0))) == ((2, 2), (expected,) * 3)
 
 
@@ -82,7 +82,7 @@ def test_sixteen_bits_are_scaled_not_cut(
 def test_pixels_without_a_known_range_are_refused(tmp_path: Path, dtype: str, mode: str) -> None:
     path = grey(tmp_path / "a.tif", 100, dtype)
     with pytest.raises(ValueError, match=rf"32 bits \(mode {mode}\) have no known range; save it"):
-        FilePicture(path).open()
+        FileImage(path).open()
 
 
 def test_the_first_frame_of_an_animation_counts(tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def turned(path: Path) -> Path:
 
 def test_pixels_stay_as_they_are_stored_unless_asked(tmp_path: Path) -> None:
     path = turned(tmp_path / "a.png")
-    stored, upright = FilePicture(path), FilePicture(path, turn_upright=True)
+    stored, upright = FileImage(path), FileImage(path, turn_upright=True)
     assert (stored.open().size, upright.open().size) == ((8, 4), (4, 8))
     assert upright.open().getpixel((0, 0)) == (255, 0, 0)
     assert upright.open().getpixel((0, 7)) == (0, 0, 255)
     assert stored.key != upright.key
-    below = FilePicture(path, (0, 6, 4, 2), turn_upright=True).open()
+    below = FileImage(path, (0, 6, 4, 2), turn_upright=True).open()
     assert (below.size, below.getpixel((0, 0))) == ((4, 2), (0, 0, 255))
     plain = tmp_path / "b.png"
     Image.new("RGB", (8, 4)).save(plain)
-    assert FilePicture(plain, turn_upright=True).open().size == (8, 4)
+    assert FileImage(plain, turn_upright=True).open().size == (8, 4)
 
 
 def empty(path: Path) -> None:
@@ -142,25 +142,25 @@ def folder(path: Path) -> None:
         (folder, r"Is a directory: .*a\.jpg"),
     ],
 )
-def test_what_is_no_picture_says_what_it_is(
+def test_what_is_no_image_says_what_it_is(
     tmp_path: Path, make: Callable[[Path], None], message: str
 ) -> None:
     make(tmp_path / "a.jpg")
     with pytest.raises(OSError, match=message):
-        FilePicture(tmp_path / "a.jpg").open()
+        FileImage(tmp_path / "a.jpg").open()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all files")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path = grey(tmp_path / "a.png", 1, "uint8")
     path.chmod(0)
-    assert FilePicture(path).key.startswith("file:missing:")
+    assert FileImage(path).key.startswith("file:missing:")
     with pytest.raises(PermissionError, match=r"a\.png"):
-        FilePicture(path).open()
+        FileImage(path).open()
 
 
 def bomb(path: Path, width: int, height: int) -> Path:
-    """A few bytes that claim to be a huge picture: the header of a BMP."""
+    """A few bytes that claim to be a huge image: the header of a BMP."""
     size = struct.pack("<iiHHIIiiII", width, height, 1, 24, 0, 0, 0, 0, 0, 0)
     path.write_bytes(b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + struct.pack("<I", 40) + size)
     return path
@@ -169,10 +169,10 @@ def bomb(path: Path, width: int, height: int) -> Path:
 def test_a_decompression_bomb_is_refused_with_size_and_limit(tmp_path: Path) -> None:
     path = bomb(tmp_path / "a.bmp", 20_000, 20_000)
     with pytest.raises(ValueError, match=r"\(400000000 pixels\) exceeds limit of 178956970 pixels"):
-        FilePicture(path).open()
+        FileImage(path).open()
 
 
-def test_a_large_picture_below_the_limit_warns_nobody(
+def test_a_large_image_below_the_limit_warns_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = grey(tmp_path / "a.png", 9, "uint8")
@@ -199,4 +199,4 @@ def test_damaged_bytes_open_or_fail_in_the_two_known_ways(
     at = int(place * len(whole))
     path.write_bytes(whole[:at] + new + whole[at + len(new) :])
     with suppress(OSError, ValueError):
-        assert FilePicture(path).open().mode == "RGB"
+        assert FileImage(path).open().mode == "RGB"

@@ -11,7 +11,7 @@ from PIL import Image
 
 import unbag as ub
 from unbag.cli import main
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.data.readers import open_pairs
 
 Make = Callable[[Path], Path]
@@ -43,12 +43,12 @@ def test_a_turned_photograph_is_seen_as_it_was_taken(tmp_path: Path, note: int) 
     exif[0x0112] = note
     path = tmp_path / "a.jpg"
     halves().transpose(ORIENTED[note]).save(path, exif=exif, quality=95)
-    found = FilePicture(path, turn_upright=True).open()
+    found = FileImage(path, turn_upright=True).open()
     apart = np.abs(np.asarray(found, np.int32) - np.asarray(halves(), np.int32))
     assert found.mode == "RGB"
     assert apart.mean() < 6
     # Its box is counted after turning.
-    below = FilePicture(path, (0, 36, 64, 12), turn_upright=True).open()
+    below = FileImage(path, (0, 36, 64, 12), turn_upright=True).open()
     assert np.abs(np.asarray(below, np.int32) - BLUE).mean() < 6
 
 
@@ -65,8 +65,8 @@ def test_scores_and_training_turn_photographs_and_benchmarks_do_not(tmp_path: Pa
     )
     (tmp_path / "c.jsonl").write_text(json.dumps({"image": "a.png", "caption": "two halves"}))
     pair = open_pairs(str(tmp_path / "c.jsonl"))[0]
-    assert np.array_equal(np.asarray(pair.picture.open()), np.asarray(halves()))
-    assert FilePicture(path).open().size == (48, 64)
+    assert np.array_equal(np.asarray(pair.image.open()), np.asarray(halves()))
+    assert FileImage(path).open().size == (48, 64)
 
 
 def grey(path: Path) -> Path:
@@ -110,7 +110,7 @@ def test_odd_photographs_are_scored_by_their_pixels(
     tmp_path: Path, make: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = make(tmp_path / "a")
-    found = np.asarray(FilePicture(path, turn_upright=True).open(), np.int32)
+    found = np.asarray(FileImage(path, turn_upright=True).open(), np.int32)
     wanted = halves().convert("L").convert("RGB") if make in (grey, deep) else halves()
     assert found.shape == (48, 64, 3)
     assert np.abs(found - np.asarray(wanted, np.int32)).mean() < 6
@@ -128,7 +128,7 @@ def torn(path: Path) -> Path:
 
 
 def enormous(path: Path) -> Path:
-    """A few bytes that claim to be a huge picture: the header of a BMP."""
+    """A few bytes that claim to be a huge image: the header of a BMP."""
     size = struct.pack("<iiHHIIiiII", 20_000, 20_000, 1, 24, 0, 0, 0, 0, 0, 0)
     head = b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + struct.pack("<I", 40)
     path.with_suffix(".bmp").write_bytes(head + size)

@@ -101,8 +101,8 @@ def _check_layers(model: Any) -> None:
     )
     captions = ["a bright day", "night"]
     for found, expected in (
-        (model.picture_layers(pixels), model.encode_pictures(pixels)),
-        (model.caption_layers(captions), model.encode_captions(captions)),
+        (model.image_layers(pixels), model.encode_images(pixels)),
+        (model.text_layers(captions), model.encode_texts(captions)),
     ):
         assert len(found.vector_NLW) == len(found.pooled_NW) == 2
         assert {one.shape[:2] for one in found.vector_NLW} == {found.mask_NL.shape}

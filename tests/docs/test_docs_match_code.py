@@ -119,16 +119,16 @@ def test_the_glossary_is_sorted_and_has_each_word_once() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
+def test_links_and_images_of_a_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
 
 
-def test_pictures_are_small() -> None:
-    pictures = sorted(path for path in (DOCS / "images").rglob("*") if path.is_file())
-    assert pictures
-    for picture in pictures:
-        assert picture.suffix in (".png", ".svg")
-        assert picture.stat().st_size < 250_000, picture.name
+def test_images_are_small() -> None:
+    images = sorted(path for path in (DOCS / "images").rglob("*") if path.is_file())
+    assert images
+    for image in images:
+        assert image.suffix in (".png", ".svg")
+        assert image.stat().st_size < 250_000, image.name

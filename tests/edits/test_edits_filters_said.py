@@ -1,11 +1,11 @@
-"""What other captions of the picture say: by hand, and found once for all edits of a batch."""
+"""What other captions of the image say: by hand, and found once for all edits of a batch."""
 
 from __future__ import annotations
 
 import pytest
 
 from unbag.edits import filters
-from unbag.edits.filters import NotSaidOfPicture, Proposal
+from unbag.edits.filters import NotSaidOfImage, Proposal
 from unbag.edits.kinds import Kind, by_rule, normalised
 from unbag.edits.parsed import Parsed
 from unbag.types import Edit
@@ -29,7 +29,7 @@ def test_what_another_caption_says_is_no_negative() -> None:
         (proposal("a ball with a dog", "a dog"), True),
         (proposal("a dog with a cat", "a cat", is_positive=True), True),
     ]
-    assert NotSaidOfPicture()([one for one, _ in cases]) == [stays for _, stays in cases]
+    assert NotSaidOfImage()([one for one, _ in cases]) == [stays for _, stays in cases]
 
 
 def test_captions_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,5 +41,5 @@ def test_captions_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(filters, "normalised", counted)
     others = ("a cat", "a cup")
-    NotSaidOfPicture()([proposal("a dog with a hat", *others) for _ in range(9)])
+    NotSaidOfImage()([proposal("a dog with a hat", *others) for _ in range(9)])
     assert [asked.count(one) for one in others] == [1, 1]

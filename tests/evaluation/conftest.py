@@ -1,4 +1,4 @@
-"""A small real encoder, pictures on disk and a benchmark, shared by the tests of the evaluation."""
+"""A small real encoder, images on disk and a benchmark, shared by the tests of the evaluation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from PIL import Image as Images
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.metrics.choice import Choice
 from unbag.types import Benchmark, Item
 
 
 @dataclass
 class Colours:
-    """Mean colour of a picture, letters of a caption; counts what it is asked for."""
+    """Mean colour of an image, letters of a caption; counts what it is asked for."""
 
     name: str = "colours"
     fingerprint: str = "colours-1"
@@ -37,11 +37,11 @@ class Colours:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [len(caption) for caption in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         self.batches.append(len(pixels))
         return torch.nn.functional.normalize(pixels + 1, dim=-1)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         self.encoded += captions
         rows = [[float(c.count(letter)) + 0.01 for letter in "rgb"] for c in captions]
         return torch.nn.functional.normalize(torch.tensor(rows), dim=-1)
@@ -52,7 +52,7 @@ TRUE = {"red": "rrr red one", "green": "ggg green one", "blue": "bbb blue one"}
 
 
 def make_items(folder: Path, count: int = 30) -> list[Item]:
-    """Items over a few pictures, as SugarCrepe has many for each picture."""
+    """Items over a few images, as SugarCrepe has many for each image."""
     folder.mkdir(parents=True, exist_ok=True)
     names = list(COLOURS)
     for i in range(6):
@@ -65,7 +65,7 @@ def make_items(folder: Path, count: int = 30) -> list[Item]:
         items.append(
             Item(
                 f"item{i}",
-                (FilePicture(folder / f"{i % 6}.png"),),
+                (FileImage(folder / f"{i % 6}.png"),),
                 (TRUE[name], TRUE[other] + " x" * (i % 4)),
                 np.array([[True, False]]),
                 tags={"colour": name},

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from unbag.api import evaluate
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -55,7 +55,7 @@ def test_numbers_of_any_kind(items: list[Item], answer: Any) -> None:
 
 
 class Lazy(Sequence[Item]):
-    """Makes new items and new pictures at every look."""
+    """Makes new items and new images at every look."""
 
     def __init__(self, folder: Path, items: list[Item]) -> None:
         self.folder, self.items = folder, items
@@ -71,9 +71,9 @@ class Lazy(Sequence[Item]):
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
         item = self.items[at]
-        picture = item.pictures[0]
-        assert isinstance(picture, FilePicture)
-        return Item(item.id, (FilePicture(picture.path),), item.captions, item.truth)
+        image = item.images[0]
+        assert isinstance(image, FileImage)
+        return Item(item.id, (FileImage(image.path),), item.captions, item.truth)
 
 
 def test_lazy_loaders_and_generators_give_the_same_numbers(
@@ -116,7 +116,7 @@ def test_protocols_are_checked() -> None:
 
 def test_one_text_is_no_list_of_texts(items: list[Item]) -> None:
     with pytest.raises(UnbagError, match="item 'x': captions is one text"):
-        Item("x", items[0].pictures, "ab", np.array([[True, False]]))  # type: ignore[arg-type]
+        Item("x", items[0].images, "ab", np.array([[True, False]]))  # type: ignore[arg-type]
     with pytest.raises(UnbagError, match="ensemble 'x' has no prompts"):
         Ensemble("x", "a photo")  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Scorers that are asked get the items of one picture together; prompts and orders are kept."""
+"""Scorers that are asked get the items of one image together; prompts and orders are kept."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Pairs
 from unbag.types import Benchmark, Item, Query, Scores
 
-PICTURES = [PixelPicture(np.full((2, 2, 3), n, dtype=np.uint8), name=str(n)) for n in range(5)]
+IMAGES = [PixelImage(np.full((2, 2, 3), n, dtype=np.uint8), name=str(n)) for n in range(5)]
 
 
 def items(count: int) -> list[Item]:
-    """As SugarCrepe has them: the pictures of one file come again in the next."""
+    """As SugarCrepe has them: the images of one file come again in the next."""
     return [
-        Item(f"i{n}", (PICTURES[n % 5],), ("good", f"bad {n}"), np.array([[True, False]]))
+        Item(f"i{n}", (IMAGES[n % 5],), ("good", f"bad {n}"), np.array([[True, False]]))
         for n in range(count)
     ]
 
@@ -34,7 +34,7 @@ class Watching:
     def score(self, queries: Sequence[Query]) -> list[float]:
         if self.stop is not None and len(self.chunks) == self.stop:
             raise KeyboardInterrupt
-        self.chunks.append([q.picture.name for q in queries])
+        self.chunks.append([q.image.name for q in queries])
         return [float(q.caption == "good") + 0.001 * len(queries) for q in queries]
 
 
@@ -42,7 +42,7 @@ def bench(made: list[Item]) -> Benchmark:
     return Benchmark("toy", "a toy", lambda root: made, (Choice(),), "accuracy")
 
 
-def test_items_of_one_picture_are_asked_together(tmp_path: Path) -> None:
+def test_items_of_one_image_are_asked_together(tmp_path: Path) -> None:
     scorer = Watching()
     run(Job([scorer], [bench(items(320))], tmp_path / "run"))
     assert [sorted(set(chunk)) for chunk in scorer.chunks] == [["0"], ["1"], ["2"], ["3"], ["4"]]
@@ -78,7 +78,7 @@ class Prompted(Watching):
 
 
 def test_prompt_orders_and_form_reach_the_result(tmp_path: Path) -> None:
-    pair = Item("p", (PICTURES[0], PICTURES[1]), ("a", "b"), np.eye(2, dtype=np.bool_))
+    pair = Item("p", (IMAGES[0], IMAGES[1]), ("a", "b"), np.eye(2, dtype=np.bool_))
     benchmark = Benchmark("pairs", "pairs", lambda root: [pair], (Pairs(),), "pair")
     scorers = [Prompted("m", "published"), Prompted("m (other)", "other")]
     contents = run(Job(scorers, [benchmark], tmp_path / "run")).contents

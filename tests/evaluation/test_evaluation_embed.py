@@ -48,7 +48,7 @@ def test_each_unique_input_is_encoded_once(encoder: Any, items: list[Item]) -> N
 
 def test_across_benchmarks_too(encoder: Any, items: list[Item]) -> None:
     plan = make_plan({"one": items[:20], "two": items[10:]})
-    assert len(plan.pictures) == 6
+    assert len(plan.images) == 6
     assert len(plan.rows["one"]) == len(plan.rows["two"]) == 20
 
 
@@ -64,7 +64,7 @@ def test_a_second_run_encodes_nothing(encoder: Any, items: list[Item], tmp_path:
     encoder.batches.clear()
     second = run_embed(encoder, items, cache=tmp_path / "cache")
     assert (encoder.encoded, encoder.batches) == ([], [])
-    assert np.array_equal(first.picture_ND, second.picture_ND)
+    assert np.array_equal(first.image_ND, second.image_ND)
     assert np.array_equal(first.caption_ND, second.caption_ND)
 
 
@@ -75,7 +75,7 @@ def test_a_continued_run_does_whole_batches_of_the_old_make_up(
     run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
     planned = [len(batch) for batch in grids["colours-1-cpu/pictures"]]
     assert planned == [4, 2]
-    # As if the process had been killed before the second batch of pictures was kept.
+    # As if the process had been killed before the second batch of images was kept.
     files = sorted(
         (tmp_path / "cache/colours-1-cpu/pictures").iterdir(), key=lambda p: p.stat().st_size
     )
@@ -86,28 +86,26 @@ def test_a_continued_run_does_whole_batches_of_the_old_make_up(
 
 
 def test_ensembles_are_averaged_from_their_prompts(encoder: Any, items: list[Item]) -> None:
-    mixed = Item(
-        "e", items[0].pictures, (Ensemble("x", ("r", "g")), "b"), np.array([[True, False]])
-    )
+    mixed = Item("e", items[0].images, (Ensemble("x", ("r", "g")), "b"), np.array([[True, False]]))
     vector = run_embed(encoder, [mixed]).caption_ND[0]
-    mean = encoder.encode_captions(["r", "g"]).mean(dim=0)
+    mean = encoder.encode_texts(["r", "g"]).mean(dim=0)
     assert np.allclose(vector, mean / mean.norm(), atol=1e-6)
     assert encoder.encoded.count("r") == 2
 
 
-def test_a_damaged_picture_is_named_and_stops_nobody(
+def test_a_damaged_image_is_named_and_stops_nobody(
     encoder: Any, items: list[Item], tmp_path: Path
 ) -> None:
     bad = tmp_path / "pictures" / "3.png"
-    bad.write_bytes(b"not a picture")
+    bad.write_bytes(b"not an image")
     found = run_embed(encoder, items)
     assert list(found.damaged) == [str(bad)]
     assert "UnidentifiedImageError" in found.damaged[str(bad)]
-    assert np.isnan(found.picture_ND).all(axis=1).sum() == 1
+    assert np.isnan(found.image_ND).all(axis=1).sum() == 1
 
 
 def test_cut_captions_are_counted(encoder: Any, items: list[Item]) -> None:
-    long = Item("l", items[0].pictures, ("r" * 41, "r" * 40), np.array([[True, False]]))
+    long = Item("l", items[0].images, ("r" * 41, "r" * 40), np.array([[True, False]]))
     assert run_embed(encoder, [long]).truncated == 1
 
 
@@ -117,7 +115,7 @@ def test_a_model_that_returns_the_wrong_number_of_vectors(
     def too_few(captions: list[str]) -> Tensor:
         return torch.zeros(len(captions) - 1, 3)
 
-    monkeypatch.setattr(encoder, "encode_captions", too_few)
+    monkeypatch.setattr(encoder, "encode_texts", too_few)
     with pytest.raises(UnbagError, match=r"returned vectors of shape \(3, 3\) for 4 inputs"):
         run_embed(encoder, items)
 
@@ -126,8 +124,8 @@ def test_fingerprints_follow_the_items(items: list[Item]) -> None:
     first = make_plan({"toy": items}).fingerprints["toy"]
     assert first == make_plan({"toy": list(items)}).fingerprints["toy"]
     assert first != make_plan({"toy": items[1:]}).fingerprints["toy"]
-    other = Item("item0", items[0].pictures, ("x", "y"), np.array([[False, True]]))
-    turned = Item("item0", items[0].pictures, ("x", "y"), np.array([[True, False]]))
+    other = Item("item0", items[0].images, ("x", "y"), np.array([[False, True]]))
+    turned = Item("item0", items[0].images, ("x", "y"), np.array([[True, False]]))
     prints = [make_plan({"t": [one]}).fingerprints["t"] for one in (other, turned)]
     assert prints[0] != prints[1]
 
@@ -139,18 +137,18 @@ def test_empty_benchmarks_and_repeated_ids_are_refused(items: list[Item]) -> Non
         check_items("toy", [items[0], items[0]])
 
 
-def test_vectors_of_two_widths_are_told_after_one_batch_of_pictures(
+def test_vectors_of_two_widths_are_told_after_one_batch_of_images(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
-    plain = encoder.encode_captions
-    encoder.encode_captions = lambda captions: torch.nn.functional.pad(plain(captions), (0, 1))
+    plain = encoder.encode_texts
+    encoder.encode_texts = lambda captions: torch.nn.functional.pad(plain(captions), (0, 1))
     job = Job([Cosine(encoder)], [toy], tmp_path / "run", batch_size=2, cache=tmp_path / "cache")
     for batches in ([2], [2, 2]):
         # The second time its captions come from the cache.
         with pytest.raises(UnbagError) as caught:
             run(job)
         assert caught.value.message == (
-            "model 'colours' gives 3 numbers for a picture and 4 for a caption"
+            "model 'colours' gives 3 numbers for an image and 4 for a caption"
         )
         assert "change its fingerprint" in caught.value.hint
         assert encoder.batches == batches
@@ -158,21 +156,19 @@ def test_vectors_of_two_widths_are_told_after_one_batch_of_pictures(
 
 def test_arrays_are_as_good_as_tensors(encoder: Any, items: list[Item]) -> None:
     expected = run_embed(encoder, items)
-    for method in ("prepare", "encode_pictures", "encode_captions"):
+    for method in ("prepare", "encode_images", "encode_texts"):
         plain = getattr(encoder, method)
         setattr(encoder, method, lambda given, plain=plain: plain(given).numpy())
     found = run_embed(encoder, items)
-    assert np.array_equal(found.picture_ND, expected.picture_ND)
+    assert np.array_equal(found.image_ND, expected.image_ND)
     assert np.array_equal(found.caption_ND, expected.caption_ND)
 
 
-def test_pictures_that_make_no_batch_are_told_with_the_model(
-    encoder: Any, items: list[Item]
-) -> None:
-    Images.new("RGB", (9, 8)).save(items[3].pictures[0].name)
+def test_images_that_make_no_batch_are_told_with_the_model(encoder: Any, items: list[Item]) -> None:
+    Images.new("RGB", (9, 8)).save(items[3].images[0].name)
     encoder.prepare = lambda image: torch.from_numpy(np.array(image))
     with pytest.raises(UnbagError) as caught:
         run_embed(encoder, items, batch_size=6)
     assert caught.value.message == (
-        "model 'colours' prepared pictures of different sizes: (8, 8, 3) and (8, 9, 3)"
+        "model 'colours' prepared images of different sizes: (8, 8, 3) and (8, 9, 3)"
     )

@@ -80,7 +80,7 @@ def test_a_benchmark_without_errata_is_loaded_as_it_is() -> None:
         ("Visual7W", "COCO val2014", True),
     ],
 )
-def test_collections_that_share_pictures(seen: str, asked: str, shares: bool) -> None:
+def test_collections_that_share_images(seen: str, asked: str, shares: bool) -> None:
     assert bool(overlaps([seen], [asked])) == shares
 
 
@@ -93,10 +93,10 @@ def test_a_model_trained_on_the_test_gets_a_warning_that_is_kept(tmp_path: Path)
         trained_on={"caption:short": ["COCO val2014", "CC3M"]},
     )
     unknown, warning = run(job).contents.warnings
-    assert unknown.startswith("nothing is known about the pictures of 'CC3M'")
+    assert unknown.startswith("nothing is known about the images of 'CC3M'")
     assert warning == (
         "caption:short was trained on COCO val2014 (shares with COCO val2017), and small is made "
-        "from it: the model may have seen these pictures"
+        "from it: the model may have seen these images"
     )
     assert read_contents(tmp_path / "run").warnings == (unknown, warning)
     assert read_contents(tmp_path / "run").record.trained_on == {

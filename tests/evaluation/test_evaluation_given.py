@@ -1,4 +1,4 @@
-"""What people pass in place of a scorer, a benchmark, a picture or a caption."""
+"""What people pass in place of a scorer, a benchmark, an image or a caption."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image as Images
 
 import unbag as ub
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.baselines import load
 from unbag.types import Benchmark
 
@@ -92,7 +92,7 @@ def test_an_image_is_seen_as_its_file_is(photo: Path) -> None:
         name, fingerprint, scoring, is_blind = "sizes", "1", "odd", False
 
         def score(self, queries: Any) -> list[float]:
-            return [float(query.picture.open().height) for query in queries]
+            return [float(query.image.open().height) for query in queries]
 
     with Images.open(photo) as image:
         assert ub.score(image, ["a"], Sizes()).tolist() == [8]
@@ -112,9 +112,9 @@ def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
     assert refused(lambda: ub.score(photo, nothing, encoder)).startswith("captions are None")
     array: Any = np.zeros((2, 2, 3), np.uint8)
     said = refused(lambda: ub.score(array, ["a"], encoder))
-    assert said.startswith("a ndarray was given in place of a picture")
+    assert said.startswith("a ndarray was given in place of an image")
     assert "unbag.data.PixelPicture(array)" in said
-    assert ub.score(PixelPicture(array), ["a"], encoder).shape == (1,)
+    assert ub.score(PixelImage(array), ["a"], encoder).shape == (1,)
     assert "a NoneType was given in place of a scorer" in refused(
         lambda: ub.score(photo, ["a"], nothing)
     )
@@ -128,4 +128,4 @@ def test_an_image_whose_file_is_cut_off_is_named(encoder: Any, tmp_path: Path) -
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:3000])
     with Images.open(tmp_path / "cut.png") as image:
         said = refused(lambda: ub.score(image, ["a"], encoder))
-    assert said.startswith("the picture image cannot be opened: OSError")
+    assert said.startswith("the image image cannot be opened: OSError")

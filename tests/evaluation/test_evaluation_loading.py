@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import IncompleteWarning, UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -57,11 +57,11 @@ def test_another_number_of_items_than_published_is_said(
 
 
 def gallery(items: list[Item]) -> Item:
-    """Six pictures; caption 6 describes pictures 0 and 1, caption 7 none."""
-    pictures = tuple({item.pictures[0].name: item.pictures[0] for item in items}.values())
+    """Six images; caption 6 describes images 0 and 1, caption 7 none."""
+    images = tuple({item.images[0].name: item.images[0] for item in items}.values())
     captions = tuple(f"caption {n}" for n in range(8))
     rows, columns = np.array([0, 1, 2, 3, 4, 5, 0, 1]), np.array([0, 1, 2, 3, 4, 5, 6, 6])
-    return Item("gallery", pictures, captions, Sparse((6, 8), rows, columns))
+    return Item("gallery", images, captions, Sparse((6, 8), rows, columns))
 
 
 def retrieval(toy: Benchmark, item: Item) -> Benchmark:
@@ -70,33 +70,33 @@ def retrieval(toy: Benchmark, item: Item) -> Benchmark:
     )
 
 
-def test_a_gallery_is_smaller_without_the_missing_pictures(
+def test_a_gallery_is_smaller_without_the_missing_images(
     tmp_path: Path, encoder: Any, toy: Benchmark, items: list[Item]
 ) -> None:
     whole = gallery(items)
-    for picture in (whole.pictures[0], whole.pictures[3]):
-        assert isinstance(picture, FilePicture)
-        picture.path.unlink()
+    for image in (whole.images[0], whole.images[3]):
+        assert isinstance(image, FileImage)
+        image.path.unlink()
     benchmark = retrieval(toy, whole)
-    with pytest.raises(UnbagError, match="2 pictures of 'toy' are missing"):
+    with pytest.raises(UnbagError, match="2 images of 'toy' are missing"):
         run(Job([Cosine(encoder)], [benchmark], tmp_path / "no"))
     job = Job([Cosine(encoder)], [benchmark], tmp_path / "run", missing="skip")
     contents = run(job).contents
     found = contents.results[0].overall
-    # Captions 1, 2, 4, 5 and 6 still have a picture; 7 never had one and asks nothing.
+    # Captions 1, 2, 4, 5 and 6 still have an image; 7 never had one and asks nothing.
     assert (found["text_to_image@1"].n, found["image_to_text@1"].n) == (5, 4)
     assert found["text_to_image@1"].invalid == 0
     assert contents.record.left_out == {"toy": 2}
-    assert "2 items or pictures are left out" in contents.warnings[0]
+    assert "2 items or images are left out" in contents.warnings[0]
 
 
-def test_a_gallery_without_any_picture_is_an_error(
+def test_a_gallery_without_any_image_is_an_error(
     tmp_path: Path, encoder: Any, toy: Benchmark, items: list[Item]
 ) -> None:
     whole = gallery(items)
-    for picture in whole.pictures:
-        assert isinstance(picture, FilePicture)
-        picture.path.unlink()
+    for image in whole.images:
+        assert isinstance(image, FileImage)
+        image.path.unlink()
     job = Job([Cosine(encoder)], [retrieval(toy, whole)], tmp_path / "run", missing="skip")
-    with pytest.raises(UnbagError, match="no picture of the gallery 'gallery' is there"):
+    with pytest.raises(UnbagError, match="no image of the gallery 'gallery' is there"):
         run(job)

@@ -1,4 +1,4 @@
-"""Missing pictures and official tie rules, through a whole run."""
+"""Missing images and official tie rules, through a whole run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
 
 
-def test_missing_pictures_are_listed_before_anything_is_computed(
+def test_missing_images_are_listed_before_anything_is_computed(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
     (tmp_path / "pictures/2.png").unlink()
-    with pytest.raises(UnbagError, match="1 pictures of 'toy' are missing") as error:
+    with pytest.raises(UnbagError, match="1 images of 'toy' are missing") as error:
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     assert str(tmp_path / "pictures/2.png") in str(error.value)
     assert "--missing skip" in str(error.value)
@@ -33,19 +33,19 @@ def test_skipping_them_says_so_and_shrinks_n(encoder: Any, toy: Benchmark, tmp_p
     job = Job([Cosine(encoder)], [toy], tmp_path / "run", missing="skip")
     result = run(job, progress=progress).contents.results[0]
     assert result.overall["accuracy"].n == 25
-    assert "toy: 5 of 30 items are left out, since 1 pictures are missing" in progress.said[0]
+    assert "toy: 5 of 30 items are left out, since 1 images are missing" in progress.said[0]
 
 
 def test_only_the_first_ten_are_listed(
     items: list[Item], tmp_path: Path, make: Callable[..., Benchmark], encoder: Any
 ) -> None:
-    from unbag.data import FilePicture
+    from unbag.data import FileImage
 
     gone = [
-        Item(f"g{i}", (FilePicture(tmp_path / f"gone{i}.png"),), items[0].captions, items[0].truth)
+        Item(f"g{i}", (FileImage(tmp_path / f"gone{i}.png"),), items[0].captions, items[0].truth)
         for i in range(13)
     ]
-    with pytest.raises(UnbagError, match="13 pictures of 'toy' are missing") as error:
+    with pytest.raises(UnbagError, match="13 images of 'toy' are missing") as error:
         run(Job([Cosine(encoder)], [make(lambda root: gone)], tmp_path / "run"))
     assert "and 3 more" in str(error.value)
 

@@ -1,4 +1,4 @@
-"""Equal ids, equal captions and pictures under impossible names: said plainly, no traceback."""
+"""Equal ids, equal captions and images under impossible names: said plainly, no traceback."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import UnbagError
-from unbag.evaluation.loading import Job, absent_pictures, load_items
+from unbag.evaluation.loading import Job, absent_images, load_items
 from unbag.evaluation.plan import check_items, equal_captions, make_plan
 from unbag.evaluation.verify import verify
 from unbag.runs.progress import Silent
@@ -18,13 +18,13 @@ from unbag.types import Benchmark, Download, DualEncoder, Item, Published, Spars
 TWO = np.array([[True, False]])
 
 
-def item(name: str, *captions: str, picture: str = "a.jpg", truth: object = TWO) -> Item:
-    return Item(name, (FilePicture(Path(picture)),), captions, truth)  # type: ignore[arg-type]
+def item(name: str, *captions: str, image: str = "a.jpg", truth: object = TWO) -> Item:
+    return Item(name, (FileImage(Path(image)),), captions, truth)  # type: ignore[arg-type]
 
 
 def test_an_id_that_stands_twice_names_both_items() -> None:
-    some = [item("1", "a", "b"), item("2", "a", "b"), item("1", "c", "d", picture="b.jpg")]
-    message = r"two items called '1': items 0 \(picture a\.jpg\) and 2 \(picture b\.jpg\)"
+    some = [item("1", "a", "b"), item("2", "a", "b"), item("1", "c", "d", image="b.jpg")]
+    message = r"two items called '1': items 0 \(image a\.jpg\) and 2 \(image b\.jpg\)"
     with pytest.raises(UnbagError, match=message) as error:
         check_items("mine", some)
     assert "holds that id twice, mend the file" in error.value.hint
@@ -54,7 +54,7 @@ def test_equal_captions_of_different_truth_are_counted() -> None:
         "they are ties, or are not judged"
     )
     assert equal_captions(some[:1]) == ""
-    crossed = Item("2x2", some[0].pictures * 2, ("a", "a"), np.eye(2, dtype=np.bool_))
+    crossed = Item("2x2", some[0].images * 2, ("a", "a"), np.eye(2, dtype=np.bool_))
     assert equal_captions([crossed]).startswith("1 of 1 items")
 
 
@@ -68,14 +68,14 @@ def test_they_are_said_when_a_benchmark_is_loaded(toy: Benchmark, items: list[It
 
 def test_names_that_no_file_system_holds_are_absent(tmp_path: Path) -> None:
     names = [str(tmp_path / "a") * 200, str(tmp_path / ("b" * 300)), str(tmp_path / "a\0b")]
-    some = [item(str(at), "a", "b", picture=name) for at, name in enumerate(names)]
-    assert absent_pictures(some) == {Path(name) for name in names}
-    keys = [one.pictures[0].key for one in some]
+    some = [item(str(at), "a", "b", image=name) for at, name in enumerate(names)]
+    assert absent_images(some) == {Path(name) for name in names}
+    keys = [one.images[0].key for one in some]
     assert len(set(keys)) == 3
     assert all(key.startswith("file:missing:") for key in keys)
 
 
-def test_verify_says_how_to_get_pictures(
+def test_verify_says_how_to_get_images(
     tmp_path: Path, encoder: DualEncoder, toy: Benchmark
 ) -> None:
     number = Published("Colours-B", "accuracy", 1.0, "a paper", "micro")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import unbag as ub
 from unbag.api import fit_linear_probe
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
@@ -19,7 +19,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers.linear_probe import LinearProbe, fit_logistic, held_out
 from unbag.types import Benchmark, DualEncoder, EvalProtocol, FittedScorer, Item, Query, Scorer
 from unbag.world.placement import place_apart, sample_look
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.vocabulary import DEFAULT
 
 SHAPES, COLOURS = DEFAULT.shapes[:8], DEFAULT.colours[:8]
@@ -29,7 +29,7 @@ STRENGTH = (1e-2,)
 
 @cache
 def items(split: str, n: int) -> tuple[Item, ...]:
-    """One thing in a picture, whose shape is the class. Captions name colours, which tell nothing:
+    """One thing in an image, whose shape is the class. Captions name colours, which tell nothing:
     zero-shot is at chance, and a probe must find the shape in the vector."""
     captions = tuple(f"a {colour} thing" for colour in COLOURS)
     found = []
@@ -37,9 +37,9 @@ def items(split: str, n: int) -> tuple[Item, ...]:
         rng = np.random.default_rng((ord(split[1]), i))
         at = i % len(SHAPES)
         scene = place_apart(DEFAULT, (replace(sample_look(DEFAULT, rng), shape=SHAPES[at]),), rng)
-        picture = ScenePicture(scene, f"{split}/{i}")
+        image = SceneImage(scene, f"{split}/{i}")
         truth = np.eye(1, len(SHAPES), at, dtype=np.bool_)
-        found.append(Item(f"{split}/{i}", (picture,), captions, truth, tags={"class": SHAPES[at]}))
+        found.append(Item(f"{split}/{i}", (image,), captions, truth, tags={"class": SHAPES[at]}))
     return tuple(found)
 
 
@@ -108,15 +108,15 @@ def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
     inner, shown = encoder("tiny:base"), 0
 
     class Counting:
-        """The model, with a count of the pictures it is shown."""
+        """The model, with a count of the images it is shown."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(inner, name)
 
-        def encode_pictures(self, pixels: Tensor) -> Tensor:
+        def encode_images(self, pixels: Tensor) -> Tensor:
             nonlocal shown
             shown += len(pixels)
-            return inner.encode_pictures(pixels)
+            return inner.encode_images(pixels)
 
     model: object = Counting()
     assert isinstance(model, DualEncoder)
@@ -139,7 +139,7 @@ def test_fingerprints_follow_the_training_split_and_the_seed() -> None:
 
 
 def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
-    keys = [f"picture {i}" for i in range(100)]
+    keys = [f"image {i}" for i in range(100)]
     class_N = np.array([0] * 90 + [1] * 7 + [2] * 2 + [3])
     held_N = held_out(keys, class_N, seed=0)
     assert [int(held_N[class_N == c].sum()) for c in range(4)] == [18, 1, 1, 0]
@@ -152,12 +152,12 @@ def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
 def test_scores_without_the_evaluation_are_the_same() -> None:
     found = probe("tiny:base")
     some = unseen()[:3]
-    queries = [Query(item.pictures[0], caption) for item in some for caption in item.captions]
-    matrix = found.score_matrix([item.pictures[0] for item in some], some[0].captions)
+    queries = [Query(item.images[0], caption) for item in some for caption in item.captions]
+    matrix = found.score_matrix([item.images[0] for item in some], some[0].captions)
     assert found.score(queries).tolist() == pytest.approx(matrix.ravel().tolist(), abs=1e-4)
 
 
-def test_damaged_training_pictures_are_said_and_left_out(tmp_path: Path) -> None:
+def test_damaged_training_images_are_said_and_left_out(tmp_path: Path) -> None:
     said: list[str] = []
 
     class Loud(Silent):
@@ -165,10 +165,10 @@ def test_damaged_training_pictures_are_said_and_left_out(tmp_path: Path) -> None
             said.append(text)
 
     few = list(training()[:40])
-    few[3] = replace(few[3], pictures=(FilePicture(tmp_path / "gone.jpg"),))
+    few[3] = replace(few[3], images=(FileImage(tmp_path / "gone.jpg"),))
     found = fit_linear_probe(encoder("tiny:base"), few, strengths=STRENGTH, progress=Loud())
     assert np.isfinite(found.weight_CE).all()
-    assert said[0].startswith("1 of 40 training pictures cannot be opened and are left out")
+    assert said[0].startswith("1 of 40 training images cannot be opened and are left out")
 
 
 def refused(some: Sequence[Item], message: str) -> None:
@@ -178,15 +178,15 @@ def refused(some: Sequence[Item], message: str) -> None:
 
 def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
     few = list(training()[:16])
-    refused([], "has 0 pictures")
+    refused([], "has 0 images")
     refused(few[:1], "none of 7 of its 8 classes")
     refused(few[:8], "nothing to choose the strength on")
     other = replace(few[1], captions=tuple("abcdefgh"))
     refused([few[0], other], "other captions than the first item")
     both = replace(few[1], truth=np.arange(8)[None] < 2)
-    refused([few[0], both], "'train/1' has 1 pictures and 2 true captions")
-    gone = [replace(i, pictures=(FilePicture(tmp_path / f"{i.id}.jpg"),)) for i in few]
-    refused(gone, "0 pictures that can be opened")
+    refused([few[0], both], "'train/1' has 1 images and 2 true captions")
+    gone = [replace(i, images=(FileImage(tmp_path / f"{i.id}.jpg"),)) for i in few]
+    refused(gone, "0 images that can be opened")
 
 
 def test_an_unknown_class_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Pictures are read ahead of the model, in order, and readers let it go first."""
+"""Images are read ahead of the model, in order, and readers let it go first."""
 
 import threading
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image as Images
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.evaluation.embedding import caption_batch
 from unbag.models.features import Carrier, Turn, ahead, reading
 
@@ -46,13 +46,13 @@ def test_nothing_to_make() -> None:
         assert list(made) == []
 
 
-def test_batches_with_their_damaged_pictures(encoder: Any, tmp_path: Path) -> None:
+def test_batches_with_their_damaged_images(encoder: Any, tmp_path: Path) -> None:
     for name, level in (("a", 10), ("c", 30), ("d", 40)):
         Images.new("RGB", (2, 2), (level, 0, 0)).save(tmp_path / f"{name}.png")
     (tmp_path / "b.png").write_bytes(b"")
-    pictures = {name: FilePicture(tmp_path / f"{name}.png") for name in "abcd"}
+    images = {name: FileImage(tmp_path / f"{name}.png") for name in "abcd"}
     todo = [["a", "b"], ["b"], ["d", "c"]]
-    with reading(encoder, pictures, todo, turn=Turn("cpu")) as batches:
+    with reading(encoder, images, todo, turn=Turn("cpu")) as batches:
         first, second, third = batches
     assert (list(first.keys), list(second.keys), list(third.keys)) == (["a"], [], ["d", "c"])
     assert second.pixels is None

@@ -66,7 +66,7 @@ def test_failures_are_shown_small(toy: Benchmark, tmp_path: Path) -> None:
     contents = run(Job([Wrong()], [toy], tmp_path / "run")).contents
     failure = contents.failures[0]
     assert len(contents.failures) == 6
-    assert failure.pictures[0].startswith("data:image/jpeg;base64,")
+    assert failure.images[0].startswith("data:image/jpeg;base64,")
     assert failure.truth == ((True, False),)
     assert failure.scores[0][0] < failure.scores[0][1]
 
@@ -85,7 +85,7 @@ def test_a_second_model_is_compared_with_the_first(
     ).contents.comparisons
     assert (comparison.first, comparison.second) == ("colours", "reverse")
     assert comparison.difference == -1.0
-    # Six pictures, all of them worse: two of the 64 ways to flip their signs are as extreme.
+    # Six images, all of them worse: two of the 64 ways to flip their signs are as extreme.
     assert comparison.p_holm == 2 / 64
 
 
@@ -107,7 +107,7 @@ class Stops:
 
 def many(items: list[Item]) -> list[Item]:
     return [
-        Item(f"{n}/{i.id}", i.pictures, tuple(f"{n} {c}" for c in i.captions), i.truth)
+        Item(f"{n}/{i.id}", i.images, tuple(f"{n} {c}" for c in i.captions), i.truth)
         for n in range(10)
         for i in items
     ]
@@ -142,7 +142,7 @@ def test_a_folder_of_another_run_is_left_alone(
     assert (out / "results.json").read_bytes() == before
 
 
-def test_damaged_pictures_are_counted_named_and_refused_in_number(
+def test_damaged_images_are_counted_named_and_refused_in_number(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
     bad = tmp_path / "pictures/2.png"
@@ -168,7 +168,7 @@ def test_one_bad_benchmark_does_not_cost_the_others(
         def score(self, queries: Sequence[Query]) -> list[float]:
             return [float("nan") if str(q.caption).startswith("9") else 1.0 for q in queries]
 
-    marked = [Item(i.id, i.pictures, ("9 a", "9 b"), i.truth) for i in items]
+    marked = [Item(i.id, i.images, ("9 a", "9 b"), i.truth) for i in items]
     finished = run(Job([Moody()], [make(lambda root: marked, name="sad"), toy], tmp_path / "run"))
     assert [r.benchmark for r in finished.contents.results] == ["toy"]
     assert finished.problems[0].startswith("moody on sad:")

@@ -18,7 +18,7 @@ from unbag.evaluation.scoring import QueryScoring
 from unbag.evaluation.store import read_contents
 from unbag.metrics.retrieval import Recall
 from unbag.scorers import Cosine
-from unbag.types import Benchmark, Caption, Case, Ensemble, Item, Picture, Query, Scores, Sparse
+from unbag.types import Benchmark, Caption, Case, Ensemble, ImageSource, Item, Query, Scores, Sparse
 
 
 def classes(items: list[Item], count: int) -> list[Item]:
@@ -28,7 +28,7 @@ def classes(items: list[Item], count: int) -> list[Item]:
         for i in range(count)
     )
     truth = np.eye(1, count, dtype=bool)
-    return [Item(f"c{i}", item.pictures, captions, truth) for i, item in enumerate(items)]
+    return [Item(f"c{i}", item.images, captions, truth) for i, item in enumerate(items)]
 
 
 def test_wide_items_get_the_same_scores_as_narrow_ones(
@@ -61,35 +61,35 @@ def test_equal_vectors_get_equal_scores_in_every_block() -> None:
 
 
 class Matrix:
-    """A scorer with matrices only; counts its calls and opens every picture."""
+    """A scorer with matrices only; counts its calls and opens every image."""
 
     name, fingerprint, scoring, is_blind = "matrix", "1", "odd", False
 
     def __init__(self) -> None:
-        self.pictures = 0
+        self.images = 0
 
     def score(self, queries: Sequence[Query]) -> list[float]:
         raise AssertionError("the matrix form is there")
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        self.pictures += len(pictures)
-        rows = [np.asarray(p.open()).mean(axis=(0, 1)) for p in pictures]
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        self.images += len(images)
+        rows = [np.asarray(p.open()).mean(axis=(0, 1)) for p in images]
         columns = [[str(c).count(letter) for letter in "rgb"] for c in captions]
         return torch.tensor(np.array(rows) @ np.array(columns, dtype=float).T)
 
 
 def gallery(items: list[Item]) -> Item:
-    pictures = tuple(item.pictures[0] for item in items[:6])
+    images = tuple(item.images[0] for item in items[:6])
     captions = tuple(str(item.captions[0]) for item in items[:3])
-    return Item("g", pictures, captions, Sparse((6, 3), np.arange(6), np.arange(6) % 3))
+    return Item("g", images, captions, Sparse((6, 3), np.arange(6), np.arange(6) % 3))
 
 
-def test_a_matrix_scorer_is_asked_once_and_survives_a_damaged_picture(
+def test_a_matrix_scorer_is_asked_once_and_survives_a_damaged_image(
     items: list[Item], tmp_path: Path
 ) -> None:
     scorer = Matrix()
     QueryScoring(scorer).chunk([gallery(items)])
-    assert scorer.pictures == 6
+    assert scorer.images == 6
     (tmp_path / "pictures/4.png").write_bytes(b"junk")
     asking = QueryScoring(Matrix())
     (scores,) = asking.chunk([gallery(items)])
@@ -100,8 +100,10 @@ def test_a_matrix_scorer_is_asked_once_and_survives_a_damaged_picture(
 
 def test_failures_of_both_directions_of_retrieval(items: list[Item]) -> None:
     class Worst(Matrix):
-        def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-            return -super().score_matrix(pictures, captions)
+        def score_matrix(
+            self, images: Sequence[ImageSource], captions: Sequence[Caption]
+        ) -> Tensor:
+            return -super().score_matrix(images, captions)
 
     item = gallery(items)
     (scores,) = QueryScoring(Worst()).chunk([item])
@@ -110,7 +112,7 @@ def test_failures_of_both_directions_of_retrieval(items: list[Item]) -> None:
         failures = choose_failures("b", "s", outcomes, cases, only={})
         assert failures
         for failure in failures:
-            shape = (len(failure.pictures), len(failure.captions))
+            shape = (len(failure.images), len(failure.captions))
             assert shape == ((2, 1) if "text_to_image" in failure.item else (1, 2))
             assert failure.truth[0][0]
             number = int(failure.item.rpartition(" ")[2])
@@ -122,11 +124,11 @@ def test_vectors_must_have_unit_norm(
     encoder: Any, toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        encoder, "encode_captions", lambda captions: torch.full((len(captions), 3), 5.0)
+        encoder, "encode_texts", lambda captions: torch.full((len(captions), 3), 5.0)
     )
     with pytest.raises(UnbagError, match=r"model 'colours' returned a vector of norm 8\.66"):
         run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
-    monkeypatch.setattr(encoder, "encode_captions", lambda captions: torch.zeros(len(captions), 3))
+    monkeypatch.setattr(encoder, "encode_texts", lambda captions: torch.zeros(len(captions), 3))
     finished = run(Job([Cosine(encoder)], [toy], tmp_path / "zero"))
     assert "30 of 30" in finished.problems[0]
 

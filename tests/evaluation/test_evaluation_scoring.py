@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import Job
@@ -56,10 +56,10 @@ def by_vectors(encoder: Any, items: list[Item]) -> dict[str, Scores]:
 
 
 def gallery(items: list[Item]) -> Item:
-    pictures = tuple(item.pictures[0] for item in items[:6])
+    images = tuple(item.images[0] for item in items[:6])
     captions = tuple(str(item.captions[0]) for item in items[:3])
     rows, columns = np.arange(6), np.arange(6) % 3
-    return Item("gallery", pictures, captions, Sparse((6, 3), rows, columns))
+    return Item("gallery", images, captions, Sparse((6, 3), rows, columns))
 
 
 def test_vectors_and_queries_agree(encoder: Any, items: list[Item]) -> None:
@@ -88,7 +88,7 @@ def test_large_items_keep_ranks_not_the_matrix(encoder: Any, items: list[Item]) 
 def test_equal_queries_are_asked_once(items: list[Item]) -> None:
     odd = Odd(lambda queries: [1.0] * len(queries))
     repeated = [
-        Item(f"i{n}", items[0].pictures, ("a", "b"), np.array([[True, False]])) for n in range(9)
+        Item(f"i{n}", items[0].images, ("a", "b"), np.array([[True, False]])) for n in range(9)
     ]
     QueryScoring(odd).chunk(repeated)
     assert odd.asked == [2]
@@ -104,7 +104,7 @@ def test_equal_queries_are_asked_once(items: list[Item]) -> None:
 )
 def test_the_wrong_number_of_numbers(items: list[Item], numbers: Any, message: str) -> None:
     one_each = [
-        Item(i.id, i.pictures, (f"{i.id} a", f"{i.id} b"), np.array([[True, False]])) for i in items
+        Item(i.id, i.images, (f"{i.id} a", f"{i.id} b"), np.array([[True, False]])) for i in items
     ]
     with pytest.raises(UnbagError, match=message):
         QueryScoring(Odd(numbers)).chunk(one_each)
@@ -117,12 +117,12 @@ def test_nan_passes_and_is_counted_later(items: list[Item]) -> None:
     assert scores.values[0, 1] == 1.0
 
 
-def test_a_damaged_picture_costs_only_its_own_items(items: list[Item], tmp_path: Path) -> None:
+def test_a_damaged_image_costs_only_its_own_items(items: list[Item], tmp_path: Path) -> None:
     bad = tmp_path / "pictures" / "1.png"
     bad.write_bytes(b"junk")
 
     def looks(queries: Sequence[Query]) -> list[float]:
-        return [float(np.asarray(query.picture.open()).mean()) for query in queries]
+        return [float(np.asarray(query.image.open()).mean()) for query in queries]
 
     asking = QueryScoring(Odd(looks))
     scores = {s.item: s.values for s in asking.chunk(items[:6])}
@@ -142,7 +142,7 @@ def test_a_scorer_with_a_bug_is_not_mistaken_for_damage(items: list[Item]) -> No
 def test_too_large_a_gallery_for_a_pair_scorer(items: list[Item]) -> None:
     wide = Item(
         "wide",
-        items[0].pictures * 1001,
+        items[0].images * 1001,
         tuple(str(i) for i in range(1000)),
         Sparse((1001, 1000), np.array([0]), np.array([0])),
     )
@@ -223,7 +223,7 @@ def test_captions_are_compared_with_each_other_where_a_benchmark_asks(
     run(Job([Cosine(encoder)], [replace(toy, compares_captions=True)], tmp_path / "run"))
     kept = ScoreStore(tmp_path / "run" / "scores.parquet").get(Key("toy", "colours"))
     for item in toy.load(None):
-        vectors = encoder.encode_captions([str(c) for c in item.captions]).double().numpy()
+        vectors = encoder.encode_texts([str(c) for c in item.captions]).double().numpy()
         caption_CC = kept[item.id].caption_CC
         assert caption_CC is not None
         np.testing.assert_allclose(caption_CC, vectors @ vectors.T, atol=1e-6)
@@ -238,7 +238,7 @@ class Whole(Odd):
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
         self.asked.append(len(items))
         for item in items:
-            item.pictures[0].open()
+            item.images[0].open()
         made = [Scores(i.id, np.ones(i.truth.shape), answers=("A",), unparsed=1) for i in items]
         return self.answer(made) if self.answer else made
 
@@ -251,12 +251,12 @@ def test_a_scorer_of_whole_items_is_asked_for_items(items: list[Item]) -> None:
     assert {(s.answers, s.unparsed) for s in found} == {(("A",), 1)}
 
 
-def test_items_with_a_damaged_picture_are_invalid_and_the_others_are_asked(
+def test_items_with_a_damaged_image_are_invalid_and_the_others_are_asked(
     items: list[Item], tmp_path: Path
 ) -> None:
-    broken = FilePicture(tmp_path / "broken.png")
-    broken.path.write_bytes(b"no picture")
-    damaged = replace(items[1], pictures=(broken,))
+    broken = FileImage(tmp_path / "broken.png")
+    broken.path.write_bytes(b"no image")
+    damaged = replace(items[1], images=(broken,))
     asking = QueryScoring(Whole())
     first, second = asking.chunk([items[0], damaged])
     assert first.values is not None

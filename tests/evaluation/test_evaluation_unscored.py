@@ -39,7 +39,7 @@ class Raises:
 def two(items: list[Item], make: Callable[..., Benchmark]) -> list[Benchmark]:
     """The second is larger than a chunk."""
     many = [
-        Item(f"{n}/{i.id}", i.pictures, tuple(f"{n} {c}" for c in i.captions), i.truth)
+        Item(f"{n}/{i.id}", i.images, tuple(f"{n} {c}" for c in i.captions), i.truth)
         for n in range(3)
         for i in items
     ]

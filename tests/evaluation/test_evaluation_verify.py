@@ -34,7 +34,7 @@ def job(benchmarks: list[Benchmark], encoder: DualEncoder, out: Path, **more: ob
 def test_a_model_whose_numbers_are_known_is_exactly_inside_or_outside(
     tmp_path: Path, encoder: DualEncoder, half_right: Benchmark
 ) -> None:
-    """Half of 30, over six pictures, and 25 of 30 after mending."""
+    """Half of 30, over six images, and 25 of 30 after mending."""
     plain, mended = (0.5, 0.501, 0.05), (5 / 6, 0.5)
     numbers = (
         *(number(value) for value in plain),
@@ -98,13 +98,11 @@ def test_what_is_not_on_disk_is_named_with_the_command_that_gets_it(
         ("toy", f"unbag data check toy --data {tmp_path}"),
     ]
     assert found.skipped[0].why == f"there is no folder {tmp_path / 'absent'}"
-    assert found.skipped[2].why.startswith("1 pictures of 'toy' are missing")
+    assert found.skipped[2].why.startswith("1 images of 'toy' are missing")
     assert found.references == ()
     left = verify(replace(some, missing="skip", out=tmp_path / "less"))
     (only,) = left.references
-    assert only.doubts == (
-        "not whole here: 5 items or pictures are left out: pictures are missing",
-    )
+    assert only.doubts == ("not whole here: 5 items or images are left out: images are missing",)
 
 
 def test_a_model_nobody_published_is_told_all_names(

@@ -65,7 +65,7 @@ def test_heads_are_built_and_repaired_and_a_second_call_computes_nothing(caption
     told = " ".join(done.stderr.split())
     assert "heads: clip_ft from photo:random" in told
     assert "repaired: hard_positive from photo:heads" in told
-    assert "features of pictures" in told
+    assert "features of images" in told
     for word in ("your-negatives", "your-retrieval", "before", "after", "difference"):
         assert word in done.stdout
     out = captions.parents[1] / "out"
@@ -86,6 +86,6 @@ def test_captions_of_missing_files_are_named(captions: Path) -> None:
     (captions.parent / "3.png").unlink()
     done = run(captions)
     assert done.returncode == 1
-    assert "1 of 24 pictures" in done.stderr
+    assert "1 of 24 images" in done.stderr
     assert "3.png" in done.stderr
     assert "Traceback" not in done.stderr

@@ -65,7 +65,7 @@ def test_blind_scores(tmp_path: Path) -> None:
     printed = run("blind_scores.py", tmp_path, "coco_spatial", "sugarcrepe").splitlines()
     assert len(printed) == 3
     cells = [cell.strip() for cell in printed[2].strip("|").split("|")]
-    # A coin for each picture comes between the constant and the lengths.
+    # A coin for each image comes between the constant and the lengths.
     assert cells[:5] == ["`coco_spatial`", "`accuracy`, macro(objects)", "4", "50.0", "0.0"]
     assert cells[6:] == ["100.0", "0.0", "100.0"]
 
@@ -117,7 +117,7 @@ def test_make_composites(tmp_path: Path) -> None:
         *("--count", "3", "--side", "64", "--kinds", "spatial"),
         first=(str(cutouts), "-"),
     )
-    assert "6 pictures of 2 things" in printed
+    assert "6 images of 2 things" in printed
     lines = (tmp_path / "made" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
     first, opposite = (json.loads(line) for line in lines[:2])
     assert first["captions"][0] == opposite["edits"][0][0]["text"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stub:
-    """A picture that is never opened."""
+    """An image that is never opened."""
 
     key: str
 
@@ -26,7 +26,7 @@ class Stub:
         return self.key
 
     def open(self) -> Image:
-        raise OSError("metrics never open pictures")
+        raise OSError("metrics never open images")
 
 
 def make_case(
@@ -35,17 +35,17 @@ def make_case(
     *,
     name: str = "item",
     captions: Sequence[str] = (),
-    picture: str = "",
+    image: str = "",
     group: str = "",
     tags: Mapping[str, str] | None = None,
     unparsed: int = 0,
 ) -> Case:
-    """One row of scores is a one-picture item; several rows are several pictures."""
+    """One row of scores is a one-picture item; several rows are several images."""
     score_PC = np.atleast_2d(np.array(scores, dtype=np.float64))
     true_PC = np.atleast_2d(np.array(true, dtype=np.bool_))
     item = Item(
         id=name,
-        pictures=tuple(Stub(f"{picture or name}:{p}") for p in range(len(score_PC))),
+        images=tuple(Stub(f"{image or name}:{p}") for p in range(len(score_PC))),
         captions=tuple(captions) or tuple(f"caption {c}" for c in range(score_PC.shape[1])),
         truth=true_PC,
         group=group,

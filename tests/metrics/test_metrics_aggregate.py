@@ -100,15 +100,15 @@ def test_clusters_are_resampled_together(outcomes: Make, average: Average) -> No
     assert found.high - found.low == pytest.approx(alone.high - alone.low, rel=0.1)
 
 
-def test_groups_that_share_pictures_are_no_more_certain_than_one(
+def test_groups_that_share_images_are_no_more_certain_than_one(
     outcomes: Make, average: Average
 ) -> None:
-    """Seven kinds that agree in each of 100 pictures say no more than the 100 pictures."""
+    """Seven kinds that agree in each of 100 images say no more than the 100 images."""
     value_P = np.random.default_rng(0).integers(0, 2, 100)
     tags = [{"kind": str(i // 100)} for i in range(700)]
-    pictures = [f"p{i % 100}" for i in range(700)]
+    images = [f"p{i % 100}" for i in range(700)]
     kinds = Aggregate(by=("kind",))
-    found = average(outcomes(np.tile(value_P, 7).tolist(), clusters=pictures, tags=tags), kinds)
+    found = average(outcomes(np.tile(value_P, 7).tolist(), clusters=images, tags=tags), kinds)
     assert found.interval == "clustered bootstrap, joint over groups"
     half = 1.96 * value_P.std() / 10
     assert found.high - found.low == pytest.approx(2 * half, rel=0.1)
@@ -118,7 +118,7 @@ def test_groups_that_share_pictures_are_no_more_certain_than_one(
     assert alone.high - alone.low == pytest.approx(2 * half / np.sqrt(7), rel=0.1)
 
 
-def test_one_shared_picture_is_enough(outcomes: Make, average: Average) -> None:
+def test_one_shared_image_is_enough(outcomes: Make, average: Average) -> None:
     tags = [{"kind": "a" if i < 6 else "b"} for i in range(12)]
     clusters = [f"p{i}" for i in range(11)] + ["p0"]
     found = average(outcomes([1, 0] * 6, clusters=clusters, tags=tags), Aggregate(by=("kind",)))

@@ -36,8 +36,8 @@ def test_chance_follows_the_options_that_remain(case: Make) -> None:
 def test_units_carry_tags_clusters_and_unread_answers(case: Make) -> None:
     found = accuracy(
         [
-            case([0.5, 0.4], [1, 0], name="a", picture="x", tags={"kind": "swap"}, unparsed=2),
-            case([0.4, 0.5], [1, 0], name="b", picture="x"),
+            case([0.5, 0.4], [1, 0], name="a", image="x", tags={"kind": "swap"}, unparsed=2),
+            case([0.4, 0.5], [1, 0], name="b", image="x"),
             case([0.5, 0.4], [1, 0], name="c", group="g"),
         ]
     )
@@ -52,7 +52,7 @@ def test_items_that_ask_nothing_are_left_out(case: Make) -> None:
     found = accuracy(
         [
             case([0.5], [1], name="no false one left"),
-            case([[0.5, 0.4], [0.1, 0.2]], [[1, 0], [0, 1]], name="two pictures"),
+            case([[0.5, 0.4], [0.1, 0.2]], [[1, 0], [0, 1]], name="two images"),
             case([0.5, 0.4], [1, 0], name="kept"),
         ]
     )
@@ -67,7 +67,7 @@ def test_nan_is_invalid_and_empty_is_empty(case: Make) -> None:
 
 def test_ratings_are_refused(case: Make) -> None:
     base = case([0.5, 0.4], [1, 0], name="rated")
-    rated = Item("rated", base.item.pictures, base.item.captions, np.array([[0.5, 3.0]]))
+    rated = Item("rated", base.item.images, base.item.captions, np.array([[0.5, 3.0]]))
     with pytest.raises(UnbagError, match="item 'rated' has ratings, not true and false") as error:
         accuracy([Case(rated, base.scores)])
     assert "set a threshold in the loader" in str(error.value)
@@ -134,6 +134,6 @@ def test_classification_nan_empty_and_repeated_names(case: Make) -> None:
     assert len(Classify()([], ties="wrong", tie_eps=0.0)[0].units) == 0
     base = case([0.5, 0.4], [1, 0])
     captions = (Ensemble("crane", ("a crane",)), Ensemble("crane", ("a photo of a crane",)))
-    item = Item("twice", base.item.pictures, captions, base.item.truth)
+    item = Item("twice", base.item.images, captions, base.item.truth)
     with pytest.raises(UnbagError, match="more than once: crane"):
         Classify()([Case(item, base.scores)], ties="wrong", tie_eps=0.0)

@@ -92,8 +92,8 @@ def test_unequal_sizes_and_blocks_of_flips(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_clusters_are_flipped_as_a_whole(outcomes: Make, against: Against) -> None:
-    # Four pictures of eight units each: three are gained, one is lost. All signs of four equal
-    # sizes give at least two pictures of surplus but those of two against two: 1 - 6/16.
+    # Four images of eight units each: three are gained, one is lost. All signs of four equal
+    # sizes give at least two images of surplus but those of two against two: 1 - 6/16.
     clusters = [f"p{i // 8}" for i in range(32)]
     first = outcomes([0] * 24 + [1] * 8, clusters=clusters)
     second = outcomes([1] * 24 + [0] * 8, clusters=clusters)
@@ -141,9 +141,7 @@ def test_macro_values_are_compared(outcomes: Make, against: Against) -> None:
     assert found.low == pytest.approx((0 - 1) / 2)
 
 
-def test_macro_differences_of_shared_pictures_move_together(
-    outcomes: Make, against: Against
-) -> None:
+def test_macro_differences_of_shared_images_move_together(outcomes: Make, against: Against) -> None:
     gain_P = np.random.default_rng(0).integers(0, 2, 100)
     tags = [{"kind": str(i // 100)} for i in range(400)]
     clusters = [f"p{i % 100}" for i in range(400)]

@@ -73,13 +73,13 @@ def test_an_invalid_score_is_left_out_and_counted(case: Make) -> None:
     assert (shown.chance, shown.is_rate, shown.ties) == (0, False, 0)
 
 
-def test_ratings_of_one_picture_are_resampled_together(case: Make) -> None:
+def test_ratings_of_one_image_are_resampled_together(case: Make) -> None:
     rng = np.random.default_rng(1)
     cases: list[Case] = []
-    for picture in range(60):
+    for image in range(60):
         # Three ratings of one caption have one score: they are no three trials.
         rating, score = float(rng.integers(1, 5)), float(rng.standard_normal())
-        cases += rated(case, [score] * 3, [rating] * 3, group=f"picture {picture}/")
+        cases += rated(case, [score] * 3, [rating] * 3, group=f"image {image}/")
     (tau_b, _) = Correlation()(cases, ties="wrong", tie_eps=0.0)
     clustered = estimate(tau_b, protocol=PROTOCOL, seed=0)
     assert "clustered" in clustered.interval

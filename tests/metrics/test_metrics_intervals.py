@@ -153,13 +153,13 @@ def shared(values: FloatArray, share: float, *, first: int = 0) -> Stratum:
 
 
 def test_strata_that_share_clusters_are_drawn_together() -> None:
-    # Two strata with the same outcome in each picture are one stratum: no narrower by averaging.
+    # Two strata with the same outcome in each image are one stratum: no narrower by averaging.
     value_N = rng().integers(0, 2, 200).astype(float)
     twice = [shared(value_N, 0.5), shared(value_N, 0.5)]
     assert is_joint(twice)
     draw_R = draws(twice, resamples=20_000, rng=rng(1))
     assert draw_R.std() == pytest.approx(value_N.std() / np.sqrt(200), rel=0.03)
-    # The same outcomes in pictures of their own are independent: narrower by the root of two.
+    # The same outcomes in images of their own are independent: narrower by the root of two.
     apart = [shared(value_N, 0.5), shared(value_N, 0.5, first=500)]
     assert not is_joint(apart)
     draw_R = draws(apart, resamples=20_000, rng=rng(1))

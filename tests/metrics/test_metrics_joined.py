@@ -1,4 +1,4 @@
-"""Groups of items, one caption with several pictures, and statements: answers worked by hand."""
+"""Groups of items, one caption with several images, and statements: answers worked by hand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from unbag.metrics import (
     CHANCE,
     Joined,
     JoinedPairs,
-    PickPicture,
+    PickImage,
     Statements,
     area_values,
     best_threshold,
@@ -25,12 +25,12 @@ Make = Callable[..., Case]
 
 
 def group(case: Make, right: Sequence[Sequence[object]], *, name: str = "g") -> list[Case]:
-    """right[q][i]: is question q answered right about picture i; None is no score at all."""
+    """right[q][i]: is question q answered right about image i; None is no score at all."""
     found = []
     for q, row in enumerate(right):
         for i, is_right in enumerate(row):
             scores = [np.nan, 0.0] if is_right is None else [float(bool(is_right)), 0.5]
-            made = case(scores, [1, 0], name=f"{name}/{q}{i}", picture=f"{name} {i}", group=name)
+            made = case(scores, [1, 0], name=f"{name}/{q}{i}", image=f"{name} {i}", group=name)
             question = Question(f"question {q}?")
             found.append(Case(replace(made.item, question=question), made.scores))
     return found
@@ -91,7 +91,7 @@ def test_units_keep_the_tags_that_all_their_items_share(case: Make) -> None:
     assert found.tags == ({"type": "yes_no"},)
 
 
-def test_picking_a_picture(case: Make) -> None:
+def test_picking_a_image(case: Make) -> None:
     cases = [
         case([[0.3], [0.2]], [[1], [0]], name="right"),
         case([[0.3], [0.4]], [[1], [0]], name="wrong"),
@@ -99,7 +99,7 @@ def test_picking_a_picture(case: Make) -> None:
         case([[0.3], [0.1]], [[1], [1]], name="nothing to pick"),
         case([0.3, 0.1], [1, 0], name="another shape"),
     ]
-    (found,) = PickPicture()(cases, ties="wrong", tie_eps=0)
+    (found,) = PickImage()(cases, ties="wrong", tie_eps=0)
     assert found.units == ("right", "wrong", "tied")
     assert found.value_U.tolist() == [1, 0, 0]
     assert found.tie_U.tolist() == [False, False, True]

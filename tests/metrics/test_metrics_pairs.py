@@ -38,11 +38,11 @@ def means(metric: Metric, cases: list[Case], ties: TieRule = "wrong") -> dict[st
 
 
 def whatsup(right: list[int]) -> FloatArray:
-    """Scores of a set in which exactly these pictures prefer their own caption, over all others."""
+    """Scores of a set in which exactly these images prefer their own caption, over all others."""
     score_PC = np.full((4, 4), 0.1)
-    for picture, is_right in enumerate(right):
-        opposite = picture ^ 1
-        score_PC[picture, picture if is_right else opposite] = 0.9
+    for image, is_right in enumerate(right):
+        opposite = image ^ 1
+        score_PC[image, image if is_right else opposite] = 0.9
     return score_PC
 
 
@@ -92,7 +92,7 @@ def test_whatsup_worked_example(case: Make) -> None:
     assert found["individual4"] == pytest.approx(10 / 12)
     assert found["pair4"] == pytest.approx(4 / 6)
     assert found["set"] == pytest.approx(1 / 3)
-    # Every wrong picture chose its opposite, so two-way judges the same.
+    # Every wrong image chose its opposite, so two-way judges the same.
     assert found["individual"] == pytest.approx(10 / 12)
     assert found["pair"] == pytest.approx(4 / 6)
     assert found["same_answer"] == pytest.approx(2 / 6)
@@ -132,7 +132,7 @@ def test_two_way_ignores_the_other_captions(case: Make) -> None:
     assert found["set"].value_U.tolist() == [0]
 
 
-def test_pictures_find_their_captions_through_truth(case: Make) -> None:
+def test_images_find_their_captions_through_truth(case: Make) -> None:
     order = [2, 0, 3, 1]
     moved = case(whatsup([1, 0, 1, 1])[:, order], EYE4[:, order])
     assert means(NAMED, [moved]) == means(NAMED, [case(whatsup([1, 0, 1, 1]), EYE4)])

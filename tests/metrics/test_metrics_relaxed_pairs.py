@@ -71,7 +71,7 @@ def test_only_metrics_with_a_form_change_it() -> None:
 
 def test_a_choice_that_follows_the_letter_flips(case: Make) -> None:
     made = case(np.zeros((2, 2)), EYE, name="set")
-    # Picture 0 picks caption 0 in both orders; picture 1 whatever stands first.
+    # Image 0 picks caption 0 in both orders; image 1 whatever stands first.
     orders = ((-0.1, -2.0), (-0.2, -1.0), (-0.1, -2.0), (-3.0, -0.5))
     found = judge(Flips(), Case(made.item, replace(made.scores, order_logprobs=orders)))
     assert found.units == ("set/picture 0", "set/picture 1")

@@ -34,7 +34,7 @@ def test_worked_example(case: Make) -> None:
     assert found["image_to_text@5"].chance_U.tolist() == [1.0] * 2
 
 
-def test_captions_of_one_picture_are_one_cluster(case: Make) -> None:
+def test_captions_of_one_image_are_one_cluster(case: Make) -> None:
     found = judge(Recall((1,)), [case(SCORES, TRUE, name="g")])
     text = found["text_to_image@1"]
     assert text.clusters == ("g/picture 0", "g/picture 1", "g/picture 0", "g/picture 1")
@@ -62,7 +62,7 @@ def test_ranks_of_a_gallery_with_ties() -> None:
     assert text.gallery == 3
     assert text.top_QK.tolist() == [[2, 0, 1], [0, 1, 2]]
     assert text.top_score_QK[0].tolist() == [0.7, 0.5, 0.5]
-    # The third picture has no caption and is no query.
+    # The third image has no caption and is no query.
     assert image.greater_Q.tolist() == [1, 0, -1]
 
 
@@ -71,7 +71,7 @@ def test_tie_eps_reaches_the_ranks() -> None:
     assert (text.greater_Q[0], text.equal_Q[0]) == (1, 1)
 
 
-def test_damaged_pictures_leave_the_gallery(case: Make) -> None:
+def test_damaged_images_leave_the_gallery(case: Make) -> None:
     score_PC = np.array([[0.9, 0.1, 0.2], [NAN, NAN, NAN], [0.1, 0.2, 0.9]])
     text, image = rank(score_PC, np.eye(3, dtype=bool))
     assert text.gallery == 2
@@ -225,7 +225,7 @@ def test_retention_needs_partners_of_one_size(case: Make) -> None:
 def test_kept_ranks_give_the_same_as_scores(case: Make) -> None:
     whole = case(SCORES, TRUE, name="g")
     row_T, column_T = np.nonzero(TRUE)
-    item = Item("g", whole.item.pictures, whole.item.captions, Sparse(TRUE.shape, row_T, column_T))
+    item = Item("g", whole.item.images, whole.item.captions, Sparse(TRUE.shape, row_T, column_T))
     text, image = rank(SCORES, item.truth)
     lean = Case(item, Scores("g", None, text_to_image=text, image_to_text=image))
     expected = judge(Recall(), [whole])

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.metrics.triples import TextOnly
 from unbag.types import Case, FloatArray, Item, Scores, TieRule
 
-PICTURE = PixelPicture(np.zeros((2, 2, 3), np.uint8))
+IMAGE = PixelImage(np.zeros((2, 2, 3), np.uint8))
 
 
 def case(cp: float, cn: float, pn: float, *, name: str = "a") -> Case:
     """Captions stand as c, c_n, c_p."""
-    item = Item(name, (PICTURE,), ("c", "n", "p"), np.array([[True, False, True]]))
+    item = Item(name, (IMAGE,), ("c", "n", "p"), np.array([[True, False, True]]))
     caption_CC: FloatArray = np.array([[1, cn, cp], [cn, 1, pn], [cp, pn, 1]])
     return Case(item, Scores(name, np.zeros((1, 3)), caption_CC=caption_CC))
 
@@ -42,7 +42,7 @@ def test_scorers_without_vectors_have_no_such_number() -> None:
 
 
 def test_a_repeated_caption_asks_nothing() -> None:
-    item = Item("x", (PICTURE,), ("c", "n", "c"), np.array([[True, False, True]]))
+    item = Item("x", (IMAGE,), ("c", "n", "c"), np.array([[True, False, True]]))
     twice = Case(item, Scores("x", np.zeros((1, 3)), caption_CC=np.ones((3, 3))))
     assert list(TextOnly()([twice], ties="wrong", tie_eps=0.0)) == []
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 
 ChatFolder = Callable[[str], Path]
 
@@ -36,8 +36,8 @@ def chat_folder(tmp_path_factory: pytest.TempPathFactory) -> ChatFolder:
 
 
 @pytest.fixture(scope="session")
-def pictures() -> list[PixelPicture]:
+def images() -> list[PixelImage]:
     """Noise in three shapes, so that models with tiles or grids see different numbers of them."""
     rng = np.random.default_rng(0)
     shapes = ((40, 60, 3), (60, 30, 3), (33, 33, 3))
-    return [PixelPicture(rng.integers(0, 255, shape, dtype=np.uint8)) for shape in shapes]
+    return [PixelImage(rng.integers(0, 255, shape, dtype=np.uint8)) for shape in shapes]

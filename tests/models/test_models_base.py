@@ -40,7 +40,7 @@ def test_it_does_not_know_how_they_belong_together(base: Mapping[str, Result]) -
     assert 0.4 < sides["individual"].value < 0.6
 
 
-def test_it_finds_pictures_as_well_when_all_words_are_shuffled(base: Mapping[str, Result]) -> None:
+def test_it_finds_images_as_well_when_all_words_are_shuffled(base: Mapping[str, Result]) -> None:
     assert value(base["world-retrieval"], "retention") > 0.95
 
 

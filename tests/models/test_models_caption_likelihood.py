@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.baselines import Likelihood, load, load_likelihood
 from unbag.models.huggingface import loading
@@ -16,7 +16,7 @@ from unbag.types import Query, Question
 
 transformers = pytest.importorskip("transformers")
 WORDS = ("a", "red", "blue", "cube", "ball", "is", "it", "?", "yes", "no")
-PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))
 
 
 def write_model(folder: Path, *, has_start: bool = True, seed: int = 0) -> Path:
@@ -62,7 +62,7 @@ def by_hand(scorer: Likelihood, words: str, *, skip: int = 0) -> list[float]:
 
 def ask(scorer: Likelihood, captions: Sequence[str], question: str = "") -> list[float]:
     asked = Question(question) if question else None
-    return scorer.score([Query(PICTURE, caption, asked) for caption in captions])
+    return scorer.score([Query(IMAGE, caption, asked) for caption in captions])
 
 
 CAPTIONS = ("a red cube", "a blue ball", "a", "a red ball a blue cube a red cube")
@@ -102,7 +102,7 @@ def test_a_caption_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(scorer.model, "forward", counted)
     first = ask(scorer, [*CAPTIONS, *CAPTIONS])
-    matrix = scorer.score_matrix([PICTURE, PICTURE], CAPTIONS)
+    matrix = scorer.score_matrix([IMAGE, IMAGE], CAPTIONS)
     assert rows == [len(CAPTIONS)]
     assert first[:4] == first[4:] == matrix[0].tolist() == matrix[1].tolist()
 

@@ -13,7 +13,7 @@ from unbag.types import Caption, Ensemble, MatrixScorer, Query, Question, Scorer
 
 @dataclass(frozen=True)
 class Sealed:
-    """A picture that must not be looked at."""
+    """An image that must not be looked at."""
 
     name: str
 
@@ -25,8 +25,8 @@ class Sealed:
         raise AssertionError("it was opened")
 
 
-def ask(name: str, *captions: str, picture: str = "a.jpg") -> list[float]:
-    queries = [Query(Sealed(picture), caption) for caption in captions]
+def ask(name: str, *captions: str, image: str = "a.jpg") -> list[float]:
+    queries = [Query(Sealed(image), caption) for caption in captions]
     return [float(v) for v in load(name).score(queries)]
 
 
@@ -48,18 +48,18 @@ def test_a_matrix_holds_the_numbers_of_single_pairs(spec: str) -> None:
     assert isinstance(scorer, MatrixScorer)
     assert scorer.is_blind
     assert scorer.name == spec
-    pictures = [Sealed(name) for name in "pqr"]
+    images = [Sealed(name) for name in "pqr"]
     captions: list[Caption] = ["a cat", Ensemble("dog", ("a photo of a dog.",))]
-    pairs = scorer.score([Query(p, c) for p in pictures for c in captions])
-    matrix = scorer.score_matrix(pictures, captions).numpy()
+    pairs = scorer.score([Query(p, c) for p in images for c in captions])
+    matrix = scorer.score_matrix(images, captions).numpy()
     assert np.array_equal(matrix, np.asarray(pairs).reshape(3, 2))
 
 
 def test_random_depends_on_all_that_is_asked_but_the_folder() -> None:
     first = ask("random", "a cat")
-    assert ask("random", "a cat", picture="elsewhere/data/a.jpg") == first
+    assert ask("random", "a cat", image="elsewhere/data/a.jpg") == first
     assert ask("random", "a dog") != first
-    assert ask("random", "a cat", picture="b.jpg") != first
+    assert ask("random", "a cat", image="b.jpg") != first
     assert ask("random:1", "a cat") != first
     asked = [Query(Sealed("a.jpg"), "a cat", Question(text)) for text in ("Is it?", "Was it?")]
     assert len({*load("random").score(asked), *first}) == 3
@@ -70,8 +70,8 @@ def test_random_depends_on_all_that_is_asked_but_the_folder() -> None:
 
 def test_random_is_a_fair_and_independent_coin() -> None:
     # The worst case for a hash of captions: all items share the same two captions.
-    pictures = [Sealed(f"{n}.jpg") for n in range(10_000)]
-    score_PC = Coin("coin").score_matrix(pictures, ["the true one", "the false one"]).numpy()
+    images = [Sealed(f"{n}.jpg") for n in range(10_000)]
+    score_PC = Coin("coin").score_matrix(images, ["the true one", "the false one"]).numpy()
     assert score_PC.min() >= 0
     assert score_PC.max() < 1
     right_P = score_PC[:, 0] > score_PC[:, 1]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import unbag as ub
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics import Choice
 from unbag.models.baselines import Sentence, load
@@ -19,7 +19,7 @@ from unbag.types import Benchmark, Ensemble, Item, ItemScorer, Query, Sparse
 
 transformers: Any = pytest.importorskip("transformers")
 HfFolder = Callable[[str], Path]
-PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))
 CAPTIONS = ("a red cube", "a dog eats a horse", "a blue ball is left of a red cube", "a")
 
 
@@ -36,10 +36,10 @@ def sentence(folder: Path) -> Sentence:
     return found
 
 
-def item(*captions: str | Ensemble, pictures: int = 1) -> Item:
-    truth = np.zeros((pictures, len(captions)), dtype=np.bool_)
+def item(*captions: str | Ensemble, images: int = 1) -> Item:
+    truth = np.zeros((images, len(captions)), dtype=np.bool_)
     truth[:, 0] = True
-    return Item("item", (PICTURE,) * pictures, captions, truth)
+    return Item("item", (IMAGE,) * images, captions, truth)
 
 
 def by_hand(folder: Path, texts: tuple[str, ...], *, pooling: str = "mean") -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_the_score_is_the_mean_cosine_with_the_others(pooling: str, folder: Path
     (folder / "1_Pooling" / "config.json").write_text(
         json.dumps(modes | {"word_embedding_dimension": 16, f"pooling_mode_{names[pooling]}": True})
     )
-    (scores,) = sentence(folder).score_items([item(*CAPTIONS, pictures=2)])
+    (scores,) = sentence(folder).score_items([item(*CAPTIONS, images=2)])
     vector_CD = by_hand(folder, CAPTIONS, pooling=pooling)
     cosine_CC = (vector_CD @ vector_CD.T).numpy()
     expected = [np.delete(row, i).mean() for i, row in enumerate(cosine_CC)]
@@ -100,8 +100,8 @@ def test_an_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
     assert found.values[0, 0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_runs_through_the_evaluation_without_a_picture(folder: Path) -> None:
-    items = [Item(f"item-{i}", (PICTURE,), CAPTIONS[:3], np.array([[j == i for j in range(3)]]))
+def test_it_runs_through_the_evaluation_without_a_image(folder: Path) -> None:
+    items = [Item(f"item-{i}", (IMAGE,), CAPTIONS[:3], np.array([[j == i for j in range(3)]]))
              for i in range(3)]  # fmt: skip
     one = Benchmark(
         name="three", about="", load=lambda root: items, metrics=(Choice(),), headline="accuracy"
@@ -114,13 +114,11 @@ def test_it_runs_through_the_evaluation_without_a_picture(folder: Path) -> None:
 
 def test_a_caption_alone_is_refused(folder: Path) -> None:
     with pytest.raises(UnbagError, match="compares the captions of an item with each other"):
-        sentence(folder).score([Query(PICTURE, "a")])
+        sentence(folder).score([Query(IMAGE, "a")])
 
 
 def test_galleries_are_refused(folder: Path) -> None:
-    gallery = Item(
-        "gallery", (PICTURE,), ("a",), Sparse((1, 1), np.zeros(1, int), np.zeros(1, int))
-    )
+    gallery = Item("gallery", (IMAGE,), ("a",), Sparse((1, 1), np.zeros(1, int), np.zeros(1, int)))
     with pytest.raises(UnbagError, match="cannot rank the gallery 'gallery'"):
         sentence(folder).score_items([gallery])
 

@@ -79,7 +79,7 @@ def carry_out(arguments: Sequence[str], stalls: int, to: Connection) -> None:
 
 
 def arguments(model: str, folder: Path, name: str) -> list[str]:
-    """A hundred items of two pictures and two captions: two chunks."""
+    """A hundred items of two images and two captions: two chunks."""
     return [
         "run", "--model", model, "--scorer", "yes", "--prompts", "published", "--blind", "none",
         "--bench", "world-binding", "--out", str(folder / name),

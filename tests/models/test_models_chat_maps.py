@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.loading import Model
@@ -20,7 +20,7 @@ from unbag.probes.maps import GRID, WHOLE, covered, covered_maps
 from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.readout import AskedCosine, load_encoder
 from unbag.scorers.chat import YES
-from unbag.types import Picture, Query, Question, Scorer
+from unbag.types import ImageSource, Query, Question, Scorer
 
 from .local_chat import Chat, served
 
@@ -50,22 +50,22 @@ def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
 
 @pytest.mark.parametrize("family", [*SHARING, *OTHERS])
 def test_the_map_of_a_word_is_what_it_loses(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
-    picture = pictures[0]
-    found = covered_maps(YES(model), picture, CAPTION)
+    image = images[0]
+    found = covered_maps(YES(model), image, CAPTION)
     assert [one.word for one in found.maps] == CAPTION.split()
     map_NL = np.array([np.ravel(one.values) for one in found.maps])
     assert map_NL.shape == (len(CAPTION.split()), GRID**2)
     assert np.abs(map_NL).max() > 0.001
 
-    def log(shown: Picture) -> float:
+    def log(shown: ImageSource) -> float:
         return sum(model.logprobs(shown, PROMPT, [CAPTION])[0])
 
     # Logarithms of all words add up to that of the caption, so their maps do too.
-    painted = list(covered(picture))[1:]
-    by_hand = [log(picture) - log(painted[at]) for at in CELLS]
+    painted = list(covered(image))[1:]
+    by_hand = [log(image) - log(painted[at]) for at in CELLS]
     assert map_NL.sum(axis=0)[list(CELLS)] == pytest.approx(by_hand, abs=2e-3)
 
 
@@ -78,19 +78,19 @@ class Wrapped:
     fingerprint: str = "wrapped-1"
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
-        return self.model.logprobs(picture, prompt, continuations)
+        return self.model.logprobs(image, prompt, continuations)
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
-        return self.model.answer(picture, prompt, longest=longest)
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
+        return self.model.answer(image, prompt, longest=longest)
 
 
 def test_beginnings_of_a_caption_give_the_words_that_its_pieces_give(
-    llava: ChatModel, pictures: list[PixelPicture]
+    llava: ChatModel, images: list[PixelImage]
 ) -> None:
-    own = covered_maps(YES(llava), pictures[0], CAPTION)
-    other = covered_maps(YES(Wrapped(llava)), pictures[0], CAPTION)
+    own = covered_maps(YES(llava), images[0], CAPTION)
+    other = covered_maps(YES(Wrapped(llava)), images[0], CAPTION)
     assert [one.word for one in own.maps] == [one.word for one in other.maps]
     assert [one.whole for one in own.maps] == [one.whole for one in other.maps]
     for mine, theirs in zip(own.maps, other.maps, strict=True):
@@ -99,14 +99,14 @@ def test_beginnings_of_a_caption_give_the_words_that_its_pieces_give(
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "smolvlm"])
 def test_the_map_of_a_caption_is_the_fall_of_the_score(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     scorer = AskedCosine(load_chat(str(chat_folder(family))))
-    picture = pictures[1]
-    found = covered_maps(scorer, picture, CAPTION)
+    image = images[1]
+    found = covered_maps(scorer, image, CAPTION)
     assert [one.word for one in found.maps] == [WHOLE, *CAPTION.split()]
     question = Question("Is the cup to the left of or to the right of the table?")
-    shown = [picture, *(list(covered(picture))[1 + at] for at in CELLS)]
+    shown = [image, *(list(covered(image))[1 + at] for at in CELLS)]
     whole, *less = scorer.score([Query(one, CAPTION, question) for one in shown]).tolist()
     values = np.ravel(found.maps[0].values)
     assert values[list(CELLS)] == pytest.approx([whole - one for one in less], abs=2e-4)
@@ -119,8 +119,8 @@ def test_a_chat_model_under_examination_has_its_maps(llava: ChatModel) -> None:
     assert found.maps
     assert found.notes == ()
     page = render_diagnosis(found)
-    assert "painted with the mean colour of the picture" in page
-    assert "asked: “Describe the picture in one sentence.”" in page
+    assert "painted with the mean colour of the image" in page
+    assert "asked: “Describe the image in one sentence.”" in page
 
 
 def test_vlm2vec_under_examination_has_its_maps(llava: ChatModel, chat_folder: ChatFolder) -> None:
@@ -148,7 +148,7 @@ def test_a_server_is_not_asked_for_maps() -> None:
         model = load(f"some/thing@{chat.url}")
         found = asked(model)
         with pytest.raises(UnbagError, match="is behind a server") as error:
-            covered_maps(YES(model), world_probe_data().rows[0].picture, CAPTION)
+            covered_maps(YES(model), world_probe_data().rows[0].image, CAPTION)
     assert error.value.expected == "a chat model on this machine, such as hf:FOLDER"
     assert chat.bodies == []
     assert found.maps == ()

@@ -41,21 +41,21 @@ def test_a_model_of_transformers_is_asked(llava: Generator, material: ProbeData)
         assert all(one.estimate.invalid == 0 for one in found.quantities)
 
 
-def test_what_is_asked_without_the_picture_is_the_prior_of_the_model(
+def test_what_is_asked_without_the_image_is_the_prior_of_the_model(
     llava: Generator, material: ProbeData
 ) -> None:
     class Blinded:
         name, fingerprint = "blinded", "blinded-1"
 
-        def logprobs(self, picture: Any, prompt: str, continuations: Any) -> list[list[float]]:
+        def logprobs(self, image: Any, prompt: str, continuations: Any) -> list[list[float]]:
             return llava.logprobs(None, prompt, continuations)
 
-        def answer(self, picture: Any, prompt: str, *, longest: int = 32) -> str:
+        def answer(self, image: Any, prompt: str, *, longest: int = 32) -> str:
             return llava.answer(None, prompt, longest=longest)
 
     found = prior(Blinded(), material, QUICK)
-    assert found["same without the picture"].estimate.value == 1
-    blind, right = found["right without the picture"], found["right, hard negatives"]
+    assert found["same without the image"].estimate.value == 1
+    blind, right = found["right without the image"], found["right, hard negatives"]
     assert blind.estimate.value == right.estimate.value
 
 
@@ -67,11 +67,11 @@ def test_a_server_that_likes_a_and_says_yes(material: ProbeData) -> None:
         choices, answers = (ask(model, material, QUICK) for ask in (prior, yes_bias))
     assert choices["order flips"].estimate.value == 1
     assert choices["letter A"].estimate.value == 1
-    assert choices["same without the picture"].estimate.value == 1
+    assert choices["same without the image"].estimate.value == 1
     assert answers["yes to false captions"].estimate.value == 1
     assert answers["P(yes), false captions"].estimate.value == pytest.approx(0.3 / 0.35)
     shown = [body["messages"][0]["content"] for body in chat.bodies]
-    assert {len(content) for content in shown} == {1, 2}  # Without a picture, and with one.
+    assert {len(content) for content in shown} == {1, 2}  # Without an image, and with one.
 
 
 def test_a_server_without_probabilities_answers(material: ProbeData) -> None:

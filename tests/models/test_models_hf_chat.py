@@ -1,4 +1,4 @@
-"""Chat models of every family: sharing a picture changes nothing, the numbers are the model's."""
+"""Chat models of every family: sharing an image changes nothing, the numbers are the model's."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.huggingface.chat import Ask, ChatModel, load_chat
 
 tf: Any = pytest.importorskip("transformers")
@@ -27,8 +27,8 @@ PROMPTS = [
 ANSWERS = ("Yes", "No", "a red cube left of it")
 
 
-def asks_about(pictures: Sequence[PixelPicture]) -> list[Ask]:
-    return [Ask(p, prompt, ANSWERS, n == 1) for p in pictures for n, prompt in enumerate(PROMPTS)]
+def asks_about(images: Sequence[PixelImage]) -> list[Ask]:
+    return [Ask(p, prompt, ANSWERS, n == 1) for p in images for n, prompt in enumerate(PROMPTS)]
 
 
 def flat(found: list[list[list[float]]]) -> list[float]:
@@ -42,7 +42,7 @@ def parts(folder: Path) -> tuple[Any, Any]:
 
 
 def plainly(model: ChatModel, asks: Sequence[Ask]) -> list[list[list[float]]]:
-    """One picture, prompt and continuation a pass."""
+    """One image, prompt and continuation a pass."""
     alone = replace(model, runner=replace(model.runner, is_shared=False))
     return [
         [alone.logprobs_of([ask._replace(continuations=(c,))])[0][0] for c in ask.continuations]
@@ -51,11 +51,11 @@ def plainly(model: ChatModel, asks: Sequence[Ask]) -> list[list[list[float]]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sharing_a_picture_between_prompts_changes_no_score(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+def test_sharing_a_image_between_prompts_changes_no_score(
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
-    asks = asks_about(pictures)
+    asks = asks_about(images)
     shared, plain = model.logprobs_of(asks), plainly(model, asks)
     assert np.allclose(flat(shared), flat(plain), atol=1e-4)
     sums = [[np.mean(tokens) for tokens in one] for one in shared]
@@ -66,9 +66,9 @@ def test_sharing_a_picture_between_prompts_changes_no_score(
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "paligemma", "instructblip_t5"])
 def test_the_size_of_batches_changes_no_score(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
-    asks = [*asks_about(pictures), Ask(None, PROMPTS[0], ANSWERS)]
+    asks = [*asks_about(images), Ask(None, PROMPTS[0], ANSWERS)]
     found = [
         flat(load_chat(str(chat_folder(family)), rows=rows).logprobs_of(asks))
         for rows in (1, 4, 64)
@@ -82,7 +82,7 @@ def test_the_size_of_batches_changes_no_score(
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "smolvlm", "internvl"])
 def test_a_probability_is_the_softmax_of_the_models_own_logits(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
     processor, plain = parts(folder)
@@ -90,36 +90,36 @@ def test_a_probability_is_the_softmax_of_the_models_own_logits(
     text = processor.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True
     )
-    inputs = processor(text=[text], images=[pictures[0].open()], return_tensors="pt")
+    inputs = processor(text=[text], images=[images[0].open()], return_tensors="pt")
     with torch.inference_mode():
         logit_V = plain(**inputs).logits[0, -1]
     lead = " " if family in ("llava", "smolvlm") else ""
     token = processor.tokenizer(f"{lead}Yes", add_special_tokens=False)["input_ids"]
     assert len(token) == 1
     by_hand = float(torch.exp(logit_V[token[0]]) / torch.exp(logit_V).sum())
-    ((found,),) = load_chat(str(folder)).logprobs(pictures[0], PROMPTS[0], ["Yes"])
+    ((found,),) = load_chat(str(folder)).logprobs(images[0], PROMPTS[0], ["Yes"])
     assert np.exp(found) == pytest.approx(by_hand, abs=1e-6)
 
 
 @pytest.mark.parametrize("family", ["llava", "llava_next", "qwen2_vl", "qwen3_vl", "idefics3"])
 def test_a_free_answer_is_the_models_own_greedy_one(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
     processor, plain = parts(folder)
     model = load_chat(str(folder))
-    found = model.answers_of([Ask(p, PROMPTS[1]) for p in pictures], longest=7)
-    for picture, answer in zip(pictures, found, strict=True):
+    found = model.answers_of([Ask(p, PROMPTS[1]) for p in images], longest=7)
+    for image, answer in zip(images, found, strict=True):
         rendered = model.preparer.prompts.render(PROMPTS[1], sees=True)
-        inputs = processor(text=[rendered.text], images=[picture.open()], return_tensors="pt")
+        inputs = processor(text=[rendered.text], images=[image.open()], return_tensors="pt")
         made = plain.generate(**inputs, do_sample=False, max_new_tokens=7, pad_token_id=3)
         new = made[0, inputs["input_ids"].shape[1] :]
         assert answer == processor.tokenizer.decode(new, skip_special_tokens=True).strip()
     assert len(set(found)) == 3
 
 
-def test_without_a_picture_the_language_prior_answers(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+def test_without_a_image_the_language_prior_answers(
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder("llava")
     model = load_chat(str(folder))
@@ -131,16 +131,16 @@ def test_without_a_picture_the_language_prior_answers(
     ((found,),) = model.logprobs(None, PROMPTS[0], ["Yes"])
     yes = words(" Yes", add_special_tokens=False)["input_ids"][0]
     assert found == pytest.approx(float(log_V[yes]), abs=1e-5)
-    ((seen,),) = model.logprobs(pictures[0], PROMPTS[0], ["Yes"])
+    ((seen,),) = model.logprobs(images[0], PROMPTS[0], ["Yes"])
     assert abs(seen - found) > 1e-3
 
 
-def test_two_pictures_are_told_apart_by_their_content(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+def test_two_images_are_told_apart_by_their_content(
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("qwen2_vl")))
-    same = PixelPicture(pictures[0].pixels.copy())
-    asks = [Ask(p, PROMPTS[0], ("Yes",)) for p in (pictures[0], same, pictures[1])]
+    same = PixelImage(images[0].pixels.copy())
+    asks = [Ask(p, PROMPTS[0], ("Yes",)) for p in (images[0], same, images[1])]
     ((first,),), ((again,),), ((other,),) = model.logprobs_of(asks)
     assert first == again
     assert first != other

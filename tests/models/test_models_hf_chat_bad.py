@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -36,15 +36,15 @@ def made(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_an_answer_of_several_tokens_is_summed_step_by_step(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     model = load_chat(str(made(vocabulary=275)))
     prompts = model.preparer.prompts
     rendered = prompts.render("Is it?", sees=True)
     tokens = prompts.answer_tokens(rendered, "Yes")
     assert len(tokens) == 4
-    (found,) = model.logprobs(pictures[0], "Is it?", ["Yes"])
-    rows, _ = model._rows([Ask(pictures[0], "Is it?")], answers=False)
+    (found,) = model.logprobs(images[0], "Is it?", ["Yes"])
+    rows, _ = model._rows([Ask(images[0], "Is it?")], answers=False)
     for step, token in enumerate(tokens):
         longer = type(rows[0])(rows[0].seen, rows[0].prompt, tuple(tokens[:step]))
         log_V = model.runner.logits([longer], 1)[0, -1].log_softmax(dim=-1)
@@ -63,14 +63,14 @@ def test_the_answer_stands_as_the_template_yields_it(chat_folder: ChatFolder) ->
 
 
 def test_without_a_template_a_family_is_asked_in_its_own_form(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     bare = load_chat(str(made(None)))
     assert bare.preparer.prompts.render("Is {prompt} it?", sees=True).text == (
         "USER: <image>\nIs {prompt} it? ASSISTANT:"
     )
     assert bare.preparer.prompts.render("Is it?", sees=False).text == "USER: Is it? ASSISTANT:"
-    ((found,),) = bare.logprobs(pictures[0], "Is it?", ["Yes"])
+    ((found,),) = bare.logprobs(images[0], "Is it?", ["Yes"])
     assert found < 0
 
 
@@ -79,26 +79,26 @@ def rewrite(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def refuses(model: Any, message: str, *, prompt: str = "Is it?", picture: Any = None) -> None:
+def refuses(model: Any, message: str, *, prompt: str = "Is it?", image: Any = None) -> None:
     with pytest.raises(UnbagError, match=message):
-        model.logprobs(picture, prompt, ["Yes"])
+        model.logprobs(image, prompt, ["Yes"])
 
 
 def test_a_kind_without_template_and_without_a_form_is_refused(
-    tmp_path: Path, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    tmp_path: Path, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     processor = tf.AutoProcessor.from_pretrained(chat_folder("internvl"))
     processor.chat_template = processor.tokenizer.chat_template = None
     plain = tf.AutoModelForImageTextToText.from_pretrained(chat_folder("internvl"))
     model = load_chat(str(save((plain, processor), tmp_path / "bare")))
-    refuses(model, r"has no chat template, and no fixed form .* \(internvl\)", picture=pictures[0])
+    refuses(model, r"has no chat template, and no fixed form .* \(internvl\)", image=images[0])
 
 
-def test_a_template_without_a_picture_is_refused(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+def test_a_template_without_a_image_is_refused(
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     model = load_chat(str(made(VICUNA.replace("<image>", "here"))))
-    refuses(model, "cannot prepare any picture|has no place for the picture", picture=pictures[0])
+    refuses(model, "cannot prepare any image|has no place for the image", image=images[0])
 
 
 def test_a_template_that_thinks_first_is_refused(made: Callable[..., Path]) -> None:
@@ -114,7 +114,7 @@ def test_a_template_that_fails_is_named(made: Callable[..., Path]) -> None:
 
 
 def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     joins = VICUNA.replace("ASSISTANT:{% endif %}", "ASSISTANT: Y{% endif %}").replace(
         "ASSISTANT: {{", "ASSISTANT: Y{{"
@@ -122,30 +122,30 @@ def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(
     folder = made(joins)
     model = load_chat(str(folder))
     with pytest.raises(UnbagError, match="does not keep the answer 'es' apart from the prompt"):
-        model.logprobs(pictures[0], "Is it?", ["es"])
+        model.logprobs(images[0], "Is it?", ["es"])
 
 
 def test_a_caption_with_the_models_own_mark_is_refused(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("llava")))
     message = r"holds '<image>'\n(.*\n)*.*take the mark out of the caption \(for a benchmark, in a"
-    refuses(model, message, prompt="a <image> dog", picture=pictures[0])
+    refuses(model, message, prompt="a <image> dog", image=images[0])
 
 
 def test_a_prompt_longer_than_the_context_is_refused(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("llava")))
-    message = r"has \d+ tokens with its picture and answer\n.*at most 512\n.*a shorter prompt"
-    refuses(model, message, prompt="a dog " * 300, picture=pictures[0])
+    message = r"has \d+ tokens with its image and answer\n.*at most 512\n.*a shorter prompt"
+    refuses(model, message, prompt="a dog " * 300, image=images[0])
 
 
 def test_a_free_answer_that_would_not_fit_is_refused(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("llava")))
-    ask = Ask(pictures[0], "Is it?")
+    ask = Ask(images[0], "Is it?")
     (seeing,), _ = model._rows([ask], answers=False)
     (blind,), _ = model._rows([Ask(None, "Is it?")], answers=False)
     tight = replace(model, context=len(seeing.prompt) + 4)
@@ -153,14 +153,14 @@ def test_a_free_answer_that_would_not_fit_is_refused(
     for answers in (tight.answers_of, tight.answers_of_m3id):
         with pytest.raises(UnbagError, match=f"has {len(seeing.prompt) + 5} tokens"):
             answers([ask], longest=5)
-    # Without a picture, all that M3ID reads is words.
+    # Without an image, all that M3ID reads is words.
     tight = replace(model, context=len(blind.prompt) + 4)
     with pytest.raises(UnbagError, match=f"has {len(blind.prompt) + 5} tokens"):
         tight.answers_of_m3id([Ask(None, "Is it?")], longest=5)
 
 
 def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     folder = made()
     rewrite(folder / "tokenizer_config.json", eos_token=None)
@@ -170,7 +170,7 @@ def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
         (folder / text).write_text(found)
     model = load_chat(str(folder))
     assert not model.scores_ends
-    ((found_,),) = model.logprobs(pictures[0], "Is it?", ["Yes"])
+    ((found_,),) = model.logprobs(images[0], "Is it?", ["Yes"])
     assert found_ < 0
     (letters,) = make_scorers(model, "letters", "published")
     assert letters.scoring.endswith(", without end")
@@ -181,24 +181,24 @@ def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
 
 
 def test_a_processor_of_another_model_is_named(
-    made: Callable[..., Path], pictures: list[PixelPicture]
+    made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     folder = made()
     rewrite(folder / "processor_config.json", patch_size=12)
     model = load_chat(str(folder))
     message = "model cannot read what its processor prepared: .*\n.*belongs to this model"
-    refuses(model, message, picture=pictures[0])
+    refuses(model, message, image=images[0])
     with pytest.raises(UnbagError, match=message):
-        model.answer(pictures[0], "Is it?")
+        model.answer(images[0], "Is it?")
 
 
-def test_a_damaged_picture_is_counted_and_the_others_are_scored(
-    chat_folder: ChatFolder, pictures: list[PixelPicture], tmp_path: Path
+def test_a_damaged_image_is_counted_and_the_others_are_scored(
+    chat_folder: ChatFolder, images: list[PixelImage], tmp_path: Path
 ) -> None:
-    bad = PixelPicture(np.zeros((2, 2), dtype=np.uint8), name="flat")
+    bad = PixelImage(np.zeros((2, 2), dtype=np.uint8), name="flat")
     items = [
-        Item(f"i{n}", (picture,), ('a "dog"', "a cat"), np.array([[True, False]]))
-        for n, picture in enumerate([*pictures, bad, *pictures])
+        Item(f"i{n}", (image,), ('a "dog"', "a cat"), np.array([[True, False]]))
+        for n, image in enumerate([*images, bad, *images])
     ]
     benchmark = Benchmark("toy", "a toy", lambda root: items, (Choice(),), "accuracy")
     model = load_model(f"hf:{chat_folder('llava')}")
@@ -214,7 +214,7 @@ def test_a_damaged_picture_is_counted_and_the_others_are_scored(
 
 
 def test_memory_that_runs_out_halves_the_batch(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("llava")), rows=8)
     sizes: list[int] = []
@@ -227,7 +227,7 @@ def test_memory_that_runs_out_halves_the_batch(
             return model.runner.logits(rows, keep)
 
     tight = replace(model, runner=Small())  # type: ignore[arg-type]
-    asks = [Ask(p, q, ("Yes",)) for p in pictures[:2] for q in ("a?", "b?", "c?")]
+    asks = [Ask(p, q, ("Yes",)) for p in images[:2] for q in ("a?", "b?", "c?")]
     with pytest.warns(UserWarning, match="out of memory with") as said:
         found = tight.logprobs_of(asks)
     assert np.allclose(found, model.logprobs_of(asks), atol=1e-5)
@@ -260,8 +260,8 @@ def test_fingerprints_change_with_what_ends_an_answer(made: Callable[..., Path])
     assert len({first, second, third, load_chat(str(folder)).fingerprint}) == 4
 
 
-def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, pictures: list[PixelPicture]) -> None:
-    asks = [Ask(pictures[0], "Is it?", ("Yes", "No"))]
+def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
+    asks = [Ask(images[0], "Is it?", ("Yes", "No"))]
     full = load_chat(str(chat_folder("llava"))).logprobs_of(asks)
     half = load_chat(str(chat_folder("llava")), dtype="bfloat16").logprobs_of(asks)
     assert np.allclose(full, half, atol=0.5)
@@ -279,16 +279,16 @@ class Alone:
 
     name, fingerprint = "alone", "1"
 
-    def logprobs(self, picture: Any, prompt: str, continuations: Sequence[str]) -> Any:
+    def logprobs(self, image: Any, prompt: str, continuations: Sequence[str]) -> Any:
         return [[-1.0] for _ in continuations]
 
-    def answer(self, picture: Any, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: Any, prompt: str, *, longest: int = 32) -> str:
         return "Yes"
 
 
-def test_any_generator_can_be_asked(pictures: list[PixelPicture]) -> None:
+def test_any_generator_can_be_asked(images: list[PixelImage]) -> None:
     assert logprobs_of(Alone(), [Ask(None, "?", ("a", "b"))]) == [[[-1.0], [-1.0]]]
     with pytest.raises(UnbagError, match="alone cannot score the end of an answer"):
         logprobs_of(Alone(), [Ask(None, "?", ("a",), True)])
     (scorer,) = make_scorers(Alone(), "yes", "published")
-    assert np.allclose(np.asarray(scorer.score([Query(pictures[0], "a dog")])), np.exp(-1))
+    assert np.allclose(np.asarray(scorer.score([Query(images[0], "a dog")])), np.exp(-1))

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from unbag.cli import main
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.loading import Placement, load_model
 from unbag.scorers import make_scorers
@@ -62,10 +62,10 @@ def compiled_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Backend],
     torch.compiler.reset()
 
 
-def scores(folder: Path, picture: PixelPicture, *, compiles: bool) -> list[float]:
+def scores(folder: Path, image: PixelImage, *, compiles: bool) -> list[float]:
     model = load_model(f"hf:{folder}", placement=Placement(compiles=compiles))
     (scorer,) = make_scorers(model, None, "published")
-    return [float(s) for s in scorer.score([Query(picture, c) for c in ("a red cube", "a dog")])]
+    return [float(s) for s in scorer.score([Query(image, c) for c in ("a red cube", "a dog")])]
 
 
 @pytest.mark.parametrize("kind", ["blip", "llava"])
@@ -73,14 +73,14 @@ def test_compiled_models_give_the_same_scores(
     kind: str,
     hf_folder: Folder,
     chat_folder: Folder,
-    pictures: list[PixelPicture],
+    images: list[PixelImage],
     compiled_by: Callable[[Backend], list[Any]],
 ) -> None:
     folder = (chat_folder if kind == "llava" else hf_folder)(kind)
     graphs = compiled_by(lambda graph, inputs: graph.forward)
-    plain = scores(folder, pictures[0], compiles=False)
+    plain = scores(folder, images[0], compiles=False)
     assert graphs == []
-    found = scores(folder, pictures[0], compiles=True)
+    found = scores(folder, images[0], compiles=True)
     assert graphs
     # Probabilities of a random model are tiny.
     assert found == pytest.approx(plain, rel=1e-4, abs=1e-9)
@@ -88,7 +88,7 @@ def test_compiled_models_give_the_same_scores(
 
 def test_a_compiler_that_fails_is_said(
     hf_folder: Folder,
-    pictures: list[PixelPicture],
+    images: list[PixelImage],
     compiled_by: Callable[[Backend], list[Any]],
 ) -> None:
     def fails(graph: Any, inputs: Any) -> Any:
@@ -96,5 +96,5 @@ def test_a_compiler_that_fails_is_said(
 
     compiled_by(fails)
     with pytest.raises(UnbagError, match=r"tiny-blip could not be compiled: .*No work") as error:
-        scores(hf_folder("blip"), pictures[0], compiles=True)
+        scores(hf_folder("blip"), images[0], compiles=True)
     assert "leave --compile out: scores are the same; or install a compiler" in str(error.value)

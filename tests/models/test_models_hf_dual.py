@@ -46,10 +46,10 @@ def plain(folder: Path, captions: Sequence[str]) -> tuple[torch.Tensor, torch.Te
     is_siglip = "siglip" in folder.name
     padding = {"padding": "max_length", "max_length": 64} if is_siglip else {"padding": True}
     with torch.no_grad():
-        picture_ND = model.get_image_features(**pixels).pooler_output
+        image_ND = model.get_image_features(**pixels).pooler_output
         tokens = words(list(captions), return_tensors="pt", **padding)
         caption_ND = model.get_text_features(**tokens).pooler_output
-    return normalize(picture_ND, dim=-1), normalize(caption_ND, dim=-1)
+    return normalize(image_ND, dim=-1), normalize(caption_ND, dim=-1)
 
 
 def pixels_of(encoder: DualEncoder) -> torch.Tensor:
@@ -60,9 +60,9 @@ def pixels_of(encoder: DualEncoder) -> torch.Tensor:
 def test_cosines_are_those_of_plain_transformers(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     assert isinstance(encoder, TokenEncoder)
-    picture_ND, caption_ND = plain(hf_folder(kind), CAPTIONS)
-    ours = encoder.encode_pictures(pixels_of(encoder)) @ encoder.encode_captions(CAPTIONS).T
-    torch.testing.assert_close(ours, picture_ND @ caption_ND.T, atol=1e-6, rtol=0)
+    image_ND, caption_ND = plain(hf_folder(kind), CAPTIONS)
+    ours = encoder.encode_images(pixels_of(encoder)) @ encoder.encode_texts(CAPTIONS).T
+    torch.testing.assert_close(ours, image_ND @ caption_ND.T, atol=1e-6, rtol=0)
     # Vectors that hardly differ would agree whatever the code does.
     assert (caption_ND @ caption_ND.T)[0, 1:].max() < 0.999
 
@@ -72,26 +72,26 @@ def test_real_length_equals_full_length(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     lengths = encoder.captions(CAPTIONS)["input_ids"].shape[1]
     assert (lengths == encoder.context) == ("siglip" in kind)
-    short = encoder.encode_captions(CAPTIONS)
+    short = encoder.encode_texts(CAPTIONS)
     encoder.captions = encoder.captions.padded()
     assert encoder.captions(CAPTIONS)["input_ids"].shape[1] == encoder.context
-    torch.testing.assert_close(short, encoder.encode_captions(CAPTIONS), atol=1e-5, rtol=0)
+    torch.testing.assert_close(short, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_and_order_do_not_matter(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels = pixels_of(encoder)
-    caption_ND, picture_ND = encoder.encode_captions(CAPTIONS), encoder.encode_pictures(pixels)
+    caption_ND, image_ND = encoder.encode_texts(CAPTIONS), encoder.encode_images(pixels)
     for i, caption in enumerate(CAPTIONS):
         torch.testing.assert_close(
-            encoder.encode_captions([caption])[0], caption_ND[i], atol=1e-5, rtol=0
+            encoder.encode_texts([caption])[0], caption_ND[i], atol=1e-5, rtol=0
         )
-    backwards = encoder.encode_captions(CAPTIONS[::-1]).flip(0)
+    backwards = encoder.encode_texts(CAPTIONS[::-1]).flip(0)
     torch.testing.assert_close(backwards, caption_ND, atol=1e-5, rtol=0)
-    alone = torch.cat([encoder.encode_pictures(one[None]) for one in pixels])
-    torch.testing.assert_close(alone, picture_ND, atol=1e-5, rtol=0)
-    for found in (caption_ND, picture_ND):
+    alone = torch.cat([encoder.encode_images(one[None]) for one in pixels])
+    torch.testing.assert_close(alone, image_ND, atol=1e-5, rtol=0)
+    for found in (caption_ND, image_ND):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.norm(dim=1), torch.ones(len(found)))
 
@@ -104,7 +104,7 @@ def test_long_captions_are_counted_whole_and_cut(kind: str, hf_folder: HfFolder)
     assert count[0] > encoder.context
     assert encoder.captions([long])["input_ids"].shape == (1, encoder.context)
     # What was cut off cannot be seen.
-    same = encoder.encode_captions([long, long + "dog"])
+    same = encoder.encode_texts([long, long + "dog"])
     torch.testing.assert_close(same[0], same[1])
 
 
@@ -144,7 +144,7 @@ def test_the_pooled_token_is_the_caption(kind: str, hf_folder: HfFolder) -> None
     encoder = dual(hf_folder(kind))
     tokens = encoder.encode_tokens(CAPTIONS)
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
-    for i, vector in enumerate(encoder.encode_captions(CAPTIONS)):
+    for i, vector in enumerate(encoder.encode_texts(CAPTIONS)):
         real_LD = tokens.vector_NLW[i][tokens.mask_NL[i]]
         torch.testing.assert_close(real_LD[POOLED_AT[kind]], vector, atol=1e-6, rtol=0)
 
@@ -156,7 +156,7 @@ def test_siglip_pools_at_the_last_place_which_is_padding(kind: str, hf_folder: H
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     assert not tokens.mask_NL[:, -1].any()
     torch.testing.assert_close(
-        tokens.vector_NLW[:, -1], encoder.encode_captions(CAPTIONS), atol=1e-6, rtol=0
+        tokens.vector_NLW[:, -1], encoder.encode_texts(CAPTIONS), atol=1e-6, rtol=0
     )
 
 
@@ -166,7 +166,7 @@ def test_patches_are_unit_vectors_of_the_joint_space(
 ) -> None:
     encoder = dual(hf_folder(kind))
     found = encoder.encode_patches(pixels_of(encoder))
-    width = encoder.encode_captions(["a"]).shape[1]
+    width = encoder.encode_texts(["a"]).shape[1]
     assert found.vector_NLW.shape == (3, patches, width)
     assert found.mask_NL.all()
     torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(3, patches))
@@ -180,21 +180,21 @@ def test_patches_of_clip_go_where_the_pooled_one_goes(hf_folder: HfFolder) -> No
         all_NLD = normalize(
             model.visual_projection(model.vision_model.post_layernorm(hidden)), dim=-1
         )
-    torch.testing.assert_close(encoder.encode_pictures(pixels), all_NLD[:, 0])
+    torch.testing.assert_close(encoder.encode_images(pixels), all_NLD[:, 0])
     torch.testing.assert_close(encoder.encode_patches(pixels).vector_NLW, all_NLD[:, 1:])
 
 
-def test_patches_of_align_average_to_the_picture(hf_folder: HfFolder) -> None:
+def test_patches_of_align_average_to_the_image(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("align"))
     pixels = pixels_of(encoder)
     hidden = encoder.model.vision_model(pixel_values=pixels).last_hidden_state
     mean_ND = normalize(hidden.flatten(2).mean(dim=2), dim=-1)
-    torch.testing.assert_close(encoder.encode_pictures(pixels), mean_ND)
+    torch.testing.assert_close(encoder.encode_images(pixels), mean_ND)
     cells = encoder.encode_patches(pixels).vector_NLW
     torch.testing.assert_close(cells[0, 9], normalize(hidden[0, :, 1, 1], dim=-1))
 
 
-def test_a_siglip_picture_of_one_patch_is_that_patch(hf_folder: HfFolder) -> None:
+def test_a_siglip_image_of_one_patch_is_that_patch(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("siglip2"))
     processor = transformers.AutoImageProcessor.from_pretrained(hf_folder("siglip2"))
     one = processor(images=images(1)[0], return_tensors="pt", max_num_patches=1)
@@ -202,10 +202,10 @@ def test_a_siglip_picture_of_one_patch_is_that_patch(hf_folder: HfFolder) -> Non
     packed = torch.cat([one["pixel_values"][0], one["pixel_attention_mask"][0][:, None], grid], 1)
     pixels = packed[None].float()
     found = encoder.encode_patches(pixels)
-    torch.testing.assert_close(found.vector_NLW[:, 0], encoder.encode_pictures(pixels))
+    torch.testing.assert_close(found.vector_NLW[:, 0], encoder.encode_images(pixels))
 
 
-def test_naflex_pictures_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
+def test_naflex_images_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("siglip2"))
     pixels = torch.stack([encoder.prepare(image) for image in images(4)])
     found = encoder.encode_patches(pixels)
@@ -216,7 +216,7 @@ def test_naflex_pictures_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
     changed = pixels.clone()
     changed[..., :-3][~found.mask_NL] = 7.0
     torch.testing.assert_close(
-        encoder.encode_pictures(changed), encoder.encode_pictures(pixels), atol=1e-6, rtol=0
+        encoder.encode_images(changed), encoder.encode_images(pixels), atol=1e-6, rtol=0
     )
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import HiddenGenerator, load_chat
 from unbag.models.huggingface.chat_runner import CausalRunner, last_hidden, pooled
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 tf: Any = pytest.importorskip("transformers")
 ChatFolder = Callable[[str], Path]
-Asks = list[tuple[Picture | None, str]]
+Asks = list[tuple[ImageSource | None, str]]
 FAMILIES = [
     "llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "paligemma",
     "idefics2", "idefics3", "smolvlm",
@@ -28,19 +28,19 @@ LONG = (
 )
 
 
-def asks_of(pictures: list[PixelPicture]) -> Asks:
-    seeing: Asks = [(picture, text) for picture in pictures for text in (SHORT, LONG)]
+def asks_of(images: list[PixelImage]) -> Asks:
+    seeing: Asks = [(image, text) for image in images for text in (SHORT, LONG)]
     return [*seeing, (None, "a red cube"), (None, "a red cube to the left of a blue ball")]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neither_batch_mates_nor_the_side_of_padding_change_a_hidden_state(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
     assert isinstance(model, HiddenGenerator)
     assert isinstance(model.runner, CausalRunner)
-    asks = asks_of(pictures)
+    asks = asks_of(images)
     found_NW = model.last_hidden(asks)
     assert found_NW.dtype == torch.float32
     assert found_NW.device.type == "cpu"
@@ -51,13 +51,13 @@ def test_neither_batch_mates_nor_the_side_of_padding_change_a_hidden_state(
         with torch.inference_mode():
             right_NW = model.runner.hidden(rows[part], left=False)
         assert torch.allclose(right_NW, found_NW[part], atol=2e-5)
-    # Pictures, questions and texts are told apart by far more than rounding.
+    # Images, questions and texts are told apart by far more than rounding.
     assert torch.pdist(found_NW).min() > 1e-3
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "idefics3", "internvl"])
 def test_it_is_the_last_hidden_state_of_plain_transformers(
-    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+    family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
     processor = tf.AutoProcessor.from_pretrained(folder)
@@ -65,12 +65,12 @@ def test_it_is_the_last_hidden_state_of_plain_transformers(
     mark = {"qwen2_vl": "<|vision_start|><|image_pad|><|vision_end|>"}.get(
         family, processor.image_token
     )
-    inputs = processor(text=[f"{mark}\n{LONG}"], images=[pictures[0].open()], return_tensors="pt")
+    inputs = processor(text=[f"{mark}\n{LONG}"], images=[images[0].open()], return_tensors="pt")
     with torch.inference_mode():
         wanted_W = plain(**inputs, output_hidden_states=True).hidden_states[-1][0, -1]
         text = processor.tokenizer(["a red cube"], return_tensors="pt")
         blind_W = plain(**text, output_hidden_states=True).hidden_states[-1][0, -1]
-    found_NW = load_chat(str(folder)).last_hidden([(pictures[0], LONG), (None, "a red cube")])
+    found_NW = load_chat(str(folder)).last_hidden([(images[0], LONG), (None, "a red cube")])
     assert torch.allclose(found_NW[0], wanted_W, atol=2e-5)
     assert torch.allclose(found_NW[1], blind_W, atol=2e-5)
 
@@ -85,7 +85,7 @@ def test_pooling_takes_the_last_token_on_either_side() -> None:
 
 
 def test_a_tokenizer_without_padding_token_gives_the_same(
-    chat_folder: ChatFolder, pictures: list[PixelPicture], tmp_path: Path
+    chat_folder: ChatFolder, images: list[PixelImage], tmp_path: Path
 ) -> None:
     folder = chat_folder("llava")
     processor = tf.AutoProcessor.from_pretrained(folder)
@@ -93,7 +93,7 @@ def test_a_tokenizer_without_padding_token_gives_the_same(
     processor.save_pretrained(tmp_path / "padless")
     tf.AutoModelForImageTextToText.from_pretrained(folder).save_pretrained(tmp_path / "padless")
     padless = load_chat(str(tmp_path / "padless"))
-    asks = asks_of(pictures)
+    asks = asks_of(images)
     wanted_NW = load_chat(str(folder)).last_hidden(asks)
     assert torch.allclose(padless.last_hidden(asks), wanted_NW, atol=1e-5)
 
@@ -105,14 +105,12 @@ def test_an_instructblip_says_that_it_has_none(family: str, chat_folder: ChatFol
         model.last_hidden([(None, "a red cube")])
 
 
-def test_what_cannot_be_embedded_is_said(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
-) -> None:
+def test_what_cannot_be_embedded_is_said(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     model = load_chat(str(chat_folder("llava")))
     assert model.last_hidden([]).shape[0] == 0
-    for picture in (None, pictures[0]):
+    for image in (None, images[0]):
         with pytest.raises(UnbagError, match="llava was given an empty text to embed"):
-            model.last_hidden([(picture, "  ")])
+            model.last_hidden([(image, "  ")])
     with pytest.raises(UnbagError, match="the prompt 'a <image> of it' holds '<image>'"):
         model.last_hidden([(None, "a <image> of it")])
     with pytest.raises(UnbagError, match="llava: the prompt 'cube cube ") as raised:
@@ -121,7 +119,7 @@ def test_what_cannot_be_embedded_is_said(
 
 
 class OtherLayout(nn.Module):
-    """A chat model whose hidden states leave the picture's tokens out, or are not there."""
+    """A chat model whose hidden states leave the image's tokens out, or are not there."""
 
     def __init__(self, hidden: Any) -> None:
         super().__init__()
@@ -145,11 +143,11 @@ def test_another_layout_of_hidden_states_is_refused(hidden: Any, shape: str) -> 
 
 
 def test_half_precision_comes_out_as_float32(
-    chat_folder: ChatFolder, pictures: list[PixelPicture]
+    chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     half = load_chat(str(chat_folder("llava")), dtype="bfloat16")
     whole = load_chat(str(chat_folder("llava")))
-    asks = asks_of(pictures)
+    asks = asks_of(images)
     found_NW = half.last_hidden(asks)
     assert found_NW.dtype == torch.float32
     cosine_N = torch.cosine_similarity(found_NW, whole.last_hidden(asks))

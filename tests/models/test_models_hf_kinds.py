@@ -12,7 +12,7 @@ from PIL import Image as Images
 
 from unbag.errors import UnbagError
 from unbag.models.huggingface import dual as hf_dual
-from unbag.models.huggingface.dual import KINDS, HfDual, ModelFamily, Pictures
+from unbag.models.huggingface.dual import KINDS, HfDual, ImagePreparation, ModelFamily
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import load
 from unbag.types import DualEncoder, Generator
@@ -44,12 +44,12 @@ def parts(folder: Path) -> tuple[Any, Any, Any]:
 def test_a_kind_not_known_runs_at_full_length_and_says_so(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = dual(hf_folder("clip")).encode_captions(CAPTIONS)
+    expected = dual(hf_folder("clip")).encode_texts(CAPTIONS)
     monkeypatch.setattr(hf_dual, "KINDS", {})
     with pytest.warns(UserWarning, match="is a kind not known here, so captions run at 30 tokens"):
         encoder = dual(hf_folder("clip"))
     assert encoder.captions(["a"])["input_ids"].shape == (1, 30)
-    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected, atol=1e-5, rtol=0)
     with pytest.raises(UnbagError, match="patches of a 'clip' have no place in the joint space"):
         encoder.encode_patches(pixels_of(encoder))
 
@@ -57,11 +57,11 @@ def test_a_kind_not_known_runs_at_full_length_and_says_so(
 def test_a_wrong_belief_about_padding_is_found_out(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = dual(hf_folder("siglip")).encode_captions(CAPTIONS)
+    expected = dual(hf_folder("siglip")).encode_texts(CAPTIONS)
     monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": ModelFamily("last", has_mask=False)})
     with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
         encoder = dual(hf_folder("siglip"))
-    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
+    torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected)
 
 
 def test_padding_is_tried_in_full_precision(
@@ -82,11 +82,11 @@ def test_padding_is_tried_in_full_precision(
 def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolder) -> None:
     folder = hf_folder("siglip")
     model, words, processor = parts(folder)
-    expected = dual(folder).encode_captions(CAPTIONS)
+    expected = dual(folder).encode_texts(CAPTIONS)
     words.model_input_names = ["input_ids", "attention_mask"]
     words.padding_side = "left"
     encoder = HfDual(model, words, processor, name="other")
-    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
+    torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected)
 
 
 def test_tokens_without_a_place_in_the_joint_space(hf_folder: HfFolder) -> None:
@@ -105,8 +105,8 @@ def test_half_precision_is_close_and_another_model(kind: str, hf_folder: HfFolde
     assert half.fingerprint != whole.fingerprint
     assert half.scale == whole.scale
     for ours, theirs in (
-        (half.encode_captions(CAPTIONS), whole.encode_captions(CAPTIONS)),
-        (half.encode_pictures(pixels_of(half)), whole.encode_pictures(pixels_of(whole))),
+        (half.encode_texts(CAPTIONS), whole.encode_texts(CAPTIONS)),
+        (half.encode_images(pixels_of(half)), whole.encode_images(pixels_of(whole))),
     ):
         assert ours.dtype == torch.float32
         assert (ours * theirs).sum(dim=1).min() > 0.995
@@ -140,8 +140,8 @@ def test_both_towers_are_compiled_if_asked(
     encoder = dual(hf_folder("clip"), compiles=True)
     plain = dual(hf_folder("clip"))
     assert not compiled
-    torch.testing.assert_close(encoder.encode_captions(["a"]), plain.encode_captions(["a"]))
-    encoder.encode_pictures(pixels_of(encoder))
+    torch.testing.assert_close(encoder.encode_texts(["a"]), plain.encode_texts(["a"]))
+    encoder.encode_images(pixels_of(encoder))
     # Captions change their length from batch to batch.
     assert compiled == ["get_text_features True", "get_image_features None"]
 
@@ -149,9 +149,7 @@ def test_both_towers_are_compiled_if_asked(
 def test_vectors_of_two_widths_are_refused(hf_folder: HfFolder) -> None:
     model, words, processor = parts(hf_folder("clip"))
     model.visual_projection = torch.nn.Linear(16, 5)
-    with pytest.raises(
-        UnbagError, match=r"of shape \(5,\) for a picture and \(12,\) for a caption"
-    ):
+    with pytest.raises(UnbagError, match=r"of shape \(5,\) for an image and \(12,\) for a caption"):
         HfDual(model, words, processor, name="odd")
 
 
@@ -162,7 +160,7 @@ def test_an_image_processor_with_more_inputs_is_refused() -> None:
     with pytest.raises(
         UnbagError, match="odd: its image processor gives image_sizes, pixel_values"
     ):
-        Pictures(processor, name="odd")
+        ImagePreparation(processor, name="odd")
 
 
 def test_a_caption_of_unknown_length_is_refused(hf_folder: HfFolder) -> None:
@@ -176,7 +174,7 @@ def test_a_caption_of_unknown_length_is_refused(hf_folder: HfFolder) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (1, 200)])
-def test_odd_sizes_of_picture_are_read_like_others(
+def test_odd_sizes_of_image_are_read_like_others(
     size: tuple[int, int], hf_folder: HfFolder
 ) -> None:
     encoder = dual(hf_folder("clip"))

@@ -44,15 +44,15 @@ def projected_caption(model: Any, last: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", CLASSED)
-def test_picture_layers_of_clip_and_its_kin(kind: str, hf_folder: HfFolder) -> None:
+def test_image_layers_of_clip_and_its_kin(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels, model = pixels_of(encoder), encoder.model
-    found = encoder.picture_layers(pixels)
+    found = encoder.image_layers(pixels)
     assert [one.shape for one in found.vector_NLW] == [(3, 16, 16)] * 4
     assert [one.shape for one in found.pooled_NW if one is not None] == [(3, 16)] * 4
     assert found.mask_NL.all()
     for last, vectors in (
-        (found.pooled_NW[-1], encoder.encode_pictures(pixels)),
+        (found.pooled_NW[-1], encoder.encode_images(pixels)),
         (found.vector_NLW[-1], encoder.encode_patches(pixels).vector_NLW),
     ):
         projected = normalize(model.visual_projection(last), dim=-1)
@@ -64,13 +64,13 @@ def test_layers_are_the_hidden_states_of_plain_transformers(hf_folder: HfFolder)
     encoder = dual(hf_folder("clip"))
     pixels, model = pixels_of(encoder), encoder.model
     states = model.vision_model(pixel_values=pixels, output_hidden_states=True).hidden_states
-    found = encoder.picture_layers(pixels)
+    found = encoder.image_layers(pixels)
     for layer, state in enumerate(states):
         torch.testing.assert_close(found.vector_NLW[layer], state[:, 1:])
         torch.testing.assert_close(found.pooled_NW[layer], state[:, 0])
     tokens = encoder.captions(CAPTIONS)
     states = model.text_model(**tokens, output_hidden_states=True).hidden_states
-    read = encoder.caption_layers(CAPTIONS)
+    read = encoder.text_layers(CAPTIONS)
     for layer, state in enumerate(states):
         torch.testing.assert_close(read.vector_NLW[layer], state)
 
@@ -80,11 +80,11 @@ def test_layers_are_the_hidden_states_of_plain_transformers(hf_folder: HfFolder)
 def test_siglips_attention_is_given_the_last_patches(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels = pixels_of(encoder)
-    found = encoder.picture_layers(pixels)
+    found = encoder.image_layers(pixels)
     assert [one is not None for one in found.pooled_NW] == [False, False, False, True]
     pooled = found.pooled_NW[-1]
     assert pooled is not None
-    vectors = encoder.encode_pictures(pixels)
+    vectors = encoder.encode_images(pixels)
     torch.testing.assert_close(normalize(pooled, dim=-1), vectors, rtol=0, atol=1e-5)
     assert torch.equal(found.mask_NL, encoder.encode_patches(pixels).mask_NL)
     assert found.mask_NL.all() == (kind == "siglip")
@@ -98,7 +98,7 @@ def test_siglips_attention_is_given_the_last_patches(kind: str, hf_folder: HfFol
 def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("align"))
     pixels = pixels_of(encoder)
-    found = encoder.picture_layers(pixels)
+    found = encoder.image_layers(pixels)
     assert [one.shape[:2] for one in found.vector_NLW] == [(3, 64)] * 4
     stem = encoder.model.vision_model.embeddings(pixels)
     assert stem.shape[2:] == (16, 16)
@@ -106,7 +106,7 @@ def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
     assert [one is not None for one in found.pooled_NW] == [False, False, False, True]
     pooled = found.pooled_NW[-1]
     assert pooled is not None
-    vectors = encoder.encode_pictures(pixels)
+    vectors = encoder.encode_images(pixels)
     torch.testing.assert_close(normalize(pooled, dim=-1), vectors, rtol=0, atol=1e-5)
     patches = normalize(found.vector_NLW[-1], dim=-1)
     torch.testing.assert_close(patches, encoder.encode_patches(pixels).vector_NLW)
@@ -116,11 +116,11 @@ def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
 @pytest.mark.parametrize("kind", KNOWN)
 def test_caption_layers_end_where_the_caption_vector_begins(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
-    found = encoder.caption_layers(CAPTIONS)
+    found = encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == len(found.pooled_NW) == 4
     last, words = found.pooled_NW[-1], found.vector_NLW[-1]
     assert last is not None
-    vectors = encoder.encode_captions(CAPTIONS)
+    vectors = encoder.encode_texts(CAPTIONS)
     ours = projected_caption(encoder.model, last)
     torch.testing.assert_close(ours, vectors, rtol=0, atol=1e-5)
     tokens = encoder.encode_tokens(CAPTIONS)
@@ -132,7 +132,7 @@ def test_caption_layers_end_where_the_caption_vector_begins(kind: str, hf_folder
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "place"), [("clip", -1), ("clip-legacy", -1), ("altclip", 0)])
 def test_one_place_is_read_in_every_layer(kind: str, place: int, hf_folder: HfFolder) -> None:
-    found = dual(hf_folder(kind)).caption_layers(CAPTIONS)
+    found = dual(hf_folder(kind)).text_layers(CAPTIONS)
     for vector_NLW, pooled_NW in zip(found.vector_NLW, found.pooled_NW, strict=True):
         assert pooled_NW is not None
         for i, mask_L in enumerate(found.mask_NL):
@@ -147,13 +147,13 @@ def test_layers_of_blip(hf_folder: HfFolder) -> None:
     assert isinstance(blip, Blip)
     assert isinstance(blip, LayerEncoder)
     pixels = pixels_of(blip)
-    seen, read = blip.picture_layers(pixels), blip.caption_layers(CAPTIONS)
+    seen, read = blip.image_layers(pixels), blip.text_layers(CAPTIONS)
     assert len(seen.vector_NLW) == len(read.vector_NLW) == 4
     assert seen.vector_NLW[0].shape == (3, 16, 16)
     for project, last, vectors in (
-        (blip.model.vision_proj, seen.pooled_NW[-1], blip.encode_pictures(pixels)),
+        (blip.model.vision_proj, seen.pooled_NW[-1], blip.encode_images(pixels)),
         (blip.model.vision_proj, seen.vector_NLW[-1], blip.encode_patches(pixels).vector_NLW),
-        (blip.model.text_proj, read.pooled_NW[-1], blip.encode_captions(CAPTIONS)),
+        (blip.model.text_proj, read.pooled_NW[-1], blip.encode_texts(CAPTIONS)),
         (blip.model.text_proj, read.vector_NLW[-1], blip.encode_tokens(CAPTIONS).vector_NLW),
     ):
         torch.testing.assert_close(normalize(project(last), dim=-1), vectors, rtol=0, atol=1e-5)
@@ -162,16 +162,16 @@ def test_layers_of_blip(hf_folder: HfFolder) -> None:
 
 def test_half_precision_gives_single_precision(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("clip"), dtype="bfloat16")
-    for found in (encoder.picture_layers(pixels_of(encoder)), encoder.caption_layers(CAPTIONS)):
+    for found in (encoder.image_layers(pixels_of(encoder)), encoder.text_layers(CAPTIONS)):
         assert {one.dtype for one in found.vector_NLW} == {torch.float32}
 
 
 def test_other_kinds_say_so(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("vision-text-dual-encoder"))
     known = "align, altclip, chinese_clip, clip, metaclip_2, siglip, siglip2"
-    with pytest.raises(UnbagError, match="picture tower of a 'vision-text-dual-encoder'") as error:
-        encoder.picture_layers(pixels_of(encoder))
+    with pytest.raises(UnbagError, match="image encoder of a 'vision-text-dual-encoder'") as error:
+        encoder.image_layers(pixels_of(encoder))
     assert known in str(error.value)
-    with pytest.raises(UnbagError, match="caption tower of a 'vision-text-dual-encoder'") as error:
-        encoder.caption_layers(CAPTIONS)
+    with pytest.raises(UnbagError, match="text encoder of a 'vision-text-dual-encoder'") as error:
+        encoder.text_layers(CAPTIONS)
     assert known in str(error.value)

@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 
 from unbag.api import evaluate
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -41,7 +41,7 @@ HfFolder = Callable[[str], Path]
 CAPTIONS = ("a red cube", "a dog eats a horse", "a", "a blue ball is left of a red cube")
 
 
-class Counted(PixelPicture):
+class Counted(PixelImage):
     """Counts how often it is opened."""
 
     opened: list[str] = []  # noqa: RUF012
@@ -51,10 +51,10 @@ class Counted(PixelPicture):
         return super().open()
 
 
-def pictures(count: int = 3) -> list[PixelPicture]:
+def images(count: int = 3) -> list[PixelImage]:
     noise = np.random.default_rng(0)
     return [
-        Counted(noise.integers(0, 256, (30, 20 + i, 3), dtype=np.uint8), name=f"picture {i}")
+        Counted(noise.integers(0, 256, (30, 20 + i, 3), dtype=np.uint8), name=f"image {i}")
         for i in range(count)
     ]
 
@@ -66,7 +66,7 @@ def match(folder: Path) -> Match:
     return found
 
 
-def ask(scorer: Match, shown: Sequence[PixelPicture], captions: Sequence[str]) -> torch.Tensor:
+def ask(scorer: Match, shown: Sequence[PixelImage], captions: Sequence[str]) -> torch.Tensor:
     return scorer.score([Query(p, c) for p in shown for c in captions])
 
 
@@ -76,10 +76,10 @@ def plain_blip(folder: Path, *, has_head: bool) -> torch.Tensor:
     words = transformers.AutoTokenizer.from_pretrained(folder)
     pixels = transformers.AutoImageProcessor.from_pretrained(folder)
     found = []
-    for picture in pictures():
+    for image in images():
         for caption in CAPTIONS:
             tokens = words(caption, return_tensors="pt", return_token_type_ids=False)
-            inputs = pixels(images=picture.open(), return_tensors="pt")
+            inputs = pixels(images=image.open(), return_tensors="pt")
             with torch.no_grad():
                 score = model(**inputs, **tokens, use_itm_head=has_head).itm_score[0]
             found.append(score.softmax(-1)[1] if has_head else score[0])
@@ -88,7 +88,7 @@ def plain_blip(folder: Path, *, has_head: bool) -> torch.Tensor:
 
 def test_the_head_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
     folder = hf_folder("blip")
-    ours = ask(match(folder), pictures(), CAPTIONS).sigmoid().float()
+    ours = ask(match(folder), images(), CAPTIONS).sigmoid().float()
     torch.testing.assert_close(ours, plain_blip(folder, has_head=True), atol=1e-6, rtol=0)
     assert ours.std() > 0.01
 
@@ -99,7 +99,7 @@ def test_cosine_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
     assert isinstance(scorer, Cosine)
     assert scorer.scoring == "cosine"
     assert isinstance(scorer.encoder, TokenEncoder)
-    ours = scorer.score_matrix(pictures(), CAPTIONS).flatten()
+    ours = scorer.score_matrix(images(), CAPTIONS).flatten()
     torch.testing.assert_close(ours, plain_blip(folder, has_head=False), atol=1e-6, rtol=0)
     # Two ways to score one model must never share a run folder.
     assert scorer.fingerprint != make_scorer(load_model(f"hf:{folder}")).fingerprint
@@ -111,14 +111,14 @@ def test_the_head_of_blip_2_is_that_of_plain_transformers(hf_folder: HfFolder) -
     words = transformers.AutoTokenizer.from_pretrained(folder)
     pixels = transformers.AutoImageProcessor.from_pretrained(folder)
     plain = []
-    for picture in pictures():
+    for image in images():
         for caption in CAPTIONS:
             tokens = words(caption, return_tensors="pt", return_token_type_ids=False)
-            inputs = pixels(images=picture.open(), return_tensors="pt")
+            inputs = pixels(images=image.open(), return_tensors="pt")
             with torch.no_grad():
                 found = model(**inputs, **tokens, use_image_text_matching_head=True)
             plain.append(found.logits_per_image.softmax(-1)[0, 1])
-    ours = ask(match(folder), pictures(), CAPTIONS).sigmoid().float()
+    ours = ask(match(folder), images(), CAPTIONS).sigmoid().float()
     torch.testing.assert_close(ours, torch.stack(plain), atol=1e-6, rtol=0)
 
 
@@ -134,10 +134,10 @@ def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
 
 def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
     with pytest.raises(
-        UnbagError, match="one vector a picture and one a caption, and 'tiny"
+        UnbagError, match="one vector an image and one a caption, and 'tiny"
     ) as error:
         make_scorer(match(hf_folder("blip-2")), "cosine")
-    assert "BLIP-2 has several vectors for a picture" in str(error.value)
+    assert "BLIP-2 has several vectors for an image" in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["blip", "blip-2"])
@@ -156,7 +156,7 @@ def test_no_question_about_its_shape_raises(kind: str, hf_folder: HfFolder) -> N
 def test_batches_windows_and_order_do_not_matter(
     kind: str, hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scorer, shown = match(hf_folder(kind)), pictures()
+    scorer, shown = match(hf_folder(kind)), images()
     together = ask(scorer, shown, CAPTIONS).reshape(3, 4)
     backwards = ask(scorer, shown[::-1], CAPTIONS[::-1]).reshape(3, 4).flip(0, 1)
     torch.testing.assert_close(backwards, together, atol=1e-5, rtol=0)
@@ -167,22 +167,22 @@ def test_batches_windows_and_order_do_not_matter(
     )
 
 
-def test_a_picture_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
-    scorer, shown = match(hf_folder("blip")), pictures()
+def test_a_image_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
+    scorer, shown = match(hf_folder("blip")), images()
     Counted.opened.clear()
     ask(scorer, shown, CAPTIONS)
-    assert sorted(Counted.opened) == ["picture 0", "picture 1", "picture 2"]
+    assert sorted(Counted.opened) == ["image 0", "image 1", "image 2"]
 
 
 def test_an_ensemble_is_the_mean_of_its_prompts(hf_folder: HfFolder) -> None:
-    scorer, picture = match(hf_folder("blip")), pictures(1)[0]
-    each = ask(scorer, [picture], CAPTIONS[:2])
-    found = scorer.score([Query(picture, Ensemble("both", CAPTIONS[:2])), Query(picture, "a")])
+    scorer, image = match(hf_folder("blip")), images(1)[0]
+    each = ask(scorer, [image], CAPTIONS[:2])
+    found = scorer.score([Query(image, Ensemble("both", CAPTIONS[:2])), Query(image, "a")])
     assert float(found[0]) == pytest.approx(float(each.mean()), abs=1e-6)
 
 
-def test_a_damaged_picture_says_so(hf_folder: HfFolder) -> None:
-    broken = PixelPicture(np.zeros((2, 2), dtype=np.uint8))
+def test_a_damaged_image_says_so(hf_folder: HfFolder) -> None:
+    broken = PixelImage(np.zeros((2, 2), dtype=np.uint8))
     with pytest.raises(ValueError, match="expected \\[height, width, 3\\]"):
         match(hf_folder("blip")).score([Query(broken, "a")])
 
@@ -193,9 +193,9 @@ def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
     blip = scorer.encoder
     assert isinstance(blip, TokenEncoder)
     tokens = blip.encode_tokens(CAPTIONS)
-    torch.testing.assert_close(tokens.vector_NLW[:, 0], blip.encode_captions(CAPTIONS))
+    torch.testing.assert_close(tokens.vector_NLW[:, 0], blip.encode_texts(CAPTIONS))
     assert tokens.mask_NL.sum(dim=1).tolist() == blip.count_tokens(CAPTIONS)
-    pixels = torch.stack([blip.prepare(picture.open()) for picture in pictures()])
+    pixels = torch.stack([blip.prepare(image.open()) for image in images()])
     assert blip.encode_patches(pixels).vector_NLW.shape == (3, 16, 12)
 
 
@@ -207,23 +207,23 @@ def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> 
 
 def test_it_runs_through_the_evaluation(hf_folder: HfFolder) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False, False]])
-    items = [Item(p.name, (p,), CAPTIONS, truth) for p in pictures()]
+    items = [Item(p.name, (p,), CAPTIONS, truth) for p in images()]
     result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))
     assert result.protocol.scoring == "match"
-    best_P = ask(scorer, pictures(), CAPTIONS).reshape(3, 4).argmax(dim=1)
+    best_P = ask(scorer, images(), CAPTIONS).reshape(3, 4).argmax(dim=1)
     assert result.overall["accuracy"].value == pytest.approx(float((best_P == 0).float().mean()))
 
 
 def test_captions_that_it_cuts_are_counted(hf_folder: HfFolder, tmp_path: Path) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False]])
     captions = ("a red cube", "a red cube " * 200, "a blue ball " * 200)
-    items = [Item(p.name, (p,), captions, truth) for p in pictures()]
+    items = [Item(p.name, (p,), captions, truth) for p in images()]
     found = run(Job([scorer], [benchmark(items, Choice(), "accuracy")], tmp_path / "run"))
     assert found.contents.record.truncated == {"tiny-blip": 2}
 
 
 def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:
-    scorer, shown, at = match(hf_folder("blip")), pictures(), np.arange(3)
+    scorer, shown, at = match(hf_folder("blip")), images(), np.arange(3)
     assert not isinstance(scorer, MatrixScorer | DualEncoder)
     item = Item("gallery", tuple(shown), CAPTIONS[:3], Sparse((3, 3), at, at))
     result = evaluate(scorer, benchmark([item], Recall(), "text_to_image@1"))
@@ -237,7 +237,5 @@ def test_precision_is_part_of_what_it_is(hf_folder: HfFolder) -> None:
     half = load(str(folder), dtype="bfloat16")
     assert isinstance(half, Match)
     assert half.fingerprint != match(folder).fingerprint
-    rounded, whole = (
-        ask(scorer, pictures(), CAPTIONS).sigmoid() for scorer in (half, match(folder))
-    )
+    rounded, whole = (ask(scorer, images(), CAPTIONS).sigmoid() for scorer in (half, match(folder)))
     assert (rounded - whole).abs().max() < 0.1

@@ -75,8 +75,8 @@ def test_the_same_weights_in_open_clip_give_the_same_vectors(
     pixels = torch.stack([encoder.prepare(Images.fromarray(one)) for one in noise])
     tokens = encoder.captions.padded()(CAPTIONS)["input_ids"]
     with torch.no_grad():
-        pictures = plain.encode_image(pixels, normalize=True)
+        images = plain.encode_image(pixels, normalize=True)
         captions = plain.encode_text(tokens, normalize=True)
-    torch.testing.assert_close(encoder.encode_pictures(pixels), pictures, atol=1e-6, rtol=0)
-    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), captions, atol=1e-6, rtol=0)
+    torch.testing.assert_close(encoder.encode_images(pixels), images, atol=1e-6, rtol=0)
+    torch.testing.assert_close(encoder.encode_texts(CAPTIONS), captions, atol=1e-6, rtol=0)
     assert encoder.scale == pytest.approx(plain.logit_scale.exp().item())

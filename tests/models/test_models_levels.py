@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from unbag.models.batching import Levels, levels
-from unbag.models.huggingface.dual import HfDual, Pictures
+from unbag.models.huggingface.dual import HfDual, ImagePreparation
 from unbag.models.huggingface.loading import load
 
 HfFolder = Callable[[str], Path]
@@ -69,7 +69,7 @@ def test_one_that_cannot_leave_a_step_out_runs_whole() -> None:
 def test_processors_of_transformers(kind: str, hf_folder: HfFolder) -> None:
     transformers: Any = pytest.importorskip("transformers")
     processor = transformers.AutoImageProcessor.from_pretrained(hf_folder(kind))
-    plain, on_device = (Pictures(processor, name=kind, device=d) for d in ("cpu", "cuda"))
+    plain, on_device = (ImagePreparation(processor, name=kind, device=d) for d in ("cpu", "cuda"))
     for image in images():
         expected, prepared = plain(image), on_device(image)
         assert (expected.dtype, prepared.dtype) == (torch.float32, torch.uint8)
@@ -82,7 +82,7 @@ def test_processors_of_transformers(kind: str, hf_folder: HfFolder) -> None:
 def test_packed_patches_and_other_processors_stay_numbers(kind: str, hf_folder: HfFolder) -> None:
     transformers: Any = pytest.importorskip("transformers")
     processor = transformers.AutoImageProcessor.from_pretrained(hf_folder(kind))
-    plain, on_device = (Pictures(processor, name=kind, device=d) for d in ("cpu", "cuda"))
+    plain, on_device = (ImagePreparation(processor, name=kind, device=d) for d in ("cpu", "cuda"))
     for image in images():
         assert torch.equal(on_device(image), plain(image))
 
@@ -91,13 +91,13 @@ def test_vectors_from_bytes_are_those_from_numbers(hf_folder: HfFolder) -> None:
     encoder = load(str(hf_folder("clip")))
     assert isinstance(encoder, HfDual)
     whole = torch.stack([encoder.prepare(image) for image in images()])
-    expected = encoder.encode_pictures(whole)
-    encoder.pictures = Pictures(encoder.pictures.processor, name="clip", device="cuda")
+    expected = encoder.encode_images(whole)
+    encoder.images = ImagePreparation(encoder.images.processor, name="clip", device="cuda")
     prepared = torch.stack([encoder.prepare(image) for image in images()])
     assert prepared.dtype == torch.uint8
-    assert torch.equal(encoder.encode_pictures(prepared), expected)
+    assert torch.equal(encoder.encode_images(prepared), expected)
     # Numbers are still taken as they are.
-    assert torch.equal(encoder.encode_pictures(whole), expected)
+    assert torch.equal(encoder.encode_images(whole), expected)
 
 
 @pytest.mark.parametrize(

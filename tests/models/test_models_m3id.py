@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.models.huggingface.chat_runner import M3ID
@@ -72,14 +72,14 @@ def test_the_weight_is_capped() -> None:
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "instructblip_t5"])
 def test_answers_of_a_model_follow_the_formula_step_by_step(
-    family: str, chat_folder: Callable[[str], Path], pictures: list[PixelPicture]
+    family: str, chat_folder: Callable[[str], Path], images: list[PixelImage]
 ) -> None:
     from unbag.models.huggingface.chat import load_chat
 
     rule = M3ID(forgetting=0.5)
     model = replace(load_chat(str(chat_folder(family))), m3id=rule)
     prompt, decoded = "Is it on or under the table?", [""]
-    asks = [Ask(picture, prompt) for picture in pictures[:2]]
+    asks = [Ask(image, prompt) for image in images[:2]]
     found = model.answers_of_m3id(asks, longest=4)
     for ask, answer in zip(asks, found, strict=True):
         rows, _ = model._rows([ask], answers=False)

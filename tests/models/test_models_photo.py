@@ -31,22 +31,22 @@ def test_it_is_registered_and_shows_tokens_and_layers() -> None:
 
 
 def test_vectors_have_unit_norm_and_do_not_depend_on_their_neighbours() -> None:
-    together = photo().encode_captions(CAPTIONS)
-    alone = torch.cat([photo().encode_captions([one]) for one in CAPTIONS])
+    together = photo().encode_texts(CAPTIONS)
+    alone = torch.cat([photo().encode_texts([one]) for one in CAPTIONS])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
-    vectors = photo().encode_pictures(pixels())
+    vectors = photo().encode_images(pixels())
     assert vectors.shape == (2, 256)
     torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(2))
 
 
-def test_a_picture_is_squeezed_not_cut() -> None:
+def test_a_image_is_squeezed_not_cut() -> None:
     wide = drawn(1, (400, 100))
     found = photo().prepare(wide)
     assert found.shape == (3, 224, 224)
     # Levels 0 and 255 become -127/128 and 1.
     assert float(found.min()) >= -127 / 128
     assert float(found.max()) <= 1
-    # The leftmost and rightmost columns of the picture are still there.
+    # The leftmost and rightmost columns of the image are still there.
     left, right = (wide.getpixel((x, 50)) for x in (0, 399))
     assert isinstance(left, tuple)
     assert isinstance(right, tuple)
@@ -65,7 +65,7 @@ def test_patches_and_tokens_are_seen_by_the_same_head() -> None:
 
 @torch.no_grad()
 def test_layers_end_with_what_the_head_is_given() -> None:
-    seen, said = photo().picture_layers(pixels()), photo().caption_layers(CAPTIONS)
+    seen, said = photo().image_layers(pixels()), photo().text_layers(CAPTIONS)
     assert len(seen.vector_NLW) == 18
     assert {one.shape[:2] for one in seen.vector_NLW} == {(2, 49)}
     assert seen.vector_NLW[-1].shape == (2, 49, 1280)
@@ -73,8 +73,8 @@ def test_layers_end_with_what_the_head_is_given() -> None:
     assert said.mask_NL.sum(dim=1).tolist() == [7, 4, 14]
     towers = photo().towers
     for head, layers, vectors in (
-        (towers.picture.head, seen, photo().encode_pictures(pixels())),
-        (towers.caption.head, said, photo().encode_captions(CAPTIONS)),
+        (towers.picture.head, seen, photo().encode_images(pixels())),
+        (towers.caption.head, said, photo().encode_texts(CAPTIONS)),
     ):
         last = layers.pooled_NW[-1]
         assert last is not None
@@ -82,18 +82,18 @@ def test_layers_end_with_what_the_head_is_given() -> None:
     assert seen.pooled_NW[0] is not None
     torch.testing.assert_close(seen.pooled_NW[0], seen.vector_NLW[0].mean(dim=1))
     # The mean of a caption with padding is that of its own words.
-    alone = photo().caption_layers(CAPTIONS[1:2]).pooled_NW[3]
+    alone = photo().text_layers(CAPTIONS[1:2]).pooled_NW[3]
     assert alone is not None
     assert said.pooled_NW[3] is not None
     torch.testing.assert_close(said.pooled_NW[3][1:2], alone, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()
-def test_the_first_layer_of_pictures_is_the_stem_averaged_over_its_places() -> None:
+def test_the_first_layer_of_images_is_the_stem_averaged_over_its_places() -> None:
     part = photo().towers.picture.part
     stem = part._swish(part._bn0(part._conv_stem(pixels())))
     assert stem.shape == (2, 32, 112, 112)
-    first = photo().picture_layers(pixels()).vector_NLW[0]
+    first = photo().image_layers(pixels()).vector_NLW[0]
     torch.testing.assert_close(first[:, 1], stem[:, :, :16, 16:32].mean(dim=(2, 3)))
 
 
@@ -108,8 +108,8 @@ def test_the_twin_has_no_trained_weight_and_still_sees() -> None:
         "caption.part.encoder.layer.0.output.dense.weight",
     ):
         assert not torch.allclose(ours[name], theirs[name])
-    vectors = found.encode_pictures(pixels())
-    # With batch norms as they begin, all pictures would be one: a cosine of 1.
+    vectors = found.encode_images(pixels())
+    # With batch norms as they begin, all images would be one: a cosine of 1.
     assert float(vectors[0] @ vectors[1]) < 0.95
     again = random_init(photo())
     assert again is not None
@@ -124,7 +124,7 @@ def test_heads_go_to_a_file_and_back(tmp_path: Path) -> None:
     found = load(str(path))
     assert found.name == "photo:mine"
     assert found.fingerprint == photo().fingerprint
-    assert torch.equal(found.encode_captions(CAPTIONS), photo().encode_captions(CAPTIONS))
+    assert torch.equal(found.encode_texts(CAPTIONS), photo().encode_texts(CAPTIONS))
 
 
 def test_a_part_that_was_trained_goes_with_the_heads(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_part_that_was_trained_goes_with_the_heads(tmp_path: Path) -> None:
     path = tmp_path / "open.safetensors"
     write(random_model.towers, path, parts=["picture"], dtype=torch.float32)
     found = read(path, name="open")
-    assert torch.equal(found.encode_pictures(pixels()), random_model.encode_pictures(pixels()))
+    assert torch.equal(found.encode_images(pixels()), random_model.encode_images(pixels()))
     # The caption part is the installed one.
     head, own = found.towers.caption.part, photo().towers.caption.part
     assert torch.equal(
@@ -238,7 +238,7 @@ def test_long_and_foreign_captions_are_cut_and_counted() -> None:
     counts = photo().count_tokens(said)
     assert counts[0] == 1_002
     assert counts[0] > photo().context == 128
-    vectors = photo().encode_captions(said)
+    vectors = photo().encode_texts(said)
     assert vectors.isfinite().all()
-    cut = photo().encode_captions([" ".join(["dog"] * 126)])
+    cut = photo().encode_texts([" ".join(["dog"] * 126)])
     torch.testing.assert_close(vectors[:1], cut, rtol=0, atol=1e-5)

@@ -40,13 +40,13 @@ def test_batches_that_come_as_arrays_are_joined() -> None:
     assert fitting(encode, torch.arange(5.0)).tolist() == [0, 2, 4, 6, 8]  # type: ignore[arg-type]
 
 
-def test_pictures_of_different_sizes_are_named_with_both() -> None:
+def test_images_of_different_sizes_are_named_with_both() -> None:
     prepared = [torch.zeros(3, 4, 4), torch.zeros(3, 4, 4), torch.zeros(3, 4, 6)]
     assert len(of_one_size(prepared[:2], model="m")) == 2
     with pytest.raises(UnbagError) as caught:
         of_one_size(prepared, model="m")
     assert caught.value.message == (
-        "model 'm' prepared pictures of different sizes: (3, 4, 4) and (3, 4, 6)"
+        "model 'm' prepared images of different sizes: (3, 4, 4) and (3, 4, 6)"
     )
     assert caught.value.hint.startswith("resize and crop to one size in prepare of this model")
 

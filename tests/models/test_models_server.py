@@ -15,7 +15,7 @@ from PIL import Image
 from unbag.api import evaluate
 from unbag.cli import main
 from unbag.cli.score import ask
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -28,7 +28,7 @@ from unbag.world.benchmarks import SWAP
 
 from .local_chat import Chat, Told, served
 
-RED = PixelPicture(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
+RED = PixelImage(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
 
 
 @pytest.fixture
@@ -50,18 +50,18 @@ def test_it_is_a_generator_and_scores_the_next_token(chat: Chat) -> None:
     assert math.exp(no) == pytest.approx(0.3)
 
 
-def test_the_request_has_the_picture_without_loss_and_asks_for_one_token(chat: Chat) -> None:
+def test_the_request_has_the_image_without_loss_and_asks_for_one_token(chat: Chat) -> None:
     model(chat).logprobs(RED, 'Say "yes"?', ["Yes"])
     (body,) = chat.bodies
-    picture, text = body["messages"][0]["content"]
+    image, text = body["messages"][0]["content"]
     assert text == {"type": "text", "text": 'Say "yes"?'}
-    data = base64.b64decode(picture["image_url"]["url"].partition("base64,")[2])
+    data = base64.b64decode(image["image_url"]["url"].partition("base64,")[2])
     assert np.array_equal(np.asarray(Image.open(BytesIO(data))), RED.pixels)
     assert (body["model"], body["max_tokens"], body["temperature"]) == ("org/llava", 1, 0)
     assert (body["logprobs"], body["top_logprobs"]) == (True, 20)
 
 
-def test_the_language_prior_is_asked_without_a_picture(chat: Chat) -> None:
+def test_the_language_prior_is_asked_without_a_image(chat: Chat) -> None:
     model(chat).logprobs(None, "Is it red?", ["Yes"])
     assert [part["type"] for part in chat.bodies[0]["messages"][0]["content"]] == ["text"]
 
@@ -107,7 +107,7 @@ def test_what_is_bounded_is_a_note_of_the_run_and_heads_its_report(
     assert read_contents(tmp_path / "run").warnings == first.contents.warnings
 
 
-def test_a_bound_is_a_note_of_one_picture_too(chat: Chat, tmp_path: Path) -> None:
+def test_a_bound_is_a_note_of_one_image_too(chat: Chat, tmp_path: Path) -> None:
     chat.tells = lambda body: {"No": 0.9, "Maybe": 0.05}
     RED.open().save(tmp_path / "red.png")
     (scorer,) = make_scorers(model(chat), "yes", "published")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.api import evaluate
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.server import ServerModel, load
 from unbag.scorers.resolve import make_scorers
@@ -17,7 +17,7 @@ from unbag.world.benchmarks import SWAP
 
 from .local_chat import Chat, served
 
-RED = PixelPicture(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
+RED = PixelImage(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
 
 
 class Mute(Chat):

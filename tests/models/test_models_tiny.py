@@ -79,15 +79,15 @@ def test_a_long_caption_is_cut_and_can_be_counted() -> None:
 
 def test_a_caption_gets_the_same_vector_alone_and_padded() -> None:
     model = tiny()
-    alone = model.encode_captions(["a star"])
-    padded = model.encode_captions(["a star", "a red star left of a star"])[:1]
+    alone = model.encode_texts(["a star"])
+    padded = model.encode_texts(["a star", "a red star left of a star"])[:1]
     torch.testing.assert_close(alone, padded, rtol=0, atol=1e-6)
 
 
 def test_vectors_have_unit_norm() -> None:
     model = tiny()
     pixels = torch.randn(3, 3, 32, 32)
-    for vectors in (model.encode_pictures(pixels), model.encode_captions(["a", "red star"])):
+    for vectors in (model.encode_images(pixels), model.encode_texts(["a", "red star"])):
         torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(len(vectors)))
     patches, tokens = model.encode_patches(pixels), model.encode_tokens(["a", "red star"])
     assert patches.vector_NLW.shape == (3, 16, 16)
@@ -95,11 +95,11 @@ def test_vectors_have_unit_norm() -> None:
 
 
 def test_word_order_reaches_the_vector() -> None:
-    first, second = tiny().encode_captions(["red star", "star red"])
+    first, second = tiny().encode_texts(["red star", "star red"])
     assert not torch.allclose(first, second, atol=1e-4)
 
 
-def test_pictures_are_never_flipped() -> None:
+def test_images_are_never_flipped() -> None:
     pixels = np.zeros((32, 32, 3), dtype=np.uint8)
     pixels[:, :8] = 255
     prepared = tiny().prepare(Image.fromarray(pixels))
@@ -116,8 +116,8 @@ def test_round_trip_through_half_precision(tmp_path: Path) -> None:
     write(untrained(CONFIG, seed=3), path)
     again = load(str(path))
     assert (again.config, again.name) == (CONFIG, "tiny:t")
-    expected = tiny(3).encode_captions(["red star"])
-    torch.testing.assert_close(again.encode_captions(["red star"]), expected, rtol=0, atol=5e-3)
+    expected = tiny(3).encode_texts(["red star"])
+    torch.testing.assert_close(again.encode_texts(["red star"]), expected, rtol=0, atol=5e-3)
 
 
 def test_fingerprints_follow_the_weights() -> None:

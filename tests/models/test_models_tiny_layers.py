@@ -29,23 +29,23 @@ def test_it_is_a_layer_encoder(model: Tiny) -> None:
 
 
 def test_a_tower_of_k_blocks_has_k_and_two_layers(model: Tiny) -> None:
-    pictures, captions = model.picture_layers(pixels()), model.caption_layers(CAPTIONS)
-    assert [one.shape for one in pictures.vector_NLW] == [(3, 16, 32)] * 4
+    images, captions = model.image_layers(pixels()), model.text_layers(CAPTIONS)
+    assert [one.shape for one in images.vector_NLW] == [(3, 16, 32)] * 4
     assert [one.shape for one in captions.vector_NLW] == [(3, 8, 16)] * 5
-    assert [one.shape for one in pictures.pooled_NW if one is not None] == [(3, 32)] * 4
+    assert [one.shape for one in images.pooled_NW if one is not None] == [(3, 32)] * 4
     assert [one.shape for one in captions.pooled_NW if one is not None] == [(3, 16)] * 5
-    assert pictures.mask_NL.all()
+    assert images.mask_NL.all()
     assert captions.mask_NL.sum(dim=1).tolist() == [4, 2, 8]
 
 
 @torch.no_grad()
 def test_the_last_layer_projected_is_the_vector(model: Tiny) -> None:
-    picture, caption = model.towers.picture, model.towers.caption
-    seen, read = model.picture_layers(pixels()), model.caption_layers(CAPTIONS)
+    image, caption = model.towers.picture, model.towers.caption
+    seen, read = model.image_layers(pixels()), model.text_layers(CAPTIONS)
     for tower, last, vectors in (
-        (picture, seen.pooled_NW[-1], model.encode_pictures(pixels())),
-        (caption, read.pooled_NW[-1], model.encode_captions(CAPTIONS)),
-        (picture, seen.vector_NLW[-1], model.encode_patches(pixels()).vector_NLW),
+        (image, seen.pooled_NW[-1], model.encode_images(pixels())),
+        (caption, read.pooled_NW[-1], model.encode_texts(CAPTIONS)),
+        (image, seen.vector_NLW[-1], model.encode_patches(pixels()).vector_NLW),
         (caption, read.vector_NLW[-1], model.encode_tokens(CAPTIONS).vector_NLW),
     ):
         found = normalize(tower.project(last), dim=-1)
@@ -54,7 +54,7 @@ def test_the_last_layer_projected_is_the_vector(model: Tiny) -> None:
 
 @torch.no_grad()
 def test_each_layer_is_its_block_of_the_one_before(model: Tiny) -> None:
-    tower, found = model.towers.picture, model.picture_layers(pixels())
+    tower, found = model.towers.picture, model.image_layers(pixels())
     whole = [
         torch.cat([pooled[:, None], vector], dim=1)
         for pooled, vector in zip(found.pooled_NW, found.vector_NLW, strict=True)
@@ -67,7 +67,7 @@ def test_each_layer_is_its_block_of_the_one_before(model: Tiny) -> None:
 
 
 def test_what_enters_the_caption_tower_knows_its_place(model: Tiny) -> None:
-    first = model.caption_layers(["star star"]).vector_NLW[0][0]
+    first = model.text_layers(["star star"]).vector_NLW[0][0]
     places = model.towers.caption.position.detach()
     torch.testing.assert_close(first[1] - first[0], places[1] - places[0], rtol=0, atol=1e-6)
 
@@ -75,9 +75,9 @@ def test_what_enters_the_caption_tower_knows_its_place(model: Tiny) -> None:
 def test_a_reader_can_be_trained_on_layers(model: Tiny) -> None:
     """Tensors of inference mode would refuse."""
     reader = torch.nn.Linear(32, 1)
-    reader(model.picture_layers(pixels()).vector_NLW[1]).sum().backward()
+    reader(model.image_layers(pixels()).vector_NLW[1]).sum().backward()
     assert reader.weight.grad is not None
-    assert not model.picture_layers(pixels()).vector_NLW[1].requires_grad
+    assert not model.image_layers(pixels()).vector_NLW[1].requires_grad
 
 
 def test_finer_maps_are_averaged_over_the_places_of_the_last() -> None:

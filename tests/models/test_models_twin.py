@@ -67,8 +67,8 @@ def test_twins_of_models_of_transformers(kind: str, hf_folder: HfFolder) -> None
     assert first.context == encoder.context
     pixels = pixels_of(encoder)
     assert torch.equal(pixels_of(first), pixels)
-    assert torch.equal(first.encode_pictures(pixels), again.encode_pictures(pixels))
-    assert not torch.allclose(first.encode_captions(CAPTIONS), encoder.encode_captions(CAPTIONS))
+    assert torch.equal(first.encode_images(pixels), again.encode_images(pixels))
+    assert not torch.allclose(first.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
 
 
 def test_weights_begin_as_transformers_begins_them(hf_folder: HfFolder) -> None:
@@ -94,7 +94,7 @@ def test_blip_has_a_twin(hf_folder: HfFolder) -> None:
     assert isinstance(scorer.reader, Blip)
     found = random_init(scorer.reader)
     assert isinstance(found, Blip)
-    assert found.encode_captions(CAPTIONS).shape == (2, 12)
+    assert found.encode_texts(CAPTIONS).shape == (2, 12)
     assert found.fingerprint != scorer.reader.fingerprint
 
 

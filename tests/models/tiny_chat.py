@@ -15,8 +15,8 @@ CORPUS = [
     "Yes No A B C D left right on under front behind (a) Open (b) Closed Which caption fits?",
     "a photo of a dog, a cat and a horse in front of a house; answer with the letter only.",
 ] * 8
-_PICTURE = "{% if c['type'] == 'image' %}MARK{% else %}{{ c['text'] }}{% endif %}"
-_PARTS = "{% for c in m['content'] %}" + _PICTURE + "{% endfor %}"
+_IMAGE = "{% if c['type'] == 'image' %}MARK{% else %}{{ c['text'] }}{% endif %}"
+_PARTS = "{% for c in m['content'] %}" + _IMAGE + "{% endfor %}"
 VICUNA = (
     "{% for m in messages %}{% if m['role'] == 'user' %}USER: "
     + _PARTS.replace("MARK", "<image>\n")

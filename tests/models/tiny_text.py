@@ -76,7 +76,7 @@ def save_t5(folder: Path) -> Path:
 
 
 def save_tiny(path: Path, *, seed: int = 0) -> str:
-    """A tiny picture model; gives the name that loads it."""
+    """A tiny image model; gives the name that loads it."""
     from unbag.models.tiny import untrained, write
 
     write(untrained(SMALL, seed=seed), path, dtype=torch.float32)

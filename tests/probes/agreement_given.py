@@ -1,4 +1,4 @@
-"""Pictures that know their vector, as pairs to put to the probe of agreement."""
+"""Images that know their vector, as pairs to put to the probe of agreement."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.probes.agreement import AGREEMENT
-from unbag.probes.base import Options, PicturePair, ProbeData, ProbeResult
+from unbag.probes.base import ImagePair, Options, ProbeData, ProbeResult
 from unbag.probes.reference_spaces import ConstructedSpace, collapsed_space, constructed_subject
-from unbag.types import FloatArray, Picture
+from unbag.types import FloatArray, ImageSource
 
 from .putting import put
 
@@ -24,7 +24,7 @@ FEW = Options(resamples=200)
 
 @dataclass(frozen=True)
 class Plain:
-    """A picture of one grey level, which knows its vector."""
+    """An image of one grey level, which knows its vector."""
 
     name: str
     vector: tuple[float, ...]
@@ -37,11 +37,11 @@ class Plain:
     def open(self) -> Image:
         if self.level < 0:
             raise OSError("damaged")
-        return PixelPicture(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
+        return PixelImage(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
 
 
 class Given:
-    """The vectors that pictures say they have."""
+    """The vectors that images say they have."""
 
     name = "given"
     fingerprint = "given"
@@ -51,16 +51,16 @@ class Given:
     def __init__(self) -> None:
         self.damaged: dict[str, str] = {}
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return np.array([p.vector for p in pictures if isinstance(p, Plain)])
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        return np.array([p.vector for p in images if isinstance(p, Plain)])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         return np.ones((len(captions), 2))
 
 
 def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> ProbeData:
-    made = [PicturePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
-    return ProbeData("two pictures of mine", pairs=tuple(made))
+    made = [ImagePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
+    return ProbeData("two images of mine", pairs=tuple(made))
 
 
 def asked(material: ProbeData, space: ConstructedSpace | None = None) -> ProbeResult:

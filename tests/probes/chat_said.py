@@ -8,36 +8,36 @@ from math import log
 
 import numpy as np
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
-from unbag.probes.base import PicturePair, ProbeData, Row
-from unbag.types import Picture
+from unbag.probes.base import ImagePair, ProbeData, Row
+from unbag.types import ImageSource
 from unbag.world.oracles import semantic
 
-Believes = Callable[[Picture | None, str], float]
-"""How probable a caption is of a picture, from 0 to 1; without one, the prior."""
+Believes = Callable[[ImageSource | None, str], float]
+"""How probable a caption is of an image, from 0 to 1; without one, the prior."""
 _OPTION = re.compile(r"^([AB])\. (.*)$", flags=re.MULTILINE)
 _TRUTH = semantic()
 
 
-def reads(picture: Picture | None, caption: str) -> float:
+def reads(image: ImageSource | None, caption: str) -> float:
     """A perfect reader of scenes that has no prior."""
-    return 0.5 if picture is None else 0.1 + 0.8 * _TRUTH.judge(picture, caption)
+    return 0.5 if image is None else 0.1 + 0.8 * _TRUTH.judge(image, caption)
 
 
-def prefers(picture: Picture | None, caption: str) -> float:
-    """A pure prior: it believes what it likes, whatever the picture."""
+def prefers(image: ImageSource | None, caption: str) -> float:
+    """A pure prior: it believes what it likes, whatever the image."""
     number = int.from_bytes(blake2b(caption.encode(), digest_size=4).digest(), "big")
     return (1 + number) / 2**33
 
 
-def drawn(shade: int) -> PixelPicture:
-    return PixelPicture(np.full((8, 8, 3), shade, dtype=np.uint8), name=f"shade {shade}")
+def drawn(shade: int) -> PixelImage:
+    return PixelImage(np.full((8, 8, 3), shade, dtype=np.uint8), name=f"shade {shade}")
 
 
 def few(pairs: int = 4, *, rows: int = 0) -> ProbeData:
-    """Pictures with even shades are dark cats, those with odd ones dark dogs."""
+    """Images with even shades are dark cats, those with odd ones dark dogs."""
     return ProbeData(
         "shades",
         tuple(
@@ -45,7 +45,7 @@ def few(pairs: int = 4, *, rows: int = 0) -> ProbeData:
             for n in range(rows)
         ),
         tuple(
-            PicturePair(
+            ImagePair(
                 f"pair {n}", drawn(2 * n), drawn(2 * n + 1), "noun", (f"a cat, {n}", f"a dog, {n}")
             )
             for n in range(pairs)
@@ -53,15 +53,15 @@ def few(pairs: int = 4, *, rows: int = 0) -> ProbeData:
     )
 
 
-def is_cat(picture: Picture) -> bool:
-    return int(np.asarray(picture.open())[0, 0, 0]) % 2 == 0
+def is_cat(image: ImageSource) -> bool:
+    return int(np.asarray(image.open())[0, 0, 0]) % 2 == 0
 
 
-def sees_cats(picture: Picture | None, caption: str) -> float:
+def sees_cats(image: ImageSource | None, caption: str) -> float:
     """A perfect reader of shades without a prior."""
-    if picture is None:
+    if image is None:
         return 0.5
-    return 0.9 if is_cat(picture) == ("cat" in caption) else 0.1
+    return 0.9 if is_cat(image) == ("cat" in caption) else 0.1
 
 
 @dataclass(frozen=True)
@@ -82,27 +82,27 @@ class Ruled:
     asked: list[Ask] = field(default_factory=list)
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         if not self.tells:
             raise UnbagError("the server gives no logprobs", expected="some")
-        self.asked.append(Ask(picture, prompt, tuple(continuations)))
-        chance = self._chances(picture, prompt)
+        self.asked.append(Ask(image, prompt, tuple(continuations)))
+        chance = self._chances(image, prompt)
         return [[log(chance[word])] for word in continuations]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
-        self.asked.append(Ask(picture, prompt))
-        chance = self._chances(picture, prompt)
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
+        self.asked.append(Ask(image, prompt))
+        chance = self._chances(image, prompt)
         return self.sure(max(chance, key=lambda word: chance[word]))
 
-    def _chances(self, picture: Picture | None, prompt: str) -> dict[str, float]:
-        if picture is not None:
-            picture.open()
+    def _chances(self, image: ImageSource | None, prompt: str) -> dict[str, float]:
+        if image is not None:
+            image.open()
         options = dict(_OPTION.findall(prompt))
         if options:
-            belief = {letter: self.believes(picture, text) for letter, text in options.items()}
+            belief = {letter: self.believes(image, text) for letter, text in options.items()}
             belief["A"] *= self.first
             return {letter: one / sum(belief.values()) for letter, one in belief.items()}
         (caption,) = re.findall('show "(.*)"', prompt)
-        yes = self.yes(self.believes(picture, caption))
+        yes = self.yes(self.believes(image, caption))
         return {"Yes": yes, "No": 1 - yes}

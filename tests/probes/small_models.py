@@ -10,7 +10,7 @@ from unbag.probes.base import Row
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 from unbag.world.placement import Look, place_apart
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.vocabulary import UNIT
 
 WORDS = ("a", "red", "blue", "green", "circle", "square", "cross", "and", "left", "of", "two")
@@ -48,6 +48,6 @@ def rows(count: int = 24) -> tuple[Row, ...]:
         kind = "swap" if i % 2 else "replace"
         negative = f"a blue {a} and a red {b}" if i % 2 else f"a green {a} and a blue {b}"
         said = f"a red {a} and a blue {b}"
-        picture = ScenePicture(scene, f"scene {i}")
-        found.append(Row(f"row {i}", picture, said, negative, kind=kind, cluster=str(i // 4)))
+        image = SceneImage(scene, f"scene {i}")
+        found.append(Row(f"row {i}", image, said, negative, kind=kind, cluster=str(i // 4)))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Merged pictures: known spaces get the right sentence, odd input is told."""
+"""Merged images: known spaces get the right sentence, odd input is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from unbag.models.tiny import load
 from unbag.probes.agreement import AGREEMENT, drawn, pixel_differences
-from unbag.probes.base import PicturePair, ProbeData, ProbedModel, Scatter, Tone
+from unbag.probes.base import ImagePair, ProbeData, ProbedModel, Scatter, Tone
 from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -31,7 +31,7 @@ from .putting import put
 def world() -> ProbeData:
     """Twenty pairs of each relation."""
     every = world_probe_data()
-    by: dict[str, list[PicturePair]] = {}
+    by: dict[str, list[ImagePair]] = {}
     for pair in every.pairs:
         by.setdefault(pair.relation, []).append(pair)
     pairs = tuple(pair for some in by.values() for pair in some[:20])
@@ -49,23 +49,23 @@ RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "repla
         (
             bag_of_words_space(),
             "fails",
-            "It takes pictures whose things have only changed places, colours or number for the "
+            "It takes images whose things have only changed places, colours or number for the "
             "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
             "words 100.0 %, a perfect model 0.0 %).",
         ),
         (
             perfect_space(),
             "holds",
-            "It keeps pictures whose things have only changed places, colours or number apart: "
+            "It keeps images whose things have only changed places, colours or number apart: "
             "0.0 % [0.0, 4.6] of 100 such pairs have a cosine above 0.95 (a bag of words 100.0 %, "
             "a perfect model 0.0 %).",
         ),
         (
             collapsed_space(),
             "fails",
-            "It takes pictures whose things have only changed places, colours or number for the "
+            "It takes images whose things have only changed places, colours or number for the "
             "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
-            "words 100.0 %, a perfect model 0.0 %). It does so with pictures of other things too "
+            "words 100.0 %, a perfect model 0.0 %). It does so with images of other things too "
             "(100.0 % [91.2, 100.0]): it merges whatever it sees.",
         ),
     ],
@@ -107,7 +107,7 @@ def test_where_every_vector_is_the_same_nothing_is_left_around_the_mean(world: P
     assert (around.n, around.invalid) == (0, 140)
     assert np.isnan(finding["cosine against pixels"].estimate.value)
     assert finding.notes == (
-        "Every picture has the same vector: around the mean nothing is left of them.",
+        "Every image has the same vector: around the mean nothing is left of them.",
     )
 
 
@@ -148,7 +148,7 @@ def test_pairs_in_doubt_are_not_decided() -> None:
     said = AGREEMENT.say(asked(given(*pairs)))
     assert said.tone == "told"
     assert said.sentence.startswith(
-        "There are too few pairs to say whether it takes different pictures for the same: 0.0 % [0"
+        "There are too few pairs to say whether it takes different images for the same: 0.0 % [0"
     )
 
 
@@ -159,22 +159,22 @@ def test_relations_that_fare_differently_are_named() -> None:
     pairs = both[0] + tuple(replace(pair, id=f"far {pair.id}") for pair in both[1])
     said = AGREEMENT.say(asked(ProbeData("mine", pairs=pairs)))
     assert said.tone == "mixed"
-    assert said.sentence.startswith("It takes some different pictures for the same: 50.0 % [")
+    assert said.sentence.startswith("It takes some different images for the same: 50.0 % [")
     assert said.sentence.endswith(
         "Most often those that differ in size (100.0 % [88.6, 100.0]), least often in who is left "
         "and who is right (0.0 % [0.0, 11.4])."
     )
 
 
-def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
-    pictures = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.1), 8), Plain("c", (0.0, 1.0))
-    finding = asked(ProbeData("a folder", pictures=pictures))
-    rate = finding["merged, nearest pictures"]
+def test_the_nearest_of_a_users_images_are_counted_not_judged() -> None:
+    images = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.1), 8), Plain("c", (0.0, 1.0))
+    finding = asked(ProbeData("a folder", images=images))
+    rate = finding["merged, nearest images"]
     assert (rate.estimate.n, rate.known.perfect) == (3, None)
     said = AGREEMENT.say(finding)
     assert said.tone == "told"
     assert said.sentence.startswith(
-        "Of the 3 pairs of these pictures that lie nearest to each other, 1 has a cosine above"
+        "Of the 3 pairs of these images that lie nearest to each other, 1 has a cosine above"
     )
     # Another model has other nearest pairs, so nothing can be paired.
     assert {(one.outcomes, one.draw_R) for one in finding.quantities} == {(None, None)}
@@ -208,39 +208,37 @@ def test_vectors_that_are_not_numbers_are_counted_not_compared() -> None:
     rate = finding["merged, all pairs"].estimate
     assert (rate.value, rate.n, rate.invalid) == (1.0, 1, 2)
     assert finding["centred cosine, all pairs"].estimate.n == 1
-    assert "2 of 3 pairs have a picture without a direction; not counted." in finding.notes
+    assert "2 of 3 pairs have an image without a direction; not counted." in finding.notes
     nothing = AGREEMENT.say(asked(given(lost)))
-    assert nothing.sentence == (
-        "Nothing could be measured: no pair of pictures has two directions."
-    )
+    assert nothing.sentence == ("Nothing could be measured: no pair of images has two directions.")
     assert nothing.tone == "told"
 
 
-def test_copies_of_a_picture_are_no_pair() -> None:
+def test_copies_of_a_image_are_no_pair() -> None:
     one, other = Plain("a", (1.0, 0.0)), Plain("b", (0.0, 1.0))
     finding = asked(given((one, one), (one, other)))
     assert finding["merged, all pairs"].estimate.n == 1
-    assert "1 pairs of a picture with itself were left out." in finding.notes
+    assert "1 pairs of an image with itself were left out." in finding.notes
     only = asked(given((one, one)))
     assert only.skipped.startswith(
-        "two pictures of mine has no pairs of pictures but 1 of a picture with itself; the world's"
+        "two images of mine has no pairs of images but 1 of an image with itself; the world's"
     )
 
 
 def test_without_pairs_or_vectors_nothing_is_asked() -> None:
-    none = asked(ProbeData("my one picture"))
+    none = asked(ProbeData("my one image"))
     assert none.skipped == (
-        "my one picture has no pairs of pictures; the world's benchmarks would serve, one whose "
-        "items have two pictures, such as whatsup_a or winoground, or a folder of two or more "
+        "my one image has no pairs of images; the world's benchmarks would serve, one whose "
+        "items have two images, such as whatsup_a or winoground, or a folder of two or more "
         "pictures"
     )
-    assert asked(ProbeData("a folder", pictures=(Plain("a", (1.0, 0.0)),))).skipped
+    assert asked(ProbeData("a folder", images=(Plain("a", (1.0, 0.0)),))).skipped
     chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)
     skipped = put(AGREEMENT, chat, given((Plain("a", (1.0,)), Plain("b", (1.0,)))))
-    assert skipped.skipped == "a chat model has no vectors of pictures to compare"
+    assert skipped.skipped == "a chat model has no vectors of images to compare"
 
 
-def test_damaged_pictures_have_no_pixels() -> None:
+def test_damaged_images_have_no_pixels() -> None:
     pairs = given(
         (Plain("a", (1.0, 0.0), 5), Plain("b", (1.0, 0.1), -1)),
         (Plain("c", (1.0, 0.0), 5), Plain("d", (1.0, 0.1), 9)),
@@ -255,7 +253,7 @@ def test_damaged_pictures_have_no_pixels() -> None:
 
 def test_points_are_drawn_by_name_not_by_order() -> None:
     plain = Plain("a", (1.0,))
-    pairs = [PicturePair(f"pair {i}", plain, plain, "") for i in range(50)]
+    pairs = [ImagePair(f"pair {i}", plain, plain, "") for i in range(50)]
     some = {pairs[i].id for i in drawn(pairs, 10)}
     turned = pairs[::-1]
     assert len(some) == 10

@@ -85,7 +85,7 @@ def test_mining_in_blocks_finds_what_a_loop_finds(seed: int, block: int) -> None
     assert [p.merged for p in few] == [p.merged for p in found[:2]]
 
 
-def test_mining_needs_both_encoders_on_the_same_pictures() -> None:
+def test_mining_needs_both_encoders_on_the_same_images() -> None:
     with pytest.raises(UnbagError, match="3 vectors of one encoder and 2 of the other"):
         mine_pairs(np.eye(3), np.eye(2))
 
@@ -155,13 +155,13 @@ def test_published_ratios_of_the_detector_test(c: float, n: float, p: float, rat
 
 
 def test_a_detector_and_a_model_that_understands() -> None:
-    pictures = np.repeat(E[:1], 6, axis=0)
-    true, other = pictures + 0.1 * E[1], E[2] + 0.5 * pictures
-    detector = sensitivity(pictures, true, other, other)
+    images = np.repeat(E[:1], 6, axis=0)
+    true, other = images + 0.1 * E[1], E[2] + 0.5 * images
+    detector = sensitivity(images, true, other, other)
     assert detector.detector_ratio == pytest.approx(1.0)
     assert detector.detector_auc == 0.5
     assert detector.selectivity == pytest.approx(0.0)
-    knows = sensitivity(pictures, true, other, true)
+    knows = sensitivity(images, true, other, true)
     assert knows.detector_ratio == 0.0
     assert knows.detector_auc == 1.0
     assert knows.selectivity.min() > 0

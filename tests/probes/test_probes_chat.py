@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.models.loading import load_model
-from unbag.probes.base import Options, PicturePair, ProbeData, ProbedModel, ProbeResult, Row
+from unbag.probes.base import ImagePair, Options, ProbeData, ProbedModel, ProbeResult, Row
 from unbag.probes.chat import MOST, PRIOR, YES_BIAS, items_of, prior, yes_bias
 from unbag.probes.data import world_probe_data
 from unbag.registry import find, names
 from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorer
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats
 from .putting import put
@@ -35,28 +35,28 @@ def subject(model: Ruled) -> ProbedModel:
 
 def test_a_reader_of_scenes_has_no_prior() -> None:
     found = put(PRIOR, subject(Ruled(reads)), WORLD, QUICK)
-    assert value(found, "same without the picture") == 0.5
+    assert value(found, "same without the image") == 0.5
     assert value(found, "right, pairs") == 1
     assert value(found, "right, hard negatives") == 1
-    # Without the picture it guesses.
-    assert value(found, "right without the picture") == 0.5
+    # Without the image it guesses.
+    assert value(found, "right without the image") == 0.5
     assert value(found, "order flips") == 0
     assert value(found, "letter A") == 0.5
-    assert found.headline == "same without the picture"
+    assert found.headline == "same without the image"
     verdict = PRIOR.say(found)
     assert verdict.tone == "holds"
     assert verdict.sentence == (
-        "Its choice is the same without the picture in 50.0 % [46.9, 53.1] of cases (50 % if it "
-        "reads pictures, 100 % if it never looks); it is right in 100.0 %, 50.0 % without the "
-        "picture, and the other order of the options changes 0.0 % of its choices."
+        "Its choice is the same without the image in 50.0 % [46.9, 53.1] of cases (50 % if it "
+        "reads images, 100 % if it never looks); it is right in 100.0 %, 50.0 % without the "
+        "image, and the other order of the options changes 0.0 % of its choices."
     )
 
 
-def test_a_pure_prior_chooses_the_same_without_the_picture() -> None:
+def test_a_pure_prior_chooses_the_same_without_the_image() -> None:
     found = put(PRIOR, subject(Ruled(prefers)), WORLD, QUICK)
-    assert value(found, "same without the picture") == 1
+    assert value(found, "same without the image") == 1
     assert value(found, "right, pairs") == 0.5
-    assert value(found, "right without the picture") == value(found, "right, hard negatives")
+    assert value(found, "right without the image") == value(found, "right, hard negatives")
     verdict = PRIOR.say(found)
     assert verdict.tone == "fails"
     assert "in 100.0 % [93.9, 100.0] of cases" in verdict.sentence
@@ -66,7 +66,7 @@ def test_a_model_that_always_says_a_flips_with_the_order() -> None:
     found = prior(Ruled(sees_cats, first=1e9), few(rows=2), QUICK)
     assert value(found, "order flips") == 1
     assert value(found, "letter A") == 1
-    assert value(found, "same without the picture") == 1
+    assert value(found, "same without the image") == 1
     # Over both orders its love of A cancels, and what it sees is left.
     assert value(found, "right, pairs") == 1
 
@@ -79,7 +79,7 @@ def test_a_reader_says_yes_to_true_captions_only() -> None:
     assert value(found, "P(yes), false captions") == pytest.approx(0.1)
     assert value(found, "P(yes), true captions") == pytest.approx(0.9)
     assert value(found, "threshold") == pytest.approx(0.5)
-    assert value(found, "both pictures right") == 1
+    assert value(found, "both images right") == 1
     assert value(found, "hidden by the prior") == 0
     verdict = YES_BIAS.say(found)
     assert verdict.tone == "holds"
@@ -109,15 +109,15 @@ def test_one_that_says_no_to_all_is_not_called_good() -> None:
 
 
 def test_a_prior_hides_what_a_relaxed_verdict_finds() -> None:
-    def likes_cats(picture: Picture | None, caption: str) -> float:
+    def likes_cats(image: ImageSource | None, caption: str) -> float:
         liked = 0.6 if "cat" in caption else 0.2
-        fits = picture is not None and is_cat(picture) == ("cat" in caption)
+        fits = image is not None and is_cat(image) == ("cat" in caption)
         return liked + 0.05 * fits
 
     found = yes_bias(Ruled(likes_cats), few(rows=1), QUICK)
-    # Both pictures prefer the cat: .65 and .2 for the first, .6 and .25 for the second.
-    assert value(found, "both pictures right") == 0
-    assert value(found, "both pictures right, relaxed") == 1
+    # Both images prefer the cat: .65 and .2 for the first, .6 and .25 for the second.
+    assert value(found, "both images right") == 0
+    assert value(found, "both images right, relaxed") == 1
     assert value(found, "hidden by the prior") == 1
     assert "told apart in 0.0 %, in 100.0 % where a prior" in YES_BIAS.say(found).sentence
 
@@ -134,8 +134,8 @@ def test_without_probabilities_free_answers_are_read() -> None:
     assert YES_BIAS.say(found).tone == "holds"
     choices = prior(replace(model, believes=sees_cats), few(rows=1), QUICK)
     assert choices.notes[0] == why
-    # Without the picture it always answers A, as the first of two that it believes as much.
-    assert value(choices, "same without the picture") == 0.5
+    # Without the image it always answers A, as the first of two that it believes as much.
+    assert value(choices, "same without the image") == 0.5
 
 
 def test_answers_that_say_nothing_are_counted() -> None:
@@ -147,7 +147,7 @@ def test_answers_that_say_nothing_are_counted() -> None:
     choices = prior(model, few(rows=1), QUICK)
     assert choices.notes[1:3] == (
         "18 of 18 answers could not be read (choices)",
-        "10 of 10 answers could not be read (choices without the picture)",
+        "10 of 10 answers could not be read (choices without the image)",
     )
     assert PRIOR.say(choices).sentence == "None of its choices could be read."
     assert PRIOR.say(choices).tone == "told"
@@ -155,10 +155,10 @@ def test_answers_that_say_nothing_are_counted() -> None:
 
 def test_numbers_that_are_none_are_left_out() -> None:
     class Broken(Ruled):
-        def logprobs(self, picture: Any, prompt: str, continuations: Any) -> list[list[float]]:
+        def logprobs(self, image: Any, prompt: str, continuations: Any) -> list[list[float]]:
             if "0" not in prompt:
-                return super().logprobs(picture, prompt, continuations)
-            return [[nan if picture else -np.inf] for _ in continuations]
+                return super().logprobs(image, prompt, continuations)
+            return [[nan if image else -np.inf] for _ in continuations]
 
     for ask in (prior, yes_bias):
         found = ask(Broken(prefers), few(), QUICK)
@@ -166,15 +166,15 @@ def test_numbers_that_are_none_are_left_out() -> None:
         assert all(np.isfinite(one.estimate.value) for one in found.quantities)
 
 
-def test_a_damaged_picture_is_said_and_left_out(tmp_path: Path) -> None:
+def test_a_damaged_image_is_said_and_left_out(tmp_path: Path) -> None:
     (tmp_path / "torn.png").write_bytes(b"\x89PNG torn")
-    torn = FilePicture(tmp_path / "torn.png")
+    torn = FileImage(tmp_path / "torn.png")
     material = few()
     pairs = (replace(material.pairs[0], second=torn), *material.pairs[1:])
     for ask, lost in ((prior, 2), (yes_bias, 1)):
         found = ask(Ruled(prefers), replace(material, pairs=pairs), QUICK)
         (note,) = (one for one in found.notes if "torn" in one)
-        assert note.startswith(f"picture {torn.path} cannot be used: UnidentifiedImageError")
+        assert note.startswith(f"image {torn.path} cannot be used: UnidentifiedImageError")
         assert found.quantities[0].estimate.invalid == lost
 
 
@@ -192,17 +192,17 @@ def test_without_captions_there_is_nothing_to_ask(probe: Any) -> None:
     bare = ProbeData(
         "bare",
         (Row("row", drawn(0), "a cat"), Row("same", drawn(0), "a cat", "a cat")),
-        (PicturePair("pair", drawn(0), drawn(1), "noun"),),
+        (ImagePair("pair", drawn(0), drawn(1), "noun"),),
     )
     found = put(probe, subject(Ruled(prefers)), bare)
     assert found.skipped == (
-        "there are neither captions with hard negatives nor pairs of pictures with captions"
+        "there are neither captions with hard negatives nor pairs of images with captions"
     )
 
 
 def test_captions_alone_are_enough() -> None:
     found = prior(Ruled(prefers), few(0, rows=60), QUICK)
-    assert value(found, "same without the picture") == 1
+    assert value(found, "same without the image") == 1
     assert found.get("right, pairs") is None
     verdict = PRIOR.say(found)
     assert verdict.tone == "fails"
@@ -210,34 +210,34 @@ def test_captions_alone_are_enough() -> None:
 
 
 def test_captions_that_give_the_answer_away_decide_nothing() -> None:
-    def sees_well(picture: Picture | None, caption: str) -> float:
-        return 0.6 if picture is None and "cat" in caption else sees_cats(picture, caption)
+    def sees_well(image: ImageSource | None, caption: str) -> float:
+        return 0.6 if image is None and "cat" in caption else sees_cats(image, caption)
 
     cats = few(0, rows=60)
     found = prior(Ruled(sees_well), cats, QUICK)
-    assert value(found, "same without the picture") == 1
-    assert value(found, "right without the picture") == 1
+    assert value(found, "same without the image") == 1
+    assert value(found, "right without the image") == 1
     assert PRIOR.say(found).tone == "mixed"
     dogs = [
-        replace(r, picture=drawn(1), caption=str(r.negative), negative=r.caption) for r in cats.rows
+        replace(r, image=drawn(1), caption=str(r.negative), negative=r.caption) for r in cats.rows
     ]
     found = prior(Ruled(sees_well), replace(cats, rows=(*cats.rows[:30], *dogs[30:])), QUICK)
     assert value(found, "right, hard negatives") == 1
-    assert value(found, "right without the picture") == 0.5
+    assert value(found, "right without the image") == 0.5
     assert PRIOR.say(found).tone == "holds"
-    assert "it is right in 100.0 %, 50.0 % without the picture" in PRIOR.say(found).sentence
+    assert "it is right in 100.0 %, 50.0 % without the image" in PRIOR.say(found).sentence
 
 
-def test_a_full_diagnosis_asks_all_and_shows_a_grey_picture() -> None:
+def test_a_full_diagnosis_asks_all_and_shows_a_grey_image() -> None:
     model = Ruled(prefers)
     full = replace(QUICK, is_full=True)
     material = few(3, rows=1)
     found = prior(model, material, full)
-    assert value(found, "same with a grey picture") == 1
-    assert found.get("right with a grey picture") is not None
-    greys = [ask for ask in model.asked if ask.picture and ask.picture.name == "grey"]
-    blind = [ask for ask in model.asked if ask.picture is None]
-    # Two orders for each of four items; with their pictures, seven.
+    assert value(found, "same with a grey image") == 1
+    assert found.get("right with a grey image") is not None
+    greys = [ask for ask in model.asked if ask.image and ask.image.name == "grey"]
+    blind = [ask for ask in model.asked if ask.image is None]
+    # Two orders for each of four items; with their images, seven.
     assert (len(greys), len(blind), len(model.asked)) == (8, 8, 30)
     assert len(items_of(WORLD, full)) == len(WORLD.pairs) + len(WORLD.rows)
 
@@ -268,7 +268,7 @@ def test_progress_counts_questions() -> None:
 
     progress, model = Counted(), Ruled(prefers)
     prior(model, few(3, rows=2), QUICK, progress)
-    assert progress.tasks == [("choices", 16), ("choices without the picture", 10)]
+    assert progress.tasks == [("choices", 16), ("choices without the image", 10)]
     assert len(model.asked) == 26
 
 

@@ -13,7 +13,7 @@ from unbag.probes.data import world_probe_data
 from unbag.probes.sampling import (
     choose_gallery,
     choose_rows,
-    first_pictures,
+    first_images,
     is_swap,
     told_part,
     truth_of,
@@ -25,7 +25,7 @@ from unbag.types import IntArray
 
 @dataclass(frozen=True)
 class Named:
-    """A picture that is only a name."""
+    """An image that is only a name."""
 
     key: str
 
@@ -48,7 +48,7 @@ def test_rows_and_galleries_are_chosen_whatever_their_order() -> None:
     assert len({row.cluster for row in chosen}) in (20, 21)
 
 
-def test_clusters_that_share_a_picture_are_one() -> None:
+def test_clusters_that_share_a_image_are_one() -> None:
     given = [("p", "one"), ("q", "two"), ("r", ""), ("q", "three"), ("p", "three"), ("s", "four")]
     rows = [Row(f"{i}", Named(p), "a", "b", cluster=c) for i, (p, c) in enumerate(given)]
     found = unite(rows)
@@ -57,14 +57,14 @@ def test_clusters_that_share_a_picture_are_one() -> None:
     assert found[2] is rows[2]
 
 
-def test_no_picture_of_the_world_is_in_two_clusters() -> None:
+def test_no_image_of_the_world_is_in_two_clusters() -> None:
     """Two benchmarks of the world show the same scenes: each scene must count once."""
     every = world_probe_data().rows
-    told = {(row.picture.key, row.cluster) for row in every}
+    told = {(row.image.key, row.cluster) for row in every}
     assert len(told) > len({key for key, _ in told})
     chosen = choose_rows(every, Options(is_full=True))
     assert len(chosen) == len(every)
-    clusters = {(row.picture.key, row.cluster) for row in chosen}
+    clusters = {(row.image.key, row.cluster) for row in chosen}
     assert len(clusters) == len({key for key, _ in clusters})
 
 
@@ -72,17 +72,17 @@ def test_a_smaller_gallery_keeps_what_belongs_together() -> None:
     whole_gallery = world_probe_data().gallery
     assert whole_gallery is not None
     few = choose_gallery(whole_gallery, 5)
-    assert len(few.pictures) == 5
-    assert (first_pictures(few) >= 0).all()
+    assert len(few.images) == 5
+    assert (first_images(few) >= 0).all()
     whole = {
-        (whole_gallery.pictures[p].key, whole_gallery.captions[c])
-        for p, c in zip(whole_gallery.picture_T, whole_gallery.caption_T, strict=True)
+        (whole_gallery.images[p].key, whole_gallery.captions[c])
+        for p, c in zip(whole_gallery.image_T, whole_gallery.caption_T, strict=True)
     }
     kept = {
-        (few.pictures[p].key, few.captions[c])
-        for p, c in zip(few.picture_T, few.caption_T, strict=True)
+        (few.images[p].key, few.captions[c])
+        for p, c in zip(few.image_T, few.caption_T, strict=True)
     }
-    names = {picture.key for picture in few.pictures}
+    names = {image.key for image in few.images}
     assert kept == {pair for pair in whole if pair[0] in names}
     assert truth_of(few).shape == (5, len(few.captions))
 

@@ -32,7 +32,7 @@ from unbag.probes.reference_spaces import (
 )
 from unbag.probes.space import EncoderSpace
 from unbag.registry import find
-from unbag.types import FloatArray, Picture
+from unbag.types import FloatArray, ImageSource
 from unbag.world.grammar import And, Obj, Rel, holds
 from unbag.world.placement import exchange_colours
 from unbag.world.scenes import Scene, is_clear
@@ -50,7 +50,7 @@ def asked(space: ConstructedSpace) -> ProbeResult:
 
 def scenes(shown: Callable[[Ring], object], ring: Ring) -> dict[tuple[int, ...], Scene]:
     """By thing or pair, colouring, place and rendering."""
-    found = [picture.scene for picture in shown(ring)]  # type: ignore[attr-defined]
+    found = [image.scene for image in shown(ring)]  # type: ignore[attr-defined]
     return dict(zip(np.ndindex(THINGS, 2, 2, len(ring.renderings)), found, strict=True))
 
 
@@ -129,10 +129,10 @@ def test_a_bag_of_words_fails_what_needs_ties() -> None:
     assert verdict.tone == "fails"
     assert verdict.sentence == (
         "6 of 11 conditions of an ideal space hold; those that no bag of words can meet hold in "
-        "0.0 % [0.0, 32.4] of cases. Fail: 2.3, pictures that differ only in which thing has which "
+        "0.0 % [0.0, 32.4] of cases. Fail: 2.3, images that differ only in which thing has which "
         "colour are told apart: 0.0 %; 3.1, the same thing at two places is told apart: 0.0 %; "
-        "3.2, pictures that differ only in which thing is on which side are told apart: 0.0 %; "
-        "3.3, x left of y is nearer to x left of z than to x right of z: 0.0 %; 4.2, a picture of "
+        "3.2, images that differ only in which thing is on which side are told apart: 0.0 %; "
+        "3.3, x left of y is nearer to x left of z than to x right of z: 0.0 %; 4.2, an image of "
         "a star fits 'no star' less than the name of another thing: 0.0 %."
     )
     # A star in another colour keeps shape, size and texture of four words.
@@ -180,8 +180,8 @@ def test_a_random_space_is_at_chance() -> None:
 def layout_space() -> ConstructedSpace:
     """Which shape lies nearer to the left and the top, and which does not; no colours."""
 
-    def of_picture(picture: Picture) -> FloatArray:
-        scene = scene_behind(picture)
+    def of_image(image: ImageSource) -> FloatArray:
+        scene = scene_behind(image)
         assert scene is not None
         rows = sorted((thing.x + thing.y, thing.shape) for thing in scene.things)
         if len(rows) == 1:
@@ -189,7 +189,7 @@ def layout_space() -> ConstructedSpace:
         first, second = (signs(f"{at} {shape}", 512) for at, (_, shape) in enumerate(rows))
         return first + second
 
-    return ConstructedSpace("layout", "layout/1", of_picture, lambda text: signs(text, 512))
+    return ConstructedSpace("layout", "layout/1", of_image, lambda text: signs(text, 512))
 
 
 def test_a_space_of_layouts_knows_sides_and_no_colours() -> None:
@@ -204,13 +204,11 @@ def test_a_space_of_layouts_knows_sides_and_no_colours() -> None:
     assert CONDITIONS_PROBE.say(found).tone == "mixed"
 
 
-def test_pictures_without_a_vector_are_left_out_and_counted() -> None:
+def test_images_without_a_vector_are_left_out_and_counted() -> None:
     drawn = rings(2)
     bad = next(drawn[0].alone()).key
     space = bag_of_words_space()
-    holed = replace(
-        space, of_picture=lambda p: space.of_picture(p) * (np.nan if p.key == bad else 1)
-    )
+    holed = replace(space, of_image=lambda p: space.of_image(p) * (np.nan if p.key == bad else 1))
     found = conditions(concept_vectors(holed, drawn), QUICK)
     assert found["2.1"].estimate.invalid == 1
     assert found["2.1"].estimate.n == 7
@@ -224,15 +222,15 @@ def test_nothing_can_be_said_of_nothing() -> None:
     nan = np.full(4, np.nan)
     space = ConstructedSpace("nan", "nan/1", lambda p: nan, lambda text: nan)
     verdict = CONDITIONS_PROBE.say(conditions(concept_vectors(space, rings(1)), QUICK))
-    assert verdict.sentence == ("Nothing could be measured: no picture or caption has a direction.")
+    assert verdict.sentence == ("Nothing could be measured: no image or caption has a direction.")
     assert verdict.tone == "told"
 
 
 def test_antipodal_renderings_have_no_mean() -> None:
     """Vectors that cancel out over the two places leave i(x) unknown, not i(x,g)."""
 
-    def of_picture(picture: Picture) -> FloatArray:
-        scene = scene_behind(picture)
+    def of_image(image: ImageSource) -> FloatArray:
+        scene = scene_behind(image)
         assert scene is not None
         (thing, *_) = scene.things
         along = thing.x if drawn[0].relation == "left of" else thing.y
@@ -240,7 +238,7 @@ def test_antipodal_renderings_have_no_mean() -> None:
         return sign * signs(thing.shape, 64)
 
     drawn = rings(1)
-    space = ConstructedSpace("two poles", "poles/1", of_picture, lambda text: signs(text, 64))
+    space = ConstructedSpace("two poles", "poles/1", of_image, lambda text: signs(text, 64))
     found = conditions(concept_vectors(space, drawn), QUICK)
     assert found["1.1a"].estimate.n == 0
     assert found["3.1 cosine"].estimate.value == pytest.approx(-1.0)
@@ -270,11 +268,11 @@ def test_every_rate_is_drawn_with_its_chance() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(CONDITIONS_PROBE, subject, ProbeData("my pictures"))
-    assert found.skipped.startswith("my pictures: needs drawn scenes")
+    found = put(CONDITIONS_PROBE, subject, ProbeData("my images"))
+    assert found.skipped.startswith("my images: needs drawn scenes")
     found = put(CONDITIONS_PROBE, replace(subject, space=None), WORLD)
     assert found.skipped == (
-        "bag of words has no vectors of pictures and captions: the conditions are about cosines"
+        "bag of words has no vectors of images and captions: the conditions are about cosines"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.tiny import load as load_tiny
@@ -37,7 +37,7 @@ from unbag.runs.progress import Advance, Silent
 from unbag.scorers.chat import LIKELIHOOD, YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer
-from unbag.types import Picture, Scorer
+from unbag.types import ImageSource, Scorer
 
 SIDE = 48
 CELL = SIDE // GRID
@@ -47,12 +47,12 @@ MEAN = round(255 / GRID**2)
 CAPTION = "a lamp left of a cup"
 
 
-def lit() -> PixelPicture:
+def lit() -> PixelImage:
     """Black, with one white cell."""
     pixels = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
     row, column = (CELL * at for at in LAMP)
     pixels[row : row + CELL, column : column + CELL] = 255
-    return PixelPicture(pixels)
+    return PixelImage(pixels)
 
 
 @dataclass
@@ -65,29 +65,29 @@ class Lamps:
     together: list[int] = field(default_factory=list)
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         self.asked.append((prompt, tuple(continuations)))
-        light = math.log(brightness(picture))
+        light = math.log(brightness(image))
         # A word is two tokens, and nothing tells which.
         words = [[(light if w == "lamp" else math.log(0.5)) / 2 for w in c.split()]
                  for c in continuations]  # fmt: skip
         return [[half for one in row for half in (one, one)] for row in words]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         raise NotImplementedError
 
-    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
-        """A picture is as far along one axis as it is bright, a caption if it says lamp."""
+    def last_hidden(self, asks: Sequence[tuple[ImageSource | None, str]]) -> Tensor:
+        """An image is as far along one axis as it is bright, a caption if it says lamp."""
         self.together.append(len(asks))
         far = [brightness(p) if p else float("lamp" in text.split()) for p, text in asks]
         return torch.tensor([[one, 1.0] for one in far])
 
 
-def brightness(picture: Picture | None) -> float:
-    assert picture is not None
+def brightness(image: ImageSource | None) -> float:
+    assert image is not None
     row, column = (CELL * at for at in LAMP)
-    pixels = np.asarray(picture.open())[row : row + CELL, column : column + CELL]
+    pixels = np.asarray(image.open())[row : row + CELL, column : column + CELL]
     return float(pixels.mean() / 255)
 
 
@@ -106,9 +106,9 @@ def only(value: float) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(40, 33), (6, 6), (7, 100)])
 def test_a_painted_cell_is_all_that_changes(shape: tuple[int, int]) -> None:
     whole = np.random.default_rng(0).integers(0, 100, (*shape, 3), dtype=np.uint8)
-    first, *painted = covered(PixelPicture(whole, "noise"))
+    first, *painted = covered(PixelImage(whole, "noise"))
     assert first.name == "noise"
-    assert first.key == PixelPicture(whole).key
+    assert first.key == PixelImage(whole).key
     assert len(painted) == GRID**2
     colour = whole.reshape(-1, 3).mean(axis=0).round()
     times = np.zeros(shape, dtype=int)
@@ -128,8 +128,8 @@ def test_a_painted_cell_is_all_that_changes(shape: tuple[int, int]) -> None:
     assert (times == 1).all()
 
 
-def test_a_picture_smaller_than_the_grid_has_no_cells() -> None:
-    small = PixelPicture(np.zeros((5, 60, 3), dtype=np.uint8), "thin.png")
+def test_a_image_smaller_than_the_grid_has_no_cells() -> None:
+    small = PixelImage(np.zeros((5, 60, 3), dtype=np.uint8), "thin.png")
     with pytest.raises(UnbagError, match=r"thin\.png has 60 x 5 pixels") as error:
         covered_maps(YES(Lamps()), small, CAPTION)
     assert error.value.expected == "at least 6 x 6, one for each cell of a map"
@@ -182,7 +182,7 @@ def test_what_is_asked_is_what_the_scorer_asks() -> None:
 def test_texts_speak_of_cells_and_of_paint() -> None:
     for about in (COVERED_LOGS, COVERED_COSINES):
         assert "6 x 6 cells" in about
-        assert "painted with the mean colour of the picture, before the model" in about
+        assert "painted with the mean colour of the image, before the model" in about
         assert "patch" not in about
 
 
@@ -193,7 +193,7 @@ def test_a_long_caption_is_cut() -> None:
 def test_a_scorer_without_a_chat_model_or_without_eyes_has_no_such_map() -> None:
     plain = Cosine(load_tiny("base"))
     assert chat_of(plain) is None
-    with pytest.raises(UnbagError, match="tiny:base asks no chat model about pictures"):
+    with pytest.raises(UnbagError, match="tiny:base asks no chat model about images"):
         covered_maps(plain, lit(), CAPTION)
     blind = make_scorer(load_model("caption:constant"))
     assert chat_of(blind) is None
@@ -219,7 +219,7 @@ def test_vlm2vec_as_a_model_has_the_map_of_its_cosine() -> None:
 
 
 def one_row() -> ProbeData:
-    return ProbeData("one picture", (Row("1", lit(), CAPTION),), ())
+    return ProbeData("one image", (Row("1", lit(), CAPTION),), ())
 
 
 class Counted(Silent):

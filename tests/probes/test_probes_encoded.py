@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.probes.space import EncoderSpace
 from unbag.types import Layers, TokenFeatures
@@ -34,27 +34,27 @@ class Counting(Tiny):
 
     def __init__(self) -> None:
         super().__init__(untrained(SMALL, seed=0), name="small")
-        self.pictures = 0
+        self.images = 0
         self.said: list[str] = []
 
-    def encode_pictures(self, pixels: torch.Tensor) -> torch.Tensor:
-        self.pictures += len(pixels)
-        return super().encode_pictures(pixels)
+    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
+        self.images += len(pixels)
+        return super().encode_images(pixels)
 
-    def encode_captions(self, captions: Sequence[str]) -> torch.Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> torch.Tensor:
         self.said += captions
-        return super().encode_captions(captions)
+        return super().encode_texts(captions)
 
 
 class Layered(Counting):
     """Shows two layers that are made of what it was given."""
 
-    def picture_layers(self, pixels: torch.Tensor) -> Layers:
+    def image_layers(self, pixels: torch.Tensor) -> Layers:
         level = pixels.mean(dim=(1, 2, 3))
         vector = level[:, None, None].expand(-1, 4, 3)
         return Layers((vector, 2 * vector), (None, vector[:, 0]), torch.ones(len(pixels), 4) > 0)
 
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         length = [len(caption.split()) for caption in captions]
         mask = torch.arange(max(length))[None] < torch.tensor(length)[:, None]
         vector = mask.float()[:, :, None] * torch.tensor(length)[:, None, None]
@@ -62,19 +62,19 @@ class Layered(Counting):
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[FilePicture]:
+def files(tmp_path: Path) -> list[FileImage]:
     paths = [tmp_path / f"{i}.png" for i in range(3)]
     for i, path in enumerate(paths):
         Image.new("RGB", (16, 16), (80 * i, 0, 0)).save(path)
-    return [FilePicture(path) for path in paths]
+    return [FileImage(path) for path in paths]
 
 
-def test_each_input_is_encoded_once(files: list[FilePicture]) -> None:
+def test_each_input_is_encoded_once(files: list[FileImage]) -> None:
     encoder = Counting()
     space = EncoderSpace(encoder)
-    first = space.pictures([files[0], files[1], files[0]])
-    again = space.pictures(files[::-1])
-    assert encoder.pictures == 3
+    first = space.images([files[0], files[1], files[0]])
+    again = space.images(files[::-1])
+    assert encoder.images == 3
     assert np.array_equal(first[0], first[2])
     assert np.array_equal(again[1:], first[1::-1])
     assert first.dtype == np.float64
@@ -84,33 +84,31 @@ def test_each_input_is_encoded_once(files: list[FilePicture]) -> None:
     assert sorted(encoder.said) == ["a cup", "a star"]
 
 
-def test_vectors_are_those_of_the_encoder(files: list[FilePicture]) -> None:
+def test_vectors_are_those_of_the_encoder(files: list[FileImage]) -> None:
     encoder = Counting()
     pixels = torch.stack([encoder.prepare(one.open()) for one in files])
     space = EncoderSpace(encoder)
-    assert np.allclose(space.pictures(files), encoder.encode_pictures(pixels), atol=1e-6)
+    assert np.allclose(space.images(files), encoder.encode_images(pixels), atol=1e-6)
     said = ["a red star", "a cup"]
-    assert np.allclose(space.captions(said), encoder.encode_captions(said), atol=1e-6)
+    assert np.allclose(space.captions(said), encoder.encode_texts(said), atol=1e-6)
 
 
-def test_a_cache_serves_the_next_space(files: list[FilePicture], tmp_path: Path) -> None:
-    wanted = EncoderSpace(Counting(), cache=tmp_path / "kept").pictures(files)
+def test_a_cache_serves_the_next_space(files: list[FileImage], tmp_path: Path) -> None:
+    wanted = EncoderSpace(Counting(), cache=tmp_path / "kept").images(files)
     encoder = Counting()
-    found = EncoderSpace(encoder, cache=tmp_path / "kept").pictures(files)
-    assert encoder.pictures == 0
+    found = EncoderSpace(encoder, cache=tmp_path / "kept").images(files)
+    assert encoder.images == 0
     assert np.array_equal(found, wanted)
 
 
-def test_a_damaged_picture_is_told_and_has_no_vector(
-    files: list[FilePicture], tmp_path: Path
-) -> None:
-    (tmp_path / "bad.png").write_bytes(b"no picture")
-    bad = FilePicture(tmp_path / "bad.png")
+def test_a_damaged_image_is_told_and_has_no_vector(files: list[FileImage], tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    bad = FileImage(tmp_path / "bad.png")
     space = EncoderSpace(Counting())
-    alone = space.pictures([bad])
+    alone = space.images([bad])
     assert np.isnan(alone).all()
     assert list(space.damaged) == [bad.name]
-    found = space.pictures([files[0], bad])
+    found = space.images([files[0], bad])
     assert np.isfinite(found[0]).all()
     assert np.isnan(found[1]).all()
     assert found.shape == (2, 8)
@@ -118,16 +116,16 @@ def test_a_damaged_picture_is_told_and_has_no_vector(
 
 def test_nothing_asked_gives_nothing() -> None:
     space = EncoderSpace(Counting())
-    assert len(space.pictures([])) == 0
+    assert len(space.images([])) == 0
     assert len(space.captions([])) == 0
 
 
-def test_patches_and_words_come_in_the_order_asked(files: list[FilePicture]) -> None:
+def test_patches_and_words_come_in_the_order_asked(files: list[FileImage]) -> None:
     encoder = Counting()
     space = EncoderSpace(encoder)
     assert space.tokens is not None
     pixels = torch.stack([encoder.prepare(one.open()) for one in files])
-    found = space.tokens.pictures([files[2], files[0]])
+    found = space.tokens.images([files[2], files[0]])
     wanted: TokenFeatures = encoder.encode_patches(pixels[[2, 0]])
     assert np.allclose(found.vector_NLW, wanted.vector_NLW, atol=1e-6)
     said = ["a red star", "a", "a cup"]
@@ -137,13 +135,13 @@ def test_patches_and_words_come_in_the_order_asked(files: list[FilePicture]) -> 
     assert np.allclose(words.vector_NLW[1, :2], alone.vector_NLW[0], atol=1e-5)
 
 
-def test_layers_are_asked_for_by_number(files: list[FilePicture], tmp_path: Path) -> None:
+def test_layers_are_asked_for_by_number(files: list[FileImage], tmp_path: Path) -> None:
     space = EncoderSpace(Layered())
     assert space.layers is not None
     assert (space.layers.picture_depth, space.layers.caption_depth) == (2, 2)
-    (tmp_path / "bad.png").write_bytes(b"no picture")
-    bad = FilePicture(tmp_path / "bad.png")
-    last, first = space.layers.pictures([files[1], bad, files[1]], [-1, 0])
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    bad = FileImage(tmp_path / "bad.png")
+    last, first = space.layers.images([files[1], bad, files[1]], [-1, 0])
     assert first.pooled_NW is None
     assert last.pooled_NW is not None
     assert np.allclose(last.vector_NLW[0], 2 * first.vector_NLW[0])

@@ -20,11 +20,11 @@ from unbag.probes.extract import (
     caption_places,
     credits,
     curve_layers,
+    image_places,
     mean_place,
-    picture_places,
     quarters,
 )
-from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
+from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, image_sheets
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
@@ -33,9 +33,9 @@ from unbag.probes.reference_spaces import (
     perfect_space,
 )
 from unbag.registry import find
-from unbag.types import Picture, TokenFeatures
+from unbag.types import ImageSource, TokenFeatures
 from unbag.world.grammar import holds, parse
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.vocabulary import DEFAULT
 
 from .putting import put
@@ -50,24 +50,24 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.probes.extract.CAPTIONS", 96)
 
 
-def _full() -> tuple[ProbeSheet[Picture], ...]:
-    return picture_sheets(seed=0, pictures=96, is_full=True)
+def _full() -> tuple[ProbeSheet[ImageSource], ...]:
+    return image_sheets(seed=0, images=96, is_full=True)
 
 
-def test_each_picture_has_the_class_whose_caption_is_true() -> None:
+def test_each_image_has_the_class_whose_caption_is_true() -> None:
     for sheet in _full():
         for label in sheet.labels:
             assert len(sheet.given) == len(sheet.groups) == len(label.captions) == 96
-            for picture, own, captions in zip(
+            for image, own, captions in zip(
                 sheet.given, label.class_N, label.captions, strict=True
             ):
-                assert isinstance(picture, ScenePicture)
-                truth = [holds(parse(caption), picture.scene) for caption in captions]
+                assert isinstance(image, SceneImage)
+                truth = [holds(parse(caption), image.scene) for caption in captions]
                 assert truth == [at == own for at in range(len(captions))], label.name
 
 
 def test_classes_are_balanced_within_every_group() -> None:
-    sheets: list[ProbeSheet[Picture] | ProbeSheet[str]] = [*_full()]
+    sheets: list[ProbeSheet[ImageSource] | ProbeSheet[str]] = [*_full()]
     sheets += caption_sheets(seed=0, captions=96, is_full=True)
     for sheet in sheets:
         for label in sheet.labels:
@@ -92,9 +92,9 @@ def test_captions_of_one_set_have_the_same_words() -> None:
 
 def test_a_bag_of_words_is_at_chance_for_relation_and_binding() -> None:
     space = bag_of_words_space()
-    (sheet,) = picture_sheets(seed=0, pictures=192, is_full=False)
+    (sheet,) = image_sheets(seed=0, images=192, is_full=False)
     for label in sheet.labels:
-        found = read(space.pictures(sheet.given), label.class_N, sheet.groups)
+        found = read(space.images(sheet.given), label.class_N, sheet.groups)
         assert found.accuracy == 0.5, label.name
     for said in caption_sheets(seed=0, captions=96, is_full=True):
         (label,) = said.labels
@@ -102,13 +102,13 @@ def test_a_bag_of_words_is_at_chance_for_relation_and_binding() -> None:
 
 
 def test_presence_and_number_are_another_matter() -> None:
-    *_, count, presence = picture_sheets(seed=0, pictures=192, is_full=True)
+    *_, count, presence = image_sheets(seed=0, images=192, is_full=True)
     space = bag_of_words_space()
     (label,) = presence.labels
-    vector_ND = space.pictures(presence.given)
+    vector_ND = space.images(presence.given)
     assert read(vector_ND, label.class_N, presence.groups).accuracy > 0.95
     (label,) = count.labels
-    assert abs(read(space.pictures(count.given), label.class_N, count.groups).accuracy - 0.25) < 0.1
+    assert abs(read(space.images(count.given), label.class_N, count.groups).accuracy - 0.25) < 0.1
 
 
 def test_verdict_of_a_bag_of_words() -> None:
@@ -153,11 +153,11 @@ class FakeLayers:
     caption_depth: int = 3
     asked: list[int] = field(default_factory=list)
 
-    def pictures(
-        self, pictures: Sequence[Picture], layers: Sequence[int]
+    def images(
+        self, images: Sequence[ImageSource], layers: Sequence[int]
     ) -> tuple[TokenFeatures, ...]:
-        self.asked.append(len(pictures))
-        rows = [self._patches(picture) for picture in pictures]
+        self.asked.append(len(images))
+        rows = [self._patches(image) for image in images]
         empty_NW = torch.zeros(len(rows), 3)
         seen_NL = torch.ones(len(rows), 4) > 0
         one = TokenFeatures(torch.from_numpy(np.stack(rows)), seen_NL, empty_NW)
@@ -167,11 +167,11 @@ class FakeLayers:
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         raise UnbagError("this tower cannot be taken apart")
 
-    def _patches(self, picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def _patches(self, image: ImageSource) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         """2 x 2 patches of width 60: shapes and colours that lie in each."""
-        assert isinstance(picture, ScenePicture)
+        assert isinstance(image, SceneImage)
         vector_LW = np.zeros((4, 60), dtype=np.float32)
-        for thing in picture.scene.things:
+        for thing in image.scene.things:
             at = 2 * (thing.y >= 32) + (thing.x >= 32)
             vector_LW[at, DEFAULT.shapes.index(thing.shape)] += 1
             vector_LW[at, 48 + DEFAULT.colours.index(thing.colour)] += 1
@@ -187,7 +187,7 @@ class LayeredSpace(ConstructedSpace):
 
 def _layered() -> LayeredSpace:
     bag = bag_of_words_space()
-    return LayeredSpace(bag.name, bag.fingerprint, bag.of_picture, bag.of_caption)
+    return LayeredSpace(bag.name, bag.fingerprint, bag.of_image, bag.of_caption)
 
 
 def test_what_is_in_the_patches_only_is_lost_in_the_read_out() -> None:
@@ -233,8 +233,8 @@ def test_layers_asked_for_are_read_and_those_that_are_not_there_are_named() -> N
 
 def test_layers_are_asked_for_in_chunks() -> None:
     space = _layered()
-    (sheet,) = picture_sheets(seed=0, pictures=160, is_full=False)
-    places = picture_places(space, sheet.given, Options(layers=(2,)))
+    (sheet,) = image_sheets(seed=0, images=160, is_full=False)
+    places = image_places(space, sheet.given, Options(layers=(2,)))
     assert space.layers.asked == [64, 64, 32]
     assert sorted(places.layers) == [0, 1, 2, 3]
     assert places.whole is not None
@@ -267,7 +267,7 @@ def test_ties_of_the_own_score_count_their_share() -> None:
 def test_who_cannot_be_asked_is_skipped_with_the_reason() -> None:
     subject = constructed_subject(bag_of_words_space())
     for probe in (EXTRACT, EXTRACT_TEXT):
-        assert "my pictures: " in put(probe, subject, ProbeData("my pictures")).skipped
+        assert "my images: " in put(probe, subject, ProbeData("my images")).skipped
         blind = ProbedModel("chat", subject.model, None, subject.scorer)
         assert put(probe, blind, WORLD).skipped == "chat has no vectors to read from"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unbag.probes.base import Known, Options, ProbeResult, Quantity, mean
-from unbag.probes.extract import CAPTION_SIDE, PICTURE_SIDE, say_of
+from unbag.probes.extract import CAPTION_SIDE, IMAGE_SIDE, say_of
 
 QUICK = Options(resamples=500)
 
@@ -45,14 +45,14 @@ def test_sentences(
         *_rates("left/right, all patches, attentive", patches),
         _rates("left/right, own score", own)[0],
     ]
-    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], IMAGE_SIDE)
     assert words in verdict.sentence
     assert verdict.tone == tone
 
 
 def test_what_a_control_reads_as_well_is_not_read() -> None:
     made = _rates("left/right, projected, linear", 0.9, beyond=0.0)
-    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    verdict = say_of(ProbeResult("extract", tuple(made)), ["left/right"], IMAGE_SIDE)
     assert verdict.tone == "fails"
 
 

@@ -1,4 +1,4 @@
-"""ProbeData from a user's files: pictures with captions, without them, and bad ones."""
+"""ProbeData from a user's files: images with captions, without them, and bad ones."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.data.readers import open_pairs
 from unbag.edits import parsing as pipelines
 from unbag.edits.editor import CaptionEditor, EditTally
@@ -25,7 +25,7 @@ def draw(path: Path, shade: int) -> Path:
 
 
 def write_lines(folder: Path, count: int = 4, *, more: Sequence[str] = ()) -> Path:
-    """A collection of small pictures with two captions each."""
+    """A collection of small images with two captions each."""
     lines = []
     for n in range(count):
         draw(folder / "images" / f"{n}.png", n)
@@ -67,12 +67,12 @@ def test_captions_get_negatives_and_a_positive(tmp_path: Path) -> None:
     assert first.cluster == second.cluster == "images/0.png"
     assert len({row.id for row in found.rows}) == 8
     assert found.gallery is not None
-    assert len(found.gallery.captions) == len(found.gallery.pictures) == 4
-    assert [picture.name for picture in found.pictures] == [
+    assert len(found.gallery.captions) == len(found.gallery.images) == 4
+    assert [image.name for image in found.images] == [
         str(tmp_path / "images" / f"{n}.png") for n in range(4)
     ]
     assert found.pairs == ()
-    assert found.about == "JSON lines captions.jsonl: 4 pictures, 8 captions"
+    assert found.about == "JSON lines captions.jsonl: 4 images, 8 captions"
     assert found.notes == ()
 
 
@@ -142,53 +142,53 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
 def test_a_part_is_chosen_by_seed(tmp_path: Path) -> None:
     pairs = open_pairs(str(write_lines(tmp_path, 9)))
     found = [pairs_material(pairs, editor=Swapping(), most=4, seed=seed) for seed in (0, 0, 1)]
-    names = [[picture.name for picture in one.pictures] for one in found]
+    names = [[image.name for image in one.images] for one in found]
     assert names[0] == names[1] != names[2]
     assert names[0] == sorted(names[0])
-    assert found[0].notes == ("4 of 9 pictures are used",)
+    assert found[0].notes == ("4 of 9 images are used",)
 
 
-def test_entries_about_one_picture_become_one(tmp_path: Path) -> None:
+def test_entries_about_one_image_become_one(tmp_path: Path) -> None:
     more = [json.dumps({"image": "copy.png", "captions": ["a red dog again"]})]
     file = write_lines(tmp_path, 3, more=more)
     (tmp_path / "copy.png").write_bytes((tmp_path / "images" / "1.png").read_bytes())
     found = pairs_material(open_pairs(str(file)), editor=Swapping())
-    assert len(found.pictures) == 3
-    assert found.notes == ("1 of 4 entries show a picture that another shows",)
+    assert len(found.images) == 3
+    assert found.notes == ("1 of 4 entries show an image that another shows",)
 
 
-def test_one_picture_cannot_be_told_apart(tmp_path: Path) -> None:
+def test_one_image_cannot_be_told_apart(tmp_path: Path) -> None:
     file = write_lines(tmp_path, 1)
     with pytest.raises(UnbagError) as error:
         find_probe_data(str(file))
     assert str(error.value) == (
-        "JSON lines captions.jsonl: 1 pictures, 2 captions: only 1 different picture\n"
-        "  expected: at least two pictures, since models are asked to tell them apart\n"
-        "  hint:     name a collection with more pictures"
+        "JSON lines captions.jsonl: 1 images, 2 captions: only 1 different image\n"
+        "  expected: at least two images, since models are asked to tell them apart\n"
+        "  hint:     name a collection with more images"
     )
 
 
-def test_broken_lines_and_missing_pictures_are_told(
+def test_broken_lines_and_missing_images_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     lost = json.dumps({"image": "images/lost.png", "captions": ["a ghost"]})
     file = write_lines(tmp_path, more=["{broken", lost])
     found = find_probe_data(str(file))
-    assert len(found.pictures) == 4
+    assert len(found.images) == 4
     assert found.about == (
-        "JSON lines captions.jsonl: 4 pictures, 8 captions, 1 missing ones left out, 1 broken "
+        "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 broken "
         "lines left out"
     )
 
 
-def test_a_damaged_picture_is_the_model_s_to_tell(
+def test_a_damaged_image_is_the_model_s_to_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
     file = write_lines(tmp_path)
     (tmp_path / "images" / "2.png").write_bytes(b"torn")
-    assert len(find_probe_data(str(file)).pictures) == 4
+    assert len(find_probe_data(str(file)).images) == 4
 
 
 def test_other_forms_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,51 +211,51 @@ def test_class_folders_share_captions(tmp_path: Path, monkeypatch: pytest.Monkey
     found = find_probe_data(str(tmp_path))
     assert found.gallery is not None
     assert found.gallery.captions == ("a photo of a cat.", "a photo of a sea lion.")
-    assert found.gallery.picture_T.tolist() == [0, 1, 2]
+    assert found.gallery.image_T.tolist() == [0, 1, 2]
     assert found.gallery.caption_T.tolist() == [0, 0, 1]
 
 
-def test_pictures_without_captions_have_no_rows(tmp_path: Path) -> None:
+def test_images_without_captions_have_no_rows(tmp_path: Path) -> None:
     for n in range(3):
         draw(tmp_path / f"{n}.png", n)
     (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
     (tmp_path / "read me.txt").write_text("hello")
     for found in (find_probe_data(str(tmp_path)), folder_material(tmp_path)):
         assert (found.rows, found.pairs, found.gallery) == ((), (), None)
-        assert len(found.pictures) == 3
-        assert found.about == f"the folder {tmp_path.name}: 3 pictures without captions"
+        assert len(found.images) == 3
+        assert found.about == f"the folder {tmp_path.name}: 3 images without captions"
         assert found.notes == (
-            "there are no captions, so only the picture tower is asked: name a file with captions",
-            "1 pictures are copies of others",
+            "there are no captions, so only the image encoder is asked: name a file with captions",
+            "1 images are copies of others",
         )
 
 
 def test_a_folder_in_a_folder_is_found(tmp_path: Path) -> None:
     for n in range(2):
         draw(tmp_path / "photos" / f"{n}.png", n)
-    assert len(find_probe_data(str(tmp_path)).pictures) == 2
+    assert len(find_probe_data(str(tmp_path)).images) == 2
 
 
-@pytest.mark.parametrize(("count", "found"), [(0, "no pictures"), (1, "1 picture")])
-def test_a_folder_with_too_few_pictures(tmp_path: Path, count: int, found: str) -> None:
+@pytest.mark.parametrize(("count", "found"), [(0, "no images"), (1, "1 image")])
+def test_a_folder_with_too_few_images(tmp_path: Path, count: int, found: str) -> None:
     for n in range(count):
         draw(tmp_path / f"{n}.png", n)
     with pytest.raises(UnbagError) as error:
         folder_material(tmp_path)
     assert error.value.message == f"the folder {tmp_path} holds {found}"
     assert error.value.expected == (
-        "at least two different pictures, since models are asked to tell them apart"
+        "at least two different images, since models are asked to tell them apart"
     )
     assert error.value.hint == (
-        "name a folder with more pictures; without one, the built-in world is asked about"
+        "name a folder with more images; without one, the built-in world is asked about"
     )
 
 
-def test_a_single_picture_is_no_material(tmp_path: Path) -> None:
-    picture = draw(tmp_path / "one.png", 1)
+def test_a_single_image_is_no_material(tmp_path: Path) -> None:
+    image = draw(tmp_path / "one.png", 1)
     with pytest.raises(UnbagError) as error:
-        find_probe_data(str(picture))
-    assert error.value.message == f"{picture} is a single picture"
+        find_probe_data(str(image))
+    assert error.value.message == f"{image} is a single image"
     assert error.value.hint == "name a folder; without one, the built-in world is asked about"
 
 
@@ -283,13 +283,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(UnbagError, match=f"unknown data '{name}'") as error:
             find_probe_data(name)
         assert error.value.hint == (
-            "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
+            "`unbag list benchmarks` shows every name; a file or folder of images works too"
         )
     with pytest.raises(UnbagError) as error:
         find_probe_data("sugarcrep")
     assert error.value.expected.startswith("did you mean 'sugarcrepe'")
 
 
-def test_pictures_of_a_collection_are_files(tmp_path: Path) -> None:
+def test_images_of_a_collection_are_files(tmp_path: Path) -> None:
     found = pairs_material(open_pairs(str(write_lines(tmp_path))), editor=Swapping())
-    assert all(isinstance(picture, FilePicture) for picture in found.pictures)
+    assert all(isinstance(image, FileImage) for image in found.images)

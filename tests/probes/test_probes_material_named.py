@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.probes.data import benchmark_material, find_probe_data
@@ -48,25 +48,25 @@ def test_a_benchmark_is_read_from_its_folder(tmp_path: Path) -> None:
     assert {pair.relation for pair in found.pairs} == {"Object"}
     assert len(found.rows) == 6
     assert found.gallery is not None
-    assert len(found.gallery.pictures) == 6
+    assert len(found.gallery.images) == 6
 
 
-def test_items_without_pictures_are_left_out_and_told(tmp_path: Path) -> None:
+def test_items_without_images_are_left_out_and_told(tmp_path: Path) -> None:
     root, progress = write_winoground(tmp_path, 3, without=1), Silent()
     found = benchmark_material(["winoground"], root, progress=progress)
     assert len(found.pairs) == 2
     assert found.notes == (
-        "winoground: 1 of 3 items are left out, since 2 pictures are missing; the numbers are not "
+        "winoground: 1 of 3 items are left out, since 2 images are missing; the numbers are not "
         "those of the whole benchmark",
     )
     assert progress.said == list(found.notes)
 
 
-def test_a_benchmark_without_any_picture(tmp_path: Path) -> None:
+def test_a_benchmark_without_any_image(tmp_path: Path) -> None:
     root = write_winoground(tmp_path, 2, without=2)
     with pytest.raises(UnbagError) as error:
         find_probe_data("winoground", root=root)
-    assert error.value.message == "none of the 2 items of 'winoground' has its pictures there"
+    assert error.value.message == "none of the 2 items of 'winoground' has its images there"
     assert error.value.hint == ("complete the folder; see `unbag data check winoground --data DIR`")
 
 
@@ -86,18 +86,18 @@ def test_a_folder_of_the_user_wins_over_a_family(
     with pytest.raises(UnbagError, match="is read from files"):
         find_probe_data("whatsup")
     (tmp_path / "whatsup").mkdir()
-    with pytest.raises(UnbagError, match="the folder whatsup holds neither pictures nor captions"):
+    with pytest.raises(UnbagError, match="the folder whatsup holds neither images nor captions"):
         find_probe_data("whatsup")
 
 
-def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
+def test_captions_that_lie_beside_images_are_named(tmp_path: Path) -> None:
     from PIL import Image
 
     for n in range(2):
         Image.new("RGB", (4, 4), (n, 0, 0)).save(tmp_path / f"{n}.png")
     (tmp_path / "captions.jsonl").write_text('{"image": "0.png", "caption": "a star"}\n')
     assert find_probe_data(str(tmp_path)).notes == (
-        "a folder is read without captions, so only the picture tower is asked: "
+        "a folder is read without captions, so only the image encoder is asked: "
         f"name {tmp_path / 'captions.jsonl'} if it holds captions",
     )
 
@@ -108,7 +108,7 @@ def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
         ("a.jsonl", '{"file": "0.png", "words": "a star"}', "line 1 has neither caption nor"),
         ("a.jsonl", "a star", "line 1 is not JSON"),
         ("a.csv", "file,words\n0.png,a star", "has no column of captions"),
-        ("a.jsonl", '{"file": "0.png", "caption": "a star"}', "names no picture"),
+        ("a.jsonl", '{"file": "0.png", "caption": "a star"}', "names no image"),
     ],
 )
 def test_captions_of_which_no_line_can_be_read_say_why(
@@ -122,11 +122,11 @@ def test_captions_of_which_no_line_can_be_read_say_why(
     assert error.value.hint.startswith(("mend it; ", "rename it: "))
 
 
-PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))
 CLASSES = Benchmark(
     "classes",
     "",
-    lambda root: [Item("1", (PICTURE,), (Ensemble("cat", ("a cat",)),), np.array([[True]]))],
+    lambda root: [Item("1", (IMAGE,), (Ensemble("cat", ("a cat",)),), np.array([[True]]))],
     (Choice(),),
     "accuracy",
 )
@@ -140,4 +140,4 @@ def test_a_benchmark_that_probes_cannot_use(monkeypatch: pytest.MonkeyPatch) -> 
         "classes: nothing that probes can use; classes: 1 of 1 items have ratings, classes or more "
         "than 16 captions"
     )
-    assert error.value.hint == ("take sugarcrepe, whatsup, your own pictures or the built-in world")
+    assert error.value.hint == ("take sugarcrepe, whatsup, your own images or the built-in world")

@@ -1,4 +1,4 @@
-"""Pairs that one encoder merges and another keeps apart, among pictures and among vectors."""
+"""Pairs that one encoder merges and another keeps apart, among images and among vectors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from unbag.world.benchmarks import PAIRS_A
 
 
 def test_pairs_are_mined_with_any_two_encoders() -> None:
-    pictures = [picture for item in PAIRS_A.load(None)[:20] for picture in item.pictures[:2]]
-    found = mine(bag_of_words_space(), perfect_space(), [*pictures, pictures[0]])
+    images = [image for item in PAIRS_A.load(None)[:20] for image in item.images[:2]]
+    found = mine(bag_of_words_space(), perfect_space(), [*images, images[0]])
     places = {(pair.first, pair.second) for pair in found}
     assert {(2 * i, 2 * i + 1) for i in range(20)} <= places
     assert (0, 40) not in places
     assert (1, 40) in places
     assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in found)
-    with pytest.raises(UnbagError, match="1 pictures to find pairs among"):
-        mine(bag_of_words_space(), perfect_space(), pictures[:1])
+    with pytest.raises(UnbagError, match="1 images to find pairs among"):
+        mine(bag_of_words_space(), perfect_space(), images[:1])
 
 
-def test_pictures_without_a_direction_are_in_no_mined_pair() -> None:
+def test_images_without_a_direction_are_in_no_mined_pair() -> None:
     nan, inf = float("nan"), float("inf")
     merging = np.array([[1.0, 0.0], [1.0, 0.1], [nan, 0.0], [1.0, 0.2], [0.0, 0.0]])
     parting = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [inf, 0.0], [0.0, 1.0]])

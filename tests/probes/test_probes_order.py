@@ -1,4 +1,4 @@
-"""Whether a text tower sees order: known spaces, worked numbers, and material that lacks much."""
+"""Whether a text encoder sees order: known spaces, worked numbers, and material that lacks much."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from unbag.edits.shuffles import BY_TAG
 from unbag.probes.base import (
     Gallery,
+    ImagePair,
     Options,
-    PicturePair,
     Probe,
     ProbeData,
     ProbedModel,
@@ -33,9 +33,9 @@ from unbag.probes.sensitivity import SENSITIVITY, edit_sensitivity
 from unbag.probes.space import Space
 from unbag.probes.stability import STABILITY, stability
 from unbag.registry import find
-from unbag.types import FloatArray, Picture, Sparse
+from unbag.types import FloatArray, ImageSource, Sparse
 
-from .named_pictures import Named
+from .named_images import Named
 from .putting import put
 
 QUICK = Options(resamples=200)
@@ -45,7 +45,7 @@ QUICK = Options(resamples=200)
 class Given:
     """A space of vectors written down; texts that are not are all alike."""
 
-    picture: Mapping[str, Sequence[float]]
+    image: Mapping[str, Sequence[float]]
     caption: Mapping[str, Sequence[float]]
     name: str = "given"
     fingerprint: str = "given"
@@ -53,8 +53,8 @@ class Given:
     layers: None = None
     tokens: None = None
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        found = [self.picture.get(p.key.rpartition(":")[2], (0.0, 1.0)) for p in pictures]
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        found = [self.image.get(p.key.rpartition(":")[2], (0.0, 1.0)) for p in images]
         return np.array(found, dtype=float).reshape(-1, 2)
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
@@ -98,7 +98,7 @@ def test_a_perfect_space_sees_order_and_loses_all_without_it(world: ProbeData) -
     finding = put(ORDER, constructed_subject(perfect_space()), world, QUICK)
     verdict = ORDER.say(finding)
     assert verdict.tone == "holds"
-    assert verdict.sentence.startswith("Yes: the picture prefers a caption to another sentence of")
+    assert verdict.sentence.startswith("Yes: the image prefers a caption to another sentence of")
     for name in ("swaps", "all_words", "trigrams", "within_trigrams", *BY_TAG):
         assert finding[f"order precision, {name}"].estimate.value == 1
     assert finding["R@1, original, text to image"].estimate.value == 1
@@ -121,7 +121,7 @@ def test_constant_vectors_prefer_nothing(world: ProbeData) -> None:
     assert np.isnan(finding["retention, all_words, text to image"].estimate.value)
 
 
-def test_all_seeds_are_asked_in_full_and_pictures_resampled_together(world: ProbeData) -> None:
+def test_all_seeds_are_asked_in_full_and_images_resampled_together(world: ProbeData) -> None:
     assert world.gallery is not None
     few = replace(world, gallery=choose_gallery(world.gallery, 8), rows=())
     subject = constructed_subject(bag_of_words_space())
@@ -143,22 +143,22 @@ def test_worked_recall() -> None:
 
 
 def test_a_tie_is_no_preference_and_rounding_no_difference() -> None:
-    picture = np.array([[1.0, 0.0]] * 4)
+    image = np.array([[1.0, 0.0]] * 4)
     caption = np.array([[0.8, 0.6], [0.8, 0.6], [0.8, 0.6], [np.nan, 1.0]])
     other = np.array([[0.6, 0.8], [0.8, 0.6], [0.8 - 1e-8, 0.6], [1.0, 0.0]])
-    found = preferred(picture, caption, other)
+    found = preferred(image, caption, other)
     assert found[:3].tolist() == [1, 0, 0]
     assert np.isnan(found[3])
 
 
 def test_worked_retention() -> None:
-    """Both captions find their picture; shuffled, neither text is known, and all is a tie."""
+    """Both captions find their image; shuffled, neither text is known, and all is a tie."""
     space = Given({"p": (1, 0), "q": (0.6, 0.8)}, {"a b": (1, 0), "c d": (0.6, 0.8)})
     gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
     finding = order(space, ProbeData("two", gallery=gallery), QUICK)
     assert finding["R@1, original, text to image"].estimate.value == 1
     assert finding["R@1, original, text to image"].estimate.chance == 0.5
-    # "b a" and "d c" are both (0, 1), so both find the second picture, and pictures find a tie.
+    # "b a" and "d c" are both (0, 1), so both find the second image, and images find a tie.
     assert finding["R@1, all_words, text to image"].estimate.value == 0.5
     assert finding["retention, all_words, text to image"].estimate.value == 0.5
     assert finding["retention, all_words, image to text"].estimate.value == 0
@@ -169,19 +169,19 @@ def test_worked_retention() -> None:
 
 
 def test_only_swaps_prove_that_order_is_seen() -> None:
-    """Each picture likes its own caption, and no text that is not written down."""
+    """Each image likes its own caption, and no text that is not written down."""
     names = [f"p{i}" for i in range(100)]
     captions = [f"one{i} two{i}" for i in range(100)]
     space = Given(dict.fromkeys(names, (1.0, 0.0)), dict.fromkeys(captions, (1.0, 0.0)))
-    pictures = tuple(map(Named, names))
-    gallery = Gallery(pictures, tuple(captions), np.arange(100), np.arange(100))
+    images = tuple(map(Named, names))
+    gallery = Gallery(images, tuple(captions), np.arange(100), np.arange(100))
     verdict = ORDER.say(order(space, ProbeData("many", gallery=gallery), QUICK))
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("Perhaps, since language alone tells nonsense: ")
 
 
 def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
-    """Attributes are always right, arguments a tie for every second picture."""
+    """Attributes are always right, arguments a tie for every second image."""
 
     def row(i: int, kind: str) -> Row:
         said, other = f"{kind} {i}", f"{i} {kind}"
@@ -189,16 +189,16 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
 
     rows = [row(i, kind) for i in range(60) for kind in ("things", "colours", "both")]
     right = {r.caption: (1.0, 0.0) for r in rows if r.kind != "things" or int(r.id[6:]) % 2}
-    space = Given({r.picture.key: (1.0, 0.0) for r in rows}, right)
+    space = Given({r.image.key: (1.0, 0.0) for r in rows}, right)
     finding = order(space, ProbeData("swaps", rows=tuple(rows)), QUICK)
     assert finding["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
     assert finding["order precision, swaps: things"].estimate.value == 0.5
     verdict = ORDER.say(finding)
     assert verdict.tone == "mixed"
-    assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the picture prefers")
+    assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the image prefers")
     few = tuple(row for row in rows if row.kind != "things" or int(row.id[6:]) < 19)
     verdict = ORDER.say(order(space, ProbeData("few", rows=few), QUICK))
-    assert verdict.sentence.startswith("In part: the picture prefers"), "19 say too little"
+    assert verdict.sentence.startswith("In part: the image prefers"), "19 say too little"
 
 
 def test_captions_without_another_order_are_left_out_and_counted() -> None:
@@ -211,11 +211,11 @@ def test_captions_without_another_order_are_left_out_and_counted() -> None:
     assert any("all_words 1" in note for note in finding.notes)
 
 
-def test_a_single_picture_is_asked_without_retrieval() -> None:
+def test_a_single_image_is_asked_without_retrieval() -> None:
     row = Row("r", Named("p"), "a red star", negative="a red cup")
     space = Given({"p": (1, 0)}, {"a red star": (1, 0)})
     finding = order(space, ProbeData("one", rows=(row,)), QUICK)
-    assert "Retrieval is not asked: it needs two pictures and two captions." in finding.notes
+    assert "Retrieval is not asked: it needs two images and two captions." in finding.notes
     assert finding["order precision, all_words"].estimate.value == 1
     assert finding.get("R@1, original, text to image") is None
     verdict = ORDER.say(finding)
@@ -226,13 +226,13 @@ def test_a_single_picture_is_asked_without_retrieval() -> None:
 def test_missing_vectors_are_left_out(world: ProbeData) -> None:
     assert world.gallery is not None
     bag = bag_of_words_space()
-    lost = world.gallery.pictures[0].key
+    lost = world.gallery.images[0].key
 
-    def of_picture(picture: Picture) -> FloatArray:
-        found = bag.of_picture(picture)
-        return found * np.nan if picture.key == lost else found
+    def of_image(image: ImageSource) -> FloatArray:
+        found = bag.of_image(image)
+        return found * np.nan if image.key == lost else found
 
-    space = replace(bag, of_picture=of_picture, _picture={}, _caption={})
+    space = replace(bag, of_image=of_image, _image={}, _caption={})
     finding = put(ORDER, constructed_subject(space), world, QUICK)
     found = finding["R@1, original, image to text"].estimate
     assert found.invalid == 1
@@ -245,15 +245,15 @@ def test_nothing_that_is_a_number_is_not_known() -> None:
     space = Given({"p": gone, "q": gone}, {})
     gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
     verdict = ORDER.say(order(space, ProbeData("two", gallery=gallery), QUICK))
-    told = "Not known: no caption and picture have vectors that are numbers."
+    told = "Not known: no caption and image have vectors that are numbers."
     assert (verdict.tone, verdict.sentence) == ("told", told)
 
 
 class Unopened(Given):
-    """No picture can be opened, so that nobody knows how wide their vectors are."""
+    """No image can be opened, so that nobody knows how wide their vectors are."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return np.full((len(pictures), 1), np.nan)
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        return np.full((len(images), 1), np.nan)
 
 
 @pytest.mark.parametrize(
@@ -261,13 +261,13 @@ class Unopened(Given):
     [(ORDER, order), (SENSITIVITY, edit_sensitivity), (STABILITY, stability)],
     ids=["order", "sensitivity", "stability"],
 )
-def test_pictures_that_cannot_be_opened_leave_the_questions_open(
+def test_images_that_cannot_be_opened_leave_the_questions_open(
     probe: Probe, ask: Callable[[Space, ProbeData, Options], ProbeResult]
 ) -> None:
-    pictures = Named("p"), Named("q")
-    gallery = Gallery(pictures, ("a b", "c d"), np.arange(2), np.arange(2))
-    rows = tuple(Row(f"{i}", one, "a b", "b a", "a b e") for i, one in enumerate(pictures))
-    pair = PicturePair("x", *pictures, "left/right", ("a b", "b a"))
+    images = Named("p"), Named("q")
+    gallery = Gallery(images, ("a b", "c d"), np.arange(2), np.arange(2))
+    rows = tuple(Row(f"{i}", one, "a b", "b a", "a b e") for i, one in enumerate(images))
+    pair = ImagePair("x", *images, "left/right", ("a b", "b a"))
     material = ProbeData("lost", rows, (pair,), gallery)
     assert probe.say(ask(Unopened({}, {"a b": (1, 0)}), material, QUICK)).tone == "told"
 
@@ -275,7 +275,7 @@ def test_pictures_that_cannot_be_opened_leave_the_questions_open(
 def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> None:
     subject = constructed_subject(bag_of_words_space())
     found = put(ORDER, subject, ProbeData("a folder without captions", is_world=True))
-    assert found.skipped == "a folder without captions: no captions with their pictures"
+    assert found.skipped == "a folder without captions: no captions with their images"
     found = put(ORDER, replace(subject, name="chat", space=None), world)
     assert found.skipped == "chat has no vectors of captions"
 

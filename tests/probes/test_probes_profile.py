@@ -61,7 +61,7 @@ def _grid(found: ProbeResult) -> Grid:
 
 def test_every_caption_says_what_the_truth_says() -> None:
     for item in ITEMS:
-        scene = scene_of(item.pictures[0])
+        scene = scene_of(item.images[0])
         assert is_clear(scene)
         told = [holds(parse(str(caption)), scene) for caption in item.captions]
         assert [told] == np.asarray(item.truth).tolist()

@@ -31,7 +31,7 @@ def test_rounding_breaks_no_tie() -> None:
 def test_nothing_is_not_called_chance() -> None:
     bag = bag_of_words_space()
     width = bag.captions(["a star"]).shape[1]
-    nothing = replace(bag, of_picture=lambda _: np.full(width, np.nan))
+    nothing = replace(bag, of_image=lambda _: np.full(width, np.nan))
     verdict = PROFILE.say(put(PROFILE, constructed_subject(nothing), WORLD, QUICK))
-    told = "Nothing could be measured: no picture and caption have a score."
+    told = "Nothing could be measured: no image and caption have a score."
     assert (verdict.sentence, verdict.tone) == (told, "told")

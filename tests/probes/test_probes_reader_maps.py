@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.data.images import PixelPicture
+from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.features import JOINT
 from unbag.models.tiny import load as load_tiny
@@ -25,7 +25,7 @@ from unbag.types import TokenFeatures
 ENCODER = load_tiny("base")
 PATCHES = 64
 CAPTION = "a red star, left of a cup."
-PICTURE = PixelPicture(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+IMAGE = PixelImage(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
 
 class Cosines(Reader):
@@ -36,22 +36,22 @@ class Cosines(Reader):
     maps_are_signed = True
     columns = 99
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         words_NTD = caption.vector_NLW[:, : self.columns]
-        return words_NTD @ picture.vector_NLW.transpose(1, 2)
+        return words_NTD @ image.vector_NLW.transpose(1, 2)
 
 
 def drawn(reader: Reader, caption: str = CAPTION) -> dict[str, np.ndarray]:
-    found = reader_maps(ReaderScorer(ENCODER, reader), PICTURE, caption)
+    found = reader_maps(ReaderScorer(ENCODER, reader), IMAGE, caption)
     return {f"{at} {one.word}": np.array(one.values) for at, one in enumerate(found.maps)}
 
 
 def test_a_reader_of_cosines_draws_what_the_model_draws() -> None:
-    found = reader_maps(ReaderScorer(ENCODER, Cosines()), PICTURE, CAPTION)
-    own = word_maps(EncoderSpace(ENCODER), PICTURE, CAPTION)
+    found = reader_maps(ReaderScorer(ENCODER, Cosines()), IMAGE, CAPTION)
+    own = word_maps(EncoderSpace(ENCODER), IMAGE, CAPTION)
     assert (found.title, found.about) == ("tiny:base+cosines", "Cosines.")
     assert (found.is_signed, own.is_signed) == (True, False)
-    assert (found.caption, found.picture) == (own.caption, own.picture)
+    assert (found.caption, found.image) == (own.caption, own.image)
     assert [one.word for one in found.maps] == CAPTION.split()
     for mine, theirs in zip(found.maps, own.maps, strict=True):
         assert np.allclose(mine.values, theirs.values, atol=2e-4)
@@ -66,7 +66,7 @@ def test_words_behind_the_last_column_are_not_drawn() -> None:
 def test_pieces_are_drawn_where_words_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = ReaderScorer(ENCODER, Cosines())
     monkeypatch.setattr(scorer, "count_tokens", lambda captions: [4] * len(captions))
-    found = reader_maps(scorer, PICTURE, CAPTION)
+    found = reader_maps(scorer, IMAGE, CAPTION)
     assert [one.word for one in found.maps] == [f"piece {at}" for at in range(1, 5)]
 
 
@@ -89,10 +89,10 @@ def test_the_blind_and_the_oblong_say_so() -> None:
         with pytest.raises(
             UnbagError, match=f"{scorer.name.replace('+', '.')} scores without a map"
         ):
-            reader_maps(scorer, PICTURE, CAPTION)
+            reader_maps(scorer, IMAGE, CAPTION)
 
     class Oblong(Cosines):
-        def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
             return torch.zeros((1, 5, 64))
 
         view = replace(
@@ -102,7 +102,7 @@ def test_the_blind_and_the_oblong_say_so() -> None:
         )
 
     with pytest.raises(UnbagError, match="has 7 patches in"):
-        reader_maps(ReaderScorer(ENCODER, Oblong()), PICTURE, CAPTION)
+        reader_maps(ReaderScorer(ENCODER, Oblong()), IMAGE, CAPTION)
 
 
 def _seven(parts: TokenFeatures) -> TokenFeatures:

@@ -24,9 +24,9 @@ from unbag.probes.reference_spaces import (
 from unbag.probes.sampling import choose_rows
 from unbag.probes.sensitivity import OTHER_WORDS, SENSITIVITY, detector_auc, edit_sensitivity, state
 from unbag.registry import find
-from unbag.types import FloatArray, Picture
+from unbag.types import FloatArray, ImageSource
 
-from .named_pictures import Named
+from .named_images import Named
 from .putting import put
 
 QUICK = Options(resamples=300)
@@ -34,7 +34,7 @@ QUICK = Options(resamples=300)
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Every picture is (1, 0); a text has the cosine with it that is written down."""
+    """Every image is (1, 0); a text has the cosine with it that is written down."""
 
     cosine: Mapping[str, float]
     name: str = "given"
@@ -43,8 +43,8 @@ class Given:
     layers: None = None
     tokens: None = None
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return np.array([(1.0, 0.0)] * len(pictures)).reshape(-1, 2)
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        return np.array([(1.0, 0.0)] * len(images)).reshape(-1, 2)
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         along = np.array([self.cosine[caption] for caption in captions], dtype=float)
@@ -233,7 +233,7 @@ def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> No
     needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
     assert found.skipped == f"my pairs: it needs {needs}"
     found = put(SENSITIVITY, replace(subject, name="chat", space=None), world)
-    assert found.skipped == "chat has no vectors of pictures and captions"
+    assert found.skipped == "chat has no vectors of images and captions"
 
 
 numbers = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.base import Options, PicturePair, ProbeData, ProbeResult, Row, Scatter
+from unbag.probes.base import ImagePair, Options, ProbeData, ProbeResult, Row, Scatter
 from unbag.probes.data import world_probe_data
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -33,9 +33,9 @@ from unbag.probes.stability import (
     stability,
 )
 from unbag.registry import find
-from unbag.types import FloatArray, Picture
+from unbag.types import FloatArray, ImageSource
 
-from .named_pictures import Named
+from .named_images import Named
 from .putting import put
 
 QUICK = Options(resamples=300)
@@ -43,7 +43,7 @@ QUICK = Options(resamples=300)
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Vectors of pictures and texts at these angles, in degrees."""
+    """Vectors of images and texts at these angles, in degrees."""
 
     degrees: Mapping[str, float]
     name: str = "given"
@@ -52,8 +52,8 @@ class Given:
     layers: None = None
     tokens: None = None
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return self.captions([picture.key for picture in pictures])
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        return self.captions([image.key for image in images])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         turned = np.radians([self.degrees[caption] for caption in captions])
@@ -192,7 +192,7 @@ def test_a_perfect_space_is_right_and_firm(world: ProbeData) -> None:
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("Much is needed: 100.0 % [")
     assert found["right"].estimate.value == 1
-    assert found["right, pictures"].estimate.value == 1
+    assert found["right, images"].estimate.value == 1
     assert found["changed by float16"].estimate.value == 0
 
 
@@ -235,20 +235,20 @@ def test_only_right_preferences_count() -> None:
     assert STABILITY.say(found).sentence.startswith("Not decided: ")
 
 
-def test_a_caption_between_two_pictures() -> None:
-    pair = PicturePair("x", Named("p"), Named("q"), "left/right", ("a cup", "a star"))
+def test_a_caption_between_two_images() -> None:
+    pair = ImagePair("x", Named("p"), Named("q"), "left/right", ("a cup", "a star"))
     space = Given({"p": 0.0, "q": 40.0, "a cup": 5.0, "a star": 30.0})
     found = stability(space, ProbeData("one", pairs=(pair,)), QUICK)
-    assert found["right, pictures"].estimate.value == 1
-    assert found["mean angle, pictures"].estimate.value == pytest.approx((15 + 10) / 2)
-    assert found.headline == "angle, pictures"
-    assert "preferences between two pictures are right" in STABILITY.say(found).sentence
+    assert found["right, images"].estimate.value == 1
+    assert found["mean angle, images"].estimate.value == pytest.approx((15 + 10) / 2)
+    assert found.headline == "angle, images"
+    assert "preferences between two images are right" in STABILITY.say(found).sentence
 
 
 def test_closer_captions_that_take_less_are_told() -> None:
     spread = np.linspace(2, 80, 60)
     made = tuple(Row(f"{i}", Named("p"), f"c{i}", f"n{i}") for i in range(60))
-    # The picture lies in the plane of both captions, a little towards c: the wider, the farther.
+    # The image lies in the plane of both captions, a little towards c: the wider, the farther.
     space = Given(
         {"p": 0.0}
         | {f"c{i}": -s / 4 for i, s in enumerate(spread)}
@@ -277,10 +277,10 @@ def test_what_cannot_be_asked_is_skipped_with_the_reason(world: ProbeData) -> No
     subject = constructed_subject(bag_of_words_space())
     found = put(STABILITY, subject, ProbeData("a folder"))
     assert found.skipped == (
-        "a folder: it needs captions with hard negatives, or pairs of pictures with a caption each"
+        "a folder: it needs captions with hard negatives, or pairs of images with a caption each"
     )
     found = put(STABILITY, replace(subject, name="chat", space=None), world)
-    assert found.skipped == "chat has no vectors of pictures and captions"
+    assert found.skipped == "chat has no vectors of images and captions"
 
 
 def test_it_is_registered() -> None:

@@ -23,7 +23,7 @@ from unbag.probes.reference_spaces import (
 from unbag.probes.space import EncoderSpace
 from unbag.probes.superposition import SUPERPOSITION, fit_additive, superposed_pairs
 from unbag.registry import find
-from unbag.types import FloatArray, Picture
+from unbag.types import FloatArray, ImageSource
 from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
@@ -45,8 +45,8 @@ def e(name: str) -> FloatArray:
     return found
 
 
-def things(picture: Picture) -> tuple[Thing, ...]:
-    scene = scene_behind(picture)
+def things(image: ImageSource) -> tuple[Thing, ...]:
+    scene = scene_behind(image)
     assert scene is not None
     return scene.things
 
@@ -54,8 +54,8 @@ def things(picture: Picture) -> tuple[Thing, ...]:
 def sums() -> ConstructedSpace:
     """Example (c) of the specification: shapes and colours at right angles, all added up."""
 
-    def of_picture(picture: Picture) -> FloatArray:
-        rows = [e(t.shape) + ALPHA * e(t.colour) for t in things(picture)]
+    def of_image(image: ImageSource) -> FloatArray:
+        rows = [e(t.shape) + ALPHA * e(t.colour) for t in things(image)]
         found: FloatArray = np.sum(rows, axis=0)
         return found
 
@@ -63,7 +63,7 @@ def sums() -> ConstructedSpace:
         said = parse(text)
         return e(said.colour) if isinstance(said, Obj) and said.colour else np.ones(len(NAMES))
 
-    return ConstructedSpace("sums", "sums/1", of_picture, of_caption)
+    return ConstructedSpace("sums", "sums/1", of_image, of_caption)
 
 
 def test_exact_sums_give_the_numbers_worked_by_hand() -> None:
@@ -122,11 +122,11 @@ def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
     verdict = SUPERPOSITION.say(found)
     assert verdict.tone == "fails"
     assert verdict.sentence.startswith(
-        "The vector of a picture of two things is close to the sum of theirs: around the mean, "
+        "The vector of an image of two things is close to the sum of theirs: around the mean, "
         "cosine 0.954 ["
     )
     assert verdict.sentence.endswith(
-        "With their colours exchanged, pictures have cosine 1.000 [1.000, 1.000]: a sum forgets "
+        "With their colours exchanged, images have cosine 1.000 [1.000, 1.000]: a sum forgets "
         "what belongs to what."
     )
     for one in found.quantities:
@@ -158,11 +158,11 @@ def test_a_perfect_space_adds_up_and_remembers() -> None:
 def test_what_is_alike_in_colour_only_is_no_sum_of_things() -> None:
     """The pair of another ring would be far, and the claim would seem supported."""
 
-    def of_picture(picture: Picture) -> FloatArray:
-        found: FloatArray = np.sum([e(thing.colour) for thing in things(picture)], axis=0)
+    def of_image(image: ImageSource) -> FloatArray:
+        found: FloatArray = np.sum([e(thing.colour) for thing in things(image)], axis=0)
         return found
 
-    space = replace(sums(), of_picture=of_picture, _picture={})
+    space = replace(sums(), of_image=of_image, _image={})
     found = asked(space)
     assert found["sum, centred"].estimate.value > 0.9
     assert found["pair elsewhere, centred"].estimate.value < 0.1
@@ -173,10 +173,10 @@ def test_what_is_alike_in_colour_only_is_no_sum_of_things() -> None:
 
 
 def test_pairs_with_a_vector_of_their_own_are_no_sums() -> None:
-    def of_picture(picture: Picture) -> FloatArray:
-        return signs("+".join(sorted(thing.shape for thing in things(picture))), 256)
+    def of_image(image: ImageSource) -> FloatArray:
+        return signs("+".join(sorted(thing.shape for thing in things(image))), 256)
 
-    space = ConstructedSpace("own", "own/1", of_picture, lambda text: signs(text, 256))
+    space = ConstructedSpace("own", "own/1", of_image, lambda text: signs(text, 256))
     found = asked(space)
     assert abs(found["sum, centred"].estimate.value) < 0.1
     assert found["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
@@ -205,13 +205,11 @@ def test_constant_vectors_have_nothing_around_their_mean() -> None:
     )
 
 
-def test_pictures_without_a_vector_are_left_out_and_counted() -> None:
+def test_images_without_a_vector_are_left_out_and_counted() -> None:
     drawn = rings(2)
     bad = next(drawn[0].alone()).key
     space = sums()
-    holed = replace(
-        space, of_picture=lambda p: space.of_picture(p) * (np.nan if p.key == bad else 1)
-    )
+    holed = replace(space, of_image=lambda p: space.of_image(p) * (np.nan if p.key == bad else 1))
     found = superposed_pairs(concept_vectors(holed, drawn), QUICK)
     # Its thing is in two of eight pairs, and in the baseline of two more.
     assert found["sum"].estimate.invalid == 2
@@ -236,11 +234,11 @@ def test_antipodal_things_have_no_sum() -> None:
     drawn = rings(1)
     sign = {shape: (-1.0) ** at for at, shape in enumerate(drawn[0].shapes)}
 
-    def of_picture(picture: Picture) -> FloatArray:
-        shown = things(picture)
+    def of_image(image: ImageSource) -> FloatArray:
+        shown = things(image)
         return sign[shown[0].shape] * signs("axis", 64) if len(shown) == 1 else signs("pair", 64)
 
-    space = ConstructedSpace("poles", "poles/1", of_picture, lambda text: signs(text, 64))
+    space = ConstructedSpace("poles", "poles/1", of_image, lambda text: signs(text, 64))
     found = superposed_pairs(concept_vectors(space, drawn), QUICK)
     assert found["sum"].estimate.n == 0
     assert found["first part"].estimate.n == 4
@@ -258,10 +256,10 @@ def test_the_cosines_of_the_claim_are_drawn() -> None:
 
 def test_it_is_skipped_where_it_cannot_be_asked() -> None:
     subject = constructed_subject(bag_of_words_space())
-    found = put(SUPERPOSITION, subject, ProbeData("my pictures"))
-    assert found.skipped.startswith("my pictures: needs drawn scenes")
+    found = put(SUPERPOSITION, subject, ProbeData("my images"))
+    assert found.skipped.startswith("my images: needs drawn scenes")
     found = put(SUPERPOSITION, replace(subject, space=None), WORLD)
-    assert found.skipped == ("bag of words has no vectors of pictures: there is nothing to add up")
+    assert found.skipped == ("bag of words has no vectors of images: there is nothing to add up")
 
 
 def test_it_is_registered() -> None:

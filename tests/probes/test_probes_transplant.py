@@ -27,7 +27,7 @@ from .small_models import CONFIG, WORDS, perturbed, small
 def vectors(encoder: DualEncoder) -> tuple[Tensor, Tensor]:
     noise = np.random.default_rng(1).integers(0, 256, (40, 40, 3), dtype=np.uint8)
     pixels = encoder.prepare(Image.fromarray(noise))[None]
-    return encoder.encode_pictures(pixels), encoder.encode_captions(["a red cross", "a"])
+    return encoder.encode_images(pixels), encoder.encode_texts(["a red cross", "a"])
 
 
 def test_parts_of_the_tiny_encoder() -> None:
@@ -35,9 +35,9 @@ def test_parts_of_the_tiny_encoder() -> None:
     parts = parts_of(trainable)
     names = set(trainable.module.state_dict())
     assert parts.read_out == {"picture.project.weight", "caption.project.weight", "log_scale"}
-    assert parts.picture == {n for n in names if n.startswith("picture.")} - parts.read_out
+    assert parts.image == {n for n in names if n.startswith("picture.")} - parts.read_out
     assert parts.text == {n for n in names if n.startswith("caption.")} - parts.read_out
-    assert len(parts.picture) + len(parts.text) + len(parts.read_out) == len(names)
+    assert len(parts.image) + len(parts.text) + len(parts.read_out) == len(names)
     assert parts.notes == ()
 
 
@@ -51,13 +51,13 @@ def test_eight_combinations_and_their_ends() -> None:
     assert found[0].encoder.fingerprint == base.fingerprint
     assert found[-1].encoder.fingerprint == other.fingerprint
     assert len({one.encoder.fingerprint for one in found}) == 8
-    assert found[1].encoder.name == "pictures of tiny:0, captions of tiny:0, read-out of tiny:1"
+    assert found[1].encoder.name == "images of tiny:0, captions of tiny:0, read-out of tiny:1"
     assert found[1].encoder.scale == other.scale
     for one in found:
         assert isinstance(one.encoder, Tiny)
         state = one.encoder.towers.state_dict()
         for place, source in {
-            "picture.norm.weight": one.choice.picture,
+            "picture.norm.weight": one.choice.image,
             "caption.tokens.weight": one.choice.text,
             "picture.project.weight": one.choice.read_out,
             "caption.project.weight": one.choice.read_out,
@@ -81,9 +81,9 @@ def test_models_of_transformers(hf_folder: Callable[[str], Path], kind: str) -> 
     parts = parts_of(trainable)
     names = set(trainable.module.state_dict())
     assert parts.read_out == HF[kind]
-    assert parts.picture | parts.text | parts.read_out == names
-    assert parts.picture == {n for n in names if n.startswith("vision_model.")}
-    assert len(parts.picture) + len(parts.text) + len(parts.read_out) == len(names)
+    assert parts.image | parts.text | parts.read_out == names
+    assert parts.image == {n for n in names if n.startswith("vision_model.")}
+    assert len(parts.image) + len(parts.text) + len(parts.read_out) == len(names)
     assert bool(parts.notes) == (kind in ("siglip", "align"))
     other = perturbed(base, "other", size=0.05)
     found = transplant(base, other)
@@ -106,23 +106,23 @@ class _NoProjection:
         self.module.eyes.register_buffer("grid", torch.ones(2))
         self.module.register_buffer("mask", torch.ones(2))
         self.module.scale = nn.Parameter(torch.tensor(1.0))
-        self.picture_layers = [[self.module.eyes.weight], [self.module.eyes.bias]]
-        self.caption_layers = [[self.module.words]]
+        self.image_layers = [[self.module.eyes.weight], [self.module.eyes.bias]]
+        self.text_layers = [[self.module.words]]
         self.temperature = [self.module.scale]
 
 
 def test_without_a_projection_there_are_two_parts() -> None:
     parts = parts_of(_NoProjection())  # type: ignore[arg-type]
     assert parts.read_out == frozenset()
-    # A buffer right in the picture tower is the tower's; the scale goes with the text.
-    assert parts.picture == {"eyes.weight", "eyes.bias", "eyes.grid"}
+    # A buffer right in the image encoder is the tower's; the scale goes with the text.
+    assert parts.image == {"eyes.weight", "eyes.bias", "eyes.grid"}
     assert parts.text == {"words.weight", "words.bias", "scale", "mask"}
     assert parts.notes == ("neither tower has a separate projection: only towers were exchanged",)
 
 
 def test_towers_that_share_weights_are_refused() -> None:
     plain = _NoProjection()
-    plain.caption_layers = [[plain.module.eyes, plain.module.words]]
+    plain.text_layers = [[plain.module.eyes, plain.module.words]]
     with pytest.raises(UnbagError, match="plain cannot be taken apart: its towers share 2 weights"):
         parts_of(plain)  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ def test_another_preparation_is_refused() -> None:
             return super().prepare(image).flip(-1)
 
     mirrored = Mirrored(untrained(CONFIG, seed=0), name="mirrored")
-    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare a picture in two ways"):
+    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare an image in two ways"):
         transplant(small(0), mirrored)
 
 

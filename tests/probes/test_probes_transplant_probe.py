@@ -59,17 +59,17 @@ def test_four_encoders_give_the_scores_of_all_eight() -> None:
         whole = encode(EncoderSpace(one.encoder), some)
         read_out = one.choice.read_out
         assert read_out is not None
-        pictures, text = encoded[one.choice.picture, read_out], encoded[one.choice.text, read_out]
-        np.testing.assert_array_equal(pictures.picture_ND, whole.picture_ND)
+        images, text = encoded[one.choice.image, read_out], encoded[one.choice.text, read_out]
+        np.testing.assert_array_equal(images.image_ND, whole.image_ND)
         np.testing.assert_array_equal(text.caption_ND, whole.caption_ND)
         np.testing.assert_array_equal(text.negative_ND, whole.negative_ND)
-        assert right[one.choice].tolist() == wins(whole.picture_ND, whole).tolist()
-        margins.add(float((whole.picture_ND * (whole.caption_ND - whole.negative_ND)).sum()))
+        assert right[one.choice].tolist() == wins(whole.image_ND, whole).tolist()
+        margins.add(float((whole.image_ND * (whole.caption_ND - whole.negative_ND)).sum()))
     assert len(margins) == 8
 
 
 @pytest.mark.parametrize(
-    ("only", "part"), [("caption.blocks", "text tower"), ("picture.blocks", "picture tower")]
+    ("only", "part"), [("caption.blocks", "text encoder"), ("picture.blocks", "image encoder")]
 )
 def test_a_change_in_one_tower_is_placed_there(only: str, part: str) -> None:
     base = perturbed(small(0), "base", size=0.5)
@@ -101,10 +101,10 @@ def _only_second(base: DualEncoder, repaired: DualEncoder) -> tuple[Row, ...]:
 
 
 def _margins(space: EncoderSpace, some: tuple[Row, ...]) -> FloatArray:
-    picture_ND = space.pictures([row.picture for row in some])
+    image_ND = space.images([row.image for row in some])
     true_ND = space.captions([row.caption for row in some])
     false_ND = space.captions([str(row.negative) for row in some])
-    found: FloatArray = (picture_ND * (true_ND - false_ND)).sum(axis=1)
+    found: FloatArray = (image_ND * (true_ND - false_ND)).sum(axis=1)
     return found
 
 
@@ -116,17 +116,17 @@ def test_quantities_and_the_grid() -> None:
     assert found.headline.endswith(": difference")
     difference = found["all kinds: all"].estimate.value - found["all kinds: none"].estimate.value
     assert found["all kinds: difference"].estimate.value == pytest.approx(difference)
-    with_text = found["all kinds: text tower"].estimate.value
+    with_text = found["all kinds: text encoder"].estimate.value
     alone = with_text - found["all kinds: none"].estimate.value
-    assert found["all kinds: text tower alone"].estimate.value == pytest.approx(alone)
-    without = found["all kinds: picture tower + read-out"].estimate.value
+    assert found["all kinds: text encoder alone"].estimate.value == pytest.approx(alone)
+    without = found["all kinds: image encoder + read-out"].estimate.value
     lost = found["all kinds: all"].estimate.value - without
-    assert found["all kinds: lost without text tower"].estimate.value == pytest.approx(lost)
+    assert found["all kinds: lost without text encoder"].estimate.value == pytest.approx(lost)
     grid = found.plots[0]
     assert isinstance(grid, Grid)
-    assert grid.rows == ("pictures of tiny:0", "pictures of other")
+    assert grid.rows == ("images of tiny:0", "images of other")
     assert grid.columns[2] == "text of other, read-out of tiny:0"
-    assert grid.values[0][2] == found["all kinds: text tower"].estimate.value
+    assert grid.values[0][2] == found["all kinds: text encoder"].estimate.value
     assert grid.values[1][3] == found["all kinds: all"].estimate.value
     assert found.notes[0] == "parts come from tiny:0, or where they are named from other"
     units = found["all kinds: all"].outcomes
@@ -170,7 +170,7 @@ def test_without_a_read_out_only_towers_are_combined(monkeypatch: pytest.MonkeyP
     found = asked(other, base, rows(48))
     assert len(found.quantities) == 3 * (4 + 1 + 4)
     assert [one.name for one in found.quantities[:4]] == [
-        "all kinds: none", "all kinds: text tower", "all kinds: picture tower", "all kinds: all",
+        "all kinds: none", "all kinds: text encoder", "all kinds: image encoder", "all kinds: all",
     ]  # fmt: skip
     assert found.notes[1] == "neither tower has a separate projection: only towers were exchanged"
     grid = found.plots[0]
@@ -194,11 +194,11 @@ def test_all_rows_are_asked_in_full() -> None:
 @pytest.mark.parametrize(
     ("brought", "gone", "said"),
     [
-        ((0.0, 0.9, 0.0), (0.1, 1.0, 0.0), "it sits in the text tower"),
-        ((0.9, 0.8, 0.0), (0.1, 0.0, 0.0), "the picture tower or the text tower suffices"),
+        ((0.0, 0.9, 0.0), (0.1, 1.0, 0.0), "it sits in the text encoder"),
+        ((0.9, 0.8, 0.0), (0.1, 0.0, 0.0), "the image encoder or the text encoder suffices"),
         ((0.2, 0.1, 0.0), (0.9, 1.0, 0.5), "all parts are needed together"),
-        ((0.2, 0.1, 0.0), (0.9, 1.0, 0.0), "the picture tower and the text tower are needed"),
-        ((0.2, 0.1, 0.0), (0.1, 0.6, 0.0), "the text tower is needed, but does not suffice"),
+        ((0.2, 0.1, 0.0), (0.9, 1.0, 0.0), "the image encoder and the text encoder are needed"),
+        ((0.2, 0.1, 0.0), (0.1, 0.6, 0.0), "the text encoder is needed, but does not suffice"),
         ((0.3, 0.3, 0.3), (0.3, 0.3, 0.3), "it is spread over the parts"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A tiny encoder that counts what it is shown, and pictures of two colours side by side."""
+"""A tiny encoder that counts what it is shown, and images of two colours side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.data import PoolRow
 from unbag.types import Layers, TokenFeatures
@@ -23,36 +23,36 @@ CONFIG = TinyConfig(
 
 
 class Counting(Tiny):
-    """Says how many pictures and captions it encoded."""
+    """Says how many images and captions it encoded."""
 
-    pictures_seen = 0
+    images_seen = 0
     captions_read = 0
 
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        self.pictures_seen += len(pixels)
+        self.images_seen += len(pixels)
         return super().encode_patches(pixels)
 
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         self.captions_read += len(captions)
         return super().encode_tokens(captions)
 
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        self.pictures_seen += len(pixels)
-        return super().picture_layers(pixels)
+    def image_layers(self, pixels: Tensor) -> Layers:
+        self.images_seen += len(pixels)
+        return super().image_layers(pixels)
 
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         self.captions_read += len(captions)
-        return super().caption_layers(captions)
+        return super().text_layers(captions)
 
 
 def small(seed: int = 0) -> Counting:
     return Counting(untrained(CONFIG, seed=seed), name=f"tiny:small{seed}")
 
 
-def halves(left: str, right: str) -> PixelPicture:
+def halves(left: str, right: str) -> PixelImage:
     pixels = np.zeros((32, 32, 3), dtype=np.uint8)
     pixels[:, :16], pixels[:, 16:] = COLOURS[left], COLOURS[right]
-    return PixelPicture(pixels)
+    return PixelImage(pixels)
 
 
 def rows() -> list[PoolRow]:
@@ -67,7 +67,7 @@ def rows() -> list[PoolRow]:
 
 @dataclass(frozen=True, eq=False)
 class Broken:
-    """A picture whose file is torn."""
+    """An image whose file is torn."""
 
     name: str = "torn.jpg"
     key: str = "broken"

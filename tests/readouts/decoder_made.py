@@ -1,4 +1,4 @@
-"""A small frozen encoder, pictures, facts about them, and decoders on top, made in milliseconds."""
+"""A small frozen encoder, images, facts about them, and decoders on top, made in milliseconds."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.readouts.decoder.lessons import DecoderFact, DecoderSettings
-from unbag.readouts.decoder.model import PatchDecoder, patch_decoder, picture_tokens, view_of
+from unbag.readouts.decoder.model import PatchDecoder, image_tokens, patch_decoder, view_of
 from unbag.readouts.decoder.saving import print_of
 from unbag.readouts.decoder.training import Begun, DecoderData, begin
 
@@ -33,14 +33,14 @@ def encoder(seed: int = 0) -> Tiny:
     return Tiny(untrained(config, seed=seed), name="small")
 
 
-def pictures(count: int) -> list[PixelPicture]:
+def images(count: int) -> list[PixelImage]:
     """Of noise, each another."""
     rng = np.random.default_rng(1)
-    return [PixelPicture(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)) for _ in range(count)]
+    return [PixelImage(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)) for _ in range(count)]
 
 
 def facts(count: int) -> tuple[DecoderFact, ...]:
-    """Two things a picture: the negatives exchange colours, or the relation."""
+    """Two things an image: the negatives exchange colours, or the relation."""
     rng = np.random.default_rng(2)
     found = []
     for n in range(count):
@@ -56,8 +56,8 @@ def facts(count: int) -> tuple[DecoderFact, ...]:
 def material(settings: DecoderSettings, count: int = 20, *, of: Tiny | None = None) -> DecoderData:
     """Features of noise by the small encoder."""
     own = of or encoder()
-    pixels = torch.stack([own.prepare(one.open()) for one in pictures(count)])
-    seen_NLV = picture_tokens(view_of(settings).encode_images(own, pixels), settings)
+    pixels = torch.stack([own.prepare(one.open()) for one in images(count)])
+    seen_NLV = image_tokens(view_of(settings).encode_images(own, pixels), settings)
     return DecoderData(seen_NLV, facts(count), count, "noise", "noise-1")
 
 
@@ -99,5 +99,5 @@ def language_folder(folder: Path, *, ends: bool = True, context: int = 128) -> P
 
 _CORPUS: Sequence[str] = (
     'USER: Does this figure show "a red star left of a blue moon"? Please answer yes or no. '
-    "ASSISTANT: Yes No A B Describe the picture in one sentence.",
+    "ASSISTANT: Yes No A B Describe the image in one sentence.",
 ) * 4

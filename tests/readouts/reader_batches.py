@@ -1,4 +1,4 @@
-"""Random frozen features of a few pictures and captions, as a batch or pool; small encoders."""
+"""Random frozen features of a few images and captions, as a batch or pool; small encoders."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Bare:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [1 for _ in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         return torch.ones((len(pixels), 1))
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         return torch.ones((len(captions), 1))
 
 
@@ -60,7 +60,7 @@ def parts(count: int, length: int, width: int, *, seed: int, missing: int = 0) -
     return TokenFeatures(vector_NLW, mask_NL, torch.randn((count, width), generator=rng))
 
 
-def pictures(count: int, *, seed: int = 0, missing: int = 0) -> TokenFeatures:
+def images(count: int, *, seed: int = 0, missing: int = 0) -> TokenFeatures:
     return parts(count, SIZES.patches, SIZES.picture_width, seed=seed, missing=missing)
 
 
@@ -74,7 +74,7 @@ def batch(size: int = 4, each: int = 2, *, also_true: Tensor | None = None) -> R
     if each:
         mask_BK[-1, -1] = False
     return ReaderBatch(
-        picture=pictures(size),
+        image=images(size),
         caption=captions(size),
         negative=captions(size * each, seed=2) if each else None,
         negative_mask_BK=mask_BK,
@@ -91,12 +91,12 @@ def padded(given: TokenFeatures, by: int) -> TokenFeatures:
 
 
 def pool(count: int) -> Pool:
-    """Random pictures and captions, each with one negative: to be learned by heart."""
+    """Random images and captions, each with one negative: to be learned by heart."""
     own_N = torch.arange(count)
     return Pool(
-        picture=parts(count, 4, 16, seed=1),
+        image=parts(count, 4, 16, seed=1),
         caption=parts(2 * count, 3, 16, seed=2),
-        picture_N=own_N,
+        image_N=own_N,
         caption_N=own_N,
         negative_NK=(own_N + count)[:, None],
     )

@@ -83,8 +83,8 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     )
     made = Dcsm(settings, sizes := sizes_of(composite_pool(tiny, _view(settings), MADE[:2])))
     pool = composite_pool(tiny, made.view, MADE[:8])
-    assert (len(pool), len(pool.picture), pool.group, sizes.patches) == (32, 16, 2, 64)
-    assert pool.picture_N[:6].tolist() == [0, 1, 1, 0, 2, 3]
+    assert (len(pool), len(pool.image), pool.group, sizes.patches) == (32, 16, 2, 64)
+    assert pool.image_N[:6].tolist() == [0, 1, 1, 0, 2, 3]
     assert pool.about.startswith("8 pairs of opposite scenes of the built-in world, ")
     for at in range(0, 32, 2):
         # Opposites of the same version; each other's caption is the negative.
@@ -98,9 +98,9 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     # The other version of a row's caption is no negative of it.
     assert batch.also_true_BB[0, 3]
     assert not batch.also_true_BB[0, 1]
-    # Held out are whole pairs: no picture is on both sides.
+    # Held out are whole pairs: no image is on both sides.
     cut = len(pool) - replace(pool, group=2).held_out
-    assert not set(pool.picture_N[:cut].tolist()) & set(pool.picture_N[cut:].tolist())
+    assert not set(pool.image_N[:cut].tolist()) & set(pool.image_N[cut:].tolist())
     losses = run_losses(Trainer(ReaderTask(made, pool, settings, device="cpu")))
     assert len(losses) == 12
     assert losses[-1] < losses[0]

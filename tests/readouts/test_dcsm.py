@@ -37,7 +37,7 @@ def unit(*shape: int, seed: int) -> Tensor:
     return torch.nn.functional.normalize(drawn, dim=-1)
 
 
-def pictures(count: int, seed: int = 0, patches: int = 9) -> TokenFeatures:
+def images(count: int, seed: int = 0, patches: int = 9) -> TokenFeatures:
     mask_NL = torch.ones((count, patches), dtype=torch.bool)
     return TokenFeatures(unit(count, patches, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1))
 
@@ -59,9 +59,9 @@ def reader(settings: DcsmSettings = FIXED, seed: int = 0) -> Dcsm:
 
 def test_the_worked_map() -> None:
     """7.1: two patches, three tokens; then the middle column replaced."""
-    picture = torch.tensor([[[1.0, 0], [0, 1]]])
+    image = torch.tensor([[[1.0, 0], [0, 1]]])
     caption = torch.tensor([[[1.0, 0], [0.6, 0.8], [0, 1]]])
-    found = cosine_maps(picture, caption, calls=1)
+    found = cosine_maps(image, caption, calls=1)
     assert found.shape == (1, 1, 1, 2, 3)
     np.testing.assert_allclose(found[0, 0, 0], [[1, 0.6, 0], [0, 0.8, 1]], atol=1e-6)
     standard = standardise(found, moments(found, None, by="map"), None)
@@ -95,39 +95,39 @@ def test_the_networks_have_the_published_sizes() -> None:
 
 def test_cls_is_the_first_row_and_words_replace_their_column() -> None:
     made = reader(replace(FIXED, functional_words=False))
-    picture, caption = pictures(2), captions(2)
-    row_NRW = torch.cat([picture.pooled[:, None], picture.vector_NLW], dim=1)
+    image, caption = images(2), captions(2)
+    row_NRW = torch.cat([image.pooled[:, None], image.vector_NLW], dim=1)
     plain = row_NRW @ caption.vector_NLW.transpose(1, 2)
     expected = (plain - plain.mean((1, 2), keepdim=True)) / plain.std((1, 2), keepdim=True)
-    torch.testing.assert_close(made.maps(picture, caption), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(made.maps(image, caption), expected, atol=1e-5, rtol=0)
     marked = reader()
     plain[1, :, 2] = marked.functional_TR[0].detach()
     expected = (plain - plain.mean((1, 2), keepdim=True)) / plain.std((1, 2), keepdim=True)
-    torch.testing.assert_close(marked.maps(picture, caption), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(marked.maps(image, caption), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("net", ["cnn", "mlp"])
 def test_a_fixed_score_does_not_depend_on_the_other_candidates(net: Literal["cnn", "mlp"]) -> None:
     """13.8, first half."""
     made = reader(replace(FIXED, net=net))
-    picture, caption = pictures(4), captions(4)
-    whole = made.compare(picture, caption)
+    image, caption = images(4), captions(4)
+    whole = made.compare(image, caption)
     for at in range(4):
-        one = made.compare(picture.rows(slice(at, at + 1)), caption.rows(slice(at, at + 1)))
+        one = made.compare(image.rows(slice(at, at + 1)), caption.rows(slice(at, at + 1)))
         torch.testing.assert_close(one, whole[at : at + 1], atol=1e-5, rtol=0)
-    torch.testing.assert_close(made.compare_all(picture, caption).diagonal(), whole)
+    torch.testing.assert_close(made.compare_all(image, caption).diagonal(), whole)
     assert not made.depends_on_call
 
 
 def test_a_released_score_depends_on_the_other_candidates() -> None:
     """13.8, second half."""
     made = reader(RELEASED)
-    picture, caption = pictures(1), captions(4)
-    two = made.compare_all(picture, caption.rows(slice(0, 2)))
-    four = made.compare_all(picture, caption)
+    image, caption = images(1), captions(4)
+    two = made.compare_all(image, caption.rows(slice(0, 2)))
+    four = made.compare_all(image, caption)
     assert made.depends_on_call
     assert (two - four[:, :2]).abs().min() > 1e-4
-    assert (made.compare(pictures(4), caption)[:1] - two[0, :1]).abs() > 1e-4
+    assert (made.compare(images(4), caption)[:1] - two[0, :1]).abs() > 1e-4
 
 
 @pytest.mark.parametrize("only", ["all", "cls", "eos", "cls_eos"])
@@ -136,12 +136,12 @@ def test_a_matrix_is_the_same_in_blocks(
     only: Only, norm: Literal["map", "batch"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = reader(replace(FIXED, only=only, norm=norm))
-    picture, caption = pictures(5), captions(3)
+    image, caption = images(5), captions(3)
     at = torch.arange(15)
-    rows = made.compare(picture.rows(at // 3), caption.rows(at % 3)).view(5, 3)
-    torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
+    rows = made.compare(image.rows(at // 3), caption.rows(at % 3)).view(5, 3)
+    torch.testing.assert_close(made.compare_all(image, caption), rows, atol=1e-5, rtol=0)
     monkeypatch.setattr("unbag.readouts.reader.MOST_NUMBERS", 2_000)
-    torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
+    torch.testing.assert_close(made.compare_all(image, caption), rows, atol=1e-5, rtol=0)
 
 
 def batch(size: int, negatives: int, seed: int = 0) -> ReaderBatch:
@@ -150,7 +150,7 @@ def batch(size: int, negatives: int, seed: int = 0) -> ReaderBatch:
     mask_BK = torch.ones((size, negatives), dtype=torch.bool)
     mask_BK[1, :1] = False
     negative = captions(size * negatives, seed=50) if negatives else None
-    return ReaderBatch(pictures(size, seed), captions(size), negative, mask_BK, also_BB)
+    return ReaderBatch(images(size, seed), captions(size), negative, mask_BK, also_BB)
 
 
 @pytest.mark.parametrize("settings", [FIXED, RELEASED])
@@ -168,13 +168,13 @@ def test_without_negatives_the_loss_is_the_papers(settings: DcsmSettings) -> Non
     """2B x 2B logits, rows plus columns, no half; an order of rows changes nothing."""
     made = reader(settings)
     given = replace(batch(6, 0), also_true_BB=torch.zeros((6, 6), dtype=torch.bool))
-    logit = made.compare_all(given.picture, given.caption)
+    logit = made.compare_all(given.image, given.caption)
     own = torch.arange(6)
     entropy = torch.nn.functional.cross_entropy
     expected = entropy(logit, own) + entropy(logit.T, own)
     torch.testing.assert_close(made.loss(given, contrast_size=6), expected)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    mixed = replace(given, picture=given.picture.rows(order), caption=given.caption.rows(order))
+    mixed = replace(given, image=given.image.rows(order), caption=given.caption.rows(order))
     torch.testing.assert_close(made.loss(mixed, contrast_size=6), expected)
     # Smaller crowds: the mean of the parts.
     parts = [logit_of(made, given, slice(at, at + 2)) for at in (0, 2, 4)]
@@ -182,7 +182,7 @@ def test_without_negatives_the_loss_is_the_papers(settings: DcsmSettings) -> Non
 
 
 def logit_of(made: Dcsm, given: ReaderBatch, part: slice) -> Tensor:
-    logit = made.compare_all(given.picture.rows(part), given.caption.rows(part))
+    logit = made.compare_all(given.image.rows(part), given.caption.rows(part))
     own = torch.arange(len(logit))
     entropy = torch.nn.functional.cross_entropy
     return entropy(logit, own) + entropy(logit.T, own)
@@ -197,22 +197,22 @@ def test_functional_rows_are_learned_only_if_asked(learned: bool) -> None:
 
 
 def test_shuffled_each_loses_where_patches_lay_and_same_does_not() -> None:
-    picture, caption = pictures(3), captions(3)
-    moved = replace(picture, vector_NLW=picture.vector_NLW.roll(4, dims=1))
+    image, caption = images(3), captions(3)
+    moved = replace(image, vector_NLW=image.vector_NLW.roll(4, dims=1))
     ways: dict[Literal["no", "same", "each"], bool] = {"no": False, "same": False, "each": True}
     for shuffle, is_lost in ways.items():
         made = reader(replace(FIXED, shuffle_patches=shuffle))
-        apart = (made.compare(picture, caption) - made.compare(moved, caption)).abs()
+        apart = (made.compare(image, caption) - made.compare(moved, caption)).abs()
         assert apart.max() < 1e-6 if is_lost else apart.min() > 1e-5
     plain, same = reader(), reader(replace(FIXED, shuffle_patches="same"))
     rows = same.order_L
-    there = replace(picture, vector_NLW=picture.vector_NLW[:, rows])
-    torch.testing.assert_close(plain.compare(there, caption), same.compare(picture, caption))
+    there = replace(image, vector_NLW=image.vector_NLW[:, rows])
+    torch.testing.assert_close(plain.compare(there, caption), same.compare(image, caption))
 
 
 def test_only_cls_and_eos_see_nothing_else() -> None:
-    picture, caption = pictures(1), captions(1)
-    others = replace(picture, vector_NLW=pictures(1, seed=9).vector_NLW)
+    image, caption = images(1), captions(1)
+    others = replace(image, vector_NLW=images(1, seed=9).vector_NLW)
     words = replace(caption, vector_NLW=caption.vector_NLW.clone())
     words.vector_NLW[:, [0, 1, 3, 5]] = captions(1, seed=7).vector_NLW[:, [0, 1, 3, 5]]
     same = pytest.approx
@@ -223,10 +223,10 @@ def test_only_cls_and_eos_see_nothing_else() -> None:
     }
     for only, (sees_patches, sees_words) in ways.items():
         made = reader(replace(FIXED, only=only))
-        own = made.compare(picture, caption).item()
+        own = made.compare(image, caption).item()
         assert (made.compare(others, caption).item() == same(own, abs=1e-6)) is not sees_patches
-        assert (made.compare(picture, words).item() == same(own, abs=1e-6)) is not sees_words
-    kept = reader(replace(FIXED, only="cls_eos")).maps(picture, caption)[0]
+        assert (made.compare(image, words).item() == same(own, abs=1e-6)) is not sees_words
+    kept = reader(replace(FIXED, only="cls_eos")).maps(image, caption)[0]
     expected = torch.zeros(10, 6, dtype=torch.bool)
     expected[0], expected[:, 4] = True, True
     assert torch.equal(kept != 0, expected)
@@ -244,21 +244,21 @@ def test_constant_maps_and_half_precision_are_finite() -> None:
         made = reader(settings)
         assert made.maps(same, words).abs().max() < 1
         assert made.compare_all(same, words).isfinite().all()
-    picture, caption = pictures(3), captions(3)
+    image, caption = images(3), captions(3)
     made = reader()
-    half = made.compare(picture.to("cpu", torch.float16), caption.to("cpu", torch.float16))
-    torch.testing.assert_close(half, made.compare(picture, caption), atol=0.01, rtol=0)
+    half = made.compare(image.to("cpu", torch.float16), caption.to("cpu", torch.float16))
+    torch.testing.assert_close(half, made.compare(image, caption), atol=0.01, rtol=0)
     assert half.dtype == torch.float32
 
 
 def test_bad_input_is_told() -> None:
     made = reader()
-    with pytest.raises(UnbagError, match="pictures of 4 patches") as error:
-        made.compare(pictures(2, patches=4), captions(2))
+    with pytest.raises(UnbagError, match="images of 4 patches") as error:
+        made.compare(images(2, patches=4), captions(2))
     assert error.value.expected == "9, for which this dcsm_fixed was built"
     assert "a reader trained for these" in error.value.hint
     with pytest.raises(ValueError, match="not read by the view dcsm-token-6-kept"):
-        made.compare(pictures(2), replace(captions(2), mark_NL=None))
+        made.compare(images(2), replace(captions(2), mark_NL=None))
     with pytest.raises(UnbagError, match="length=1") as error:
         replace(FIXED, length=1)
     assert error.value.expected == "at least 2"

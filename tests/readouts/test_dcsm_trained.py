@@ -45,12 +45,12 @@ def test_a_reader_is_trained_and_scores(name: str, more: tuple[str, ...], tmp_pa
         assert found is not None
         assert alone is not None
         np.testing.assert_allclose(found, alone, atol=1e-6)
-        said = scorer.score([Query(items[0].pictures[0], items[0].captions[0])])
+        said = scorer.score([Query(items[0].images[0], items[0].captions[0])])
         assert abs(float(said[0]) - found[0, 0]) > 1e-6
     else:
         assert isinstance(scorer, ReaderScorer)
         assert not isinstance(scorer, ItemReaderScorer)
-        queries = [Query(i.pictures[0], c) for i in items for c in i.captions]
+        queries = [Query(i.images[0], c) for i in items for c in i.captions]
         whole = torch.as_tensor(scorer.score(queries))
         some = torch.as_tensor(scorer.score(queries[4:5]))
         torch.testing.assert_close(some, whole[4:5], atol=1e-5, rtol=0)

@@ -153,7 +153,7 @@ def test_captions_beyond_the_map_are_cut_counted_and_said_once() -> None:
     short = tiny.encode_padded(["a red cup"], length=4)
     torch.testing.assert_close(found.vector_NLW[0], short.vector_NLW[0], atol=1e-6, rtol=0)
     # The caption's own vector is that of all of it.
-    torch.testing.assert_close(found.pooled[:1], tiny.encode_captions(["a red cup and a star"]))
+    torch.testing.assert_close(found.pooled[:1], tiny.encode_texts(["a red cup and a star"]))
 
 
 def test_more_columns_than_a_tower_has_places_are_zero() -> None:
@@ -171,11 +171,11 @@ def test_a_model_that_hides_its_padding_is_told() -> None:
 
         def __init__(self) -> None:
             self.inner = load("base")
-            for shown in ("count_tokens", "encode_captions", "encode_tokens", "encode_patches"):
+            for shown in ("count_tokens", "encode_texts", "encode_tokens", "encode_patches"):
                 setattr(self, shown, getattr(self.inner, shown))
             self.fingerprint = self.device = ""
             self.scale = self.bias = self.context = 1
-            self.prepare = self.encode_pictures = self.inner.encode_pictures
+            self.prepare = self.encode_images = self.inner.encode_images
 
     view = MapCaptions("token", 8, "kept")
     with pytest.warns(UserWarning, match="a model shows no vectors at padding"):
@@ -190,6 +190,6 @@ def test_a_model_without_parts_is_refused() -> None:
         def count_tokens(self, captions: Sequence[str]) -> list[int]:
             return [3 for _ in captions]
 
-    with pytest.raises(UnbagError, match="one vector shows one vector for a picture") as error:
+    with pytest.raises(UnbagError, match="one vector shows one vector for an image") as error:
         MapCaptions("token", 8, "kept")(cast(DualEncoder, OneVector()), ["a cup"])
     assert error.value.expected.startswith("a model with patches and words")

@@ -24,7 +24,7 @@ from unbag.runs.checkpoint import LAST, PREVIOUS
 from unbag.runs.progress import Progress, Silent
 from unbag.types import Query
 
-from .decoder_made import encoder, language_folder, pictures
+from .decoder_made import encoder, images, language_folder
 
 QUICK = (
     "scenes=24", "steps=4", "batch_size=8", "width=16", "depth=1", "heads=2", "warmup_steps=1",
@@ -73,7 +73,7 @@ def test_a_folder_says_what_it_is(small: tuple[Tiny, Path]) -> None:
     own, folder = small
     card = (folder / "README.md").read_text()
     assert own.fingerprint in card
-    assert "questions about 22 pictures, 2\npictures kept apart; seed 0" in card
+    assert "questions about 22 images, 2\npictures kept apart; seed 0" in card
     assert "| steps | 4 |" in card
     said = json.loads((folder / "config.json").read_text())
     assert said["origin"]["fingerprint"] == own.fingerprint
@@ -85,7 +85,7 @@ def test_as_a_model_and_as_a_scorer_it_gives_the_same_numbers(small: tuple[Tiny,
     own, folder = small
     model = load_model(f"decoder:{folder}")
     assert model.name == "decoder:made"
-    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    queries = [Query(image, "a red star") for image in images(2)]
     (asked,) = make_scorers(model, "yes", "published")
     (scorer,) = make_scorers(own, f"decoder@{folder}")
     assert (scorer.name, scorer.scoring) == (f"{own.name}+decoder", "yes-probability")
@@ -102,7 +102,7 @@ def test_controls_score_as_they_were_taught(tmp_path: Path) -> None:
     assert blind.is_blind
     assert not plain.is_blind
     assert plain.scoring == "option perplexity"
-    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    queries = [Query(image, "a red star") for image in images(2)]
     first, second = np.asarray(blind.score(queries))
     assert first == second
     first, second = np.asarray(plain.score(queries))
@@ -110,24 +110,24 @@ def test_controls_score_as_they_were_taught(tmp_path: Path) -> None:
 
 
 def written_pairs(folder: Path, *, edits: bool = True) -> str:
-    """Twelve pictures, of which one is damaged."""
+    """Twelve images, of which one is damaged."""
     lines = []
-    for n, picture in enumerate(pictures(12)):
-        picture.open().save(folder / f"{n}.png")
+    for n, image in enumerate(images(12)):
+        image.open().save(folder / f"{n}.png")
         edit = {"text": "a blue star", "kind": "replace_colour", "is_positive": False}
         line = {"id": str(n), "image": f"{n}.png", "caption": "a red star"}
         lines.append(json.dumps(line | ({"edits": [edit]} if edits else {})))
-    (folder / "3.png").write_bytes(b"no picture")
+    (folder / "3.png").write_bytes(b"no image")
     (folder / "edits.jsonl").write_text("\n".join(lines))
     return str(folder / "edits.jsonl")
 
 
-def test_your_own_pictures_without_a_damaged_one(tmp_path: Path) -> None:
+def test_your_own_images_without_a_damaged_one(tmp_path: Path) -> None:
     silent = Silent()
     trained(tmp_path / "made", pairs=written_pairs(tmp_path), progress=silent)
-    at = silent.said.index("1 picture cannot be read and is left out")
+    at = silent.said.index("1 image cannot be read and is left out")
     assert silent.said[at + 1].startswith(f"  left out: {tmp_path / '3.png'}: ")
-    assert "questions about 10 pictures" in (tmp_path / "made" / "README.md").read_text()
+    assert "questions about 10 images" in (tmp_path / "made" / "README.md").read_text()
 
 
 def test_captions_without_edits(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
     found = trained(tmp_path / "made", (*quick, f"language={language}", f"lora={lora}"), model=own)
     assert found.is_done
     (scorer,) = DECODER.scorers(own, tmp_path / "made")
-    first, second = np.asarray(scorer.score([Query(p, "a red star") for p in pictures(2)]))
+    first, second = np.asarray(scorer.score([Query(p, "a red star") for p in images(2)]))
     assert 0 < first < 1
     assert first != second
     kept = state(tmp_path / "made")
@@ -197,24 +197,24 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
     assert "has no token that ends an answer" in str(said(f"language={endless}"))
     short = language_folder(tmp_path / "short", context=40)
     error = said(f"language={short}")
-    assert error.message == "4 tokens of a picture and 128 of text"
+    assert error.message == "4 tokens of an image and 128 of text"
     assert (error.expected, error.hint) == (
         "at most 40, the context of the language model", "--set context=36",
     )  # fmt: skip
 
 
-def test_a_model_without_a_picture_tower() -> None:
+def test_a_model_without_a_image_tower() -> None:
     with pytest.raises(UnbagError, match="the read-out 'decoder' reads patches and words"):
         make_scorers(load_model("caption:short"), "decoder@somewhere")
 
 
-def test_an_odd_picture_size_is_the_encoders_own_affair(small: tuple[Tiny, Path]) -> None:
-    """The encoder prepares pictures, so any size is asked about as it would be encoded."""
-    from unbag.data import PixelPicture
+def test_an_odd_image_size_is_the_encoders_own_affair(small: tuple[Tiny, Path]) -> None:
+    """The encoder prepares images, so any size is asked about as it would be encoded."""
+    from unbag.data import PixelImage
 
     model = load_model(f"decoder:{small[1]}")
-    large = Image.fromarray(np.asarray(pictures(1)[0].open())).resize((40, 30))
-    found = replace(PixelPicture(np.asarray(large)))
+    large = Image.fromarray(np.asarray(images(1)[0].open())).resize((40, 30))
+    found = replace(PixelImage(np.asarray(large)))
     assert model.logprobs(found, PROMPT, ["Yes"])[0][0] < 0  # type: ignore[union-attr]
 
 

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor
 
 from unbag.api import make_scorers
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
 from unbag.models.tiny import Tiny
 from unbag.readouts.decoder.lessons import DecoderSettings
-from unbag.readouts.decoder.model import DecoderNet, PatchDecoder, picture_tokens, view_of
-from unbag.types import Generator, Item, ItemScorer, Picture, Query
+from unbag.readouts.decoder.model import DecoderNet, PatchDecoder, image_tokens, view_of
+from unbag.types import Generator, ImageSource, Item, ItemScorer, Query
 
-from .decoder_made import SMALL, decoder, encoder, pictures
+from .decoder_made import SMALL, decoder, encoder, images
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 PROMPTS = (
     'Does this figure show "a red star"? Please answer yes or no.',
-    "Describe the picture in one sentence.",
+    "Describe the image in one sentence.",
     "a",
 )
 ANSWERS = ("Yes", "No", "a red star left of a blue moon")
@@ -40,17 +40,17 @@ def net_of(model: PatchDecoder) -> DecoderNet:
 
 
 def by_hand(
-    model: PatchDecoder, picture: Picture | None, prompt: str, answer: str, *, ends: bool
+    model: PatchDecoder, image: ImageSource | None, prompt: str, answer: str, *, ends: bool
 ) -> list[float]:
     """One sequence, no padding, no cache, the whole language model of transformers."""
     net, words = net_of(model), model.preparer.prompts.processor
     tokens = words.answer(prompt, answer) + ([words.end] if ends else [])
     text = torch.tensor([words.ask(prompt) + tokens])
     inputs = [net.language.get_input_embeddings()(text)]
-    if picture is not None:
+    if image is not None:
         own = encoder()
-        parts = view_of(SMALL).encode_images(own, own.prepare(picture.open())[None])
-        seen = picture_tokens(parts, SMALL)
+        parts = view_of(SMALL).encode_images(own, own.prepare(image.open())[None])
+        seen = image_tokens(parts, SMALL)
         assert seen is not None
         inputs.insert(0, net.connector(seen))
     with torch.no_grad():
@@ -66,28 +66,28 @@ def flat(found: Sequence[Sequence[Sequence[float]]]) -> list[float]:
 def test_logprobs_are_those_of_one_plain_sequence() -> None:
     model = decoder()
     asks = [
-        Ask(picture, prompt, ANSWERS, n == 1)
-        for picture in (*pictures(3), None)
+        Ask(image, prompt, ANSWERS, n == 1)
+        for image in (*images(3), None)
         for n, prompt in enumerate(PROMPTS)
     ]
     wanted = [
         number
         for ask in asks
         for answer in ask.continuations
-        for number in by_hand(model, ask.picture, ask.prompt, answer, ends=ask.ends)
+        for number in by_hand(model, ask.image, ask.prompt, answer, ends=ask.ends)
     ]
     together = flat(model.logprobs_of(asks))
     assert together == pytest.approx(wanted, abs=1e-5)
     alone = flat([model.logprobs_of([ask])[0] for ask in asks])
     assert alone == pytest.approx(together, abs=1e-5)
-    assert flat([model.logprobs(asks[0].picture, PROMPTS[0], ANSWERS)]) == pytest.approx(
+    assert flat([model.logprobs(asks[0].image, PROMPTS[0], ANSWERS)]) == pytest.approx(
         together[: len(flat([model.logprobs_of(asks[:1])[0]]))], abs=1e-5
     )
 
 
-def test_the_picture_matters_and_none_is_the_language_prior() -> None:
+def test_the_image_matters_and_none_is_the_language_prior() -> None:
     model = decoder()
-    first, second = pictures(2)
+    first, second = images(2)
     found = [model.logprobs(p, PROMPTS[0], ["Yes"])[0][0] for p in (first, second, None)]
     assert len(set(found)) == 3
 
@@ -95,7 +95,7 @@ def test_the_picture_matters_and_none_is_the_language_prior() -> None:
 @pytest.mark.parametrize("left", [True, False])
 def test_the_last_hidden_state_knows_no_batch_mates(left: bool) -> None:
     model = decoder()
-    first, second = pictures(2)
+    first, second = images(2)
     asks = [(first, "a red star"), (second, "a"), (None, "a blue moon left of a star"), (None, "a")]
     whole_NW = model.last_hidden(asks)
     assert whole_NW.shape == (4, SMALL.width)
@@ -121,7 +121,7 @@ def test_every_protocol_of_chat_models_can_ask_it() -> None:
     model = decoder()
     for kind in (Generator, BatchGenerator, ContrastiveGenerator, HiddenGenerator):
         assert isinstance(model, kind)
-    one, other = pictures(2)
+    one, other = images(2)
     captions = ("a red star left of a moon", "a red star right of a moon")
     item = Item("i", (one, other), captions, np.eye(2, dtype=np.bool_))
     for name in ("yes", "yes-normalised", "yes-contrast", "letters", "perplexity", "likelihood",
@@ -132,45 +132,45 @@ def test_every_protocol_of_chat_models_can_ask_it() -> None:
                 assert scores.values is not None
                 assert np.isfinite(scores.values).all()
             else:
-                found = scorer.score([Query(p, c) for p in item.pictures for c in captions])
+                found = scorer.score([Query(p, c) for p in item.images for c in captions])
                 assert len(np.unique(np.asarray(found).round(9))) == 4
 
 
 def test_the_score_is_the_probability_of_yes() -> None:
     model = decoder()
-    picture, caption = pictures(1)[0], "a red star"
+    image, caption = images(1)[0], "a red star"
     (scorer,) = make_scorers(model, "yes", "published")
-    (found,) = scorer.score([Query(picture, caption)])
-    wanted = by_hand(model, picture, PROMPTS[0], "Yes", ends=False)[0]
+    (found,) = scorer.score([Query(image, caption)])
+    wanted = by_hand(model, image, PROMPTS[0], "Yes", ends=False)[0]
     assert float(found) == pytest.approx(math.exp(wanted), rel=1e-4)
 
 
 @dataclass
 class _Counted:
-    """Passes through to an encoder and counts the pictures that its tower was given."""
+    """Passes through to an encoder and counts the images that its tower was given."""
 
     inner: Tiny
     rows: int = 0
 
     def __call__(self, pixels: Tensor) -> Tensor:
         self.rows += len(pixels)
-        found = picture_tokens(view_of(SMALL).encode_images(self.inner, pixels), SMALL)
+        found = image_tokens(view_of(SMALL).encode_images(self.inner, pixels), SMALL)
         assert found is not None
         return found
 
 
-def test_each_picture_is_encoded_once_whatever_is_asked_about_it() -> None:
+def test_each_image_is_encoded_once_whatever_is_asked_about_it() -> None:
     model, counted = decoder(), _Counted(encoder())
     net_of(model).look = counted
-    model.logprobs_of([Ask(p, prompt, ANSWERS) for p in pictures(3) for prompt in PROMPTS])
+    model.logprobs_of([Ask(p, prompt, ANSWERS) for p in images(3) for prompt in PROMPTS])
     assert counted.rows == 3
 
 
-def test_one_token_stands_for_a_picture_that_is_pooled() -> None:
+def test_one_token_stands_for_a_image_that_is_pooled() -> None:
     model = decoder(replace(SMALL, sees="cls"))
-    (row,) = model.hidden_rows([(pictures(1)[0], "a")])
+    (row,) = model.hidden_rows([(images(1)[0], "a")])
     assert len(row.tokens) == 2
-    first, second = (model.logprobs(p, PROMPTS[0], ["Yes"])[0][0] for p in pictures(2))
+    first, second = (model.logprobs(p, PROMPTS[0], ["Yes"])[0][0] for p in images(2))
     assert first != second
 
 
@@ -183,32 +183,32 @@ class _Damaged:
         raise OSError("cannot identify image file")
 
 
-def test_a_decoder_that_sees_nothing_opens_no_picture() -> None:
+def test_a_decoder_that_sees_nothing_opens_no_image() -> None:
     model = decoder(replace(SMALL, sees="nothing"))
     prior = model.logprobs(None, PROMPTS[0], ["Yes", "No"])
     assert model.logprobs(_Damaged(), PROMPTS[0], ["Yes", "No"]) == prior
 
 
-def test_a_damaged_picture_is_told_as_the_evaluation_expects_it(tmp_path: Path) -> None:
-    (tmp_path / "x.png").write_bytes(b"no picture")
+def test_a_damaged_image_is_told_as_the_evaluation_expects_it(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(b"no image")
     with pytest.raises(OSError, match="in no format that Pillow knows"):
-        decoder().logprobs(FilePicture(tmp_path / "x.png"), PROMPTS[0], ["Yes"])
+        decoder().logprobs(FileImage(tmp_path / "x.png"), PROMPTS[0], ["Yes"])
 
 
 def test_without_the_question_only_the_caption_counts() -> None:
     model = decoder(replace(SMALL, asks=False))
-    picture = pictures(1)[0]
-    first, second = (model.logprobs(picture, prompt, [ANSWERS[2]]) for prompt in PROMPTS[:2])
+    image = images(1)[0]
+    first, second = (model.logprobs(image, prompt, [ANSWERS[2]]) for prompt in PROMPTS[:2])
     assert first == second
 
 
 def test_a_prompt_beyond_the_context() -> None:
     with pytest.raises(UnbagError, match=r"the prompt 'a a a.*has 87 tokens") as error:
-        decoder().logprobs(pictures(1)[0], "a " * 81, ["Yes"])
+        decoder().logprobs(images(1)[0], "a " * 81, ["Yes"])
     # Four patches and 64 tokens of text.
     assert error.value.expected == "at most 68"
-    with pytest.raises(UnbagError, match="tokens with its picture and answer"):
-        decoder().answer(pictures(1)[0], PROMPTS[0], longest=60)
+    with pytest.raises(UnbagError, match="tokens with its image and answer"):
+        decoder().answer(images(1)[0], PROMPTS[0], longest=60)
 
 
 class _Vector:
@@ -227,22 +227,22 @@ class _Vector:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [1 for _ in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         return torch.ones(len(pixels), 2)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         return torch.ones(len(captions), 2)
 
 
 def test_a_model_without_patches() -> None:
-    with pytest.raises(UnbagError, match="vector shows one vector for a picture and no patches"):
+    with pytest.raises(UnbagError, match="vector shows one vector for an image and no patches"):
         view_of(SMALL).encode_images(_Vector(), torch.zeros(1, 3))
 
 
 def test_layers_are_those_before_the_projection() -> None:
     own = encoder()
-    pixels = torch.stack([own.prepare(p.open()) for p in pictures(2)])
-    layers = own.picture_layers(pixels)
+    pixels = torch.stack([own.prepare(p.open()) for p in images(2)])
+    layers = own.image_layers(pixels)
     # Two blocks: what enters, after the first, after the second, after the norm.
     assert len(layers.vector_NLW) == 4
     second = view_of(DecoderSettings()).encode_images(own, pixels)
@@ -256,12 +256,12 @@ def test_layers_are_those_before_the_projection() -> None:
 
 def test_half_precision_must_hold_the_features() -> None:
     own = encoder()
-    parts = view_of(SMALL).encode_images(own, own.prepare(pictures(1)[0].open())[None])
+    parts = view_of(SMALL).encode_images(own, own.prepare(images(1)[0].open())[None])
     large = replace(parts, vector_NLW=parts.vector_NLW * 1e6)
     half = replace(SMALL, keeps="float16")
-    found = picture_tokens(parts, half)
+    found = image_tokens(parts, half)
     assert found is not None
     assert found.dtype == torch.float16
     with pytest.raises(UnbagError, match="do not fit into float16") as error:
-        picture_tokens(large, half)
+        image_tokens(large, half)
     assert error.value.hint == "--set keeps=float32"

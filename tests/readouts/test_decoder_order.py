@@ -14,7 +14,7 @@ from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 
 STEEP = 6
 """Pixels."""
@@ -38,9 +38,9 @@ def higher(items: list[Item]) -> IntArray:
 
 
 def _higher(item: Item) -> int:
-    (picture,) = item.pictures
-    assert isinstance(picture, ScenePicture)
-    left, right = sorted(picture.scene.things, key=lambda thing: thing.x)
+    (image,) = item.images
+    assert isinstance(image, SceneImage)
+    left, right = sorted(image.scene.things, key=lambda thing: thing.x)
     return right.y - left.y
 
 
@@ -56,7 +56,7 @@ def share(is_right_N: BoolArray, chosen_N: BoolArray) -> float:
 def test_left_and_right_of_the_decoder_hang_on_above_and_below(
     decoder: Scorer, items: list[Item], higher: IntArray
 ) -> None:
-    asked = [Query(item.pictures[0], text) for item in items for text in item.captions[:2]]
+    asked = [Query(item.images[0], text) for item in items for text in item.captions[:2]]
     true_N, false_N = np.asarray(decoder.score(asked)).reshape(-1, 2).T
     said = re.search(
         r"right in ([\d.]+) % \[[\d., ]+\] where the left thing is the higher one too, and in "
@@ -90,8 +90,8 @@ def test_left_and_right_of_vlm2vec_hang_on_above_and_below(
 
 def test_it_says_yes_to_left_of_where_on_holds(decoder: Scorer) -> None:
     items = PAIRS_A.load(None)[::5]
-    asked = [Query(item.pictures[2], text) for item in items for text in item.captions]
+    asked = [Query(item.images[2], text) for item in items for text in item.captions]
     yes_4 = np.asarray(decoder.score(asked)).reshape(-1, 4).mean(axis=0)
-    # Left of, right of, on, under; the picture shows the third.
+    # Left of, right of, on, under; the image shows the third.
     np.testing.assert_allclose(yes_4, [0.99, 0.0, 0.99, 0.0], atol=0.03)
     assert "Yes with 0.99 to *on* and with 0.99 to *left of*, with 0.00" in card_of("decoder")

@@ -31,17 +31,17 @@ PLAIN = DecoderSettings()
 
 def asked(fact: DecoderFact, settings: DecoderSettings = PLAIN) -> list[tuple[str, str, str]]:
     found = lessons_of([fact], settings, seed=0)
-    assert {one.picture for one in found} == {fact.picture}
+    assert {one.image for one in found} == {fact.image}
     return [(one.kind, one.prompt, one.answer) for one in found]
 
 
 def test_a_caption_and_its_negative_make_seven_questions() -> None:
     found = asked(FACT)
-    ask = "Which caption fits the picture?\nA. {}\nB. {}\nAnswer with the option's letter from the "
+    ask = "Which caption fits the image?\nA. {}\nB. {}\nAnswer with the option's letter from the "
     ask += "given choices directly."
     true, false = FACT.caption, FACT.negatives[0]
     assert found[:5] == [
-        ("describe", "Describe the picture in one sentence.", true),
+        ("describe", "Describe the image in one sentence.", true),
         ("yes", f'Does this figure show "{true}"? Please answer yes or no.', "Yes"),
         ("yes", f'Does this figure show "{false}"? Please answer yes or no.', "No"),
         ("letters", ask.format(true, false), "A"),
@@ -62,7 +62,7 @@ def test_captions_that_differ_otherwise_are_a_free_choice() -> None:
     assert {answer for _, answer in free} == {"A", "B"}
 
 
-def test_answers_say_nothing_before_the_picture_is_seen() -> None:
+def test_answers_say_nothing_before_the_image_is_seen() -> None:
     fact = DecoderFact(0, "a red star", ("a blue star", "a red moon"))
     for kind in ("yes", "letters", "answer"):
         count = Counter(answer for own, _, answer in asked(fact) if own == kind)
@@ -83,11 +83,11 @@ def test_a_kind_without_a_share_is_left_out() -> None:
 
 def test_all_wordings_are_used_and_decided_by_seed_and_caption() -> None:
     settings = DecoderSettings(prompts="all")
-    many = [replace(FACT, picture=n) for n in range(40)]
+    many = [replace(FACT, image=n) for n in range(40)]
     found = lessons_of(many, settings, seed=0)
     yes = {one.prompt for one in found if one.answer == "Yes"}
     assert len(yes) == 4
-    assert lessons_of(many[7:8], settings, seed=0) == [one for one in found if one.picture == 7]
+    assert lessons_of(many[7:8], settings, seed=0) == [one for one in found if one.image == 7]
 
 
 def test_the_vocabulary_knows_every_fixed_prompt() -> None:
@@ -118,7 +118,7 @@ def test_lessons_as_tensors_by_hand() -> None:
     # After which token each token of the answer comes, the end last.
     assert found.at_MA.tolist() == [[3, 4, 0], [2, 3, 4]]
     assert found.target_MA.tolist() == [[6, 4, NOTHING], [7, 8, 4]]
-    assert found.picture_M.tolist() == [4, 1]
+    assert found.image_M.tolist() == [4, 1]
     assert found.kind_M.tolist() == [KINDS.index("yes"), KINDS.index("describe")]
     cut = found.batch(np.array([0]))
     assert cut.target_BA.tolist() == [[6, 4]]
@@ -134,7 +134,7 @@ def test_what_is_too_long_is_left_out_and_counted() -> None:
 
 
 def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
-    lessons = lessons_of([replace(FACT, picture=n) for n in range(30)], PLAIN, seed=0)
+    lessons = lessons_of([replace(FACT, image=n) for n in range(30)], PLAIN, seed=0)
     made = make_lessons(lessons, words_of(words_asked()), context=128)
     draws = Draws(made, PLAIN.shares, batch_size=11, seed=5)
     row_B, drawn = draws(3)

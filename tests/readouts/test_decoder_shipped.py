@@ -36,8 +36,8 @@ def relation_items(every: int) -> list[Item]:
 
 
 def scores(scorer: Scorer, items: list[Item]) -> FloatArray:
-    """True caption and false one of the first picture of each."""
-    asked = [Query(item.pictures[0], text) for item in items for text in item.captions[:2]]
+    """True caption and false one of the first image of each."""
+    asked = [Query(item.images[0], text) for item in items for text in item.captions[:2]]
     return np.asarray(scorer.score(asked)).reshape(-1, 2)
 
 
@@ -89,7 +89,7 @@ def test_it_scores_as_its_card_says_the_lab_measured(scorer: Scorer) -> None:
     assert 0.6 < is_right_N[is_sideways_N].mean() < 0.85
 
 
-def test_captions_of_one_picture_share_its_tokens_and_have_the_scores_they_have_alone(
+def test_captions_of_one_image_share_its_tokens_and_have_the_scores_they_have_alone(
     scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
@@ -104,11 +104,11 @@ def test_captions_of_one_picture_share_its_tokens_and_have_the_scores_they_have_
         return look(pixels)
 
     monkeypatch.setattr(model.net, "look", counted)
-    picture = relation_items(every=60)[0].pictures[0]
+    image = relation_items(every=60)[0].images[0]
     captions = ["a star", "a red cup left of a blue star", "two moons", "no tree"]
-    together = scorer.score([Query(picture, text) for text in captions])
+    together = scorer.score([Query(image, text) for text in captions])
     assert looked == [1]
-    alone = [scorer.score([Query(picture, text)])[0] for text in captions]
+    alone = [scorer.score([Query(image, text)])[0] for text in captions]
     assert looked == [1] * (1 + len(captions))
     np.testing.assert_allclose(np.asarray(together), np.asarray(alone), atol=2e-5)
 

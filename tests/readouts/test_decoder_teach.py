@@ -14,9 +14,9 @@ from unbag.errors import UnbagError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
 from unbag.readouts.decoder.training import DecoderData, DecoderTask, begin, fits, share_right
 from unbag.training.trainer import Trainer
-from unbag.types import Picture, Query
+from unbag.types import ImageSource, Query
 
-from .decoder_made import COLOURS, SHAPES, SMALL, begun, pictures
+from .decoder_made import COLOURS, SHAPES, SMALL, begun, images
 
 
 def seen_things(count: int) -> DecoderData:
@@ -33,7 +33,7 @@ def seen_things(count: int) -> DecoderData:
     return DecoderData(seen_NLV, tuple(facts), count, "marks", "marks-1")
 
 
-def test_it_fits_questions_that_only_the_picture_answers() -> None:
+def test_it_fits_questions_that_only_the_image_answers() -> None:
     settings = DecoderSettings(
         width=64, depth=2, heads=4, batch_size=24, steps=300, warmup_steps=20, learning_rate=3e-3,
         yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
@@ -44,7 +44,7 @@ def test_it_fits_questions_that_only_the_picture_answers() -> None:
     assert found.count == 40 * 3
     assert found.by_kind["yes"] > 0.95
     assert found.by_kind["describe"] > 0.95
-    # Without the picture nothing but the answers' frequency is left.
+    # Without the image nothing but the answers' frequency is left.
     blind = share_right(made.net, None, task.lessons)
     assert blind.by_kind["yes"] <= 0.6
 
@@ -54,7 +54,7 @@ def test_the_loss_is_the_mean_over_rows_of_the_mean_over_tokens() -> None:
     batch = one.task.lessons.batch(np.array([0, 1, 5]))
     seen_NLV = one.task.seen_NLV
     assert seen_NLV is not None
-    seen_BLV = seen_NLV[batch.picture_B]
+    seen_BLV = seen_NLV[batch.image_B]
     with torch.no_grad():
         log_BAV = one.made.net.answered(seen_BLV, batch).log_softmax(dim=-1)
         rows = []
@@ -98,7 +98,7 @@ def test_rates_begin_anew_with_the_second_stage() -> None:
     assert found == pytest.approx([0.05, 0.1, 0.1, 0.05, 0.005, 0.01, 0.01, 0.005])
 
 
-def test_blind_steps_see_no_picture() -> None:
+def test_blind_steps_see_no_image() -> None:
     task = begun(replace(SMALL, blind=1.0)).task
     before = weights(task)
     Trainer(task).run()
@@ -111,11 +111,11 @@ def test_another_seed_gives_other_weights() -> None:
     assert not torch.equal(first.made.net.state_dict()[name], second.made.net.state_dict()[name])
 
 
-def test_pictures_at_the_end_are_kept_apart() -> None:
+def test_images_at_the_end_are_kept_apart() -> None:
     one = begun(count=20)
     assert one.held is not None
-    assert set(one.held.picture_M.tolist()) == {18, 19}
-    assert set(one.task.lessons.picture_M.tolist()) == set(range(18))
+    assert set(one.held.image_M.tolist()) == {18, 19}
+    assert set(one.task.lessons.image_M.tolist()) == set(range(18))
 
 
 def test_a_loss_that_is_no_number_is_told() -> None:
@@ -131,16 +131,16 @@ class _Table:
     name, fingerprint = "table", "table-1"
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         return [[log(0.5), log(0.25), log(0.8)] for _ in continuations]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         return ""
 
 
 def test_perplexity_and_probability_of_a_caption_as_worked_in_the_specification() -> None:
-    query = [Query(pictures(1)[0], "a red star")]
+    query = [Query(images(1)[0], "a red star")]
     (mean,) = make_scorer(_Table(), "perplexity").score(query)
     (whole,) = make_scorer(_Table(), "likelihood").score(query)
     assert math.exp(-float(mean)) == pytest.approx(2.1544347, abs=1e-6)

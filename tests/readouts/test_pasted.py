@@ -1,4 +1,4 @@
-"""Composites of real pictures: cutting out, pasting, opposites, and files that training reads."""
+"""Composites of real images: cutting out, pasting, opposites, and files that training reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from unbag.types import BoolArray, IntArray
 
 
 def drawing(path: Path, colour: tuple[int, int, int], *, alpha: bool = False) -> Path:
-    """A thing of 20 x 10 pixels in a picture of 40 x 40."""
+    """A thing of 20 x 10 pixels in an image of 40 x 40."""
     level = np.full((40, 40, 4), 255, dtype=np.uint8)
     if alpha:
         level[..., 3] = 0
@@ -80,15 +80,15 @@ def test_what_cannot_be_cut_out_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"empty.png: no thing is left") as error:
         cut_out(tmp_path / "empty.png")
     assert "1%" in error.value.expected
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(UnbagError, match=r"broken.png is no picture that can be opened"):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    with pytest.raises(UnbagError, match=r"broken.png is no image that can be opened"):
         cut_out(tmp_path / "broken.png")
     with pytest.raises(UnbagError, match=r"7.png has no name that a caption could say"):
         thing_name(tmp_path / "7.png")
 
 
 def test_a_folder_needs_two_sorts_of_things(tmp_path: Path) -> None:
-    with pytest.raises(UnbagError, match="no pictures in") as error:
+    with pytest.raises(UnbagError, match="no images in") as error:
         read_cutouts(tmp_path)
     assert error.value.expected.startswith("a folder of cut-outs")
     drawing(tmp_path / "cup_1.png", (200, 0, 0))
@@ -101,7 +101,7 @@ def test_a_folder_needs_two_sorts_of_things(tmp_path: Path) -> None:
 
 def test_things_lie_where_captions_say_and_opposites_exchange_them() -> None:
     for one in made("spatial"):
-        (x0, y0), (x1, y1) = (middle(one.pictures[0], channel) for channel in (0, 2))
+        (x0, y0), (x1, y1) = (middle(one.images[0], channel) for channel in (0, 2))
         for caption in one.captions[0]:
             is_cup_first = caption.startswith("a cup")
             dx, dy = (x0 - x1, y0 - y1) if is_cup_first else (x1 - x0, y1 - y0)
@@ -109,8 +109,8 @@ def test_things_lie_where_captions_say_and_opposites_exchange_them() -> None:
             (word,) = [w for w in caption.split() if w in signs]
             assert signs[word]
         # Exchanged: each lies where the other lay.
-        assert middle(one.pictures[1], 0) == pytest.approx((x1, y1), abs=0.6)
-        assert middle(one.pictures[1], 2) == pytest.approx((x0, y0), abs=0.6)
+        assert middle(one.images[1], 0) == pytest.approx((x1, y1), abs=0.6)
+        assert middle(one.images[1], 2) == pytest.approx((x0, y0), abs=0.6)
         assert len({text for both in one.captions for text in both}) == 4
     said = {w for one in made("spatial") for w in one.captions[0][0].split()}
     assert {"left", "right", "above", "below"} <= said
@@ -120,13 +120,13 @@ def test_sizes_and_absent_things_are_as_said() -> None:
     for one in made("size", 4):
         assert one.captions[0][0].startswith(("a small", "a big"))
         is_small = "small cup" in one.captions[0][0]
-        areas = [int(pure(picture, 0).sum()) for picture in one.pictures]
+        areas = [int(pure(image, 0).sum()) for image in one.images]
         assert (areas[0] < areas[1]) is is_small
     for one in made("negation", 4):
         present = one.captions[0][0].split()[1]
         channel = 0 if present == "cup" else 2
-        assert np.isfinite(middle(one.pictures[0], channel)).all()
-        assert not pure(one.pictures[0], 2 - channel).any()
+        assert np.isfinite(middle(one.images[0], channel)).all()
+        assert not pure(one.images[0], 2 - channel).any()
         assert any(word in one.captions[0][0] for word in ("and not", "but no", "without"))
 
 
@@ -146,7 +146,7 @@ def test_pairs_depend_on_seed_and_place_alone() -> None:
     again = list(paste([RED, BLUE], [], 3, seed=1, side=64))
     for one, other in zip(every, again, strict=False):
         assert one.captions == other.captions
-        assert one.pictures[0].tobytes() == other.pictures[0].tobytes()
+        assert one.images[0].tobytes() == other.images[0].tobytes()
     with pytest.raises(UnbagError, match="kind of composite 'shape'"):
         list(paste([RED, BLUE], [], 1, kinds=("shape",)))
     with pytest.raises(UnbagError, match="0 composites of 224 pixels"):
@@ -168,11 +168,11 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert [e.text for e in first.edits[0] if not e.is_positive] == [opposite.captions[0]]
     assert [e.text for e in first.edits[0] if e.is_positive] == [first.captions[1]]
     assert rows[0].negatives[0] == opposite.captions[0]
-    assert first.picture.open().size == (64, 64)
+    assert first.image.open().size == (64, 64)
     every = mixed(rows)
-    # Four pictures and then their four opposites would be as probable, were pairs not kept.
+    # Four images and then their four opposites would be as probable, were pairs not kept.
     for n in range(0, 16, 4):
-        names = [Path(row.picture.name).name for row in every[n : n + 4]]
+        names = [Path(row.image.name).name for row in every[n : n + 4]]
         assert len({name[:6] for name in names}) == 1
         assert [name[6:] for name in names] == ["-a.png", "-a.png", "-b.png", "-b.png"]
     kinds = [json.loads(line)["edits"][0][0]["kind"] for line in path.read_text().splitlines()]
@@ -182,7 +182,7 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert error.value.hint == "name another folder"
 
 
-def test_varied_pictures_are_never_flipped() -> None:
+def test_varied_images_are_never_flipped() -> None:
     level = np.full((64, 64, 3), 120, dtype=np.uint8)
     level[8:20, 8:20] = (255, 0, 0)
     for seed in range(20):

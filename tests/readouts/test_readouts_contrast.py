@@ -22,8 +22,8 @@ class Product(Reader):
         super().__init__()
         self.settings, self.scale = None, scale
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        return (picture.pooled * caption.pooled).sum(dim=-1)
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        return (image.pooled * caption.pooled).sum(dim=-1)
 
 
 def parts(*numbers: float) -> TokenFeatures:
@@ -34,9 +34,9 @@ def parts(*numbers: float) -> TokenFeatures:
 def batch(
     also: list[list[bool]] | None = None, *, mask: list[list[bool]] | None = None
 ) -> ReaderBatch:
-    """Scores are [[1, 2], [2, 4]]; negatives score 3 for the first picture, -2 for the second."""
+    """Scores are [[1, 2], [2, 4]]; negatives score 3 for the first image, -2 for the second."""
     return ReaderBatch(
-        picture=parts(1, 2),
+        image=parts(1, 2),
         caption=parts(1, 2),
         negative=parts(3, -1),
         negative_mask_BK=torch.tensor(mask or [[True], [True]]),
@@ -65,7 +65,7 @@ def test_a_scale_multiplies_every_score() -> None:
 
 
 def test_captions_that_fit_too_and_missing_negatives_are_left_out() -> None:
-    # Caption 1 also fits picture 0, and picture 1 has no negative.
+    # Caption 1 also fits image 0, and image 1 has no negative.
     given = batch([[False, True], [False, False]], mask=[[True], [False]])
     rows = (lost(1, 3) + lost(4, 2)) / 2
     columns = (lost(1, 2) + lost(4)) / 2
@@ -86,7 +86,7 @@ def test_blocks_of_a_matrix_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
 def test_told_apart_means_above_all_negatives_and_a_tie_is_a_miss() -> None:
     assert accuracies(Product(), batch()).tolist() == [False, True]
     tie = ReaderBatch(
-        picture=parts(1),
+        image=parts(1),
         caption=parts(1),
         negative=parts(0, 1),
         negative_mask_BK=torch.tensor([[True, True]]),

@@ -34,9 +34,9 @@ def pool(count: int = 200, *, negatives: int = 2) -> Pool:
     """Vectors without any rule: all that can be done is to learn them by heart."""
     negative_NK = torch.arange(count, count * (1 + negatives)).view(count, -1)
     return Pool(
-        picture=parts(count, SIZES.picture_width, 0),
+        image=parts(count, SIZES.picture_width, 0),
         caption=parts(count * (1 + negatives), SIZES.caption_width, 1),
-        picture_N=torch.arange(count),
+        image_N=torch.arange(count),
         caption_N=torch.arange(count),
         negative_NK=negative_NK if negatives else torch.zeros((count, 0), dtype=torch.int64),
     )
@@ -76,11 +76,11 @@ def test_two_hundred_fixed_examples_are_learned_and_the_loss_falls() -> None:
 
 
 class Exploding(Pooled):
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        return super().compare(picture, caption) * torch.inf
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        return super().compare(image, caption) * torch.inf
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        return super().compare_all(picture, caption) * torch.inf
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        return super().compare_all(image, caption) * torch.inf
 
 
 def test_a_loss_that_is_no_number_is_told() -> None:
@@ -99,7 +99,7 @@ def test_without_negatives_a_crowd_is_needed() -> None:
     trainer(replace(EFFORT, contrast_size=1))
     with pytest.raises(UnbagError, match="no caption of the pool has a negative"):
         share(trainer(given=pool(negatives=0)))
-    with pytest.raises(UnbagError, match="1 pictures to train on"):
+    with pytest.raises(UnbagError, match="1 images to train on"):
         trainer(EFFORT, pool(1))
 
 

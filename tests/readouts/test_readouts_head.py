@@ -25,7 +25,7 @@ from unbag.readouts.reader import (
 from unbag.runs.checkpoint import LAST
 
 from .core_encoder import small
-from .reader_batches import SIZES, captions, pictures
+from .reader_batches import SIZES, captions, images
 
 SETTINGS = PooledSettings(width=8, steps=7)
 
@@ -57,7 +57,7 @@ def test_what_is_read_is_what_was_written_in_half_precision(tmp_path: Path) -> N
         found = again.state_dict()[key]
         assert found.dtype == torch.float32
         assert torch.equal(found, value.half().float())
-    difference = again.compare(pictures(3), captions(3)) - first.compare(pictures(3), captions(3))
+    difference = again.compare(images(3), captions(3)) - first.compare(images(3), captions(3))
     assert difference.abs().max() < 1e-3
     file, _ = loaded(tmp_path / FILE)
     assert reader_fingerprint(file, small()) == reader_fingerprint(again, small())
@@ -115,9 +115,7 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
     bad = reader()
     with torch.no_grad():
         bad.picture[1].bias[0] = torch.nan  # type: ignore[index]
-    with pytest.raises(
-        UnbagError, match=r"the reader pooled hold NaN or infinity: picture\.1\.bias"
-    ):
+    with pytest.raises(UnbagError, match=r"the reader pooled hold NaN or infinity: image\.1\.bias"):
         written(tmp_path, bad)
     with torch.no_grad():
         # Beyond half precision.

@@ -16,7 +16,7 @@ from unbag.readouts.reader import MappedReader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
 from unbag.types import TokenFeatures
 
-from .reader_batches import SIZES, captions, parts, pictures
+from .reader_batches import SIZES, captions, images, parts
 
 DCSM = DcsmSettings(length=3, functional_words=False)
 
@@ -49,7 +49,7 @@ def test_a_reader_says_whether_it_can_be_drawn() -> None:
 
 def test_pacl_shows_the_weights_of_a_caption() -> None:
     reader = Pacl(PaclSettings(), SIZES).eval()
-    seen, said = pictures(3, missing=1), captions(3)
+    seen, said = images(3, missing=1), captions(3)
     map_NTL = reader.word_maps(seen, said)
     assert map_NTL.shape == (3, 1, 4)
     assert torch.equal(map_NTL[:, 0], reader.weights(seen, said))
@@ -59,7 +59,7 @@ def test_pacl_shows_the_weights_of_a_caption() -> None:
 
 def test_sparc_shows_the_patches_that_each_word_gathers() -> None:
     reader = Sparc(SparcSettings(padding=False, fallback=True), SIZES).eval()
-    map_NTL = reader.word_maps(pictures(2), captions(2))
+    map_NTL = reader.word_maps(images(2), captions(2))
     assert map_NTL.shape == (2, 5, 4)
     expected = torch.tensor([[1.0] * 5, [1, 1, 1, 0, 0]])
     assert torch.allclose(map_NTL.sum(dim=-1), expected, atol=1e-5)

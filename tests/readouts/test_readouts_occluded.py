@@ -28,12 +28,12 @@ from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
 from unbag.types import Query, Question, Scorer
 from unbag.world.benchmarks import set_items
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 
-from .decoder_made import SMALL, decoder, language_folder, pictures
+from .decoder_made import SMALL, decoder, images, language_folder
 
 CAPTION = "a red star left of a blue moon"
-PICTURE = pictures(1)[0]
+IMAGE = images(1)[0]
 PATCHES, WIDTH = 4, 16
 NOTHING = replace(SMALL, sees="nothing")
 WATCHED = 2
@@ -82,15 +82,15 @@ def constructed() -> PatchDecoder:
 
 
 def said_falls(model: PatchDecoder, caption: str = CAPTION) -> Tensor:
-    return said(model, PICTURE, caption).fall_NL
+    return said(model, IMAGE, caption).fall_NL
 
 
 def met_falls(model: PatchDecoder, text: str, captions: Sequence[str]) -> Tensor:
-    return met(model, PICTURE, text, captions).fall_NL
+    return met(model, IMAGE, text, captions).fall_NL
 
 
 def drawn(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
-    found = occlusion_maps(scorer, PICTURE, caption)
+    found = occlusion_maps(scorer, IMAGE, caption)
     return [(one.word, np.array(one.values)) for one in found.maps]
 
 
@@ -121,7 +121,7 @@ def test_the_one_patch_that_tells_a_word_is_on_its_map_alone() -> None:
 
 def test_an_embedding_of_one_patch_has_that_patch_on_its_map_alone() -> None:
     model = constructed()
-    patch_LV = model.patches(PICTURE)
+    patch_LV = model.patches(IMAGE)
     mean_V = patch_LV.mean(dim=0)
     caption_V = torch.nn.functional.normalize(torch.randn(WIDTH, generator=_seeded()), dim=0)
 
@@ -142,12 +142,12 @@ def _seeded() -> torch.Generator:
 
 def test_nothing_taken_away_is_what_the_protocols_score() -> None:
     model = decoder()
-    (whole,) = model.logprobs(PICTURE, PROMPT, [CAPTION])
+    (whole,) = model.logprobs(IMAGE, PROMPT, [CAPTION])
     gone: list[list[float]] = []
-    patch_LV = model.patches(PICTURE)
+    patch_LV = model.patches(IMAGE)
     for at in range(PATCHES):
         model.net.look = _shown(occluded(patch_LV, [at]))
-        gone.append(model.logprobs(PICTURE, PROMPT, [CAPTION])[0])
+        gone.append(model.logprobs(IMAGE, PROMPT, [CAPTION])[0])
     model.net.look = _shown(patch_LV[None])
     fall_AL = said_falls(model)
     assert fall_AL.shape == (len(CAPTION.split()), PATCHES)
@@ -162,12 +162,12 @@ def test_the_map_of_a_caption_is_the_fall_of_the_score() -> None:
     scorer = AskedCosine(decoder())
     model = scorer.model
     assert isinstance(model, PatchDecoder)
-    patch_LV = model.patches(PICTURE)
-    (whole,) = AskedCosine(model).score([Query(PICTURE, CAPTION)]).tolist()
+    patch_LV = model.patches(IMAGE)
+    (whole,) = AskedCosine(model).score([Query(IMAGE, CAPTION)]).tolist()
     fall_L = met_falls(model, WITHOUT, [CAPTION])[0]
     for at in range(PATCHES):
         model.net.look = _shown(occluded(patch_LV, [at]))
-        (gone,) = AskedCosine(model).score([Query(PICTURE, CAPTION)]).tolist()
+        (gone,) = AskedCosine(model).score([Query(IMAGE, CAPTION)]).tolist()
         assert float(fall_L[at]) == pytest.approx(whole - gone, abs=1e-5)
 
 
@@ -186,16 +186,16 @@ def test_no_number_depends_on_the_rows_beside_it(at_once: int) -> None:
 
 def test_places_without_a_patch_stay_where_they_are_and_are_not_drawn() -> None:
     model = decoder()
-    patch_LV = model.patches(PICTURE)
+    patch_LV = model.patches(IMAGE)
     patch_LV[1] = 0
     model.net.look = _shown(patch_LV[None])
     assert said_falls(model).shape == (8, 3)
     with pytest.raises(UnbagError, match="decoder has 3 patches in"):
-        occlusion_maps(YES(model), PICTURE, CAPTION)
+        occlusion_maps(YES(model), IMAGE, CAPTION)
 
 
 def test_words_of_a_decoder_that_says_them() -> None:
-    found = occlusion_maps(YES(decoder()), PICTURE, "a red star, left")
+    found = occlusion_maps(YES(decoder()), IMAGE, "a red star, left")
     assert (found.title, found.asked, found.about, found.is_signed) == (
         "decoder", PROMPT, OCCLUSION_LOGS, True,
     )  # fmt: skip
@@ -203,10 +203,10 @@ def test_words_of_a_decoder_that_says_them() -> None:
     assert [one.word for one in found.maps] == ["a", "red", "star,", "left"]
     fall_AL = said_falls(decoder(), "a red star, left")
     assert np.allclose(np.ravel(found.maps[2].values), fall_AL[2:4].sum(dim=0).numpy(), atol=1e-4)
-    (log_A,) = decoder().logprobs(PICTURE, PROMPT, ["a red star, left"])
+    (log_A,) = decoder().logprobs(IMAGE, PROMPT, ["a red star, left"])
     assert found.maps[2].whole == f"log p {log_A[2] + log_A[3]:.2f}"
     assert np.shape(found.maps[0].values) == (2, 2)
-    assert not occlusion_maps(YES(decoder(replace(SMALL, asks=False))), PICTURE, "a star").asked
+    assert not occlusion_maps(YES(decoder(replace(SMALL, asks=False))), IMAGE, "a star").asked
 
 
 def test_words_of_a_caption_that_is_one_vector() -> None:
@@ -214,10 +214,10 @@ def test_words_of_a_caption_that_is_one_vector() -> None:
     asked, plain = AskedCosine(model), Cosine(Vlm2Vec(model))
     text = "a star left of a moon"
     question = "Is the star to the left of or to the right of the moon?"
-    found = occlusion_maps(asked, PICTURE, text)
+    found = occlusion_maps(asked, IMAGE, text)
     assert (found.asked, found.about) == (instruction(question), OCCLUSION_COSINES)
-    assert occlusion_maps(plain, PICTURE, text).asked == WITHOUT
-    (score,) = asked.score([Query(PICTURE, text, Question(question))]).tolist()
+    assert occlusion_maps(plain, IMAGE, text).asked == WITHOUT
+    (score,) = asked.score([Query(IMAGE, text, Question(question))]).tolist()
     assert [one.whole for one in found.maps[:2]] == [f"cosine {score:.3f}", ""]
     maps = drawn(asked, text)
     assert [word for word, _ in maps] == [WHOLE, *text.split()]
@@ -256,25 +256,25 @@ def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_cannot_be_mapped_says_why() -> None:
-    seen = "sees one vector of a picture, and no patches that could be taken away"
-    blind = "sees nothing of a picture, and no patches that could be taken away"
+    seen = "sees one vector of an image, and no patches that could be taken away"
+    blind = "sees nothing of an image, and no patches that could be taken away"
     for settings, why in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
         model = decoder(settings)
         for scorer in (YES(model), AskedCosine(model)):
             with pytest.raises(UnbagError, match=why) as error:
-                occlusion_maps(scorer, PICTURE, CAPTION)
+                occlusion_maps(scorer, IMAGE, CAPTION)
             assert error.value.expected == "a decoder that was trained with sees=patches"
     with pytest.raises(UnbagError, match="was taught to embed, not to say captions"):
-        occlusion_maps(YES(replace(decoder(), embeds=True)), PICTURE, CAPTION)
+        occlusion_maps(YES(replace(decoder(), embeds=True)), IMAGE, CAPTION)
     silent = replace(SMALL, describe=0.0)
     with pytest.raises(UnbagError, match=r"was taught questions alone \(describe=0\)"):
-        occlusion_maps(YES(replace(decoder(), settings=silent)), PICTURE, CAPTION)
-    with pytest.raises(UnbagError, match="picture and caption have 304 tokens") as error:
-        occlusion_maps(YES(decoder()), PICTURE, "star " * 292)
+        occlusion_maps(YES(replace(decoder(), settings=silent)), IMAGE, CAPTION)
+    with pytest.raises(UnbagError, match="image and caption have 304 tokens") as error:
+        occlusion_maps(YES(decoder()), IMAGE, "star " * 292)
     assert "at most" in error.value.expected
     assert decoder_of(Cosine(decoder().tower)) is None
     with pytest.raises(UnbagError, match="small shows no patches that could be taken away"):
-        occlusion_maps(Cosine(decoder().tower), PICTURE, CAPTION)
+        occlusion_maps(Cosine(decoder().tower), IMAGE, CAPTION)
 
 
 @pytest.mark.parametrize("name", ["vlm2vec", "decoder"])
@@ -282,14 +282,14 @@ def test_words_of_heads_that_ship_point_to_what_they_name(name: str) -> None:
     scorer = make_scorer(load_model("tiny:base"), name)
     is_near: list[bool] = []
     for item in set_items("a", n=10):
-        picture = item.pictures[0]
-        assert isinstance(picture, ScenePicture)
-        things = sorted(picture.scene.things, key=lambda thing: thing.x)
+        image = item.images[0]
+        assert isinstance(image, SceneImage)
+        things = sorted(image.scene.things, key=lambda thing: thing.x)
         first, second = (thing.shape for thing in things)
-        found = occlusion_maps(scorer, picture, f"a {first} left of a {second}")
+        found = occlusion_maps(scorer, image, f"a {first} left of a {second}")
         column = {one.word: int(np.argmax(np.array(one.values))) % 8 for one in found.maps}
         for own, other in (things, things[::-1]):
-            x = (column[own.shape] + 0.5) * picture.open().width / 8
+            x = (column[own.shape] + 0.5) * image.open().width / 8
             is_near.append(abs(x - own.x) < abs(x - other.x))
     # Nearer to what it names than to the other thing; by chance half of the words are.
     assert wilson(sum(is_near), len(is_near)).low > 0.5

@@ -18,7 +18,7 @@ from unbag.readouts.pacl import Pacl, PaclSettings, attention, pool
 from unbag.readouts.reader import contrast
 from unbag.types import TokenFeatures
 
-from .reader_batches import SIZES, batch, captions, padded, pictures
+from .reader_batches import SIZES, batch, captions, images, padded
 
 PATCH_LD = torch.tensor([[2.0, 0], [0, 1], [0.6, 0.8]])
 TEXT_D = torch.tensor([1.0, 0])
@@ -57,9 +57,9 @@ def test_worked_weights_pooled_vector_and_score() -> None:
 
 @pytest.mark.parametrize(("how", "score"), [("text", 0.894591), ("uniform", 0.822192)])
 def test_worked_score_of_a_batch_of_one(how: Literal["text", "uniform"], score: float) -> None:
-    reader, (picture, caption) = as_given(PaclSettings(pool=how)), worked()
-    assert reader.compare(picture, caption).tolist() == pytest.approx([score], abs=1e-6)
-    assert reader.compare_all(picture, caption).tolist() == [pytest.approx([score], abs=1e-6)]
+    reader, (image, caption) = as_given(PaclSettings(pool=how)), worked()
+    assert reader.compare(image, caption).tolist() == pytest.approx([score], abs=1e-6)
+    assert reader.compare_all(image, caption).tolist() == [pytest.approx([score], abs=1e-6)]
 
 
 def test_worked_uniform_vector_is_the_plain_sum_at_unit_norm() -> None:
@@ -71,10 +71,10 @@ def test_worked_uniform_vector_is_the_plain_sum_at_unit_norm() -> None:
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**20), st.integers(1, 6))
 def test_uniform_is_the_plain_sum(seed: int, count: int) -> None:
-    reader, picture = small(PaclSettings(pool="uniform")), pictures(count, seed=seed)
+    reader, image = small(PaclSettings(pool="uniform")), images(count, seed=seed)
     caption = captions(count, seed=seed + 1)
-    summed_ND = functional.normalize(reader.projected(picture)[0].sum(dim=1), dim=-1)
-    found_NN = reader.compare_all(picture, caption)
+    summed_ND = functional.normalize(reader.projected(image)[0].sum(dim=1), dim=-1)
+    found_NN = reader.compare_all(image, caption)
     assert torch.allclose(found_NN, summed_ND @ reader.said(caption).T, atol=1e-5)
 
 
@@ -92,43 +92,43 @@ def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
     chosen: PaclSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells, "MOST_NUMBERS", 30)  # Two cells a block.
-    reader, picture, caption = small(chosen), pictures(3, missing=0), captions(5)
+    reader, image, caption = small(chosen), images(3, missing=0), captions(5)
     if chosen.rope != "2d":
-        picture = padded(pictures(3, missing=1), 2)
-    found_PC = reader.compare_all(picture, caption)
+        image = padded(images(3, missing=1), 2)
+    found_PC = reader.compare_all(image, caption)
     assert found_PC.shape == (3, 5)
     for p in range(3):
         for c in range(5):
-            alone = reader.compare(picture.rows(slice(p, p + 1)), caption.rows(slice(c, c + 1)))
+            alone = reader.compare(image.rows(slice(p, p + 1)), caption.rows(slice(c, c + 1)))
             assert found_PC[p, c].item() == pytest.approx(alone.item(), abs=1e-6)
 
 
 def test_places_without_a_patch_have_no_weight_and_change_nothing() -> None:
-    reader, picture, caption = small(), pictures(2, missing=1), captions(2)
-    weight_NL = reader.weights(padded(picture, 1), caption)
+    reader, image, caption = small(), images(2, missing=1), captions(2)
+    weight_NL = reader.weights(padded(image, 1), caption)
     assert weight_NL[1, 3:].tolist() == [0, 0]
     assert bool((weight_NL[0, :4] > 0).all())
-    plain, longer = (reader.compare(one, caption) for one in (picture, padded(picture, 3)))
+    plain, longer = (reader.compare(one, caption) for one in (image, padded(image, 3)))
     assert torch.allclose(plain, longer, atol=1e-6)
 
 
 def test_rotary_weights_leave_the_sum_as_it_is() -> None:
     turned, plain = small(PaclSettings(rope="1d", rope_at="weights")), small()
-    picture, caption = pictures(2), captions(2)
-    summed, looked = turned.projected(picture)
-    assert torch.equal(summed, plain.projected(picture)[0])
+    image, caption = images(2), captions(2)
+    summed, looked = turned.projected(image)
+    assert torch.equal(summed, plain.projected(image)[0])
     assert not torch.allclose(looked, summed)
     even = replace(turned.settings, pool="uniform"), PaclSettings(pool="uniform")
-    one, other = (small(each).compare(picture, caption) for each in even)
+    one, other = (small(each).compare(image, caption) for each in even)
     assert torch.equal(one, other)
 
 
 def test_places_of_patches_matter_only_where_they_are_turned() -> None:
-    picture, caption = pictures(2), captions(2)
-    moved = TokenFeatures(picture.vector_NLW.flip(1), picture.mask_NL, picture.pooled_NW)
+    image, caption = images(2), captions(2)
+    moved = TokenFeatures(image.vector_NLW.flip(1), image.mask_NL, image.pooled_NW)
     plain, turned = small(), small(PaclSettings(rope="1d"))
-    assert torch.allclose(plain.compare(picture, caption), plain.compare(moved, caption), atol=1e-6)
-    difference = turned.compare(picture, caption) - turned.compare(moved, caption)
+    assert torch.allclose(plain.compare(image, caption), plain.compare(moved, caption), atol=1e-6)
+    difference = turned.compare(image, caption) - turned.compare(moved, caption)
     assert difference.abs().min().item() > 1e-3
 
 
@@ -139,17 +139,15 @@ def test_half_precision_features_do_not_overflow() -> None:
         pooled = pool(torch.ones((1, 1, 600), dtype=torch.float16), patch_NLD)
     assert pooled.dtype == torch.float32
     assert torch.allclose(pooled, torch.full((1, 1, 2), 0.5**0.5))
-    reader, picture, caption = small(), pictures(3), captions(3)
-    half = [one.to("cpu", torch.float16) for one in (picture, caption)]
-    assert torch.allclose(
-        reader.compare(*half), reader.compare(picture, caption), atol=3e-3, rtol=0
-    )
+    reader, image, caption = small(), images(3), captions(3)
+    half = [one.to("cpu", torch.float16) for one in (image, caption)]
+    assert torch.allclose(reader.compare(*half), reader.compare(image, caption), atol=3e-3, rtol=0)
 
 
 def test_released_training_pools_with_the_own_caption_whatever_it_is_compared_with() -> None:
     reader, given = small(), batch(3, 2)
-    patch_BLD, caption_BD = reader.projected(given.picture)[0], reader.said(given.caption)
-    weight_BL = attention(patch_BLD, caption_BD, given.picture.mask_NL, 10.0)
+    patch_BLD, caption_BD = reader.projected(given.image)[0], reader.said(given.caption)
+    weight_BL = attention(patch_BLD, caption_BD, given.image.mask_NL, 10.0)
     pooled_BD = functional.normalize((weight_BL[..., None] * patch_BLD).sum(dim=1), dim=-1)
     assert given.negative is not None
     negative_BKD = reader.said(given.negative).view(3, 2, -1)

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny
 from unbag.readouts.base import find_readout
@@ -28,12 +28,12 @@ from .reader_batches import COLOURS, Bare, pool, run_losses, small_encoder
 NAMES = ("pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary", "sparc", "sparc_fixed")
 
 
-def two_halves(left: str, right: str) -> PixelPicture:
+def two_halves(left: str, right: str) -> PixelImage:
     import numpy as np
 
     pixels = np.zeros((32, 32, 3), dtype=np.uint8)
     pixels[:, :16], pixels[:, 16:] = COLOURS[left], COLOURS[right]
-    return PixelPicture(pixels)
+    return PixelImage(pixels)
 
 
 def rows() -> list[PoolRow]:
@@ -117,7 +117,7 @@ def written(folder: Path, encoder: Tiny, name: str) -> Path:
 
 def test_even_weights_are_scored_from_the_folder_of_any_pacl(tmp_path: Path) -> None:
     encoder, row = small_encoder(), rows()[0]
-    query = Query(row.picture, row.caption)
+    query = Query(row.image, row.caption)
     for name in ("pacl", "pacl_rotary", "pacl_uniform"):
         folder = written(tmp_path / name, encoder, name)
         (even,) = find_readout("pacl_uniform").scorers(encoder, folder)
@@ -129,7 +129,7 @@ def test_even_weights_are_scored_from_the_folder_of_any_pacl(tmp_path: Path) -> 
         flat.load_state_dict(reader.state_dict())
         both = [cast("ReaderScorer", even), ReaderScorer(encoder, flat), own]
         for one in both:
-            one.precompute([row.picture], [row.caption], cache=tmp_path, progress=Silent())
+            one.precompute([row.image], [row.caption], cache=tmp_path, progress=Silent())
         scored = [one.score([query]).item() for one in both]
         assert scored[0] == scored[1]
         assert (scored[0] == scored[2]) == (name == "pacl_uniform")
@@ -177,5 +177,5 @@ def test_wrong_settings_are_told_before_anything_is_computed(name: str, wrong: s
 
 def test_a_model_without_patches_is_refused() -> None:
     view = reader_readout("pacl").view(PaclSettings())
-    with pytest.raises(UnbagError, match="bare shows one vector for a picture"):
+    with pytest.raises(UnbagError, match="bare shows one vector for an image"):
         view.encode_images(Bare(), torch.zeros((1, 3, 2, 2)))

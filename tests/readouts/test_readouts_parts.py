@@ -65,17 +65,17 @@ def test_the_joint_view_shows_what_the_encoder_shows() -> None:
     seen, read = JOINT.encode_images(encoder, pixels()), JOINT.encode_texts(encoder, CAPTIONS)
     tokens = encoder.encode_tokens(CAPTIONS)
     assert torch.equal(seen.vector_NLW, encoder.encode_patches(pixels()).vector_NLW)
-    assert torch.equal(seen.pooled, encoder.encode_pictures(pixels()))
+    assert torch.equal(seen.pooled, encoder.encode_images(pixels()))
     assert torch.equal(read.mask_NL, tokens.mask_NL)
     assert read.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     assert torch.equal(read.vector_NLW[read.mask_NL], tokens.vector_NLW[tokens.mask_NL])
     assert not read.vector_NLW[~read.mask_NL].any()
-    assert torch.allclose(read.pooled, encoder.encode_captions(CAPTIONS), atol=1e-6)
+    assert torch.allclose(read.pooled, encoder.encode_texts(CAPTIONS), atol=1e-6)
 
 
 def test_the_last_view_shows_what_the_projection_is_given() -> None:
     encoder = small()
-    seen, layers = LAST.encode_images(encoder, pixels()), encoder.picture_layers(pixels())
+    seen, layers = LAST.encode_images(encoder, pixels()), encoder.image_layers(pixels())
     assert seen.vector_NLW.shape == (2, 4, 16)
     assert torch.equal(seen.vector_NLW, layers.vector_NLW[-1])
     assert layers.pooled_NW[-1] is not None
@@ -110,10 +110,10 @@ class OneVector:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [1 for _ in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         return torch.eye(2)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         return torch.eye(2)
 
 
@@ -122,7 +122,7 @@ def test_a_model_without_parts_is_refused(view: View) -> None:
     with pytest.raises(UnbagError) as caught:
         view.encode_images(OneVector(), torch.zeros(1))
     assert caught.value.message == (
-        "plain shows one vector for a picture and one for a caption, and no parts"
+        "plain shows one vector for an image and one for a caption, and no parts"
     )
     assert "encode_patches" in caught.value.hint
     with pytest.raises(UnbagError, match="and no parts"):

@@ -27,9 +27,9 @@ def same_colour(code: Mapping[str, Tensor]) -> Truth:
 
 def pool(*, group: int = 1) -> Pool:
     return Pool(
-        picture=parts(3),
+        image=parts(3),
         caption=parts(9),
-        picture_N=torch.tensor([0, 1, 2, 0]),
+        image_N=torch.tensor([0, 1, 2, 0]),
         caption_N=torch.tensor([5, 6, 7, 8]),
         negative_NK=torch.tensor([[0, 1], [2, -1], [-1, -1], [3, 4]]),
         code={"colour": torch.tensor([1, 2, 1, 1])},
@@ -45,7 +45,7 @@ def firsts(given: TokenFeatures | None) -> list[float]:
 
 def test_a_batch_holds_the_rows_asked_for() -> None:
     batch = pool().batch(torch.tensor([3, 1]), device="cpu")
-    assert firsts(batch.picture) == [0, 1]
+    assert firsts(batch.image) == [0, 1]
     assert firsts(batch.caption) == [8, 6]
     assert firsts(batch.negative) == [3, 4, 2, 0]
     # The last of them stands where there is none.
@@ -56,7 +56,7 @@ def test_rows_with_one_negative_alone() -> None:
     found = pool().only(1)
     assert len(found) == 2
     batch = found.batch(torch.tensor([0, 1]), device="cpu")
-    assert firsts(batch.picture) == [0, 0]
+    assert firsts(batch.image) == [0, 0]
     assert firsts(batch.caption) == [5, 8]
     assert firsts(batch.negative) == [1, 4]
     assert batch.negative_mask_BK.tolist() == [[True], [True]]
@@ -82,16 +82,16 @@ def test_without_negatives_there_are_none() -> None:
 
 def test_half_precision_is_kept_and_batches_are_whole() -> None:
     half = pool().to("cpu", torch.float16)
-    assert half.picture.vector_NLW.dtype == torch.float16
+    assert half.image.vector_NLW.dtype == torch.float16
     assert half.nbytes == 12 * (2 * 2 * 2 + 1)
-    assert half.batch(torch.tensor([0]), device="cpu").picture.vector_NLW.dtype == torch.float32
-    assert half.near("cpu").picture.vector_NLW.dtype == torch.float16
+    assert half.batch(torch.tensor([0]), device="cpu").image.vector_NLW.dtype == torch.float32
+    assert half.near("cpu").image.vector_NLW.dtype == torch.float16
 
 
-def test_some_rows_share_pictures_and_strings() -> None:
+def test_some_rows_share_images_and_strings() -> None:
     some = pool().rows(1, 3)
     assert len(some) == 2
-    assert some.picture.vector_NLW.shape == (3, 1, 2)
+    assert some.image.vector_NLW.shape == (3, 1, 2)
     batch = some.batch(torch.tensor([1, 0]), device="cpu")
     assert firsts(batch.caption) == [7, 6]
     assert not batch.also_true_BB.any()

@@ -20,9 +20,9 @@ from unbag.readouts.decoder.training import DecoderData
 from unbag.runs.progress import Silent
 from unbag.training.data.world import WorldBatches
 from unbag.training.recipes import hard_negative
-from unbag.types import Edit, Picture
+from unbag.types import Edit, ImageSource
 from unbag.world.grammar import holds
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 
 from .core_encoder import Broken, halves, rows, small
 
@@ -47,11 +47,11 @@ def test_a_pool_of_scenes_holds_what_the_encoder_says_of_them() -> None:
     pool = world_pool(encoder, JOINT, scenes, dtype=torch.float32)
     (step,) = scenes
     assert len(pool) == 6
-    pixels = torch.stack([encoder.prepare(ScenePicture(one, "").open()) for one in step.scenes])
+    pixels = torch.stack([encoder.prepare(SceneImage(one, "").open()) for one in step.scenes])
     wanted = JOINT.encode_images(encoder, pixels)
-    assert torch.allclose(pool.picture.vector_NLW, wanted.vector_NLW, atol=1e-5)
+    assert torch.allclose(pool.image.vector_NLW, wanted.vector_NLW, atol=1e-5)
     # Encoders work in inference mode, and gradients may need what they are given.
-    assert not any(one.vector_NLW.is_inference() for one in (pool.picture, pool.caption))
+    assert not any(one.vector_NLW.is_inference() for one in (pool.image, pool.caption))
     batch = pool.batch(torch.tensor([4]), device="cpu")
     caption = JOINT.encode_texts(encoder, [step.captions[4]])
     length = caption.vector_NLW.shape[1]
@@ -145,7 +145,7 @@ def pooled(given: Sequence[PoolRow], progress: Silent | None = None) -> Pool:
     return pool_of(given, small(), JOINT, cache=None, progress=progress or Silent(), about="halves")
 
 
-def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> None:
+def test_captions_of_the_same_image_and_equal_captions_are_no_negatives() -> None:
     red, blue = halves("red", "blue"), halves("blue", "red")
     given = [
         PoolRow(red, "a red"),
@@ -162,14 +162,14 @@ def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> N
     ]
 
 
-def test_unreadable_pictures_are_left_out_and_said() -> None:
+def test_unreadable_images_are_left_out_and_said() -> None:
     progress = Silent()
     pool = pooled([PoolRow(Broken(), "red"), *rows()], progress)
     assert len(pool) == 12
-    assert progress.said[0] == "1 picture cannot be read and is left out"
+    assert progress.said[0] == "1 image cannot be read and is left out"
     assert progress.said[1].startswith("  left out: torn.jpg: ")
     assert progress.said[1].endswith("the file ends too early")
-    with pytest.raises(UnbagError, match="no picture can be opened"):
+    with pytest.raises(UnbagError, match="no image can be opened"):
         pooled([PoolRow(Broken(), "red")])
     with pytest.raises(UnbagError) as caught:
         pool_of(
@@ -186,29 +186,29 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
     encoder = small()
     with pytest.raises(UnbagError) as caught:
         pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
-    assert caught.value.message.startswith("parts of 12 pictures and of 12 captions and negatives")
+    assert caught.value.message.startswith("parts of 12 images and of 12 captions and negatives")
     assert caught.value.hint.startswith("train on fewer pairs")
-    assert (encoder.pictures_seen, encoder.captions_read) == (1, 1)
+    assert (encoder.images_seen, encoder.captions_read) == (1, 1)
 
 
-def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
+def test_no_image_is_on_both_sides_of_what_is_kept_apart() -> None:
     given = [
         PoolRow(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"
     ]
     every = mixed([*given, *given])
-    names = [row.picture.name for row in every]
+    names = [row.image.name for row in every]
     changes = sum(a != b for a, b in pairwise(names))
     assert changes == len(set(names)) - 1
-    two: list[Picture] = [halves("red", "blue"), halves("blue", "red")]
+    two: list[ImageSource] = [halves("red", "blue"), halves("blue", "red")]
     pool = pooled([PoolRow(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
-    # A tenth is two rows, and they are of the same picture as the row before them.
+    # A tenth is two rows, and they are of the same image as the row before them.
     assert pool.held_out == 0
     pool = pooled([PoolRow(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
     assert pool.held_out == 2
 
 
 @pytest.mark.parametrize(("edit", "held"), [("a cup left of a plate", 1), ("a plate", 2)])
-def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held: int) -> None:
+def test_opposite_images_are_on_one_side_of_what_is_kept_apart(edit: str, held: int) -> None:
     first = [PoolRow(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
     opposite = [
         PoolRow(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.evaluation.scoring import CHUNK, QueryScoring, in_chunks
 from unbag.models.features import JOINT
 from unbag.readouts import scorer as module
@@ -19,11 +19,11 @@ from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ReaderScorer
 from unbag.runs import cache as cache_module
 from unbag.runs.progress import Silent
-from unbag.types import Item, Picture, Query, Scorer, TokenFeatures
+from unbag.types import ImageSource, Item, Query, Scorer, TokenFeatures
 
 from .core_encoder import Broken, rows, small
 
-PICTURES: list[Picture] = [row.picture for row in rows()]
+IMAGES: list[ImageSource] = [row.image for row in rows()]
 CAPTIONS = [row.caption for row in rows()] + ["white"]
 
 
@@ -37,10 +37,10 @@ class Mean(Reader):
         self.weight = nn.Parameter(torch.tensor(3.0))
         self.calls: list[int] = []
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        self.calls.append(len(picture))
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        self.calls.append(len(image))
         told_NW = caption.vector_NLW.sum(dim=1) / caption.mask_NL.sum(dim=1, keepdim=True)
-        return self.weight * (picture.vector_NLW.mean(dim=1) * told_NW).sum(dim=1)
+        return self.weight * (image.vector_NLW.mean(dim=1) * told_NW).sum(dim=1)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def scorer(monkeypatch: pytest.MonkeyPatch) -> ReaderScorer:
     return ReaderScorer(small(), Mean())
 
 
-QUERIES = [Query(picture, caption) for picture in PICTURES for caption in CAPTIONS]
+QUERIES = [Query(image, caption) for image in IMAGES for caption in CAPTIONS]
 
 
 def refuses(name: str) -> Callable[..., TokenFeatures]:
@@ -63,15 +63,15 @@ def test_what_was_precomputed_is_scored_without_its_files_and_alike(
     scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = scorer.score(QUERIES)
-    scorer.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    scorer.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
     for name in ("images", "texts"):
         monkeypatch.setattr(scorer.store, name, refuses(name))
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
-    matrix = scorer.score_matrix(PICTURES, CAPTIONS)
+    matrix = scorer.score_matrix(IMAGES, CAPTIONS)
     assert torch.allclose(matrix.flatten(), wanted, atol=1e-6)
-    # Another object of the same pixels is the same picture.
-    pixels = cast("PixelPicture", PICTURES[2]).pixels
-    same = scorer.score([Query(PixelPicture(pixels.copy()), CAPTIONS[0])])
+    # Another object of the same pixels is the same image.
+    pixels = cast("PixelImage", IMAGES[2]).pixels
+    same = scorer.score([Query(PixelImage(pixels.copy()), CAPTIONS[0])])
     assert float(same) == pytest.approx(float(wanted[2 * len(CAPTIONS)]), abs=1e-6)
 
 
@@ -79,22 +79,22 @@ def test_what_was_not_precomputed_or_does_not_fit_is_scored_from_files(
     scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = scorer.score(QUERIES)
-    scorer.precompute(PICTURES[:5], CAPTIONS[:5], cache=None, progress=Silent())
+    scorer.precompute(IMAGES[:5], CAPTIONS[:5], cache=None, progress=Silent())
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
     monkeypatch.setattr(cache_module, "_free_bytes", lambda device: 0)
-    scorer.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    scorer.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
     assert scorer._seen is None
     assert scorer._said is None
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
 
 
-def test_a_damaged_picture_among_those_precomputed_is_told_and_spares_the_others(
+def test_a_damaged_image_among_those_precomputed_is_told_and_spares_the_others(
     scorer: ReaderScorer,
 ) -> None:
-    pictures = (*PICTURES[:2], Broken())
-    scorer.precompute(pictures, CAPTIONS[:2], cache=None, progress=Silent())
+    images = (*IMAGES[:2], Broken())
+    scorer.precompute(images, CAPTIONS[:2], cache=None, progress=Silent())
     truth = np.array([[True, False]])
-    items = [Item(str(n), (p,), tuple(CAPTIONS[:2]), truth) for n, p in enumerate(pictures)]
+    items = [Item(str(n), (p,), tuple(CAPTIONS[:2]), truth) for n, p in enumerate(images)]
     asking = QueryScoring(scorer)
     found = {scores.item: scores.values for scores in asking.chunk(items)}
     assert asking.damaged == {"torn.jpg": "OSError: the file ends too early"}
@@ -126,6 +126,6 @@ def test_a_scorer_that_is_quick_gets_many_items_at_once(scorer: ReaderScorer) ->
 
 
 def test_pixels_are_hashed_once() -> None:
-    picture = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
-    assert picture.key is picture.key
-    assert picture.key != PixelPicture(np.ones((2, 2, 3), dtype=np.uint8)).key
+    image = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))
+    assert image.key is image.key
+    assert image.key != PixelImage(np.ones((2, 2, 3), dtype=np.uint8)).key

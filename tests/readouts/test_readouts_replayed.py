@@ -170,7 +170,7 @@ def test_a_recorded_decoder_learns_as_a_plain_one(sees: str, recorded: Callable[
     other, _ = teaching(settings, is_recorded=True)
     assert run_losses(other) == pytest.approx(run_losses(plain), rel=1e-5)
     check_same(plain.task.module, other.task.module)
-    # One with the picture, one without.
+    # One with the image, one without.
     assert recorded() == 2
 
 

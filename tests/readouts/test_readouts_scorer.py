@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.evaluation.loading import Job
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import Work, run
@@ -27,7 +27,7 @@ from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
-from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse, TokenFeatures
+from unbag.types import Benchmark, Ensemble, ImageSource, Item, Query, Sparse, TokenFeatures
 
 from .core_encoder import CONFIG, Broken, Counting, rows, small
 
@@ -42,8 +42,8 @@ class Best(Reader):
         self.settings = None
         self.weight = nn.Parameter(torch.tensor(2.0))
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        map_NLT = picture.vector_NLW @ caption.vector_NLW.transpose(1, 2)
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        map_NLT = image.vector_NLW @ caption.vector_NLW.transpose(1, 2)
         map_NLT = map_NLT.masked_fill(~caption.mask_NL[:, None], -2)
         return self.weight * map_NLT.flatten(1).amax(dim=1)
 
@@ -59,55 +59,55 @@ def settings_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "reader_fingerprint", lambda reader, encoder: "best-1")
 
 
-PICTURES: list[Picture] = [row.picture for row in rows()]
+IMAGES: list[ImageSource] = [row.image for row in rows()]
 CAPTIONS = [row.caption for row in rows()] + ["white"]
 
 
-def by_hand(picture: Picture, caption: str) -> float:
+def by_hand(image: ImageSource, caption: str) -> float:
     encoder = small()
-    seen = JOINT.encode_images(encoder, encoder.prepare(picture.open())[None])
+    seen = JOINT.encode_images(encoder, encoder.prepare(image.open())[None])
     return float(
         2 * (seen.vector_NLW[0] @ JOINT.encode_texts(encoder, [caption]).vector_NLW[0].T).max()
     )
 
 
 def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
-    matrix_PC = scorer().score_matrix(PICTURES, CAPTIONS)
+    matrix_PC = scorer().score_matrix(IMAGES, CAPTIONS)
     assert matrix_PC.shape == (12, 13)
-    queries = [Query(p, c) for p in PICTURES for c in CAPTIONS]
+    queries = [Query(p, c) for p in IMAGES for c in CAPTIONS]
     assert torch.allclose(scorer().score(queries).view(12, 13), matrix_PC, atol=1e-6)
     for at, place in ((0, 0), (3, 12), (11, 5)):
-        wanted = by_hand(PICTURES[at], CAPTIONS[place])
+        wanted = by_hand(IMAGES[at], CAPTIONS[place])
         assert float(matrix_PC[at, place]) == pytest.approx(wanted, abs=1e-6)
     assert matrix_PC.dtype == torch.float64
 
 
 def test_small_blocks_and_little_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = scorer().score_matrix(PICTURES, CAPTIONS)
+    wanted = scorer().score_matrix(IMAGES, CAPTIONS)
     for name, value in (("ROWS", 5), ("COLUMNS", 4), ("QUERIES", 7), ("MOST_BYTES", 300)):
         monkeypatch.setattr(module, name, value)
-    assert torch.allclose(scorer().score_matrix(PICTURES, CAPTIONS), wanted, atol=1e-6)
-    queries = [Query(p, c) for p in PICTURES for c in CAPTIONS]
+    assert torch.allclose(scorer().score_matrix(IMAGES, CAPTIONS), wanted, atol=1e-6)
+    queries = [Query(p, c) for p in IMAGES for c in CAPTIONS]
     assert torch.allclose(scorer().score(queries).view(12, 13), wanted, atol=1e-6)
-    column = scorer().score([Query(p, CAPTIONS[2]) for p in PICTURES])
+    column = scorer().score([Query(p, CAPTIONS[2]) for p in IMAGES])
     assert torch.allclose(column, wanted[:, 2], atol=1e-6)
 
 
 def test_a_caption_of_several_prompts_gets_their_mean() -> None:
     both = Ensemble("two ways", ("red left of blue", "white"))
     one = scorer()
-    (found,) = one.score([Query(PICTURES[0], both)])
-    apart = one.score([Query(PICTURES[0], prompt) for prompt in both.prompts])
+    (found,) = one.score([Query(IMAGES[0], both)])
+    apart = one.score([Query(IMAGES[0], prompt) for prompt in both.prompts])
     assert float(found) == pytest.approx(float(apart.mean()))
-    row = one.score_matrix(PICTURES[:1], ["red", both])
+    row = one.score_matrix(IMAGES[:1], ["red", both])
     assert row.shape == (1, 2)
     assert float(row[0, 1]) == pytest.approx(float(apart.mean()))
 
 
 def test_batch_mates_do_not_matter_and_nothing_asked_is_nothing() -> None:
     one = scorer()
-    (alone,) = one.score([Query(PICTURES[4], "red")])
-    among = one.score([Query(p, c) for p in PICTURES for c in ("red", "blue left of white")])
+    (alone,) = one.score([Query(IMAGES[4], "red")])
+    among = one.score([Query(p, c) for p in IMAGES for c in ("red", "blue left of white")])
     assert float(among[8]) == pytest.approx(float(alone), abs=1e-7)
     assert one.score([]).shape == (0,)
 
@@ -115,22 +115,22 @@ def test_batch_mates_do_not_matter_and_nothing_asked_is_nothing() -> None:
 def test_every_input_is_encoded_once_whoever_asks() -> None:
     encoder = small()
     one = scorer(encoder)
-    one.precompute(PICTURES, CAPTIONS, cache=None, progress=Silent())
-    one.score([Query(p, c) for p in PICTURES for c in CAPTIONS])
-    one.score_matrix(PICTURES, CAPTIONS)
-    assert (encoder.pictures_seen, encoder.captions_read) == (12, 13)
+    one.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
+    one.score([Query(p, c) for p in IMAGES for c in CAPTIONS])
+    one.score_matrix(IMAGES, CAPTIONS)
+    assert (encoder.images_seen, encoder.captions_read) == (12, 13)
 
 
-def items(pictures: Sequence[Picture] = PICTURES) -> tuple[Item, ...]:
+def items(images: Sequence[ImageSource] = IMAGES) -> tuple[Item, ...]:
     found = [
-        Item(f"{at:02}", (picture,), (*row.negatives, row.caption), np.array([[False, True]]))  # type: ignore[arg-type]
-        for at, (picture, row) in enumerate(zip(pictures, rows(), strict=True))
+        Item(f"{at:02}", (image,), (*row.negatives, row.caption), np.array([[False, True]]))  # type: ignore[arg-type]
+        for at, (image, row) in enumerate(zip(images, rows(), strict=True))
     ]
     return tuple(found)
 
 
-def toy(pictures: Sequence[Picture] = PICTURES) -> Benchmark:
-    return Benchmark("toy", "Order.", lambda root: items(pictures), (Choice(),), "accuracy")
+def toy(images: Sequence[ImageSource] = IMAGES) -> Benchmark:
+    return Benchmark("toy", "Order.", lambda root: items(images), (Choice(),), "accuracy")
 
 
 def values(folder: Path) -> dict[str, list[float]]:
@@ -139,9 +139,9 @@ def values(folder: Path) -> dict[str, list[float]]:
     return {r["item"]: r["values"] for r in pq.read_table(folder / "scores.parquet").to_pylist()}
 
 
-def test_a_run_marks_a_damaged_picture_and_scores_the_others(tmp_path: Path) -> None:
-    pictures = [*PICTURES[:3], Broken(), *PICTURES[4:]]
-    job = Job([scorer()], [toy(pictures)], tmp_path / "run", allow_invalid=True)
+def test_a_run_marks_a_damaged_image_and_scores_the_others(tmp_path: Path) -> None:
+    images = [*IMAGES[:3], Broken(), *IMAGES[4:]]
+    job = Job([scorer()], [toy(images)], tmp_path / "run", allow_invalid=True)
     finished = run(job)
     assert finished.contents.record.damaged == ("torn.jpg",)
     found = values(tmp_path / "run")
@@ -151,7 +151,7 @@ def test_a_run_marks_a_damaged_picture_and_scores_the_others(tmp_path: Path) -> 
 
 
 class Picky(Counting):
-    """Opens every picture and cannot take a white one."""
+    """Opens every image and cannot take a white one."""
 
     def prepare(self, image: object) -> Tensor:
         found: Tensor = super().prepare(image)  # type: ignore[arg-type]
@@ -160,16 +160,16 @@ class Picky(Counting):
         return found
 
 
-def test_a_picture_that_the_model_cannot_take_is_damaged_in_pairs_and_in_rankings(
+def test_a_image_that_the_model_cannot_take_is_damaged_in_pairs_and_in_rankings(
     tmp_path: Path,
 ) -> None:
     encoder = Picky(untrained(CONFIG, seed=0), name="tiny:picky")
-    white = PixelPicture(np.full((32, 32, 3), 255, dtype=np.uint8))
-    pictures = (*PICTURES[:3], white)
+    white = PixelImage(np.full((32, 32, 3), 255, dtype=np.uint8))
+    images = (*IMAGES[:3], white)
     at = np.arange(4)
-    gallery = Item("all", pictures, tuple(CAPTIONS[:4]), Sparse((4, 4), at, at))
+    gallery = Item("all", images, tuple(CAPTIONS[:4]), Sparse((4, 4), at, at))
     find = Benchmark("find", "", lambda root: (gallery,), (Recall((1,)),), "text_to_image@1")
-    benchmarks = [toy([*pictures, *PICTURES[4:]]), find]
+    benchmarks = [toy([*images, *IMAGES[4:]]), find]
     job = Job([ReaderScorer(encoder, Best())], benchmarks, tmp_path / "run", allow_invalid=True)
     finished = run(job)
     assert finished.contents.record.damaged == (white.name,)
@@ -205,7 +205,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_scores_and_from_the_cache(
     second = scorer(counted)
     run(Job([second], [toy()], out, cache=cache))
     assert values(out) == whole
-    assert (counted.pictures_seen, counted.captions_read) == (0, 0)
+    assert (counted.images_seen, counted.captions_read) == (0, 0)
 
 
 def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path)
         def depends_on_call(self) -> bool:
             return True
 
-        def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-            calls.append((len(picture), len(caption)))
-            score_PC = super().compare_all(picture, caption)
+        def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+            calls.append((len(image), len(caption)))
+            score_PC = super().compare_all(image, caption)
             return score_PC - score_PC.mean()
 
     run(Job([ItemReaderScorer(small(), Centred())], [toy()], tmp_path / "run"))
@@ -249,10 +249,8 @@ def test_processes_encode_their_share_and_find_the_rest_in_the_cache(tmp_path: P
     ]  # fmt: skip
     # The second is done with its share when the first goes on from its own.
     mine = shown[1].team.mine
-    scorers[1].precompute(
-        mine(plan.pictures), mine(plan.prompts), cache=tmp_path, progress=Silent()
-    )
+    scorers[1].precompute(mine(plan.images), mine(plan.prompts), cache=tmp_path, progress=Silent())
     for one, asked in zip(shown, scorers, strict=True):
         Work._show_all(cast("Work", one), asked)
-    assert [encoder.pictures_seen for encoder in encoders] == [6, 6]
+    assert [encoder.images_seen for encoder in encoders] == [6, 6]
     assert sum(encoder.captions_read for encoder in encoders) == len(plan.prompts)

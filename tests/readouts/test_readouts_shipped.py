@@ -85,7 +85,7 @@ def test_the_reader_that_ships_scores_without_a_folder() -> None:
     base = load_model("tiny:base")
     items = triple_items(["swap"], n=100)[::8]
     scorer = make_scorer(base, "dcsm_fixed")
-    asked = [Query(item.pictures[0], str(item.captions[k])) for item in items for k in (0, 1)]
+    asked = [Query(item.images[0], str(item.captions[k])) for item in items for k in (0, 1)]
     true_N, false_N = np.asarray(scorer.score(asked)).reshape(-1, 2).T
     assert len(true_N) == 100
     assert float((true_N > false_N).mean()) > 0.9

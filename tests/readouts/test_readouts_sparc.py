@@ -25,7 +25,7 @@ from unbag.readouts.sparc import (
 from unbag.training.losses import word_patch_loss
 from unbag.types import TokenFeatures
 
-from .reader_batches import SIZES, Bare, batch, captions, padded, pictures, small_encoder
+from .reader_batches import SIZES, Bare, batch, captions, images, padded, small_encoder
 
 WORD_TD = torch.eye(2)
 PATCH_LD = torch.tensor([[1.0, 0], [0, 2], [0.5, 0.5]])
@@ -113,10 +113,10 @@ def test_equal_patches_gather_nothing_as_released_and_evenly_when_mended() -> No
     third = [1 / 3, 1 / 3, 0, 1 / 3]
     found_TL = patch_weights(fit_NTL, mask_NTL, fallback=True)[0]
     assert found_TL.tolist() == [pytest.approx(third), pytest.approx(third)]
-    alike = pictures(2)
+    alike = images(2)
     alike.vector_NLW[:] = alike.vector_NLW[:, :1].clone()
     released, fixed = (small(one).compare(alike, captions(2)) for one in (RELEASED, FIXED))
-    # A picture of one patch repeated is that patch; released, it is no vector at all.
+    # An image of one patch repeated is that patch; released, it is no vector at all.
     one = TokenFeatures(alike.vector_NLW[:, :1], alike.mask_NL[:, :1], alike.pooled_NW)
     assert torch.allclose(fixed, small().compare(one, captions(2)), atol=1e-5)
     assert released.abs().max().item() < 1e-3
@@ -127,14 +127,14 @@ def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
     chosen: SparcSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells, "MOST_NUMBERS", 150)  # Two cells a block.
-    reader, picture = small(chosen), padded(pictures(3, missing=1), 1)
+    reader, image = small(chosen), padded(images(3, missing=1), 1)
     caption = captions(5)
     # The released form counts empty places, which its view gives all captions in equal number.
-    found_PC = reader.compare_all(picture, caption if chosen.padding else padded(caption, 2))
+    found_PC = reader.compare_all(image, caption if chosen.padding else padded(caption, 2))
     assert found_PC.shape == (3, 5)
     for p in range(3):
         for c in range(5):
-            alone = reader.compare(picture.rows(slice(p, p + 1)), caption.rows(slice(c, c + 1)))
+            alone = reader.compare(image.rows(slice(p, p + 1)), caption.rows(slice(c, c + 1)))
             assert found_PC[p, c].item() == pytest.approx(alone.item(), abs=1e-6)
 
 
@@ -162,23 +162,23 @@ def test_empty_places_hold_what_the_encoder_makes_of_them() -> None:
 
 
 def test_a_model_without_words_says_what_is_missing() -> None:
-    with pytest.raises(UnbagError, match="bare shows one vector for a picture and one for a cap"):
+    with pytest.raises(UnbagError, match="bare shows one vector for an image and one for a cap"):
         padded_captions(Bare(), ["red"])
 
 
 def test_loss_is_half_the_whole_and_the_words() -> None:
     given, reader = batch(3, 2), small()
-    patch_BLD, (word_BTD, counted_BT) = reader.looked(given.picture), reader.said(given.caption)
-    picture_BD = functional.normalize(patch_BLD.mean(dim=1), dim=-1)
-    logit_BB = 10 * picture_BD @ mean_direction(word_BTD, counted_BT).T
+    patch_BLD, (word_BTD, counted_BT) = reader.looked(given.image), reader.said(given.caption)
+    image_BD = functional.normalize(patch_BLD.mean(dim=1), dim=-1)
+    logit_BB = 10 * image_BD @ mean_direction(word_BTD, counted_BT).T
     assert given.negative is not None
     negative_BKD = mean_direction(*reader.said(given.negative)).view(3, 2, -1)
-    negative_BK = 10 * torch.einsum("bd,bkd->bk", picture_BD, negative_BKD)
+    negative_BK = 10 * torch.einsum("bd,bkd->bk", image_BD, negative_BKD)
     negative_BK[2, 1] = -torch.inf
     own = torch.arange(3)
     whole = functional.cross_entropy(torch.cat([logit_BB, negative_BK], dim=1), own)
     whole = (whole + functional.cross_entropy(logit_BB.T, own)) / 2
-    gathered_BTD = reader.weights(given.picture, given.caption) @ patch_BLD
+    gathered_BTD = reader.weights(given.image, given.caption) @ patch_BLD
     local = word_patch_loss(gathered_BTD, word_BTD, given.caption.mask_NL, scale=10)
     expected = (0.5 * whole + local).item()
     assert reader.loss(given, contrast_size=3).item() == pytest.approx(expected, abs=1e-6)
@@ -194,8 +194,8 @@ def test_a_batch_of_one_half_precision_and_every_weight_learns() -> None:
     assert local.item() > 0
     only_whole = small(replace(FIXED, local=0.0)).loss(given, contrast_size=4)
     assert only_whole.item() == pytest.approx(0, abs=1e-6)
-    half = [one.to("cpu", torch.float16) for one in (given.picture, given.caption)]
-    plain = reader.compare(given.picture, given.caption)
+    half = [one.to("cpu", torch.float16) for one in (given.image, given.caption)]
+    plain = reader.compare(given.image, given.caption)
     assert torch.allclose(reader.compare(*half), plain, atol=3e-3)
     reader.loss(batch(4, 2), contrast_size=2).backward()  # type: ignore[no-untyped-call]
     for name, weight in reader.named_parameters():
@@ -207,7 +207,7 @@ def test_a_batch_of_one_half_precision_and_every_weight_learns() -> None:
 def test_gradients_are_finite_where_all_patches_are_alike() -> None:
     for chosen in (RELEASED, FIXED):
         reader, given = small(chosen), batch(2, 1)
-        given.picture.vector_NLW[:] = 1.0
+        given.image.vector_NLW[:] = 1.0
         reader.loss(given, contrast_size=2).backward()  # type: ignore[no-untyped-call]
         assert all(bool(w.grad.isfinite().all()) for w in reader.parameters() if w.grad is not None)
 

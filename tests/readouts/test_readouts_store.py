@@ -11,22 +11,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.errors import PictureError, UnbagError
+from unbag.errors import ImageError, UnbagError
 from unbag.models import features as module
 from unbag.models.features import JOINT, FeatureStore
 from unbag.runs.progress import Silent
-from unbag.types import DualEncoder, Picture, TokenFeatures
+from unbag.types import DualEncoder, ImageSource, TokenFeatures
 
 from .core_encoder import Broken, Counting, halves, rows, small
 
 CAPTIONS = [row.caption for row in rows()] + ["red", "a blue"]
 
 
-def pictures() -> list[Picture]:
-    return [row.picture for row in rows()]
+def images() -> list[ImageSource]:
+    return [row.image for row in rows()]
 
 
-def look(encoder: Counting, every: Sequence[Picture]) -> TokenFeatures:
+def look(encoder: Counting, every: Sequence[ImageSource]) -> TokenFeatures:
     return JOINT.encode_images(encoder, torch.stack([encoder.prepare(one.open()) for one in every]))
 
 
@@ -41,12 +41,12 @@ def same(found: TokenFeatures, wanted: TokenFeatures) -> bool:
 def test_parts_are_those_of_direct_encoding_in_any_order_and_encoded_once() -> None:
     encoder = small()
     store = FeatureStore(encoder, JOINT)
-    store.precompute(pictures() * 2, CAPTIONS * 2)
-    assert (encoder.pictures_seen, encoder.captions_read) == (12, 14)
-    mixed = [pictures()[at] for at in (5, 0, 5, 11)]
+    store.precompute(images() * 2, CAPTIONS * 2)
+    assert (encoder.images_seen, encoder.captions_read) == (12, 14)
+    mixed = [images()[at] for at in (5, 0, 5, 11)]
     texts = ["a blue", CAPTIONS[3], "a blue", "red"]
     seen, read = store.images(mixed), store.texts(texts)
-    assert (encoder.pictures_seen, encoder.captions_read) == (12, 14)
+    assert (encoder.images_seen, encoder.captions_read) == (12, 14)
     assert same(seen, look(small(), mixed))
     assert same(read, JOINT.encode_texts(small(), texts))
 
@@ -57,40 +57,40 @@ def test_memory_is_bounded_and_what_left_it_is_read_again(
     monkeypatch.setattr(module, "IMAGE_BATCH", 2)
     encoder = small()
     store = FeatureStore(encoder, JOINT, cache=tmp_path, max_bytes=2)
-    store.precompute(pictures(), CAPTIONS)
+    store.precompute(images(), CAPTIONS)
     rows = store._image_rows
     one = next(iter(rows._in_memory)).nbytes
     assert len(rows._in_memory) == 1
     assert rows._bytes == one
-    assert same(store.images(pictures()), look(small(), pictures()))
+    assert same(store.images(images()), look(small(), images()))
     assert len(rows._in_memory) == 1
     assert rows._bytes == one
-    assert encoder.pictures_seen == 12
+    assert encoder.images_seen == 12
 
 
 def test_a_second_process_finds_everything_in_the_cache(tmp_path: Path) -> None:
     first = FeatureStore(small(), JOINT, cache=tmp_path)
-    first.precompute(pictures(), CAPTIONS)
+    first.precompute(images(), CAPTIONS)
     encoder = small()
     second = FeatureStore(encoder, JOINT, cache=tmp_path)
-    assert torch.equal(second.images(pictures()).vector_NLW, first.images(pictures()).vector_NLW)
+    assert torch.equal(second.images(images()).vector_NLW, first.images(images()).vector_NLW)
     assert torch.equal(second.texts(CAPTIONS).vector_NLW, first.texts(CAPTIONS).vector_NLW)
-    assert (encoder.pictures_seen, encoder.captions_read) == (0, 0)
+    assert (encoder.images_seen, encoder.captions_read) == (0, 0)
 
 
 def test_another_view_or_model_finds_nothing_of_it(tmp_path: Path) -> None:
-    FeatureStore(small(), JOINT, cache=tmp_path).precompute(pictures(), [])
+    FeatureStore(small(), JOINT, cache=tmp_path).precompute(images(), [])
     other = small(seed=1)
-    FeatureStore(other, JOINT, cache=tmp_path).precompute(pictures(), [])
-    assert other.pictures_seen == 12
+    FeatureStore(other, JOINT, cache=tmp_path).precompute(images(), [])
+    assert other.images_seen == 12
     again = small()
-    FeatureStore(again, replace(JOINT, name="other"), cache=tmp_path).precompute(pictures(), [])
-    assert again.pictures_seen == 12
+    FeatureStore(again, replace(JOINT, name="other"), cache=tmp_path).precompute(images(), [])
+    assert again.images_seen == 12
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "renamed"])
 def test_a_damaged_file_is_said_and_computed_again(tmp_path: Path, harm: str) -> None:
-    FeatureStore(small(), JOINT, cache=tmp_path).precompute(pictures(), [])
+    FeatureStore(small(), JOINT, cache=tmp_path).precompute(images(), [])
     (path,) = tmp_path.rglob("joint-images/*.safetensors")
     content = bytearray(path.read_bytes())
     if harm == "cut":
@@ -102,8 +102,8 @@ def test_a_damaged_file_is_said_and_computed_again(tmp_path: Path, harm: str) ->
         path.rename(path.with_name("0" * 32 + ".rows-1.safetensors"))
     encoder, progress = small(), Silent()
     store = FeatureStore(encoder, JOINT, cache=tmp_path, progress=progress)
-    assert same(store.images(pictures()), look(small(), pictures()))
-    assert encoder.pictures_seen == 12
+    assert same(store.images(images()), look(small(), images()))
+    assert encoder.images_seen == 12
     (said,) = progress.said
     assert said.startswith("cache file ")
     assert said.endswith("; computing it again")
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_said_and_computed_again(tmp_path: Path, harm: str) ->
 
 def test_temporary_files_go_with_the_store() -> None:
     store = FeatureStore(small(), JOINT, max_bytes=2)
-    store.precompute(pictures(), CAPTIONS)
+    store.precompute(images(), CAPTIONS)
     folder = store._text_rows._folder
     assert folder is not None
     assert list(folder.iterdir())
@@ -124,21 +124,21 @@ def test_temporary_files_go_with_the_store() -> None:
 
 def test_what_fits_into_memory_needs_no_files() -> None:
     store = FeatureStore(small(), JOINT)
-    store.precompute(pictures(), CAPTIONS)
+    store.precompute(images(), CAPTIONS)
     assert store._image_rows._folder is None
     assert store._text_rows._folder is None
 
 
-def test_a_picture_that_cannot_be_opened_is_told_when_asked_for() -> None:
+def test_a_image_that_cannot_be_opened_is_told_when_asked_for() -> None:
     store = FeatureStore(small(), JOINT)
-    store.precompute([Broken(), *pictures()], CAPTIONS)
+    store.precompute([Broken(), *images()], CAPTIONS)
     assert store.damaged == {"broken": "OSError: the file ends too early"}
-    assert len(store.images(pictures())) == 12
-    with pytest.raises(PictureError) as caught:
+    assert len(store.images(images())) == 12
+    with pytest.raises(ImageError) as caught:
         store.images([halves("red", "blue"), Broken()])
     assert caught.value.key == "broken"
     assert caught.value.message == "torn.jpg: OSError: the file ends too early"
-    # The evaluation takes it for a damaged picture.
+    # The evaluation takes it for a damaged image.
     assert isinstance(caught.value, ValueError)
 
 
@@ -150,7 +150,7 @@ def test_memory_that_is_too_small_halves_the_batch() -> None:
 
     progress = Silent()
     store = FeatureStore(small(), replace(JOINT, encode_images=look_at_few), progress=progress)
-    assert same(store.images(pictures()), look(small(), pictures()))
+    assert same(store.images(images()), look(small(), images()))
     assert "out of memory with 12 inputs at once, going on with 6" in progress.said[0]
 
 

@@ -76,7 +76,7 @@ def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path:
     counting = small()
     with pytest.raises(UnbagError, match=r"model_fingerprint: .* before"):
         trained(tmp_path, counting)
-    assert counting.pictures_seen == 0
+    assert counting.images_seen == 0
 
 
 def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path
         )
         assert caught.value.hint == "name another folder with --out"
     assert {path.name for path in tmp_path.iterdir()} == {CARD, LAST}
-    assert encoder.pictures_seen == 0
+    assert encoder.images_seen == 0
     assert (tmp_path / CARD).read_text() == "mine"
 
 
@@ -107,14 +107,14 @@ def test_settings_are_told_before_anything_is_computed(tmp_path: Path) -> None:
         trained(tmp_path / "a", encoder, settings=("steps=0",))
     with pytest.raises(UnbagError, match="steps"):
         trained(tmp_path / "a", encoder, settings=("steps=many",))
-    assert encoder.pictures_seen == 0
+    assert encoder.images_seen == 0
     assert not (tmp_path / "a").exists()
 
 
 def pairs_file(folder: Path) -> str:
     lines = []
     for at, row in enumerate(rows()):
-        Image.fromarray(row.picture.pixels).save(folder / f"{at}.png")  # type: ignore[attr-defined]
+        Image.fromarray(row.image.pixels).save(folder / f"{at}.png")  # type: ignore[attr-defined]
         lines.append({"image": f"{at}.png", "caption": row.caption})
     path = folder / "pairs.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -7,18 +7,18 @@ import pytest
 import torch
 from PIL import Image
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
 from unbag.readouts.vlm2vec.data import PairLessons, Showing, WorldLessons, lesson
 from unbag.types import Edit
 
-PICTURES = [PixelPicture(np.full((4, 4, 3), n, np.uint8)) for n in range(6)]
+IMAGES = [PixelImage(np.full((4, 4, 3), n, np.uint8)) for n in range(6)]
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A picture that cannot be opened."""
+    """An image that cannot be opened."""
 
     name: str = "broken.png"
     key: str = "broken"
@@ -37,7 +37,7 @@ class Few:
     fingerprint: str = "few"
 
     def __len__(self) -> int:
-        return len(PICTURES)
+        return len(IMAGES)
 
     def __getitem__(self, place: int) -> Pair:
         edits = (
@@ -45,22 +45,22 @@ class Few:
             Edit(f"a mug left of a box {place}", "synonym", True, (0, 1)),
             Edit(f"A cup left of a box {place}.", "odd", False, (0, 1)),
         )
-        picture = Broken() if place in self.broken else PICTURES[place]
-        return Pair(str(place), picture, (f"a cup left of a box {place}",), (edits,))
+        image = Broken() if place in self.broken else IMAGES[place]
+        return Pair(str(place), image, (f"a cup left of a box {place}",), (edits,))
 
 
 def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     lessons = PairLessons(Few(), Showing(batch_size=3, negatives=2, seed=4))
     first, second = lessons.step(0), lessons.step(1)
-    seen = [picture.key for one in (first, second) for picture, _ in one.queries]
-    assert sorted(seen) == sorted(picture.key for picture in PICTURES)
+    seen = [image.key for one in (first, second) for image, _ in one.queries]
+    assert sorted(seen) == sorted(image.key for image in IMAGES)
     assert lessons.step(0).targets == first.targets
     # The positive is no negative, nor is an edit that says the same as the caption.
     assert sum(target.startswith("a cup right of") for target in first.targets) == 3
     assert len(first.targets) == 6
     asked = {text.partition(": ")[2].replace("?", "")[:10] for _, text in first.queries}
     assert asked <= {"Is the cup", "Is the box"}
-    measured = [picture.key for one in lessons.measured() for picture, _ in one.queries]
+    measured = [image.key for one in lessons.measured() for image, _ in one.queries]
     assert sorted(measured) == sorted(seen)
     assert lessons.about == "six pairs, with hard negatives"
     without = PairLessons(Few(has_edits=False), Showing(batch_size=3))
@@ -71,11 +71,11 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_a_picture_that_cannot_be_opened_is_replaced() -> None:
+def test_a_image_that_cannot_be_opened_is_replaced() -> None:
     shown = PairLessons(Few(broken=frozenset({2})), Showing(batch_size=6)).step(0)
-    keys = [picture.key for picture, _ in shown.queries]
+    keys = [image.key for image, _ in shown.queries]
     assert "broken" not in keys
-    assert keys.count(PICTURES[3].key) == 2
+    assert keys.count(IMAGES[3].key) == 2
     every = frozenset(range(6))
     with pytest.raises(UnbagError, match=r"cannot be opened, the last broken.png: truncated"):
         PairLessons(Few(broken=every), Showing(batch_size=6)).step(0)
@@ -97,8 +97,8 @@ def test_steps_of_the_world_are_asked_and_no_true_caption_is_a_negative() -> Non
     assert len(plain.targets) <= 32
 
 
-def test_a_text_that_two_pictures_share_is_one_target() -> None:
-    queries = [(picture, "?") for picture in PICTURES[:3]]
+def test_a_text_that_two_images_share_is_one_target() -> None:
+    queries = [(image, "?") for image in IMAGES[:3]]
     also_true_BB = torch.tensor([[0, 1, 0], [0, 0, 0], [1, 0, 0]]).bool()
     negative_true_BBK = torch.zeros((3, 3, 1), dtype=torch.bool)
     negative_true_BBK[2, 0, 0] = True

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from unbag.api import make_scorers
-from unbag.data import PixelPicture
-from unbag.errors import PictureError, UnbagError
+from unbag.data import PixelImage
+from unbag.errors import ImageError, UnbagError
 from unbag.evaluation.scoring import PrecomputingScorer
 from unbag.models.batching import even
 from unbag.models.huggingface.chat import HiddenGenerator
@@ -22,17 +22,17 @@ from unbag.scorers.cosine import Cosine
 from unbag.types import (
     DualEncoder,
     Ensemble,
+    ImageSource,
     Item,
     ItemScorer,
     MatrixScorer,
-    Picture,
     Query,
     Question,
 )
 
 PLAIN = "Represent the given image"
-PICTURES = [
-    PixelPicture(np.random.default_rng(n).integers(0, 255, shape, dtype=np.uint8))
+IMAGES = [
+    PixelImage(np.random.default_rng(n).integers(0, 255, shape, dtype=np.uint8))
     for n, shape in enumerate(((40, 60, 3), (60, 30, 3), (33, 33, 3)))
 ]
 
@@ -47,54 +47,54 @@ class Fake:
     asked: list[tuple[str | None, str]] = field(default_factory=list)
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         raise NotImplementedError
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         raise NotImplementedError
 
-    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
+    def last_hidden(self, asks: Sequence[tuple[ImageSource | None, str]]) -> Tensor:
         rows = []
-        for picture, text in asks:
-            key = None if picture is None else picture.key
+        for image, text in asks:
+            key = None if image is None else image.key
             if key is not None and key == self.unfit:
-                raise PictureError(key, "too thin")
+                raise ImageError(key, "too thin")
             self.asked.append((key, text))
             seed = int.from_bytes(f"{key}{text}".encode()[-7:], "big")
             rows.append(torch.randn(5, generator=torch.Generator().manual_seed(seed)) * 90)
         return torch.stack(rows)
 
-    def vector(self, picture: Picture | None, text: str) -> Tensor:
-        return unit(self.last_hidden([(picture, text)]))[0]
+    def vector(self, image: ImageSource | None, text: str) -> Tensor:
+        return unit(self.last_hidden([(image, text)]))[0]
 
 
 def item(name: str, captions: tuple[str, ...], *, question: str = "") -> Item:
     truth = np.eye(2, len(captions), dtype=np.bool_)
     asked = Question(question) if question else None
-    return Item(name, tuple(PICTURES[:2]), captions, truth, asked)
+    return Item(name, tuple(IMAGES[:2]), captions, truth, asked)
 
 
-def test_a_chat_model_is_a_dual_encoder_whatever_the_size_of_pictures() -> None:
+def test_a_chat_model_is_a_dual_encoder_whatever_the_size_of_images() -> None:
     model = Fake()
     encoder = Vlm2Vec(model)
     assert isinstance(model, HiddenGenerator)
     assert isinstance(encoder, DualEncoder)
-    prepared = even([encoder.prepare(picture.open()) for picture in PICTURES])
+    prepared = even([encoder.prepare(image.open()) for image in IMAGES])
     assert len({len(one) for one in prepared}) == 1
-    found_ND = encoder.encode_pictures(torch.stack(list(prepared)))
-    assert torch.equal(found_ND, torch.stack([model.vector(p, PLAIN) for p in PICTURES]))
+    found_ND = encoder.encode_images(torch.stack(list(prepared)))
+    assert torch.equal(found_ND, torch.stack([model.vector(p, PLAIN) for p in IMAGES]))
     assert torch.allclose(found_ND.norm(dim=1), torch.ones(3))
     assert {text for _, text in model.asked} == {PLAIN}
-    caption_ND = encoder.encode_captions(["a cup", "a box"])
+    caption_ND = encoder.encode_texts(["a cup", "a box"])
     assert torch.equal(caption_ND[1], model.vector(None, "a box"))
     assert encoder.count_tokens(["a red cup"]) == [3]
-    queries = [Query(picture, "a cup") for picture in PICTURES]
+    queries = [Query(image, "a cup") for image in IMAGES]
     scores = Cosine(encoder).score(queries)
     assert scores[2] == pytest.approx(float(found_ND[2] @ caption_ND[0]), abs=1e-6)
 
 
-def test_a_question_without_a_picture_has_its_own_instruction() -> None:
+def test_a_question_without_a_image_has_its_own_instruction() -> None:
     model = Fake()
     found_ND = Vlm2Vec(model).encode_questions(["Is it red?", "Is it {blue}?"])
     asked = "Find the text that can answer the given query: Is it {blue}?"
@@ -102,7 +102,7 @@ def test_a_question_without_a_picture_has_its_own_instruction() -> None:
     assert torch.equal(found_ND[1], model.vector(None, asked))
 
 
-def test_only_flat_pictures_are_filled_up() -> None:
+def test_only_flat_images_are_filled_up() -> None:
     flat = [torch.ones(2), torch.ones(4)]
     assert [one.tolist() for one in even(flat)] == [[1, 1, 0, 0], [1, 1, 1, 1]]
     square = [torch.ones(3, 2, 2), torch.ones(3, 4, 4)]
@@ -110,14 +110,14 @@ def test_only_flat_pictures_are_filled_up() -> None:
     assert even(flat[:1])[0] is flat[0]
 
 
-def test_a_picture_that_the_model_cannot_take_has_no_vector_and_spoils_no_other() -> None:
-    model = Fake(unfit=PICTURES[1].key)
+def test_a_image_that_the_model_cannot_take_has_no_vector_and_spoils_no_other() -> None:
+    model = Fake(unfit=IMAGES[1].key)
     encoder = Vlm2Vec(model)
-    prepared = even([encoder.prepare(picture.open()) for picture in PICTURES])
+    prepared = even([encoder.prepare(image.open()) for image in IMAGES])
     with pytest.warns(UserWarning, match="without a vector: too thin"):
-        found_ND = encoder.encode_pictures(torch.stack(list(prepared)))
+        found_ND = encoder.encode_images(torch.stack(list(prepared)))
     assert found_ND.isnan().all(dim=1).tolist() == [False, True, False]
-    assert torch.equal(found_ND[2], model.vector(PICTURES[2], PLAIN))
+    assert torch.equal(found_ND[2], model.vector(IMAGES[2], PLAIN))
 
 
 def test_items_are_asked_their_question_and_every_vector_is_made_once() -> None:
@@ -133,19 +133,19 @@ def test_items_are_asked_their_question_and_every_vector_is_made_once() -> None:
     asked = list(model.asked)
     assert len(asked) == len(set(asked)) == 8
     begin = "Represent the given image with the following question: "
-    assert (PICTURES[0].key, f"{begin}Is the cup on or under the box?") in asked
-    assert (PICTURES[1].key, f"{begin}Is it red?") in asked
+    assert (IMAGES[0].key, f"{begin}Is the cup on or under the box?") in asked
+    assert (IMAGES[1].key, f"{begin}Is it red?") in asked
     assert (None, "a cup under a box") in asked
     again = scorer.score_items(items)
     assert model.asked == asked
     assert np.array_equal(first[1].values, again[1].values)  # type: ignore[arg-type]
-    picture_D = model.vector(PICTURES[1], f"{begin}Is it red?").double()
+    image_D = model.vector(IMAGES[1], f"{begin}Is it red?").double()
     assert first[1].values is not None
     assert first[1].values[1, 0] == pytest.approx(
-        float(picture_D @ model.vector(None, "Yes").double())
+        float(image_D @ model.vector(None, "Yes").double())
     )
     question = Question("Is it red?")
-    (one,) = scorer.score([Query(PICTURES[1], "Yes", question)])
+    (one,) = scorer.score([Query(IMAGES[1], "Yes", question)])
     assert one == pytest.approx(first[1].values[1, 0])
 
 
@@ -158,7 +158,7 @@ def test_without_a_question_the_plain_instruction_is_used_and_that_is_said_once(
     assert len(said) == 1
     scorer.score_items([item("third", ("a cup", "a jar"))])
     assert {text for key, text in model.asked if key} == {PLAIN}
-    vectors = torch.stack([model.vector(p, PLAIN) for p in PICTURES[:2]]).double()
+    vectors = torch.stack([model.vector(p, PLAIN) for p in IMAGES[:2]]).double()
     captions = torch.stack([model.vector(None, c) for c in ("a cup", "a box")]).double()
     assert np.allclose(plain[0].values, (vectors @ captions.T).numpy())  # type: ignore[arg-type]
 
@@ -169,15 +169,15 @@ def test_galleries_are_not_asked_and_ensembles_are_averaged() -> None:
     scorer = AskedCosine(model)
     captions = ("a cup", Ensemble("box", ("a box", "the box")), "a hat")
     assert isinstance(scorer, MatrixScorer)
-    score_PC = scorer.score_matrix(PICTURES, captions)
-    (dense,) = scorer.score_items([Item("s", tuple(PICTURES), captions, np.eye(3, dtype=bool))])
+    score_PC = scorer.score_matrix(IMAGES, captions)
+    (dense,) = scorer.score_items([Item("s", tuple(IMAGES), captions, np.eye(3, dtype=bool))])
     assert np.allclose(score_PC, dense.values, atol=1e-6)  # type: ignore[arg-type]
     both = unit((model.vector(None, "a box") + model.vector(None, "the box"))[None])[0]
-    cosine = float(model.vector(PICTURES[0], PLAIN) @ both)
+    cosine = float(model.vector(IMAGES[0], PLAIN) @ both)
     assert float(score_PC[0, 1]) == pytest.approx(cosine, abs=1e-6)
 
 
-def test_vectors_are_kept_on_disk_by_picture_and_question(tmp_path: Path) -> None:
+def test_vectors_are_kept_on_disk_by_image_and_question(tmp_path: Path) -> None:
     one = item("b", ("Yes", "No"), question="Is it red?")
     model, again = Fake(), Fake()
     for fake, asked in ((model, 4), (again, 0)):

@@ -1,9 +1,9 @@
-"""What stands behind the picture, and that no question gives the true caption away."""
+"""What stands behind the image, and that no question gives the true caption away."""
 
 import numpy as np
 import pytest
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.readouts.vlm2vec.data import (
     about_caption,
     about_relation,
@@ -13,7 +13,7 @@ from unbag.readouts.vlm2vec.data import (
 )
 from unbag.types import Item, Question
 
-PICTURE = PixelPicture(np.zeros((4, 4, 3), np.uint8))
+IMAGE = PixelImage(np.zeros((4, 4, 3), np.uint8))
 
 
 def test_the_instructions_are_those_of_the_paper() -> None:
@@ -94,9 +94,9 @@ def test_a_caption_in_training_is_asked_about_from_either_end() -> None:
 
 def test_the_question_of_an_item_is_its_own_or_that_of_its_captions() -> None:
     truth = np.array([[True, False]])
-    own = Item("1", (PICTURE,), ("Open", "Closed"), truth, Question("Are the eyes open?"))
+    own = Item("1", (IMAGE,), ("Open", "Closed"), truth, Question("Are the eyes open?"))
     assert question_of(own) == "Are the eyes open?"
-    relation = Item("2", (PICTURE,), ("a cup on a box", "a cup under a box"), truth)
+    relation = Item("2", (IMAGE,), ("a cup on a box", "a cup under a box"), truth)
     assert question_of(relation) == "Is the cup on or under the box?"
-    nothing = Item("3", (PICTURE,), ("a cup", "a box"), truth)
+    nothing = Item("3", (IMAGE,), ("a cup", "a box"), truth)
     assert question_of(nothing) is None

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
@@ -31,8 +31,8 @@ SMALL = (
     "learning_rate=0.01",
     "negatives=1",
 )
-PICTURES = [
-    PixelPicture(np.random.default_rng(n).integers(0, 255, (24, 24, 3), dtype=np.uint8))
+IMAGES = [
+    PixelImage(np.random.default_rng(n).integers(0, 255, (24, 24, 3), dtype=np.uint8))
     for n in range(4)
 ]
 
@@ -54,7 +54,7 @@ def model(folder: Path) -> ChatModel:
 
 
 def fixed() -> EmbeddingLesson:
-    queries = [(picture, "Represent the given image") for picture in PICTURES]
+    queries = [(image, "Represent the given image") for image in IMAGES]
     negatives: list[list[str | None]] = [["Yes"], [None], ["No"], [None]]
     return lesson(queries, ["a red cube", "a cat", "a horse", "the table"], negatives)
 
@@ -62,7 +62,7 @@ def fixed() -> EmbeddingLesson:
 class Fixed:
     """The same in every step."""
 
-    about, fingerprint = "four pictures", "four-1"
+    about, fingerprint = "four images", "four-1"
 
     def step(self, number: int) -> EmbeddingLesson:
         return fixed()
@@ -96,10 +96,10 @@ def steps(
 
 
 @pytest.mark.parametrize("lora", [8, 0])
-def test_it_fits_what_it_is_shown_and_the_picture_tower_stays(lora: int, model: ChatModel) -> None:
+def test_it_fits_what_it_is_shown_and_the_image_tower_stays(lora: int, model: ChatModel) -> None:
     before = bits(model)
     adapted = adapt(model, Adapting(lora=lora, dropout=0.0))
-    asks = [(picture, text) for picture, text in fixed().queries]
+    asks = [(image, text) for image, text in fixed().queries]
     assert torch.allclose(adapted.model.last_hidden(asks), model.last_hidden(asks), atol=1e-5)
     losses = steps(adapted, Vlm2VecSettings(chunk=8), 10)
     assert losses[-1] < 0.2 < 1 < losses[0]
@@ -176,7 +176,7 @@ def test_a_trained_folder_says_what_it_is_and_scores(
     encoder = load_encoder(str(trained))
     assert encoder.scale == pytest.approx(50)
     tuned, _ = load(model, trained)
-    asks = [(PICTURES[0], "Represent the given image")]
+    asks = [(IMAGES[0], "Represent the given image")]
     assert torch.equal(encoder.model.last_hidden(asks), tuned.last_hidden(asks))
     assert not torch.allclose(tuned.last_hidden(asks), model.last_hidden(asks), atol=1e-3)
     assert not scorer.fingerprint.startswith(load_encoder(f"hf:{folder}").fingerprint)
@@ -241,11 +241,11 @@ def test_wrong_settings_are_told_before_anything_is_computed(
 
 @pytest.mark.parametrize("lora", [8, 0])
 def test_a_decoder_on_patches_learns_to_embed_too(lora: int) -> None:
-    from .decoder_made import decoder, pictures
+    from .decoder_made import decoder, images
 
     own = decoder()
     before = bits(own)
-    queries = [(picture, "Represent the given image") for picture in pictures(4)]
+    queries = [(image, "Represent the given image") for image in images(4)]
     captions = ["a red star", "a blue moon", "a green ring", "a gray cube"]
     shown = lesson(queries, captions, [[None]] * 4)
     adapted = adapt(own, Adapting(lora=lora, dropout=0.0))

@@ -240,7 +240,7 @@ def make_hostile(run: RunContents) -> RunContents:
     shown = replace(
         failure, benchmark=HOSTILE, scorer=HOSTILE, item=HOSTILE,
         captions=(HOSTILE, *failure.captions[1:]), tags={HOSTILE: HOSTILE},
-        pictures=("https://example.com/spy.png",),
+        images=("https://example.com/spy.png",),
     )  # fmt: skip
     record = replace(run.record, command=HOSTILE, versions={HOSTILE: HOSTILE}, damaged=(HOSTILE,))
     compared = replace(run.comparisons[0], benchmark=HOSTILE, first=HOSTILE, second=HOSTILE)

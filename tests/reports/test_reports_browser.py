@@ -21,7 +21,7 @@ def files(
     run: RunContents, hostile_run: RunContents, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    beside = replace(run, references=published(run), warnings=("It has seen these pictures.",))
+    beside = replace(run, references=published(run), warnings=("It has seen these images.",))
     made = {"run": run, "hostile": hostile_run, "beside": beside, "long": with_long_names(run)}
     for name, contents in made.items():
         (folder / f"{name}.html").write_text(render_page(contents, DEFINITIONS), encoding="utf-8")
@@ -91,10 +91,10 @@ def test_a_hostile_caption_is_shown_as_text(
     assert seen.dialogs == []
 
 
-def test_pictures_are_enlarged_without_smoothing(open_page: Open, files: dict[str, Path]) -> None:
+def test_images_are_enlarged_without_smoothing(open_page: Open, files: dict[str, Path]) -> None:
     seen = open_page(files["run"], 1280, "light")
-    picture = seen.page.locator(".single img").first
-    shown = picture.evaluate("p => [p.naturalWidth, p.width, getComputedStyle(p).imageRendering]")
+    image = seen.page.locator(".single img").first
+    shown = image.evaluate("p => [p.naturalWidth, p.width, getComputedStyle(p).imageRendering]")
     assert shown == [64, 128, "pixelated"]
 
 

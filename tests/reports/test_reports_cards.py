@@ -47,7 +47,7 @@ def test_the_card_has_recipe_data_numbers_and_cost() -> None:
     card = render(CARD, FOUND)
     assert "\n# ViT-B-32, repaired\n" in card
     assert "- Recipe: `hard_positive`\n- From: `hf:openai/clip-vit-base-patch32`" in card
-    assert "- Cost: 1,250 steps, 320,000 pictures, 1 h 6 min on 1 x H200" in card
+    assert "- Cost: 1,250 steps, 320,000 images, 1 h 6 min on 1 x H200" in card
     assert "### Data\n\nCOCO train2014, 566,747 captions.\n" in card
     assert "### Settings\n\n- batch 256\n" in card
     assert "### Command\n\n```\nunbag train --recipe hard_positive\n```" in card
@@ -95,4 +95,4 @@ def test_a_form_that_was_left_out_is_on_the_card() -> None:
 )
 def test_time_is_said_in_words(seconds: float, said: str) -> None:
     card = render(Card("t", "b", recipe="r", cost=Cost(1, 2, seconds, "CPU")), FOUND)
-    assert f"1 steps, 2 pictures, {said} on CPU" in card
+    assert f"1 steps, 2 images, {said} on CPU" in card

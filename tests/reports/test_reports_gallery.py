@@ -1,4 +1,4 @@
-"""Failures as cards: what is true, what was wrongly preferred, and which pictures are shown."""
+"""Failures as cards: what is true, what was wrongly preferred, and which images are shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from unbag.reports.formatting import score_text
-from unbag.reports.page import failure_card, safe_picture
+from unbag.reports.page import failure_card, safe_image
 from unbag.types import Failure
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -20,7 +20,7 @@ TRIPLE = Failure(
 
 
 def faults(failure: Failure) -> list[list[str]]:
-    """Row a caption, column a picture."""
+    """Row a caption, column an image."""
     return [[cell.fault for cell in line.cells] for line in failure_card(failure).lines]
 
 
@@ -54,19 +54,19 @@ def test_retrieval_is_held_against_the_best_true_one() -> None:
     assert faults(failure)[1] == [""]
 
 
-def test_two_by_two_compares_captions_of_a_picture() -> None:
+def test_two_by_two_compares_captions_of_a_image() -> None:
     pair = Failure(
         "binding", "m", "3", "text", (PIXEL, PIXEL), ("a", "b"), (),
         ((True, False), (False, True)), ((0.4, 0.5), (0.1, 0.3)),
     )  # fmt: skip
     assert failure_card(pair).is_matrix
     assert faults(pair) == [["", ""], ["above", ""]]
-    by_picture = replace(pair, metric="image", scores=((0.1, 0.5), (0.4, 0.3)))
-    assert failure_card(by_picture).rival == "picture"
-    assert faults(by_picture) == [["", "above"], ["above", ""]]
+    by_image = replace(pair, metric="image", scores=((0.1, 0.5), (0.4, 0.3)))
+    assert failure_card(by_image).rival == "picture"
+    assert faults(by_image) == [["", "above"], ["above", ""]]
 
 
-def test_one_caption_compares_pictures() -> None:
+def test_one_caption_compares_images() -> None:
     query = Failure(
         "retrieval", "m", "4", "text_to_image@1", (PIXEL, PIXEL), ("a",), (),
         ((False,), (True,)), ((0.5,), (0.4,)),
@@ -102,6 +102,6 @@ def test_equal_scores_have_empty_bars_and_many_captions_have_letters() -> None:
         "",
     ],
 )
-def test_only_pictures_that_are_in_the_page_are_shown(address: str) -> None:
-    assert safe_picture(address) == ""
-    assert safe_picture(PIXEL) == PIXEL
+def test_only_images_that_are_in_the_page_are_shown(address: str) -> None:
+    assert safe_image(address) == ""
+    assert safe_image(PIXEL) == PIXEL

@@ -85,7 +85,7 @@ def test_numbers_intervals_chance_marks_and_baseline_are_there(page: Page) -> No
     assert "33.3/25.0" in text
     assert "= the interval contains chance or lies between its two levels; ↓" in text
     assert "tiny:base is above chance on 6 of 11 benchmarks" in text
-    assert "caption:length never sees a picture" in text
+    assert "caption:length never sees an image" in text
 
 
 def test_comparisons_are_in_words_and_numbers(page: Page) -> None:
@@ -129,7 +129,7 @@ def test_hostile_texts_stay_texts(hostile_run: RunContents, hostile_text: str) -
     assert "script" not in page.tags
     assert "<script" not in html
     assert "example.com" not in html
-    assert "picture not kept" in page.text
+    assert "image not kept" in page.text
     assert page.text.count(hostile_text) >= 8
 
 

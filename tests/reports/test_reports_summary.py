@@ -102,7 +102,7 @@ def test_the_paragraph_names_each_group_with_its_numbers() -> None:
     )
     assert blind.subject == "len"
     assert blind.text == (
-        "never sees a picture and is still above chance on 1 of 1 benchmark "
+        "never sees an image and is still above chance on 1 of 1 benchmark "
         "(negation 71.2 against 50.0): that much can be had there from the captions alone."
     )
 
@@ -138,7 +138,7 @@ def test_a_blind_baseline_at_chance_is_as_it_should_be() -> None:
     run = run_of(result("len", "swap", rate(0.5), blind=True))
     (paragraph,) = summarise(lay_out(run))
     assert paragraph.text == (
-        "never sees a picture, and is above chance on no benchmark, as it should be."
+        "never sees an image, and is above chance on no benchmark, as it should be."
     )
 
 

@@ -59,7 +59,7 @@ def test_the_legend_explains_the_signs(run: RunContents) -> None:
     text = " ".join(printed(run, 100).split())
     meaning = "= the interval contains chance or lies between its two levels"
     assert f"percent [interval]; {meaning}; ↓ lower is better" in text
-    assert "blind: never sees a picture" in text
+    assert "blind: never sees an image" in text
     assert "percent [interval]; = the interval contains chance\n" in printed(many(1), 100)
 
 

@@ -28,7 +28,7 @@ SMALL = replace(SWAP, name="small", load=lambda root: SWAP.load(root)[:130])
 
 
 class Asked(CaptionOnly):
-    """Not blind, so that its pictures are looked at."""
+    """Not blind, so that its images are looked at."""
 
 
 ASKED = Asked("asked", lambda caption: float(len(caption)), is_blind=False)

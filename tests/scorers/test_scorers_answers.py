@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from unbag.api import score
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.scorers.chat import FreeAnswer
 from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, chosen, filled
 from unbag.scorers.questions import asked_of, is_turned, read_answer
-from unbag.types import Case, Item, Picture, Query, Question, Scores, TieRule
+from unbag.types import Case, ImageSource, Item, Query, Question, Scores, TieRule
 
-PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8), name="black")
+IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8), name="black")
 SIDES = [["left", "to the left", "on the left"], ["right", "to the right"], ["on"], ["under"]]
 
 
@@ -56,23 +56,23 @@ def test_labels_are_read_before_words(answer: str, meant: int | None) -> None:
     assert read_answer(answer, [["Open"], ["Shut"]], labels=["a", "b"]) == meant
 
 
-def item(*captions: str, pictures: int = 1, question: Question | None = None,
+def item(*captions: str, images: int = 1, question: Question | None = None,
          name: str = "i") -> Item:  # fmt: skip
-    truth = np.zeros((pictures, len(captions)), dtype=np.bool_)
+    truth = np.zeros((images, len(captions)), dtype=np.bool_)
     np.fill_diagonal(truth, True)
-    return Item(name, (PICTURE,) * pictures, captions, truth, question=question)
+    return Item(name, (IMAGE,) * images, captions, truth, question=question)
 
 
 def test_the_published_questions_about_two_things() -> None:
-    sides = item("A mug to the left of a table", "A mug to the right of a table", pictures=2)
+    sides = item("A mug to the left of a table", "A mug to the right of a table", images=2)
     assert asked_of(sides).text == (
         "Is the mug to the left of or to the right of the table? Answer left or right."
     )
-    on = item("A beer bottle on a armchair", "A beer bottle under a armchair", pictures=2)
+    on = item("A beer bottle on a armchair", "A beer bottle under a armchair", images=2)
     assert asked_of(on).text == (
         "Is the beer bottle on or under the armchair? Choose from the two options."
     )
-    front = item("A cup in front of a fork", "A cup behind a fork", pictures=2)
+    front = item("A cup in front of a fork", "A cup behind a fork", images=2)
     assert asked_of(front).text == (
         "Is the cup in front of or behind the fork? Answer front or behind."
     )
@@ -80,7 +80,7 @@ def test_the_published_questions_about_two_things() -> None:
 
 def test_a_set_of_four_is_asked_about_all_four_relations() -> None:
     things = [f"A mug {r} a table" for r in ("to the left of", "to the right of", "on", "under")]
-    asked = asked_of(item(*things, pictures=4))
+    asked = asked_of(item(*things, images=4))
     assert asked.text == (
         "Is the mug to the left of, to the right of, on or under the table? "
         "Choose from the four options."
@@ -89,7 +89,7 @@ def test_a_set_of_four_is_asked_about_all_four_relations() -> None:
     assert [read_answer(a, asked.keywords) for a in said] == [0, 1, 2, 3]
 
 
-def test_with_one_picture_the_order_is_a_coin_made_from_the_id() -> None:
+def test_with_one_image_the_order_is_a_coin_made_from_the_id() -> None:
     place = ("A photo of a bench on the left", "A photo of a bench on the right")
     texts = {asked_of(item(*place, name=str(n))).text for n in range(20)}
     assert texts == {
@@ -132,11 +132,11 @@ class Says:
         self.prompts: list[str] = []
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: object
+        self, image: ImageSource | None, prompt: str, continuations: object
     ) -> list[list[float]]:
         raise AssertionError("nothing is scored here")
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         self.prompts.append(prompt)
         return self.answers.pop(0)
 
@@ -146,7 +146,7 @@ def free(model: Says, prompt: Prompt = ANSWER[0]) -> FreeAnswer:
 
 
 def test_an_answer_gives_its_caption_the_credit() -> None:
-    sides = item("A mug to the left of a table", "A mug to the right of a table", pictures=2)
+    sides = item("A mug to the left of a table", "A mug to the right of a table", images=2)
     model = Says("Left", "It is on the left")
     (found,) = free(model).score_items([sides])
     assert found.values is not None
@@ -156,9 +156,9 @@ def test_an_answer_gives_its_caption_the_credit() -> None:
 
 
 def test_outside_of_a_benchmark_what_is_not_meant_gets_nothing() -> None:
-    """Nobody said what is true of the picture, so nothing can be a half."""
+    """Nobody said what is true of the image, so nothing can be a half."""
     shown = ("A mug to the left of a table", "A mug to the right of a table")
-    assert score(PICTURE, shown, free(Says("Right"))).tolist() == [0.0, 1.0]
+    assert score(IMAGE, shown, free(Says("Right"))).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("ties", ["wrong", "half", "right", "argmax_first", "argmax_last"])
@@ -177,7 +177,7 @@ def test_an_answer_that_cannot_be_read_is_wrong_under_every_tie_rule(ties: TieRu
      ("?", False, 1.0)],
 )  # fmt: skip
 def test_a_statement_is_answered_with_yes_or_no(answer: str, is_true: bool, value: float) -> None:
-    alone = Item("s", (PICTURE,), ("the cat is under the table",), np.array([[is_true]]))
+    alone = Item("s", (IMAGE,), ("the cat is under the table",), np.array([[is_true]]))
     model = Says(answer)
     (found,) = free(model).score_items([alone])
     assert isinstance(found, Scores)
@@ -189,11 +189,11 @@ def test_a_statement_is_answered_with_yes_or_no(answer: str, is_true: bool, valu
 
 
 def test_what_has_no_single_answer_is_refused() -> None:
-    rated = Item("r", (PICTURE,), ("a", "b"), np.array([[0.5, 0.2]]))
+    rated = Item("r", (IMAGE,), ("a", "b"), np.array([[0.5, 0.2]]))
     with pytest.raises(UnbagError, match="has ratings or a gallery, and an answer names one"):
         free(Says()).score_items([rated])
     with pytest.raises(UnbagError, match="was given 1 captions without their items"):
-        free(Says()).score([Query(PICTURE, "a")])
+        free(Says()).score([Query(IMAGE, "a")])
 
 
 def test_every_protocol_has_a_published_prompt_and_others() -> None:

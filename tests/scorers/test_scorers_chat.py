@@ -7,42 +7,42 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
 from unbag.registry import names
 from unbag.scorers import make_scorer, make_scorers
-from unbag.types import Item, ItemScorer, Picture, Query, Question, Scorer
+from unbag.types import ImageSource, Item, ItemScorer, Query, Question, Scorer
 
-PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8), name="black")
-OTHER = PixelPicture(np.ones((2, 2, 3), dtype=np.uint8), name="nearly black")
-Say = Callable[[Picture | None, str, str], Sequence[float]]
+IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8), name="black")
+OTHER = PixelImage(np.ones((2, 2, 3), dtype=np.uint8), name="nearly black")
+Say = Callable[[ImageSource | None, str, str], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Table:
     """A chat model that says what it is told to."""
 
-    say: Say = lambda picture, prompt, continuation: [log(0.5)]
-    replies: Callable[[Picture | None, str], str] = lambda picture, prompt: "?"
+    say: Say = lambda image, prompt, continuation: [log(0.5)]
+    replies: Callable[[ImageSource | None, str], str] = lambda image, prompt: "?"
     name: str = "table"
     fingerprint: str = "table-1"
     asked: list[Ask] = field(default_factory=list)
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
-        self.asked.append(Ask(picture, prompt, tuple(continuations)))
-        return [list(self.say(picture, prompt, c)) for c in continuations]
+        self.asked.append(Ask(image, prompt, tuple(continuations)))
+        return [list(self.say(image, prompt, c)) for c in continuations]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
-        self.asked.append(Ask(picture, prompt))
-        return self.replies(picture, prompt)
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
+        self.asked.append(Ask(image, prompt))
+        return self.replies(image, prompt)
 
 
 def item(*captions: str, true: int = 0, question: Question | None = None, name: str = "i") -> Item:
     truth = np.array([[n == true for n in range(len(captions))]])
-    return Item(name, (PICTURE,), captions, truth, question=question)
+    return Item(name, (IMAGE,), captions, truth, question=question)
 
 
 def whole(scorer: Scorer) -> ItemScorer:
@@ -51,19 +51,19 @@ def whole(scorer: Scorer) -> ItemScorer:
 
 
 def test_the_natural_scorer_of_a_chat_model_is_the_probability_of_yes() -> None:
-    model = Table(lambda picture, prompt, c: [log(0.37)])
+    model = Table(lambda image, prompt, c: [log(0.37)])
     scorer = make_scorer(model)
     assert scorer.scoring == "yes-probability"
     assert scorer.name == "table"
-    assert list(np.asarray(scorer.score([Query(PICTURE, "a dog")]))) == pytest.approx([0.37])
+    assert list(np.asarray(scorer.score([Query(IMAGE, "a dog")]))) == pytest.approx([0.37])
     (ask,) = model.asked
     assert ask.prompt == 'Does this figure show "a dog"? Please answer yes or no.'
     assert ask.continuations == ("Yes",)
 
 
 def test_yes_of_several_tokens_is_the_geometric_mean() -> None:
-    scorer = make_scorer(Table(lambda picture, prompt, c: [log(0.5), log(0.25), log(0.8)]), "yes")
-    (found,) = np.asarray(scorer.score([Query(PICTURE, "a dog")]))
+    scorer = make_scorer(Table(lambda image, prompt, c: [log(0.5), log(0.25), log(0.8)]), "yes")
+    (found,) = np.asarray(scorer.score([Query(IMAGE, "a dog")]))
     # The perplexity of these three is 2.1544347, and the score its inverse.
     assert 1 / found == pytest.approx(2.1544347, abs=1e-6)
 
@@ -72,15 +72,15 @@ def test_normalised_yes_is_the_share_of_yes() -> None:
     chance = {"Yes": 0.3, "No": 0.1}
     scorer = make_scorer(Table(lambda p, t, c: [log(chance[c])]), "yes-normalised")
     assert scorer.scoring == "yes-probability, normalised"
-    assert np.asarray(scorer.score([Query(PICTURE, "a dog")])) == pytest.approx([0.75])
+    assert np.asarray(scorer.score([Query(IMAGE, "a dog")])) == pytest.approx([0.75])
 
 
 def test_contrast_asks_the_prior_once_a_prompt() -> None:
-    model = Table(lambda picture, t, c: [log(0.8 if picture else 0.2)])
+    model = Table(lambda image, t, c: [log(0.8 if image else 0.2)])
     scorer = make_scorer(model, "yes-contrast")
-    queries = [Query(PICTURE, "a dog"), Query(OTHER, "a dog")]
+    queries = [Query(IMAGE, "a dog"), Query(OTHER, "a dog")]
     assert np.asarray(scorer.score(queries)) == pytest.approx([log(4), log(4)])
-    assert [ask.picture for ask in model.asked] == [PICTURE, OTHER, None]
+    assert [ask.image for ask in model.asked] == [IMAGE, OTHER, None]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_contrast_asks_the_prior_once_a_prompt() -> None:
 def test_captions_stand_in_prompts_as_they_are(caption: str) -> None:
     model = Table()
     for scorer in make_scorers(model, "yes"):
-        scorer.score([Query(PICTURE, caption)])
-        scorer.score([Query(PICTURE, caption, Question("What is {text}?"))])
+        scorer.score([Query(IMAGE, caption)])
+        scorer.score([Query(IMAGE, caption, Question("What is {text}?"))])
     assert len(model.asked) == 8
     assert all(caption in ask.prompt for ask in model.asked)
     assert all("What is {text}?" in ask.prompt for ask in model.asked[1::2])
@@ -98,7 +98,7 @@ def test_captions_stand_in_prompts_as_they_are(caption: str) -> None:
 
 def test_a_question_asks_whether_a_caption_is_its_answer() -> None:
     model = Table()
-    make_scorer(model, "yes").score([Query(PICTURE, "Open", Question("Is the door open?"))])
+    make_scorer(model, "yes").score([Query(IMAGE, "Open", Question("Is the door open?"))])
     assert model.asked[0].prompt == (
         'Is the door open? Is the answer "Open"? Please answer yes or no.'
     )
@@ -107,7 +107,7 @@ def test_a_question_asks_whether_a_caption_is_its_answer() -> None:
 def test_a_closed_question_is_asked_as_it_is() -> None:
     model = Table(lambda p, t, c: [log({"Yes": 0.2, "No": 0.6}[c])])
     question = Question("Is it red?Please answer Yes or No.")
-    queries = [Query(PICTURE, answer, question) for answer in ("Yes", "No")]
+    queries = [Query(IMAGE, answer, question) for answer in ("Yes", "No")]
     assert np.asarray(make_scorer(model, "yes").score(queries)) == pytest.approx([0.2, 0.6])
     assert {ask.prompt for ask in model.asked} == {question.text}
     found = np.asarray(make_scorer(model, "yes-normalised").score(queries))
@@ -115,7 +115,7 @@ def test_a_closed_question_is_asked_as_it_is() -> None:
 
 
 def test_letters_are_averaged_over_both_orders() -> None:
-    def say(picture: Picture | None, prompt: str, letter: str) -> list[float]:
+    def say(image: ImageSource | None, prompt: str, letter: str) -> list[float]:
         first = prompt.index("a dog") < prompt.index("a cat")
         chance = {"A": 0.6, "B": 0.3} if first else {"A": 0.5, "B": 0.4}
         return [log(chance[letter])]
@@ -130,7 +130,7 @@ def test_letters_are_averaged_over_both_orders() -> None:
 @pytest.mark.parametrize("options", [2, 3, 4])
 def test_a_letter_that_is_liked_wherever_it_stands_makes_no_caption_better(options: int) -> None:
     chance = dict(zip("ABCD", (0.1, 0.6, 0.17, 0.13), strict=True))
-    model = Table(lambda picture, prompt, letter: [log(chance[letter])])
+    model = Table(lambda image, prompt, letter: [log(chance[letter])])
     captions = ("a dog", "a cat", "a cow", "a hen")[:options]
     scorer = whole(make_scorer(model, "letters"))
     (found,) = scorer.score_items([item(*captions)])
@@ -165,7 +165,7 @@ def test_letters_show_the_question_and_all_options() -> None:
         for a, b in (("Open", "Shut"), ("Shut", "Open"))
     ]
     assert scorer.scoring == "letters, as many orders as options, without end"
-    by_query = [Query(PICTURE, c, Question("Is it open?")) for c in ("Open", "Shut")]
+    by_query = [Query(IMAGE, c, Question("Is it open?")) for c in ("Open", "Shut")]
     assert np.allclose(np.asarray(scorer.score(by_query)), log(0.5))
 
 
@@ -193,7 +193,7 @@ def test_more_options_than_letters_are_refused() -> None:
 def test_perplexity_is_of_the_option_as_the_question_lists_it() -> None:
     model = Table(lambda p, t, c: [log(0.5), log(0.25), log(0.8)])
     question = Question("Is it open?", ("(a) Open", "(b) Shut"))
-    query = Query(PICTURE, "Shut", question)
+    query = Query(IMAGE, "Shut", question)
     mean = make_scorer(model, "perplexity")
     assert exp(-float(np.asarray(mean.score([query]))[0])) == pytest.approx(2.1544347, abs=1e-6)
     assert model.asked[0].prompt == "Is it open? (a) Open (b) Shut"

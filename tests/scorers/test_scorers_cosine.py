@@ -8,7 +8,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.baselines import CaptionOnly, load
 from unbag.models.loading import Placement, choose_device, load_model, needs_device
@@ -17,7 +17,7 @@ from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Qu
 
 
 class Colours:
-    """A real, if simple, dual encoder: mean colour of a picture, letters of a caption."""
+    """A real, if simple, dual encoder: mean colour of an image, letters of a caption."""
 
     name = "colours"
     fingerprint = "colours-1"
@@ -32,16 +32,16 @@ class Colours:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [len(caption) for caption in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         return torch.nn.functional.normalize(pixels, dim=-1)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         rows = [[float(c.count(letter)) for letter in "rgb"] for c in captions]
         return torch.nn.functional.normalize(torch.tensor(rows), dim=-1)
 
 
-def picture(red: int, green: int, blue: int) -> PixelPicture:
-    return PixelPicture(np.full((2, 2, 3), (red, green, blue), dtype=np.uint8))
+def image(red: int, green: int, blue: int) -> PixelImage:
+    return PixelImage(np.full((2, 2, 3), (red, green, blue), dtype=np.uint8))
 
 
 def test_it_has_the_shapes_it_claims() -> None:
@@ -54,20 +54,20 @@ def test_it_has_the_shapes_it_claims() -> None:
 def test_the_worked_example_of_the_specification() -> None:
     # (10, 11, 12) against (12, 11, 10): 361 / 365
     caption = "r" * 12 + "g" * 11 + "b" * 10
-    score = Cosine(Colours()).score([Query(picture(10, 11, 12), caption)])
+    score = Cosine(Colours()).score([Query(image(10, 11, 12), caption)])
     assert score.item() == pytest.approx(361 / 365, abs=1e-6)
 
 
 def test_vectors_of_two_widths_have_no_cosine() -> None:
     for compare in (Cosine(Colours()).compare, Cosine(Colours()).compare_all):
-        with pytest.raises(UnbagError, match="'colours' gives 3 numbers for a picture and 4 for a"):
+        with pytest.raises(UnbagError, match="'colours' gives 3 numbers for an image and 4 for a"):
             compare(torch.ones(2, 3), torch.ones(2, 4))
 
 
 def test_a_model_may_return_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = Query(picture(10, 11, 12), "rgb")
+    query = Query(image(10, 11, 12), "rgb")
     expected = Cosine(Colours()).score([query])
-    for method in ("prepare", "encode_pictures", "encode_captions"):
+    for method in ("prepare", "encode_images", "encode_texts"):
         plain = getattr(Colours, method)
         monkeypatch.setattr(
             Colours, method, lambda self, one, plain=plain: plain(self, one).numpy()
@@ -75,27 +75,25 @@ def test_a_model_may_return_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(Cosine(Colours()).score([query]), expected)
 
 
-def test_pictures_of_two_sizes_make_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_two_sizes_make_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Colours, "prepare", lambda self, image: torch.zeros(image.size))
-    wide = PixelPicture(np.zeros((2, 5, 3), dtype=np.uint8))
-    with pytest.raises(
-        UnbagError, match=r"'colours' prepared pictures of different sizes: \(2, 2\)"
-    ):
-        Cosine(Colours()).score_matrix([picture(1, 2, 3), wide], ["r"])
+    wide = PixelImage(np.zeros((2, 5, 3), dtype=np.uint8))
+    with pytest.raises(UnbagError, match=r"'colours' prepared images of different sizes: \(2, 2\)"):
+        Cosine(Colours()).score_matrix([image(1, 2, 3), wide], ["r"])
 
 
 def test_matrix_and_single_scores_agree() -> None:
     scorer = Cosine(Colours())
-    pictures, captions = [picture(9, 0, 0), picture(1, 5, 2)], ["rrg", "b", "gb"]
-    matrix = scorer.score_matrix(pictures, captions)
-    single = scorer.score([Query(p, c) for p in pictures for c in captions]).reshape(2, 3)
+    images, captions = [image(9, 0, 0), image(1, 5, 2)], ["rrg", "b", "gb"]
+    matrix = scorer.score_matrix(images, captions)
+    single = scorer.score([Query(p, c) for p in images for c in captions]).reshape(2, 3)
     torch.testing.assert_close(matrix.double(), single, atol=1e-6, rtol=0)
 
 
 def test_an_ensemble_is_the_normalised_mean_of_unit_vectors() -> None:
     # Prompts (1, 0) and (.6, .8) in the first two coordinates: mean (.8, .4), normalised.
     ensemble = Ensemble("x", ("r", "rrrgggg"))
-    score = Cosine(Colours()).score([Query(picture(255, 0, 0), ensemble)])
+    score = Cosine(Colours()).score([Query(image(255, 0, 0), ensemble)])
     assert score.item() == pytest.approx(0.8 / np.hypot(0.8, 0.4), abs=1e-6)
 
 
@@ -105,7 +103,7 @@ def test_names_lead_to_scorers() -> None:
     assert make_scorer(Colours(), "cosine").name == "colours"
     blind = load("short")
     assert make_scorer(blind) is blind
-    longer, shorter, other = blind.score([Query(picture(0, 0, 0), c) for c in ("abc", "a", "b")])
+    longer, shorter, other = blind.score([Query(image(0, 0, 0), c) for c in ("abc", "a", "b")])
     assert -3 <= longer < -2
     assert -1 <= shorter < 0
     assert shorter != other
@@ -114,7 +112,7 @@ def test_names_lead_to_scorers() -> None:
 def test_bad_names_and_things_are_explained() -> None:
     with pytest.raises(UnbagError, match="did you mean 'caption:short'"):
         load("shrt")
-    with pytest.raises(UnbagError, match="'cosine' needs one vector a picture and one a cap"):
+    with pytest.raises(UnbagError, match="'cosine' needs one vector an image and one a cap"):
         make_scorer(load("short"), "cosine")
     with pytest.raises(UnbagError, match=r"(?s)unknown scorer 'zzzz'.*one of .*match"):
         make_scorer(load("short"), "zzzz")

@@ -28,7 +28,7 @@ def random_batch(seed: int, *, batch_size: int = 4, share: float = 0.6) -> Embed
     own = torch.eye(batch_size, dtype=torch.bool)
     start = Embedded(unit(batch_size), unit(batch_size), torch.tensor(4.0), torch.tensor(0.0))
     return Embedded(
-        picture_BD=unit(batch_size),
+        image_BD=unit(batch_size),
         caption_BD=unit(batch_size),
         scale=torch.tensor(5.0, dtype=torch.float64),
         bias=torch.tensor(-2.0, dtype=torch.float64),
@@ -56,7 +56,7 @@ def rows(embedded: Embedded, chosen: Tensor) -> Embedded:
 
     return replace(
         embedded,
-        picture_BD=embedded.picture_BD[chosen],
+        image_BD=embedded.image_BD[chosen],
         caption_BD=embedded.caption_BD[chosen],
         negative_BKD=pick(embedded.negative_BKD),
         negative_mask_BK=pick(embedded.negative_mask_BK),
@@ -108,13 +108,13 @@ Leaves = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def leaves(embedded: Embedded) -> Leaves:
-    """Copies of picture, caption, negative, positive, scale, bias that want a gradient."""
+    """Copies of image, caption, negative, positive, scale, bias that want a gradient."""
     assert embedded.negative_BKD is not None
     assert embedded.positive_BKD is not None
-    picture, caption, negative, positive, scale, bias = (
+    image, caption, negative, positive, scale, bias = (
         value.clone().requires_grad_()
         for value in (
-            embedded.picture_BD,
+            embedded.image_BD,
             embedded.caption_BD,
             embedded.negative_BKD,
             embedded.positive_BKD,
@@ -122,15 +122,15 @@ def leaves(embedded: Embedded) -> Leaves:
             embedded.bias,
         )
     )
-    return picture, caption, negative, positive, scale, bias
+    return image, caption, negative, positive, scale, bias
 
 
 def planted(embedded: Embedded, values: tuple[Tensor, ...]) -> Embedded:
     """The batch with these leaves in it."""
-    picture, caption, negative, positive, scale, bias = values
+    image, caption, negative, positive, scale, bias = values
     return replace(
         embedded,
-        picture_BD=picture,
+        image_BD=image,
         caption_BD=caption,
         negative_BKD=negative,
         positive_BKD=positive,

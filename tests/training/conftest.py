@@ -14,7 +14,7 @@ def toy() -> Embedded:
         return torch.tensor(rows, dtype=torch.float64)
 
     return Embedded(
-        picture_BD=double([[1, 0, 0], [0, 1, 0]]),
+        image_BD=double([[1, 0, 0], [0, 1, 0]]),
         caption_BD=double([[0.8, 0.6, 0], [0, 0.8, 0.6]]),
         scale=double(10.0),
         bias=double(-10.0),

@@ -1,4 +1,4 @@
-"""`unbag train` in a process of its own, on a few coloured pictures, that can be cut off."""
+"""`unbag train` in a process of its own, on a few coloured images, that can be cut off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.contracts.jobs import ended, forked
 
-from .pair_files import lines, negative, picture
+from .pair_files import image, lines, negative
 
 PLUG_IN = """
 import os, signal
@@ -62,7 +62,7 @@ def make_folder(folder: Path, *, count: int = 8) -> Path:
     records = []
     for at in range(count):
         colour, other = names[at % 4], names[(at + 1) % 4]
-        picture(folder / f"{at}.png", at)
+        image(folder / f"{at}.png", at)
         Image.new("RGB", (32, 32), COLOURS[colour]).save(folder / f"{at}.png")
         edits = [negative(f"a {other} square", "replace_attribute")]
         if at % 2:

@@ -1,4 +1,4 @@
-"""Pictures, recipes and runs of a few steps for joined models."""
+"""Images, recipes and runs of a few steps for joined models."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
 
 
 def save_eyes(folder: Path) -> str:
-    """A tiny picture model; gives the name that loads it."""
+    """A tiny image model; gives the name that loads it."""
     write(small(1).towers, folder / "eyes.safetensors", dtype=torch.float32)
     return f"tiny:{folder / 'eyes.safetensors'}"
 
 
 def save_pairs(folder: Path) -> Pairs:
-    """Eight pictures with two captions each; the first has an edit."""
+    """Eight images with two captions each; the first has an edit."""
     rows = []
     for at in range(8):
         noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)

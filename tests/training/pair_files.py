@@ -1,4 +1,4 @@
-"""Small collections of pictures on disk, a recipe and a model's preparation, for several tests."""
+"""Small collections of images on disk, a recipe and a model's preparation, for several tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recipe(
     epochs: int = 2,
     negatives: tuple[Slot, ...] = (SWAP,),
     positives: tuple[Slot, ...] = (),
-    hard_pictures: bool = False,
+    hard_images: bool = False,
     masks_equal: bool = True,
 ) -> Recipe:
     """A recipe of which only what decides batches matters."""
@@ -49,14 +49,14 @@ def recipe(
         positives=positives,
         batch_size=batch_size,
         epochs=epochs,
-        hard_pictures=hard_pictures,
+        hard_images=hard_images,
         masks_equal=masks_equal,
     )
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Reads a picture as its mean colour, a caption as its UTF-8 bytes."""
+    """Reads an image as its mean colour, a caption as its UTF-8 bytes."""
 
     def prepare(self, image: Image) -> Tensor:
         """[3] in 0 ... 255."""
@@ -73,7 +73,7 @@ class Bytes:
         return [len(one.encode()) for one in captions]
 
 
-def picture(path: Path, shade: int) -> Path:
+def image(path: Path, shade: int) -> Path:
     """A small one of one colour, by which it can be known."""
     from PIL import Image
 
@@ -94,9 +94,9 @@ def negative(text: str, kind: str = "swap_nouns") -> dict[str, object]:
 
 
 def numbered(folder: Path, count: int) -> Path:
-    """Pictures 0.png, 1.png ... with two captions each, each with an edit of its own."""
+    """Images 0.png, 1.png ... with two captions each, each with an edit of its own."""
     for shade in range(count):
-        picture(folder / f"{shade}.png", shade)
+        image(folder / f"{shade}.png", shade)
     return lines(
         folder / "pairs.jsonl",
         *(
@@ -122,7 +122,7 @@ def strings(batch: Batch) -> list[str]:
 
 
 def spoken(batch: Batch) -> list[tuple[int, str, list[str | None], list[str | None]]]:
-    """For each picture its shade, its caption, its negatives and positives."""
+    """For each image its shade, its caption, its negatives and positives."""
     text = strings(batch)
     pixels = batch.pixels
     assert isinstance(pixels, Tensor)
@@ -137,10 +137,10 @@ def spoken(batch: Batch) -> list[tuple[int, str, list[str | None], list[str | No
     ]
 
 
-def two_pictures(folder: Path) -> Path:
+def two_images(folder: Path) -> Path:
     """x.png and in/y.png below it."""
-    picture(folder / "x.png", 10)
-    picture(folder / "in" / "y.png", 20)
+    image(folder / "x.png", 10)
+    image(folder / "in" / "y.png", 20)
     return folder
 
 
@@ -154,7 +154,7 @@ def two_lines(folder: Path) -> Path:
 
 
 def said(pairs: Pairs) -> list[tuple[str, tuple[str, ...], list[list[tuple[str, str, bool]]]]]:
-    """All but the pictures."""
+    """All but the images."""
     found = []
     for place in range(len(pairs)):
         pair = pairs[place]

@@ -16,7 +16,7 @@ WIDTH = 5
 
 
 class PlainReads:
-    """Pictures are vectors; a caption is its words, each a number."""
+    """Images are vectors; a caption is its words, each a number."""
 
     def prepare(self, image: object) -> Tensor:
         raise NotImplementedError
@@ -52,17 +52,17 @@ class PlainTowers:
     def __init__(self, *, seed: int = 0, dropout: float = 0.0) -> None:
         torch.manual_seed(seed)
         self.module = _Module(dropout).double().train()
-        self.picture_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [[self.module.picture]]
-        self.caption_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [
+        self.image_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [[self.module.picture]]
+        self.text_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [
             [self.module.words],
             [self.module.caption],
         ]
         self.temperature = (self.module.log_scale, self.module.bias)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         return functional.normalize(self.module.picture(pixels), dim=-1)
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         summed = self.module.words(inputs["word_NL"]).sum(dim=1)
         return functional.normalize(self.module.caption(summed), dim=-1)
 
@@ -71,7 +71,7 @@ class PlainTowers:
 
 
 def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
-    """Pictures are made of their place in the whole batch, so that parts are the same pictures."""
+    """Images are made of their place in the whole batch, so that parts are the same images."""
     pixels = torch.stack(
         [
             torch.randn(
@@ -102,4 +102,4 @@ SAID = (
     CaptionTexts("snow on a hill", (None, "snow under a hill"), ("snow upon a hill",)),
     CaptionTexts("a bird", ("a fish", None), (None,)),
 )
-"""Eight pictures; the second half has other missing edits than the first."""
+"""Eight images; the second half has other missing edits than the first."""

@@ -21,7 +21,7 @@ FAST = ("batch_size=4", "epochs=2", "warmup_steps=2", "learning_rate=0.01")
 
 
 def fast(name: str = "clip_ft", *settings: str) -> Recipe:
-    """A recipe of two epochs of a few steps, four pictures each."""
+    """A recipe of two epochs of a few steps, four images each."""
     return make_recipe(name, [*FAST, *settings])
 
 

@@ -44,6 +44,4 @@ def _load_gallery(root: Path | None) -> tuple[Item, ...]:
     return tuple(item for item in retrieval_items(n=12) if item.tags["order"] == "kept")
 
 
-FIND = Benchmark(
-    "small-find", "Find the picture.", _load_gallery, (Recall((1,)),), "text_to_image@1"
-)
+FIND = Benchmark("small-find", "Find the image.", _load_gallery, (Recall((1,)),), "text_to_image@1")

@@ -44,7 +44,7 @@ shares = st.sampled_from([0.1, 0.5, 0.9])
 
 
 def gradients(loss: Loss, embedded: Embedded) -> tuple[Tensor, ...]:
-    """Of picture, caption, negative, positive, scale and bias; 0 where one plays no part."""
+    """Of image, caption, negative, positive, scale and bias; 0 where one plays no part."""
     values = leaves(embedded)
     found = torch.autograd.grad(loss(planted(embedded, values)), values, allow_unused=True)
     return tuple(
@@ -109,10 +109,10 @@ def test_a_batch_without_any_edit(name: str, masked: bool, size: int) -> None:
     bare = batch if masked else without_edits(batch, masked=False)
     assert loss(bare).isfinite()
     assert loss(bare).item() == pytest.approx(loss(batch).item(), abs=1e-12)
-    picture = bare.picture_BD.clone().requires_grad_()
-    loss(replace(bare, picture_BD=picture)).backward()  # type: ignore[no-untyped-call]
-    assert picture.grad is not None
-    assert picture.grad.isfinite().all()
+    image = bare.image_BD.clone().requires_grad_()
+    loss(replace(bare, image_BD=image)).backward()  # type: ignore[no-untyped-call]
+    assert image.grad is not None
+    assert image.grad.isfinite().all()
 
 
 @each

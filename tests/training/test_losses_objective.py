@@ -31,12 +31,12 @@ def test_the_total_is_the_weighted_sum_of_the_terms(toy: Embedded) -> None:
 
 
 def test_the_gradient_of_the_total_is_the_weighted_sum_too(toy: Embedded) -> None:
-    picture = toy.picture_BD.clone().requires_grad_()
-    batch = replace(toy, picture_BD=picture)
+    image = toy.image_BD.clone().requires_grad_()
+    batch = replace(toy, image_BD=image)
     objective = Objective((Term("one", 2.0, contrastive), Term("two", 0.5, rank)))
-    (whole,) = torch.autograd.grad(objective(batch).total, picture)
-    (one,) = torch.autograd.grad(contrastive(batch), picture)
-    (two,) = torch.autograd.grad(rank(batch), picture)
+    (whole,) = torch.autograd.grad(objective(batch).total, image)
+    (one,) = torch.autograd.grad(contrastive(batch), image)
+    (two,) = torch.autograd.grad(rank(batch), image)
     assert torch.allclose(whole, 2 * one + 0.5 * two, atol=1e-12)
 
 

@@ -25,7 +25,7 @@ from .batches import random_batch, rows
 
 # Of the toy batch: S(I, T), S(I, P), S(T, P), S(I, first negative of each caption).
 PAIRS = [[8.0, 0.0], [6.0, 8.0]]
-PICTURE_POSITIVE = [[9.6, 0.0], [2.8, 6.0]]
+IMAGE_POSITIVE = [[9.6, 0.0], [2.8, 6.0]]
 CAPTION_POSITIVE = [[9.36, 3.6], [2.24, 9.6]]
 NEGATIVES = [[6.0, 6.0], [8.0, 0.0]]
 
@@ -47,9 +47,9 @@ def first_negative(toy: Embedded) -> Embedded:
     return replace(toy, negative_BKD=toy.negative_BKD[:, :1], negative_mask_BK=None)
 
 
-def test_a_negative_that_fits_another_picture_is_no_negative_there(toy: Embedded) -> None:
+def test_a_negative_that_fits_another_image_is_no_negative_there(toy: Embedded) -> None:
     fits = torch.zeros(2, 2, 1, dtype=torch.bool)
-    fits[1, 0, 0] = True  # the 8: negative of caption 0 with picture 1
+    fits[1, 0, 0] = True  # the 8: negative of caption 0 with image 1
     loss = contrastive_negatives(replace(first_negative(toy), negative_true_BBK=fits))
     to_caption = (entropy([[8, 0, 6, 6]], [0]) + entropy([[6, 8, 0]], [1])) / 2
     assert loss.item() == pytest.approx((to_caption + 0.0636317) / 2, abs=1e-6)
@@ -62,11 +62,10 @@ def test_svlc_negative_is_a_mean_over_captions_that_have_negatives(toy: Embedded
 
 
 def test_svlc_positive_both_ways(toy: Embedded) -> None:
-    turned = [list(column) for column in zip(*PICTURE_POSITIVE, strict=True)]
+    turned = [list(column) for column in zip(*IMAGE_POSITIVE, strict=True)]
     turned_too = [list(column) for column in zip(*CAPTION_POSITIVE, strict=True)]
     by_hand = sum(
-        entropy(logits, [0, 1])
-        for logits in (PICTURE_POSITIVE, CAPTION_POSITIVE, turned, turned_too)
+        entropy(logits, [0, 1]) for logits in (IMAGE_POSITIVE, CAPTION_POSITIVE, turned, turned_too)
     )
     assert svlc_positive(toy, symmetric=True).item() == pytest.approx(by_hand / 4, abs=1e-9)
 
@@ -75,7 +74,7 @@ def test_svlc_positive_equal_in_the_batch_of_captions_and_positives(toy: Embedde
     """KL of half and half on the two diagonals from the softmax over all four columns."""
     by_hand = 0.0
     for i in range(2):
-        row = PAIRS[i] + PICTURE_POSITIVE[i]
+        row = PAIRS[i] + IMAGE_POSITIVE[i]
         whole = math.log(sum(math.exp(value) for value in row))
         probabilities = [math.exp(row[i] - whole), math.exp(row[2 + i] - whole)]
         by_hand += sum(0.5 * math.log(0.5 / p) for p in probabilities) / 2
@@ -94,7 +93,7 @@ def test_captions_without_a_positive_are_in_no_row_and_no_column(symmetric: bool
     positive_BD = there.positive_BKD[:, 0]
     batch, there = replace(batch, also_true_BB=None), replace(there, also_true_BB=None)
     target = torch.arange(3)
-    matrices = [5 * v @ positive_BD.T for v in (there.picture_BD, there.caption_BD)]
+    matrices = [5 * v @ positive_BD.T for v in (there.image_BD, there.caption_BD)]
     matrices += [matrix.T for matrix in matrices] if symmetric else []
     by_hand = sum(cross_entropy(matrix, target).item() for matrix in matrices) / len(matrices)
     assert svlc_positive(batch, symmetric=symmetric).item() == pytest.approx(by_hand, rel=1e-12)
@@ -113,24 +112,24 @@ def test_several_positives_of_a_caption_are_averaged_and_no_rivals(toy: Embedded
         positive_BKD=torch.cat([toy.positive_BKD, second], dim=1),
         positive_mask_BK=torch.tensor([[True, True], [True, False]]),
     )
-    picture_0 = (soft(0 - 9.6) + soft(0 - 8.0)) / 2
-    picture_1 = entropy([[6.0, 2.8, 6.0]], [0])  # S(I1, P1) against P0 and T0
+    image_0 = (soft(0 - 9.6) + soft(0 - 8.0)) / 2
+    image_1 = entropy([[6.0, 2.8, 6.0]], [0])  # S(I1, P1) against P0 and T0
     caption_0 = (soft(3.6 - 9.36) + soft(3.6 - 10.0)) / 2
     caption_1 = entropy([[9.6, 2.24, 4.8]], [0])
-    by_hand = ((picture_0 + picture_1) / 2 + (caption_0 + caption_1) / 2) / 2
+    by_hand = ((image_0 + image_1) / 2 + (caption_0 + caption_1) / 2) / 2
     assert svlc_positive(two).item() == pytest.approx(by_hand, abs=1e-9)
 
 
 def test_a_positive_of_a_caption_that_also_fits_is_no_rival(toy: Embedded) -> None:
-    both = torch.tensor([[False, False], [True, False]])  # caption 0 also fits picture 1
+    both = torch.tensor([[False, False], [True, False]])  # caption 0 also fits image 1
     batch = replace(toy, also_true_BB=both)
     finds = (soft(0 - 9.6) + soft(3.6 - 9.36)) / 4
     assert svlc_positive(batch).item() == pytest.approx(finds, abs=1e-9)
-    # Positive 0 has no rival pictures or captions left; positive 1 has those of sample 0.
+    # Positive 0 has no rival images or captions left; positive 1 has those of sample 0.
     found = (soft(0 - 6.0) + soft(3.6 - 9.6)) / 4
     symmetric = svlc_positive(batch, symmetric=True).item()
     assert symmetric == pytest.approx((finds + found) / 2, abs=1e-9)
-    # Picture 0 chooses from all captions and positives, picture 1 from its own two.
+    # Image 0 chooses from all captions and positives, image 1 from its own two.
     whole = math.log(math.exp(8) + 2 + math.exp(9.6)) - (8 + 9.6) / 2
     own = math.log(math.exp(8) + math.exp(6)) - (8 + 6) / 2
     added = svlc_positive(batch, common_batch=1.0).item() - finds
@@ -139,7 +138,7 @@ def test_a_positive_of_a_caption_that_also_fits_is_no_rival(toy: Embedded) -> No
 
 def test_only_the_printed_intra_modal_contrast_falls_without_end(toy: Embedded) -> None:
     def at(factor: float) -> list[float]:
-        nearer = replace(toy, picture_BD=factor * toy.picture_BD)
+        nearer = replace(toy, image_BD=factor * toy.image_BD)
         return [
             intra_modal(nearer, denominator="paper").item(),
             intra_modal(nearer, denominator="with_positive").item(),
@@ -195,7 +194,7 @@ def test_distil_by_hand(toy: Embedded) -> None:
         return float(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
 
     # At scale 2 with one-hot vectors the old matrix is [[2, 0], [0, 2]].
-    start = replace(toy, caption_BD=toy.picture_BD, scale=torch.tensor(2.0, dtype=torch.float64))
+    start = replace(toy, caption_BD=toy.image_BD, scale=torch.tensor(2.0, dtype=torch.float64))
     by_hand = divergence([2, 0], [8, 0]) + divergence([0, 2], [6, 8])
     by_hand += divergence([2, 0], [8, 6]) + divergence([0, 2], [0, 8])
     assert distil(replace(toy, start=start)).item() == pytest.approx(by_hand / 4, abs=1e-9)

@@ -53,14 +53,14 @@ def test_a_kind_without_a_negative_keeps_its_margin(toy: Embedded, mode: str) ->
 
 
 def test_margins_are_read_without_gradient(toy: Embedded) -> None:
-    picture = toy.picture_BD.clone().requires_grad_()
-    margins = next_threshold(replace(toy, picture_BD=picture))
+    image = toy.image_BD.clone().requires_grad_()
+    margins = next_threshold(replace(toy, image_BD=image))
     assert not margins.requires_grad
     asked = margins.clone().requires_grad_()
-    loss = rank(replace(toy, picture_BD=picture, threshold_K=asked))
+    loss = rank(replace(toy, image_BD=image, threshold_K=asked))
     loss.backward()  # type: ignore[no-untyped-call]
     assert asked.grad is None
-    assert picture.grad is not None
+    assert image.grad is not None
 
 
 @settings(max_examples=25, deadline=None)
@@ -78,7 +78,7 @@ def test_two_ranks_with_uneven_counts_give_the_margins_of_the_whole_batch(
         assert half.negative_mask_BK is not None
         for b, k in half.negative_mask_BK.nonzero().tolist():
             other = half.caption_BD[b] - half.negative_BKD[b, k]
-            total[k] += half.scale * half.picture_BD[b] @ other
+            total[k] += half.scale * half.image_BD[b] @ other
             count[k] += 1
     by_hand = (total / count.clamp(min=1)).clamp(0, 2)
     by_hand = torch.where(count > 0, by_hand, batch.threshold_K)

@@ -1,4 +1,4 @@
-"""Every worked number of the specification; pictures and captions have S = [[8, 0], [6, 8]]."""
+"""Every worked number of the specification; images and captions have S = [[8, 0], [6, 8]]."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def sample(embedded: Embedded, number: int) -> Embedded:
     rows = slice(number, number + 1)
     return replace(
         embedded,
-        picture_BD=embedded.picture_BD[rows],
+        image_BD=embedded.image_BD[rows],
         caption_BD=embedded.caption_BD[rows],
         negative_BKD=embedded.negative_BKD[rows],
         negative_mask_BK=embedded.negative_mask_BK[rows],
@@ -64,8 +64,8 @@ def test_hard_negatives_in_the_denominator(toy: Embedded) -> None:
     assert contrastive_negatives(toy).item() == near((2.2352388 + 0.0636317) / 2)
 
 
-def test_negclip_with_hard_pictures_is_the_same_on_a_doubled_batch(toy: Embedded) -> None:
-    """2B pictures against 4B captions; columns only over the 2B captions."""
+def test_negclip_with_hard_images_is_the_same_on_a_doubled_batch(toy: Embedded) -> None:
+    """2B images against 4B captions; columns only over the 2B captions."""
     generator = torch.Generator().manual_seed(6)
     vectors = torch.randn(12, 3, generator=generator, dtype=torch.float64)
     x, x_hard, t, t_hard, hn, hn_hard = (vectors / vectors.norm(dim=1, keepdim=True)).split(2)
@@ -76,7 +76,7 @@ def test_negclip_with_hard_pictures_is_the_same_on_a_doubled_batch(toy: Embedded
     by_hand = (cross_entropy(logits, target) + cross_entropy(logits[:, :4].T, target)) / 2
     doubled = replace(
         toy,
-        picture_BD=torch.cat([x, x_hard]),
+        image_BD=torch.cat([x, x_hard]),
         caption_BD=torch.cat([t, t_hard]),
         negative_BKD=torch.cat([hn, hn_hard])[:, None],
         negative_mask_BK=None,

@@ -22,7 +22,7 @@ def names(folder: Path) -> list[str]:
 def test_a_folder_of_photographs_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "holiday.jpg").write_bytes(b"a picture")
+    (tmp_path / "holiday.jpg").write_bytes(b"an image")
     with pytest.raises(UnbagError) as caught:
         train(job_of(tmp_path))
     assert caught.value.message == f"the folder {tmp_path} is not empty and holds no training run"

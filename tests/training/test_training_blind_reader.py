@@ -1,4 +1,4 @@
-"""What a reader without pictures is told, and what stands in the price table for it."""
+"""What a reader without images is told, and what stands in the price table for it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> PairBatches:
     return PairBatches(pairs, recipe(), Bytes(), 0)
 
 
-def test_it_is_told_of_what_training_draws_and_sees_no_picture(batches: PairBatches) -> None:
+def test_it_is_told_of_what_training_draws_and_sees_no_image(batches: PairBatches) -> None:
     reader = blind_reader(small(0), batches)
     assert reader is not None
     assert (reader.is_blind, reader.scoring) == (True, "caption only")
@@ -69,10 +69,10 @@ def test_it_is_told_of_what_training_draws_and_sees_no_picture(batches: PairBatc
     assert other is not None
     assert other.fingerprint != reader.fingerprint
     first, second = SWAP.load(None)[0], SWAP.load(None)[-1]
-    queries = [Query(item.pictures[0], first.captions[0]) for item in (first, second)]
+    queries = [Query(item.images[0], first.captions[0]) for item in (first, second)]
     one, two = reader.score(queries)
     assert one == two
-    assert not reader.score_matrix(first.pictures, first.captions).any()
+    assert not reader.score_matrix(first.images, first.captions).any()
 
 
 def test_too_few_edits_or_none_at_all_give_no_reader(batches: PairBatches, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_it_stands_in_the_table_where_it_can_be_asked(batches: PairBatches, tmp_
     found = compare_before_after(
         small(0), small(1), out=out, benchmarks=[SWAP, FIND], reader=reader
     )
-    # In the world what is false of one picture is true of its mirror.
+    # In the world what is false of one image is true of its mirror.
     blind = {row.metric: row.blind.value for row in found.rows if row.blind is not None}
     assert blind.keys() == {"original", "augmented"}
     assert blind["original"] == pytest.approx(0.5)

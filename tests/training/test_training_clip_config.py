@@ -1,4 +1,4 @@
-"""Configs and picture preparation of a CLIP in both libraries, and every reason not to convert."""
+"""Configs and image preparation of a CLIP in both libraries, and every reason not to convert."""
 
 from typing import Any
 
@@ -71,23 +71,23 @@ def test_a_config_of_transformers_for_open_clip() -> None:
     ("config", "why"),
     [
         ({"multimodal_cfg": {}}, "it is a CoCa, with a decoder"),
-        ({"vision": {"layers": [1, 1, 1, 1]}}, "its picture tower is a ResNet"),
-        ({"vision": {"timm_model_name": "vit"}}, "its picture tower is of timm (vit)"),
-        ({"text": {"hf_model_name": "roberta"}}, "its text tower is of another kind (roberta)"),
-        ({"vision": {"pool_type": "avg"}}, "its picture tower has pool_type 'avg'"),
-        ({"vision": {"ls_init_value": 0.1}}, "its picture tower has ls_init_value 0.1"),
-        ({"vision": {"no_ln_pre": True}}, "its picture tower has no_ln_pre True"),
-        ({"vision": {"attentional_pool": True}}, "its picture tower has attentional_pool True"),
-        ({"vision": {"qk_norm": True}}, "its picture tower has qk_norm True"),
+        ({"vision": {"layers": [1, 1, 1, 1]}}, "its image encoder is a ResNet"),
+        ({"vision": {"timm_model_name": "vit"}}, "its image encoder is of timm (vit)"),
+        ({"text": {"hf_model_name": "roberta"}}, "its text encoder is of another kind (roberta)"),
+        ({"vision": {"pool_type": "avg"}}, "its image encoder has pool_type 'avg'"),
+        ({"vision": {"ls_init_value": 0.1}}, "its image encoder has ls_init_value 0.1"),
+        ({"vision": {"no_ln_pre": True}}, "its image encoder has no_ln_pre True"),
+        ({"vision": {"attentional_pool": True}}, "its image encoder has attentional_pool True"),
+        ({"vision": {"qk_norm": True}}, "its image encoder has qk_norm True"),
         ({"vision": {"image_size": [32, 64]}}, "its image_size is [32, 64], not square"),
         ({"vision": {"norm_kwargs": {"bias": False}}},
-         "its picture tower has norm_kwargs {'bias': False}"),
-        ({"text": {"pool_type": "last"}}, "its text tower has pool_type 'last'"),
-        ({"text": {"no_causal_mask": True}}, "its text tower has no_causal_mask True"),
-        ({"text": {"proj_bias": True}}, "its text tower has proj_bias True"),
-        ({"text": {"embed_cls": True}}, "its text tower has embed_cls True"),
+         "its image encoder has norm_kwargs {'bias': False}"),
+        ({"text": {"pool_type": "last"}}, "its text encoder has pool_type 'last'"),
+        ({"text": {"no_causal_mask": True}}, "its text encoder has no_causal_mask True"),
+        ({"text": {"proj_bias": True}}, "its text encoder has proj_bias True"),
+        ({"text": {"embed_cls": True}}, "its text encoder has embed_cls True"),
         ({"text": {"act_kwargs": {"approximate": "tanh"}}},
-         "its text tower has act_kwargs {'approximate': 'tanh'}"),
+         "its text encoder has act_kwargs {'approximate': 'tanh'}"),
         ({"new_option": 3}, "its config has new_option"),
     ],
 )  # fmt: skip

@@ -101,13 +101,13 @@ def test_a_stopped_curve_goes_on(
     def stop(captions: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made[2].encoder, "encode_captions", stop)
+    monkeypatch.setattr(made[2].encoder, "encode_texts", stop)
     with pytest.raises(KeyboardInterrupt):
         measured(tmp_path / "run", made)
     again = mixes()
     # What was scored before the stop is not asked for again.
-    monkeypatch.setattr(again[0].encoder, "encode_captions", stop)
-    monkeypatch.setattr(again[1].encoder, "encode_captions", stop)
+    monkeypatch.setattr(again[0].encoder, "encode_texts", stop)
+    monkeypatch.setattr(again[1].encoder, "encode_texts", stop)
     found = measured(tmp_path / "run", again)
     assert replace(found, folder=curve.folder) == curve
 

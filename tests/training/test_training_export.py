@@ -56,7 +56,7 @@ def noise() -> list[Image]:
 
 def mine(encoder: DualEncoder, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
     pixels = torch.stack([encoder.prepare(one) for one in images])
-    return encoder.encode_pictures(pixels), encoder.encode_captions(CAPTIONS)
+    return encoder.encode_images(pixels), encoder.encode_texts(CAPTIONS)
 
 
 def test_plain_open_clip_gives_the_same_vectors(made: tuple[DualEncoder, Exported]) -> None:
@@ -66,10 +66,10 @@ def test_plain_open_clip_gives_the_same_vectors(made: tuple[DualEncoder, Exporte
     tokens = open_clip.get_tokenizer(name)(list(CAPTIONS))
     assert tokens.shape[1] == encoder.context
     with torch.no_grad():
-        pictures = model.eval().encode_image(torch.stack(list(map(transform, noise()))))
+        images = model.eval().encode_image(torch.stack(list(map(transform, noise()))))
         captions = model.encode_text(tokens)
-    picture_ND, caption_ND = mine(encoder, noise())
-    torch.testing.assert_close(normalize(pictures, dim=-1), picture_ND, atol=1e-6, rtol=0)
+    image_ND, caption_ND = mine(encoder, noise())
+    torch.testing.assert_close(normalize(images, dim=-1), image_ND, atol=1e-6, rtol=0)
     torch.testing.assert_close(normalize(captions, dim=-1), caption_ND, atol=1e-6, rtol=0)
     assert model.logit_scale.exp().item() == pytest.approx(encoder.scale)
     assert encoder.bias == (0.0 if model.logit_bias is None else model.logit_bias.item())
@@ -85,13 +85,13 @@ def test_plain_transformers_gives_the_same_vectors(made: tuple[DualEncoder, Expo
     assert inputs["input_ids"].shape[1] == encoder.context
     pixels = torch.stack([encoder.prepare(one) for one in noise()])
     with torch.no_grad():
-        pictures = model.get_image_features(pixel_values=pixels).pooler_output
+        images = model.get_image_features(pixel_values=pixels).pooler_output
         captions = model.get_text_features(**inputs).pooler_output
-    picture_ND, caption_ND = mine(encoder, noise())
-    torch.testing.assert_close(normalize(pictures, dim=-1), picture_ND, atol=1e-5, rtol=0)
+    image_ND, caption_ND = mine(encoder, noise())
+    torch.testing.assert_close(normalize(images, dim=-1), image_ND, atol=1e-5, rtol=0)
     torch.testing.assert_close(normalize(captions, dim=-1), caption_ND, atol=1e-5, rtol=0)
     assert model.logit_scale.exp().item() == pytest.approx(encoder.scale)
-    # Resized by other code; the first picture has the tower's size and is not resized.
+    # Resized by other code; the first image has the tower's size and is not resized.
     theirs = processor(images=noise(), return_tensors="pt")["pixel_values"]
     torch.testing.assert_close(theirs[0], pixels[0], atol=1e-6, rtol=0)
     assert ((theirs - pixels).abs() * 0.3 * 255).max() < 2.0
@@ -103,8 +103,8 @@ def test_unbag_loads_both_under_names_of_their_own(made: tuple[DualEncoder, Expo
     assert [one.name for one in again] == ["out/open_clip", "out/transformers"]
     for one in again:
         assert isinstance(one, DualEncoder)
-        captions = one.encode_captions(CAPTIONS)
-        torch.testing.assert_close(captions, encoder.encode_captions(CAPTIONS), atol=1e-5, rtol=0)
+        captions = one.encode_texts(CAPTIONS)
+        torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
         assert one.context == encoder.context
 
 
@@ -134,7 +134,7 @@ def test_a_cut_that_is_a_pixel_apart_is_said(made: tuple[DualEncoder, Exported])
     is_cut = encoder.bias == 0
     assert (other.agreement.levels > 20) == is_cut
     assert (other.agreement.cosine < 0.999) == is_cut
-    said = any("Pictures prepared by transformers get other vectors" in n for n in found.notes)
+    said = any("Images prepared by transformers get other vectors" in n for n in found.notes)
     assert said == is_cut
 
 

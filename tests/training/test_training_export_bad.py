@@ -52,9 +52,9 @@ def test_a_resnet_is_left_out_for_transformers_with_the_reason(tmp_path: Path) -
     assert isinstance(encoder, OpenClip)
     found = export(encoder, tmp_path / "out", card=CARD)
     assert [one.library for one in found.folders] == ["open_clip"]
-    assert found.left_out == (LeftOut("transformers", "its picture tower is a ResNet"),)
+    assert found.left_out == (LeftOut("transformers", "its image encoder is a ResNet"),)
     card = (found.path / "README.md").read_text(encoding="utf-8")
-    assert "No form for transformers: its picture tower is a ResNet." in card
+    assert "No form for transformers: its image encoder is a ResNet." in card
     assert not (found.path / "transformers").exists()
 
 
@@ -187,7 +187,7 @@ def test_the_command_says_how_each_form_is_loaded(
     assert main(["export", "--model", "tiny:base", "--out", "out"]) == 1
     assert "unbag: out exists and is an export" in capsys.readouterr().err
     assert main(["export", "--model", "caption:short", "--out", "other"]) == 1
-    said = "unbag: caption:short gives no vector for a picture and a caption"
+    said = "unbag: caption:short gives no vector for an image and a caption"
     assert said in capsys.readouterr().err
 
 

@@ -33,10 +33,10 @@ def check_open_clip(encoder: HfDual, folder: Path) -> Any:
     tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(list(CAPTIONS))
     pixels = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        pictures = model.eval().encode_image(pixels)
+        images = model.eval().encode_image(pixels)
         captions = model.encode_text(tokens)
-    mine = encoder.encode_pictures(pixels), encoder.encode_captions(CAPTIONS)
-    torch.testing.assert_close(normalize(pictures, dim=-1), mine[0], atol=1e-5, rtol=0)
+    mine = encoder.encode_images(pixels), encoder.encode_texts(CAPTIONS)
+    torch.testing.assert_close(normalize(images, dim=-1), mine[0], atol=1e-5, rtol=0)
     torch.testing.assert_close(normalize(captions, dim=-1), mine[1], atol=1e-5, rtol=0)
     return model
 
@@ -59,8 +59,8 @@ def test_a_tokenizer_of_its_own_goes_along(kind: str, hf_folder: HfFolder, tmp_p
     encoder, found = exported(f"hf:{hf_folder(kind)}", tmp_path / "out")
     check_open_clip(encoder, found.path / "open_clip")
     again = load_model(f"open_clip:local-dir:{found.path / 'open_clip'}")
-    captions = again.encode_captions(CAPTIONS)  # type: ignore[union-attr]
-    torch.testing.assert_close(captions, encoder.encode_captions(CAPTIONS), atol=1e-5, rtol=0)
+    captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
+    torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
     assert not any("mends captions" in note for note in found.notes)
 
 
@@ -76,7 +76,7 @@ def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
     table.token_embedding = torch.nn.Embedding(len(words), 16)
     model.config.text_config.vocab_size = len(words)
     assert model.config.text_config.eos_token_id == end
-    encoder = HfDual(model, words, plain.pictures.processor, name="longer")
+    encoder = HfDual(model, words, plain.images.processor, name="longer")
     found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
     check_open_clip(encoder, found.path / "open_clip")
     said = json.loads((found.path / "open_clip" / "open_clip_config.json").read_text())
@@ -95,8 +95,8 @@ def test_other_kinds_keep_their_own_form_only(
     card = (found.path / "README.md").read_text(encoding="utf-8")
     assert f"No form for open_clip: its kind is '{kind}', not 'clip'." in card
     again = load_model(f"hf:{found.path / 'transformers'}")
-    captions = again.encode_captions(CAPTIONS)  # type: ignore[union-attr]
-    torch.testing.assert_close(captions, encoder.encode_captions(CAPTIONS), atol=1e-6, rtol=0)
+    captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
+    torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-6, rtol=0)
     assert (again.scale, again.bias) == (encoder.scale, encoder.bias)  # type: ignore[union-attr]
 
 
@@ -122,7 +122,7 @@ def test_a_tokenizer_that_cuts_before_the_tower_ends_is_no_form_of_open_clip(
     assert isinstance(plain, HfDual)
     words = plain.captions.tokenizer
     words.model_max_length = 20
-    encoder = HfDual(plain.model, words, plain.pictures.processor, name="short")
+    encoder = HfDual(plain.model, words, plain.images.processor, name="short")
     found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
-    why = "its tokenizer cuts at 20 tokens, its text tower has 30 places"
+    why = "its tokenizer cuts at 20 tokens, its text encoder has 30 places"
     assert found.left_out == (LeftOut("open_clip", why),)

@@ -56,12 +56,12 @@ def pixels(of: Any) -> Tensor:
 
 
 def captions(of: Trainable) -> Tensor:
-    return of.embed_captions(of.reads.tokenize(CAPTIONS))
+    return of.embed_texts(of.reads.tokenize(CAPTIONS))
 
 
 def loss(of: Trainable) -> Tensor:
     """The bias shifts the sigmoid of every pair."""
-    logit_NN = of.embed_pictures(pixels(of.reads)) @ captions(of).T * of.temperature[0].exp()
+    logit_NN = of.embed_images(pixels(of.reads)) @ captions(of).T * of.temperature[0].exp()
     logit_NN = logit_NN + sum(of.temperature[1:])
     return -nn.functional.logsigmoid(logit_NN * (2 * torch.eye(3) - 1)).mean()
 
@@ -78,10 +78,10 @@ def test_vectors_are_those_of_the_encoder(encoder_of: EncoderOf, kind: str) -> N
     trainable = make_trainable(encoder, device="cpu")
     # Without dropout, which some of these towers have.
     set_training(trainable, Freeze(image="all", text="all"))
-    found_ND = trainable.embed_pictures(pixels(trainable.reads))
-    wanted_ND = encoder.encode_pictures(pixels(encoder))
+    found_ND = trainable.embed_images(pixels(trainable.reads))
+    wanted_ND = encoder.encode_images(pixels(encoder))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
-    wanted_ND = encoder.encode_captions(CAPTIONS)
+    wanted_ND = encoder.encode_texts(CAPTIONS)
     torch.testing.assert_close(captions(trainable), wanted_ND, rtol=0, atol=1e-6)
 
 
@@ -103,8 +103,8 @@ def test_gradient_reaches_every_weight_of_a_tower(encoder_of: EncoderOf, kind: s
 def test_layers_hold_every_weight_once(encoder_of: EncoderOf, kind: str) -> None:
     trainable = make_trainable(encoder_of(kind), device="cpu")
     # Two blocks each.
-    assert (len(trainable.picture_layers), len(trainable.caption_layers)) == (4, 4)
-    layers = (*trainable.picture_layers, *trainable.caption_layers, trainable.temperature)
+    assert (len(trainable.image_layers), len(trainable.text_layers)) == (4, 4)
+    layers = (*trainable.image_layers, *trainable.text_layers, trainable.temperature)
     held = sorted(id(weight) for weight in weights_of(layers))
     assert held == sorted(id(weight) for weight in trainable.module.parameters())
 
@@ -157,14 +157,14 @@ def test_a_snapshot_is_what_would_be_saved(
     assert snapshot.fingerprint != trainable.fingerprint
     snapshot.model.save_pretrained(tmp_path)
     snapshot.captions.tokenizer.save_pretrained(tmp_path)
-    snapshot.pictures.processor.save_pretrained(tmp_path)
-    caption_ND = snapshot.encode_captions(CAPTIONS)
-    picture_ND = snapshot.encode_pictures(pixels(snapshot))
+    snapshot.images.processor.save_pretrained(tmp_path)
+    caption_ND = snapshot.encode_texts(CAPTIONS)
+    image_ND = snapshot.encode_images(pixels(snapshot))
     step(trainable)
     saved: Any = load(str(tmp_path))
-    assert torch.equal(saved.encode_captions(CAPTIONS), caption_ND)
-    assert torch.equal(saved.encode_pictures(pixels(saved)), picture_ND)
-    assert torch.equal(snapshot.encode_captions(CAPTIONS), caption_ND)
+    assert torch.equal(saved.encode_texts(CAPTIONS), caption_ND)
+    assert torch.equal(saved.encode_images(pixels(saved)), image_ND)
+    assert torch.equal(snapshot.encode_texts(CAPTIONS), caption_ND)
     assert saved.scale == pytest.approx(snapshot.scale, rel=1e-6)
     assert saved.bias == snapshot.bias
     assert saved.model.state_dict().keys() == encoder_of(kind).model.state_dict().keys()
@@ -200,7 +200,7 @@ def test_lora_merges_into_the_old_names(encoder_of: EncoderOf, kind: str) -> Non
     assert changed == {n for n in after if ".encoder.layers." in n and n.endswith(ends)}
     snapshot = trainable.encoder("lora")
     wanted_ND = captions(trainable).detach()
-    torch.testing.assert_close(snapshot.encode_captions(CAPTIONS), wanted_ND, rtol=0, atol=1e-5)
+    torch.testing.assert_close(snapshot.encode_texts(CAPTIONS), wanted_ND, rtol=0, atol=1e-5)
 
 
 def test_lora_without_peft_names_the_extra(
@@ -237,7 +237,7 @@ def test_bfloat16_is_close(encoder_of: EncoderOf) -> None:
     exact_ND = captions(trainable)
     with torch.autocast("cpu", torch.bfloat16):
         found_ND = captions(trainable)
-        shown_ND = trainable.embed_pictures(pixels(trainable.reads))
+        shown_ND = trainable.embed_images(pixels(trainable.reads))
     assert found_ND.dtype == shown_ND.dtype == torch.float32
     torch.testing.assert_close(found_ND, exact_ND, rtol=0, atol=0.05)
     torch.testing.assert_close(shown_ND.norm(dim=-1), torch.ones(3), rtol=0, atol=1e-6)

@@ -47,13 +47,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def picture(folder: Path) -> str:
+def image(folder: Path) -> str:
     return save_eyes(folder)
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
-    return load(f"{picture}+{text_folder('llama')}")
+def joined(image: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
+    return load(f"{image}+{text_folder('llama')}")
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +66,22 @@ def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
     assert isinstance(towers, JoinedTrainable)
     towers.module.eval()
     assert torch.allclose(
-        towers.embed_captions(towers.reads.tokenize(CAPTIONS)), joined.encode_captions(CAPTIONS),
+        towers.embed_texts(towers.reads.tokenize(CAPTIONS)), joined.encode_texts(CAPTIONS),
         atol=1e-6,
     )  # fmt: skip
     image = Image.new("RGB", (32, 32), (200, 30, 90))
-    seen = towers.embed_pictures(towers.reads.prepare(image)[None])
-    assert torch.allclose(seen, joined.encode_pictures(joined.prepare(image)[None]), atol=1e-6)
+    seen = towers.embed_images(towers.reads.prepare(image)[None])
+    assert torch.allclose(seen, joined.encode_images(joined.prepare(image)[None]), atol=1e-6)
     again = towers.encoder("again")
     assert again.fingerprint == joined.fingerprint
-    assert again.picture is joined.picture
+    assert again.image is joined.image
     assert again.text is joined.text
 
 
 def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
     towers = towers_of(joined)
     # Embedding, two blocks, the last norm, the connector.
-    assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 2, 1]
+    assert [len(layer) for layer in towers.text_layers] == [1, 1, 1, 2, 1]
     connector = 17 * 16 + 17 * 8
     told = apply_freeze(towers, PART)
     assert "image encoder 0 of " in told
@@ -129,13 +129,13 @@ def test_only_what_is_open_changes_and_is_exported(
     again = load(str(tmp_path / "out"))
     assert again.fingerprint == encoder.fingerprint
     assert again.scale == encoder.scale
-    assert torch.equal(again.encode_captions(CAPTIONS), encoder.encode_captions(CAPTIONS))
+    assert torch.equal(again.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
     held = load_file(tmp_path / "out" / "joined" / "joined.safetensors")
     assert {name.split(".")[0] for name in held} == {*changes}
     # Goes on from there, with the same temperature and parts.
     assert make_trainable(again, device="cpu").encoder("x").fingerprint == encoder.fingerprint
     note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
-    assert joined.origin.picture_fingerprint in note
+    assert joined.origin.image_fingerprint in note
     assert ("numbers that were trained" in note) is (len(changes) > 1)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "import unbag.models.joined\n" in card
@@ -157,7 +157,7 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
     assert not is_same(part(before, "connector."), part(after, "connector."))
     found = towers.encoder("after")
     assert found.changed.text
-    assert not found.changed.picture
+    assert not found.changed.image
     export(found, tmp_path / "out", card=CARD)
 
 
@@ -177,7 +177,7 @@ def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_
     assert all(".layers." in f".{name}" for name in encoder.changed.text)
 
 
-def test_sides_with_the_picture_tower_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
+def test_sides_with_the_image_tower_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
     settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
     asked = make_recipe("locked_image", settings)
     towers = towers_of(joined)
@@ -187,12 +187,10 @@ def test_sides_with_the_picture_tower_locked(joined: JoinedEncoder, tmp_path: Pa
     assert not encoder.changed.text
 
 
-def test_an_encoder_of_text_and_its_pooler(
-    picture: str, text_folder: Callable[[str], Path]
-) -> None:
-    towers = towers_of(load(f"{picture}+{text_folder('bert')}"))
+def test_an_encoder_of_text_and_its_pooler(image: str, text_folder: Callable[[str], Path]) -> None:
+    towers = towers_of(load(f"{image}+{text_folder('bert')}"))
     # transformers makes a pooler that the checkpoint has no weights for; no vector needs it.
-    assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 1, 1]
+    assert [len(layer) for layer in towers.text_layers] == [1, 1, 1, 1, 1]
     opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
     assert not any("pooler" in name for name in opened)
 
@@ -204,6 +202,6 @@ def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
 
 
 def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -> None:
-    half = load(f"{joined.origin.picture}+{joined.origin.text}", dtype="bfloat16")
+    half = load(f"{joined.origin.image}+{joined.origin.text}", dtype="bfloat16")
     with pytest.raises(UnbagError, match=r"are torch.bfloat16, torch.float32"):
         export(half, tmp_path / "out", card=CARD)

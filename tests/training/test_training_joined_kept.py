@@ -44,13 +44,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def picture(folder: Path) -> str:
+def image(folder: Path) -> str:
     return save_eyes(folder)
 
 
 @pytest.fixture(scope="module")
-def joined(picture: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
-    return load(f"{picture}+{text_folder('llama')}")
+def joined(image: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
+    return load(f"{image}+{text_folder('llama')}")
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def test_training_on_kept_features_is_training(
     # Passes of another size round in another way; nothing else differs.
     assert all(torch.allclose(one[k], other[k], atol=1e-4) for k in one)
     assert is_same(part(other, "text."), joined.text.module.state_dict())
-    vectors = [t.encoder("x").encode_captions(CAPTIONS) for t in (plain, kept)]
+    vectors = [t.encoder("x").encode_texts(CAPTIONS) for t in (plain, kept)]
     assert torch.allclose(vectors[0], vectors[1], atol=1e-3)
-    assert not torch.allclose(vectors[0], joined.encode_captions(CAPTIONS), atol=0.05)
+    assert not torch.allclose(vectors[0], joined.encode_texts(CAPTIONS), atol=0.05)
 
 
 def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
@@ -83,14 +83,14 @@ def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
         return cache_frozen(joined, towers, pairs, asked, cache=None, progress=Silent())
 
     assert kept(Freeze()) is towers
-    # A head of the picture tower that learns needs its pixels.
+    # A head of the image encoder that learns needs its pixels.
     assert kept(Freeze("part")) is towers
     seen = kept(Freeze("all"))
     assert isinstance(seen, CachedTowers)
     assert "input_ids" in seen.reads.tokenize(CAPTIONS)
     assert torch.allclose(
-        seen.embed_pictures(torch.tensor([3])),
-        joined.encode_pictures(joined.prepare(pairs[3].picture.open())[None]), atol=1e-6,
+        seen.embed_images(torch.tensor([3])),
+        joined.encode_images(joined.prepare(pairs[3].image.open())[None]), atol=1e-6,
     )  # fmt: skip
     read = kept(Freeze(0, "part"), "hard_negative")
     assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
@@ -99,27 +99,27 @@ def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
 
 
 def test_a_table_of_features(
-    joined: JoinedEncoder, picture: str, pairs: Pairs, tmp_path: Path
+    joined: JoinedEncoder, image: str, pairs: Pairs, tmp_path: Path
 ) -> None:
     texts = [text for at in range(8) for text in pairs[at].captions]
     texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
-    write_table(tmp_path / "t.safetensors", texts, joined.caption_features(texts))
-    table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
+    write_table(tmp_path / "t.safetensors", texts, joined.text_features(texts))
+    table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
     asked = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
     found = trained(table, tmp_path / "table", pairs, asked, keeps=True)
     wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART))
-    one, other = (t.encoder("x").encode_captions(texts[:4]) for t in (found, wanted))
+    one, other = (t.encoder("x").encode_texts(texts[:4]) for t in (found, wanted))
     assert torch.allclose(one, other, atol=1e-3)
     export(found.encoder("x"), tmp_path / "out", card=CARD)
-    assert torch.equal(load(str(tmp_path / "out")).encode_captions(texts[:4]), one)
+    assert torch.equal(load(str(tmp_path / "out")).encode_texts(texts[:4]), one)
 
 
 def test_benchmarks_that_a_table_does_not_know(
-    joined: JoinedEncoder, picture: str, tmp_path: Path
+    joined: JoinedEncoder, image: str, tmp_path: Path
 ) -> None:
     """Before the first step, not after the last."""
-    write_table(tmp_path / "t.safetensors", CAPTIONS, joined.caption_features(CAPTIONS))
-    table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
+    write_table(tmp_path / "t.safetensors", CAPTIONS, joined.text_features(CAPTIONS))
+    table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
     with pytest.raises(
         UnbagError, match="small-swap cannot be measured before and after"
     ) as caught:

@@ -1,4 +1,4 @@
-"""Joined models on picture towers of every library: trained with the tower open, exported, read."""
+"""Joined models on image encoders of every library: trained with the tower open, exported, read."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ pytest.importorskip("transformers")
 IMAGE = Image.linear_gradient("L").convert("RGB")
 
 
-def picture_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str:
+def image_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str:
     if kind == "open_clip":
         pytest.importorskip("open_clip")
         return save_open_clip(tmp_path / "open_clip", open_clip_config())
     return f"hf:{hf_folder(kind)}"
 
 
-@pytest.mark.filterwarnings("ignore:.*the text tower")
+@pytest.mark.filterwarnings("ignore:.*the text encoder")
 @pytest.mark.parametrize("kind", ["clip", "siglip", "align", "open_clip"])
-def test_a_picture_tower_of_another_library(
+def test_a_image_tower_of_another_library(
     kind: str,
     hf_folder: Callable[[str], Path],
     text_folder: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    joined = load(f"{picture_of(kind, hf_folder, tmp_path)}+{text_folder('llama')}")
+    joined = load(f"{image_of(kind, hf_folder, tmp_path)}+{text_folder('llama')}")
     pixels = joined.prepare(IMAGE)[None]
-    before = {k: v.clone() for k, v in module_of(joined.picture).state_dict().items()}
+    before = {k: v.clone() for k, v in module_of(joined.image).state_dict().items()}
     towers = towers_of(joined)
-    # In train mode a batch norm would take its averages from this one picture.
+    # In train mode a batch norm would take its averages from this one image.
     towers.module.eval()
-    seen = towers.embed_pictures(towers.reads.prepare(IMAGE)[None]).detach()
-    assert torch.allclose(towers.embed_pictures(pixels), joined.encode_pictures(pixels), atol=1e-5)
-    assert seen.shape == joined.encode_captions(CAPTIONS)[:1].shape
+    seen = towers.embed_images(towers.reads.prepare(IMAGE)[None]).detach()
+    assert torch.allclose(towers.embed_images(pixels), joined.encode_images(pixels), atol=1e-5)
+    assert seen.shape == joined.encode_texts(CAPTIONS)[:1].shape
     name = "siglip_hn" if kind == "siglip" else "hard_negative"
     asked = recipe(name, Freeze(0, "part"))
     train(
@@ -54,15 +54,15 @@ def test_a_picture_tower_of_another_library(
         )
     )
     after = towers.encoder("after")
-    assert after.changed.picture
+    assert after.changed.image
     assert not after.changed.text
-    assert not torch.allclose(after.encode_pictures(pixels), joined.encode_pictures(pixels))
+    assert not torch.allclose(after.encode_images(pixels), joined.encode_images(pixels))
     assert (after.bias != 0) is (kind == "siglip")
     # The encoder that was given stays as it was.
-    now = module_of(joined.picture).state_dict()
+    now = module_of(joined.image).state_dict()
     assert all(torch.equal(now[k], v) for k, v in before.items())
     export(after, tmp_path / "out", card=CARD)
     again = load(str(tmp_path / "out"))
     assert again.fingerprint == after.fingerprint
     assert (again.scale, again.bias) == (after.scale, after.bias)
-    assert torch.allclose(again.encode_pictures(pixels), after.encode_pictures(pixels), atol=1e-6)
+    assert torch.allclose(again.encode_images(pixels), after.encode_images(pixels), atol=1e-6)

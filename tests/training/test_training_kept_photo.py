@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.models.photo import WIDE, WORDS_WIDE, PhotoHeads, load_heads, read, write
 from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.training.recipes import Freeze
 from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import apply_freeze, read_picture
+from unbag.training.towers.base import apply_freeze, read_image
 from unbag.training.towers.cached_features import CachedTowers
 
 TEXTS = ("a dog", "two cats on a mat", "a mat")
@@ -25,28 +25,28 @@ def features(names: tuple[str, ...], width: int) -> FeatureTable:
     return FeatureTable({name: at for at, name in enumerate(names)}, {VECTOR: vector_NC})
 
 
-PICTURES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
+IMAGES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
 
 
 def kept(heads: PhotoHeads) -> CachedTowers:
-    return CachedTowers(make_trainable(heads, device="cpu"), images=PICTURES, texts=CAPTIONS)
+    return CachedTowers(make_trainable(heads, device="cpu"), images=IMAGES, texts=CAPTIONS)
 
 
 @torch.no_grad()
 def vectors(towers: CachedTowers) -> tuple[Tensor, Tensor]:
     towers.module.eval()
-    seen = towers.embed_pictures(torch.tensor([1, 0]))
-    return seen, towers.embed_captions(towers.reads.tokenize(TEXTS))
+    seen = towers.embed_images(torch.tensor([1, 0]))
+    return seen, towers.embed_texts(towers.reads.tokenize(TEXTS))
 
 
 def test_heads_are_given_features_by_their_places() -> None:
     heads = load_heads(None, seed=3)
-    picture_ND, caption_ND = vectors(kept(heads))
+    image_ND, caption_ND = vectors(kept(heads))
     heads.towers.eval()
     with torch.no_grad():
-        seen = normalize(heads.towers.picture.head(PICTURES.vectors[[1, 0]]), dim=-1)
+        seen = normalize(heads.towers.picture.head(IMAGES.vectors[[1, 0]]), dim=-1)
         read = normalize(heads.towers.caption.head(CAPTIONS.vectors), dim=-1)
-    assert torch.equal(picture_ND, seen)
+    assert torch.equal(image_ND, seen)
     assert torch.equal(caption_ND, read)
 
 
@@ -56,7 +56,7 @@ def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
     path = tmp_path / "heads.safetensors"
     write(load_heads(None, seed=3).towers, path)
     towers = make_trainable(read(path, name="whole"), device="cpu")
-    whole = CachedTowers(towers, images=PICTURES, texts=CAPTIONS)
+    whole = CachedTowers(towers, images=IMAGES, texts=CAPTIONS)
     alone = kept(load_heads(path, seed=0))
     for one, other in zip(vectors(whole), vectors(alone), strict=True):
         assert torch.equal(one, other)
@@ -79,14 +79,14 @@ def test_a_seed_or_a_file_decides_the_weights(tmp_path: Path) -> None:
 def test_all_that_there_is_can_be_trained() -> None:
     heads = load_heads(None, seed=3)
     towers = kept(heads)
-    picture = 2 * 1280 + 1281 * 512 + 513 * 256
+    image = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
     assert apply_freeze(towers, Freeze()) == (
-        f"trainable parameters: image encoder {picture:,} of {picture:,}, "
+        f"trainable parameters: image encoder {image:,} of {image:,}, "
         f"text encoder {caption:,} of {caption:,}, temperature 1 of 1"
     )
-    seen = towers.embed_pictures(torch.tensor([0, 1]))
-    read = towers.embed_captions(towers.reads.tokenize(TEXTS[:2]))
+    seen = towers.embed_images(torch.tensor([0, 1]))
+    read = towers.embed_texts(towers.reads.tokenize(TEXTS[:2]))
     loss = towers.temperature[0] * (seen * read).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(weight.grad is not None for weight in towers.module.parameters())
@@ -97,9 +97,9 @@ def test_all_that_there_is_can_be_trained() -> None:
 def test_what_is_not_kept_cannot_be_read() -> None:
     towers = kept(load_heads(None, seed=3))
     dot = torch.zeros(1, 1, 3, dtype=torch.uint8).numpy()
-    assert int(read_picture(towers.reads, PixelPicture(dot, "1.png"))) == 1
+    assert int(read_image(towers.reads, PixelImage(dot, "1.png"))) == 1
     with pytest.raises(ValueError, match=r"no features of other\.png are kept"):
-        read_picture(towers.reads, PixelPicture(dot, "other.png"))
+        read_image(towers.reads, PixelImage(dot, "other.png"))
     with pytest.raises(KeyError, match="a horse"):
         towers.reads.tokenize(["a horse"])
     assert towers.reads.count_tokens(TEXTS) == [1, 1, 1]
@@ -107,11 +107,11 @@ def test_what_is_not_kept_cannot_be_read() -> None:
         towers.encoder("name")
 
 
-@pytest.mark.parametrize(("pictures", "captions"), [(PICTURES, None), (None, CAPTIONS)])
+@pytest.mark.parametrize(("pictures", "captions"), [(IMAGES, None), (None, CAPTIONS)])
 def test_heads_alone_need_all_features(
-    pictures: FeatureTable | None, captions: FeatureTable | None
+    images: FeatureTable | None, captions: FeatureTable | None
 ) -> None:
-    with pytest.raises(ValueError, match="need features of pictures and of captions"):
+    with pytest.raises(ValueError, match="need features of images and of captions"):
         CachedTowers(
-            make_trainable(load_heads(None, seed=3), device="cpu"), images=pictures, texts=captions
+            make_trainable(load_heads(None, seed=3), device="cpu"), images=images, texts=captions
         )

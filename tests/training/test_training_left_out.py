@@ -1,4 +1,4 @@
-"""Pictures that cannot be read are named with the reason, the first of them, and counted."""
+"""Images that cannot be read are named with the reason, the first of them, and counted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from unbag.training.data.loader import MOST, left_out_lines, with_names
 def test_the_first_are_named_and_the_others_counted() -> None:
     assert left_out_lines({}) == []
     assert left_out_lines({"a.png": "it is empty"}) == [
-        "1 picture cannot be read and is left out",
+        "1 image cannot be read and is left out",
         "  left out: a.png: it is empty",
     ]
-    seven = {f"{n}.png": "no picture" for n in range(7)}
+    seven = {f"{n}.png": "no image" for n in range(7)}
     head, *named, last = left_out_lines(seven)
-    assert head == "7 pictures cannot be read and are left out"
-    assert named == [f"  left out: {n}.png: no picture" for n in range(5)]
+    assert head == "7 images cannot be read and are left out"
+    assert named == [f"  left out: {n}.png: no image" for n in range(5)]
     assert last == "  and 2 more"
     assert left_out_lines(seven, is_all=False)[-1] == "  and at least 2 more"
-    assert left_out_lines(seven, is_all=False)[0].startswith("at least 7 pictures")
+    assert left_out_lines(seven, is_all=False)[0].startswith("at least 7 images")
 
 
-def test_a_picture_is_kept_once_and_no_more_than_a_hundred_are() -> None:
+def test_a_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
     found = with_names({"a": "first"}, {"a": "again", "b": "first"})
     assert list(found) == ["a", "b"]
     many = with_names(found, {str(n): "" for n in range(2 * MOST)})

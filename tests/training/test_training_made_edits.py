@@ -16,7 +16,7 @@ from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import Columns, MadeEdits, made_edits
 from unbag.training.recipes import Slot
 
-from .pair_files import ARTICLE, SWAP, Bytes, lines, picture, recipe, spoken
+from .pair_files import ARTICLE, SWAP, Bytes, image, lines, recipe, spoken
 
 pytest.importorskip("spacy")
 CAPTIONS = (
@@ -31,7 +31,7 @@ REPLACE = Slot("replace", ("replace_noun", "swap_nouns"))
 @pytest.fixture
 def pairs(tmp_path: Path) -> Pairs:
     for shade in range(4):
-        picture(tmp_path / f"{shade}.png", shade)
+        image(tmp_path / f"{shade}.png", shade)
     records = ({"image": f"{n}.png", "caption": one} for n, one in enumerate(CAPTIONS))
     return open_pairs(str(lines(tmp_path / "p.jsonl", *records)))
 
@@ -41,7 +41,7 @@ def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
     made, found = ready_batches(pairs, said, Bytes(), seed=0)
     assert made.made is not None
     assert made.made.per_kind == 2, "two columns take swaps of nouns"
-    assert made.about.endswith("4 pictures, 4 captions, edits made while training")
+    assert made.about.endswith("4 images, 4 captions, edits made while training")
     by_shade = {shade: rest for shade, *rest in spoken(made[0])}
     assert by_shade[1] == [
         "a man on a brown horse",

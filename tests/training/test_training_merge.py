@@ -40,7 +40,7 @@ def vectors(encoder: DualEncoder) -> Tensor:
     noise = np.random.default_rng(1).integers(0, 256, (40, 40, 3), dtype=np.uint8)
     pixels = encoder.prepare(Image.fromarray(noise))[None]
     captions = ["a red star", "a blue cup"]
-    return torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(captions)])
+    return torch.cat([encoder.encode_images(pixels), encoder.encode_texts(captions)])
 
 
 def test_a_quarter_by_hand() -> None:
@@ -157,5 +157,5 @@ def test_another_preparation_is_refused() -> None:
             return super().prepare(image).flip(-1)
 
     mirrored = Mirrored(untrained(CONFIG, seed=0), name="mirrored")
-    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare a picture in two ways"):
+    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare an image in two ways"):
         mix(small(0), mirrored, [0.5])

@@ -44,7 +44,7 @@ def test_a_setting_reaches_the_loss(settings: list[str]) -> None:
     assert (recipe.name, recipe.epochs, recipe.batch_size) == ("bold", 1, 512)
     # Cosines of 0.6 and 0: the second lacks 0.3, so the mean is 0.15.
     batch = Embedded(
-        picture_BD=torch.eye(2),
+        image_BD=torch.eye(2),
         caption_BD=torch.tensor([[0.6, 0.8], [1.0, 0.0]]),
         scale=torch.tensor(10.0),
         bias=torch.tensor(0.0),

@@ -19,7 +19,7 @@ from unbag.training.data.batch import Batch, Share
 from unbag.training.data.pairs import PairBatches, order_of
 from unbag.training.recipes import Recipe, Slot
 
-from .pair_files import ARTICLE, Bytes, lines, negative, numbered, picture, recipe, spoken
+from .pair_files import ARTICLE, Bytes, image, lines, negative, numbered, recipe, spoken
 
 
 def batches(
@@ -28,7 +28,7 @@ def batches(
     return PairBatches(pairs, said, Bytes(), seed, share or Share())
 
 
-def test_an_epoch_shows_each_picture_once_and_drops_the_rest(tmp_path: Path) -> None:
+def test_an_epoch_shows_each_image_once_and_drops_the_rest(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 11)))
     made = batches(pairs, recipe(batch_size=4, epochs=3))
     assert (made.per_epoch, len(made)) == (2, 6)
@@ -50,12 +50,12 @@ def test_a_caption_comes_with_its_own_edit(tmp_path: Path) -> None:
             }
             assert negatives == [expected[caption]]
             seen.add(caption)
-    assert len(seen) > 8, "both captions of a picture are drawn in some epoch"
+    assert len(seen) > 8, "both captions of an image are drawn in some epoch"
 
 
 def test_two_shares_are_the_whole_batch_in_order(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 9)))
-    for said in (recipe(), recipe(hard_pictures=True)):
+    for said in (recipe(), recipe(hard_images=True)):
         whole = batches(pairs, said)
         halves = [batches(pairs, said, share=Share(rank, 2)) for rank in (0, 1)]
         assert {half.fingerprint for half in halves} == {whole.fingerprint}
@@ -94,7 +94,7 @@ def test_workers_make_the_same_batches(tmp_path: Path) -> None:
     assert sent.fingerprint == made.fingerprint
 
 
-def test_hard_pictures_stand_after_those_that_brought_them(tmp_path: Path) -> None:
+def test_hard_images_stand_after_those_that_brought_them(tmp_path: Path) -> None:
     path = numbered(tmp_path, 6)
     near = lines(
         tmp_path / "near.jsonl",
@@ -105,7 +105,7 @@ def test_hard_pictures_stand_after_those_that_brought_them(tmp_path: Path) -> No
     )
     pairs = open_pairs(str(path), neighbours=near)
     assert pairs[2].nearest == (3,)
-    made = batches(pairs, recipe(batch_size=3, hard_pictures=True))
+    made = batches(pairs, recipe(batch_size=3, hard_images=True))
     for step in range(len(made)):
         shades = [shade for shade, *_ in spoken(made[step])]
         assert len(made[step]) == 6
@@ -114,8 +114,8 @@ def test_hard_pictures_stand_after_those_that_brought_them(tmp_path: Path) -> No
 
 
 def test_a_column_without_an_edit_is_masked(tmp_path: Path) -> None:
-    picture(tmp_path / "a.png", 1)
-    picture(tmp_path / "b.png", 2)
+    image(tmp_path / "a.png", 1)
+    image(tmp_path / "b.png", 2)
     path = lines(
         tmp_path / "p.jsonl",
         {"image": "a.png", "caption": "a dog on a mat", "edits": [negative("a mat on a dog")]},
@@ -141,7 +141,7 @@ def test_one_edit_fills_one_column(tmp_path: Path) -> None:
 
 def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
     for shade, name in enumerate("abc"):
-        picture(tmp_path / f"{name}.png", shade)
+        image(tmp_path / f"{name}.png", shade)
     path = lines(
         tmp_path / "p.jsonl",
         {"image": "a.png", "caption": "A dog  on a mat.", "edits": [negative("a mat on a dog")]},
@@ -197,13 +197,13 @@ def test_fewer_pairs_than_a_batch(tmp_path: Path) -> None:
         batches(pairs, recipe(batch_size=3), share=Share(0, 2))
 
 
-def test_a_damaged_picture_is_replaced_by_the_next(tmp_path: Path) -> None:
+def test_a_damaged_image_is_replaced_by_the_next(tmp_path: Path) -> None:
     path = numbered(tmp_path, 6)
     whole = batches(open_pairs(str(path)), recipe(batch_size=6))
     before = [shade for shade, *_ in spoken(whole[0])]
     assert whole[0].skipped == 0
     for broken in (2, 3):
-        (tmp_path / f"{broken}.png").write_bytes(b"no picture")
+        (tmp_path / f"{broken}.png").write_bytes(b"no image")
     # Files changed after the check before training: their pairs stay in the order.
     batch = whole[0]
     assert batch.skipped == 3, "2 tries 3 and takes 4, 3 takes 4"
@@ -217,10 +217,10 @@ def test_a_damaged_picture_is_replaced_by_the_next(tmp_path: Path) -> None:
     find = whole.find_truth
     assert find is not None
     also = find(batch.code).also_true_BB
-    assert also.sum() == 6, "three times the same picture: no negatives of each other"
+    assert also.sum() == 6, "three times the same image: no negatives of each other"
 
 
-def test_no_picture_opens(tmp_path: Path) -> None:
+def test_no_image_opens(tmp_path: Path) -> None:
     path = numbered(tmp_path, 4)
     made = batches(open_pairs(str(path)), recipe())
     for n in range(4):

@@ -9,14 +9,14 @@ import pytest
 from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
 
-from .pair_files import picture
+from .pair_files import image
 
 HEADER = "\ttitle\tfilepath\tneg_caption\tneg_image\n"
 
 
 def tsv(folder: Path, *rows: str) -> Path:
     for shade, name in enumerate("xyz"):
-        picture(folder / f"{name}.png", shade)
+        image(folder / f"{name}.png", shade)
     path = folder / "train.tsv"
     path.write_text(HEADER + "".join(row + "\n" for row in rows))
     return path
@@ -32,7 +32,7 @@ def test_rows_with_negatives_and_near_rows(tmp_path: Path) -> None:
     pairs = open_pairs(str(path))
     assert len(pairs) == 3
     assert pairs.has_edits
-    assert pairs.about == "NegCLIP's TSV train.tsv: 3 pictures, 3 captions"
+    assert pairs.about == "NegCLIP's TSV train.tsv: 3 images, 3 captions"
     first = pairs[0]
     assert (first.id, first.captions) == ("row 0", ("a dog on a sofa",))
     [edits] = first.edits
@@ -40,13 +40,13 @@ def test_rows_with_negatives_and_near_rows(tmp_path: Path) -> None:
         ("a sofa on a dog", "neg_clip_swap", False),
         ("it's", "neg_clip_swap", False),
     ]
-    assert first.nearest == (2, 1), "no picture is its own neighbour"
+    assert first.nearest == (2, 1), "no image is its own neighbour"
     assert pairs[1].captions == ("a dog again",)
     assert pairs[1].edits == ((),)
     assert pairs[2].nearest == ()
 
 
-def test_near_rows_whose_pictures_are_missing_are_left_out(tmp_path: Path) -> None:
+def test_near_rows_whose_images_are_missing_are_left_out(tmp_path: Path) -> None:
     path = tsv(
         tmp_path,
         "0\ta\tgone.png\t[]\t[1]",
@@ -97,7 +97,7 @@ def test_bad_rows(tmp_path: Path, row: str, found: str, expected: str) -> None:
 
 
 def test_a_plain_table_is_no_tsv_of_negclip(tmp_path: Path) -> None:
-    picture(tmp_path / "x.png", 0)
+    image(tmp_path / "x.png", 0)
     (tmp_path / "t.tsv").write_text("title\tfilepath\na dog\tx.png\n")
     assert open_pairs(str(tmp_path / "t.tsv"))[0].captions == ("a dog",)
     with pytest.raises(

@@ -10,15 +10,15 @@ import pytest
 from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
 
-from .pair_files import DOG, MAN, lines, negative, said, two_lines, two_pictures
+from .pair_files import DOG, MAN, lines, negative, said, two_images, two_lines
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return two_pictures(tmp_path)
+    return two_images(tmp_path)
 
 
-def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
+def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     gone = [{"image": f"gone{n}.png", "caption": DOG} for n in range(6)]
     near = lines(
         folder / "near.jsonl", {"picture": "in/y.png", "neighbours": ["gone0.png", "x.png"]}
@@ -32,7 +32,7 @@ def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
     with pytest.raises(UnbagError) as caught:
         open_pairs(str(path))
     assert caught.value.message == (
-        "6 of 8 pictures of JSON lines a.jsonl are not there: "
+        "6 of 8 images of JSON lines a.jsonl are not there: "
         "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
     )
     assert caught.value.expected == f"files below {folder}"
@@ -40,15 +40,15 @@ def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
     pairs = open_pairs(str(path), skips_missing=True, neighbours=near)
     assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
     assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
-    assert pairs.about.endswith("2 pictures, 2 captions, 6 missing ones left out")
-    with pytest.raises(UnbagError, match="6 of 6 pictures") as caught:
+    assert pairs.about.endswith("2 images, 2 captions, 6 missing ones left out")
+    with pytest.raises(UnbagError, match="6 of 6 images") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
     assert caught.value.hint == "name their folder with --pictures"
 
 
-def test_captions_without_pictures_and_without_words(folder: Path) -> None:
+def test_captions_without_images_and_without_words(folder: Path) -> None:
     path = lines(folder / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UnbagError, match=r"a.jsonl, line 1 names no picture") as caught:
+    with pytest.raises(UnbagError, match=r"a.jsonl, line 1 names no image") as caught:
         open_pairs(str(path))
     assert "--picture-column" in caught.value.hint
     empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
@@ -85,7 +85,7 @@ def test_broken_lines_can_be_left_out(folder: Path) -> None:
         open_pairs(str(path))
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
-    assert pairs.about == "JSON lines a.jsonl: 2 pictures, 3 captions, 2 broken lines left out"
+    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions, 2 broken lines left out"
 
 
 def test_no_such_file(folder: Path) -> None:

@@ -53,18 +53,18 @@ def test_samples_are_read_where_they_stand(tmp_path: Path) -> None:
     pairs = open_pairs(str(tmp_path / "s"), neighbours=near)
     assert isinstance(pairs, ShardPairs)
     assert pairs.has_edits
-    assert pairs.about == "2 webdataset shards s: 3 pictures"
+    assert pairs.about == "2 webdataset shards s: 3 images"
     assert pairs.block_ends.tolist() == [2, 3]
     found = [pairs[place] for place in range(3)]
     assert [pair.id for pair in found] == ["a/x.png", "a/y.png", "b/z.png"]
     assert [pair.captions for pair in found] == [("dog on mat",), ("dog on mat",), ("one",)]
     assert [len(pair.edits[0]) for pair in found] == [0, 1, 0]
     assert [pair.nearest for pair in found] == [(2,), (), ()]
-    assert [pair.picture.open().getpixel((0, 0)) for pair in found] == [
+    assert [pair.image.open().getpixel((0, 0)) for pair in found] == [
         (shade, 0, 0) for shade in (1, 2, 3)
     ]
-    assert found[0].picture.name == f"{tmp_path / 's' / 'a.tar'}[x.png]"
-    assert found[0].picture.key.startswith("bytes:")
+    assert found[0].image.name == f"{tmp_path / 's' / 'a.tar'}[x.png]"
+    assert found[0].image.key.startswith("bytes:")
     named = open_pairs(str(tmp_path / "s" / "b.tar"), caption_column="captions")
     assert named[0].captions == ("one",)
 
@@ -92,7 +92,7 @@ def test_a_sample_that_cannot_be_read_is_replaced_while_training(tmp_path: Path)
         x__txt=b"dog",
         y__png=encoded(2),
         y__json=b"{broken",
-        z__png=b"no picture",
+        z__png=b"no image",
         z__txt=b"cup",
     )
     made = PairBatches(open_pairs(str(path)), recipe(batch_size=3, negatives=()), Bytes(), 0)
@@ -118,7 +118,7 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
         open_pairs(str(tmp_path / "s"))
 
 
-def test_samples_without_a_picture_or_a_caption(tmp_path: Path) -> None:
+def test_samples_without_a_image_or_a_caption(tmp_path: Path) -> None:
     path = shard(tmp_path / "a.tar", x__png=encoded(1), y__txt=b"a", z__png=encoded(3), z__txt=b"b")
     with pytest.raises(
         UnbagError, match=r"a\.tar, sample 'x' has no caption, only x\.png"
@@ -127,7 +127,7 @@ def test_samples_without_a_picture_or_a_caption(tmp_path: Path) -> None:
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
     assert pairs[0].id == "a/z.png"
-    assert pairs.about == "1 webdataset shards a.tar: 1 pictures, 2 broken samples left out"
+    assert pairs.about == "1 webdataset shards a.tar: 1 images, 2 broken samples left out"
 
 
 def test_a_shard_that_changed_while_training(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_shard_that_changed_while_training(tmp_path: Path) -> None:
     pair = pairs[0]
     path.write_bytes(b"short")
     with pytest.raises(ValueError, match=r"a\.tar ends before byte .*: it has changed"):
-        pair.picture.open()
-    assert pair.picture.key.startswith("missing:")
+        pair.image.open()
+    assert pair.image.key.startswith("missing:")
     with pytest.raises(UnbagError, match=r"a\.tar, sample 'x\.png' cannot be read"):
         pairs[0]

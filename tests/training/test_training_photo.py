@@ -1,4 +1,4 @@
-"""Photo models trained on drawn pictures: kept features, checkpoints, exports, merges, LoRA."""
+"""Photo models trained on drawn images: kept features, checkpoints, exports, merges, LoRA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 from unbag.training.towers.adapters import PhotoTrainable, make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, is_part_frozen, read_picture
+from unbag.training.towers.base import Trainable, apply_freeze, is_part_frozen, read_image
 from unbag.training.towers.cached_features import CachedTowers, cache_frozen
 from unbag.training.towers.lora import add_lora
 
@@ -47,7 +47,7 @@ def photo() -> Photo:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """Eight pictures with two captions each, all with an edit, and one that is no picture."""
+    """Eight images with two captions each, all with an edit, and one that is no image."""
     folder = tmp_path_factory.mktemp("photos")
     rows = []
     for at in range(COUNT):
@@ -85,17 +85,17 @@ def trained(
 def test_layers_of_both_towers_end_with_the_head() -> None:
     trainable = make_trainable(photo(), device="cpu")
     assert isinstance(trainable, PhotoTrainable)
-    assert len(trainable.picture_layers) == 19
-    assert len(trainable.caption_layers) == 8
+    assert len(trainable.image_layers) == 19
+    assert len(trainable.text_layers) == 8
     assert [is_part_frozen(trainable, "picture", Freeze(n)) for n in (0, 17, 18, 19)] == [
         False, False, True, True,
     ]  # fmt: skip
     assert is_part_frozen(trainable, "caption", Freeze(text="all"))
     # 1,280 and 384 numbers of a norm twice, 512 hidden, 256 out, with their biases.
-    picture = 2 * 1280 + 1281 * 512 + 513 * 256
+    image = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
     told = apply_freeze(trainable, PART)
-    assert f"image encoder {picture:,} of " in told
+    assert f"image encoder {image:,} of " in told
     assert f"text encoder {caption:,} of " in told
 
 
@@ -121,7 +121,7 @@ def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> 
 def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     asked, cache = recipe("hard_negative"), tmp_path / "cache"
     memory, _ = trained(tmp_path / "memory", pairs, asked)
-    # Some pictures are met before, beside others.
+    # Some images are met before, beside others.
     few = recipe("hard_negative", batch_size=2)
     cache_frozen(
         photo(), make_trainable(photo(), device="cpu"), Few(pairs), few, cache=cache,
@@ -194,15 +194,15 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
 
     assert kept(recipe(freeze=Freeze(17, 6))) is trainable
     seen = kept(recipe(freeze=Freeze("part", 0)))
-    torn = pairs[COUNT].picture
+    torn = pairs[COUNT].image
     assert isinstance(seen, CachedTowers)
-    assert int(read_picture(seen.reads, pairs[3].picture)) == 3
+    assert int(read_image(seen.reads, pairs[3].image)) == 3
     with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
-        read_picture(seen.reads, torn)
+        read_image(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
     said_only = kept(recipe(freeze=Freeze(0, "part")))
     assert isinstance(said_only, CachedTowers)
-    assert read_picture(said_only.reads, pairs[0].picture).shape == (3, 224, 224)
+    assert read_image(said_only.reads, pairs[0].image).shape == (3, 224, 224)
     assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     # Edits that are made while training are not known before.
     bare = Bare(pairs)

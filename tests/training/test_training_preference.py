@@ -1,4 +1,4 @@
-"""A reader that never sees a picture: what it can be told, and what it cannot."""
+"""A reader that never sees an image: what it can be told, and what it cannot."""
 
 import torch
 

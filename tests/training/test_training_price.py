@@ -139,7 +139,7 @@ def test_without_hard_positives_or_retrieval_it_is_said(tmp_path: Path) -> None:
 
 def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
     class Broken(Tiny):
-        def encode_pictures(self, pixels: Tensor) -> Tensor:
+        def encode_images(self, pixels: Tensor) -> Tensor:
             return torch.full((len(pixels), 8), float("nan"))
 
     broken = Broken(untrained(CONFIG, seed=0), name="broken")

@@ -73,7 +73,7 @@ def test_weights_and_sizes_are_those_of_the_papers() -> None:
         "locked_image": 512,
     }
     assert {name for name in RECIPES if make_recipe(name).lora} == {"svlc"}
-    assert {name for name in RECIPES if make_recipe(name).hard_pictures} == {"neg_clip"}
+    assert {name for name in RECIPES if make_recipe(name).hard_images} == {"neg_clip"}
     assert make_recipe("locked_image").freeze == Freeze(image="all")
     assert make_recipe("locked_image").weight_decay == 0.0
     bounds = {name: make_recipe(name).max_logit_scale for name in RECIPES}

@@ -1,4 +1,4 @@
-"""Nothing that could mirror pictures is trained with where captions speak of sides."""
+"""Nothing that could mirror images is trained with where captions speak of sides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIDES = ("a dog to the Left of a cat",)
 
 @dataclass(frozen=True)
 class Prepared(Bytes):
-    """Prepares pictures with a function."""
+    """Prepares images with a function."""
 
     transform: Callable[[Any], Tensor] = field(default=lambda image: image)
 
@@ -79,7 +79,7 @@ def test_random_transforms_are_found_however_deep() -> None:
     assert_no_flip(transforms.Compose([transforms.Resize(8), transforms.CenterCrop(8)]), SIDES)
 
 
-def test_preparation_is_tried_on_a_picture_with_four_different_quarters() -> None:
+def test_preparation_is_tried_on_a_image_with_four_different_quarters() -> None:
     check_sides(Prepared(transform=as_pixels), SIDES)
     for turned in (mirrored, upside_down):
         with pytest.raises(UnbagError, match="turns or mirrors them, but captions speak of left"):

@@ -68,10 +68,10 @@ def test_the_gradient_is_that_of_the_plain_loss() -> None:
     towers = PlainTowers()
     batch = batch_of(SAID)
     taken, first = whole()[1], gradients(whole()[0])
-    string = torch.cat([towers.embed_captions(group.inputs) for group in batch.groups])
+    string = torch.cat([towers.embed_texts(group.inputs) for group in batch.groups])
     string = string[torch.argsort(torch.cat([group.row_G for group in batch.groups]))]
     assert isinstance(batch.pixels, Tensor)
-    embedded = _assembled(towers, batch, towers.embed_pictures(batch.pixels), string)
+    embedded = _assembled(towers, batch, towers.embed_images(batch.pixels), string)
     losses = recipe().objective(embedded)
     losses.total.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(taken.losses.total, losses.total)
@@ -88,8 +88,8 @@ def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: fl
     batch = batch_of(SAID, largest=micro_batch_size)
     both = plan(micro_batch_size=micro_batch_size)
     # The same parts, all with their graphs kept: what the second pass stands for.
-    pictures, captions = _parts_with_graph(other, batch, both)
-    embedded = _assembled(other, batch, pictures, captions)
+    images, captions = _parts_with_graph(other, batch, both)
+    embedded = _assembled(other, batch, images, captions)
     recipe().objective(embedded).total.backward()  # type: ignore[no-untyped-call]
     close(gradients(towers), gradients(other))
     if not dropout:
@@ -102,16 +102,16 @@ def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: fl
 
 
 def _parts_with_graph(towers: PlainTowers, batch: Batch, both: StepPlan) -> tuple[Tensor, Tensor]:
-    from unbag.training.step import _caption_parts, _picture_parts
+    from unbag.training.step import _caption_parts, _image_parts
 
-    pictures = torch.cat([part() for part in _picture_parts(towers, batch, both, 3)])
+    images = torch.cat([part() for part in _image_parts(towers, batch, both, 3)])
     captions = torch.cat([part() for part in _caption_parts(towers, batch, both, 3)])
-    return pictures, captions[torch.argsort(torch.cat([g.row_G for g in batch.groups]))]
+    return images, captions[torch.argsort(torch.cat([g.row_G for g in batch.groups]))]
 
 
-def _assembled(towers: PlainTowers, batch: Batch, pictures: Tensor, string: Tensor) -> Embedded:
+def _assembled(towers: PlainTowers, batch: Batch, images: Tensor, string: Tensor) -> Embedded:
     return Embedded(
-        picture_BD=pictures,
+        image_BD=images,
         caption_BD=string[batch.caption_B],
         scale=towers.module.log_scale.exp(),
         bias=towers.module.bias,

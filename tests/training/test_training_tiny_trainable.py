@@ -42,8 +42,8 @@ def pixels(of: Trainable) -> Tensor:
 
 
 def loss(of: Trainable) -> Tensor:
-    caption_ND = of.embed_captions(of.reads.tokenize(CAPTIONS[:3]))
-    logit_NN = of.temperature[0].exp() * of.embed_pictures(pixels(of)) @ caption_ND.T
+    caption_ND = of.embed_texts(of.reads.tokenize(CAPTIONS[:3]))
+    logit_NN = of.temperature[0].exp() * of.embed_images(pixels(of)) @ caption_ND.T
     return torch.nn.functional.cross_entropy(logit_NN, torch.arange(3))
 
 
@@ -54,12 +54,12 @@ def step(of: Trainable) -> None:
 
 def test_vectors_are_those_of_the_encoder(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    wanted_ND = encoder.encode_pictures(torch.stack([encoder.prepare(i) for i in images()]))
-    found_ND = trainable.embed_pictures(pixels(trainable))
+    wanted_ND = encoder.encode_images(torch.stack([encoder.prepare(i) for i in images()]))
+    found_ND = trainable.embed_images(pixels(trainable))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
     assert found_ND.dtype == torch.float32
-    found_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS))
-    torch.testing.assert_close(found_ND, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-6)
+    found_ND = trainable.embed_texts(trainable.reads.tokenize(CAPTIONS))
+    torch.testing.assert_close(found_ND, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-6)
 
 
 def test_levels_become_the_numbers_that_evaluation_sees(encoder: Tiny) -> None:
@@ -67,7 +67,7 @@ def test_levels_become_the_numbers_that_evaluation_sees(encoder: Tiny) -> None:
     level_NCHW = pixels(trainable)
     number_NCHW = torch.stack([encoder.prepare(image) for image in images()])
     assert level_NCHW.dtype == torch.uint8
-    assert torch.equal(trainable.embed_pictures(level_NCHW), trainable.embed_pictures(number_NCHW))
+    assert torch.equal(trainable.embed_images(level_NCHW), trainable.embed_images(number_NCHW))
 
 
 def test_reads_survive_the_way_to_a_worker(encoder: Tiny) -> None:
@@ -85,11 +85,11 @@ def test_reads_survive_the_way_to_a_worker(encoder: Tiny) -> None:
 
 def test_layers_hold_every_weight_once(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    assert [len(trainable.picture_layers), len(trainable.caption_layers)] == [4, 5]
-    layers = (*trainable.picture_layers, *trainable.caption_layers, trainable.temperature)
+    assert [len(trainable.image_layers), len(trainable.text_layers)] == [4, 5]
+    layers = (*trainable.image_layers, *trainable.text_layers, trainable.temperature)
     held = [id(weight) for weight in weights_of(layers)]
     assert sorted(held) == sorted(id(weight) for weight in trainable.module.parameters())
-    first = {id(weight) for weight in weights_of(trainable.picture_layers[:1])}
+    first = {id(weight) for weight in weights_of(trainable.image_layers[:1])}
     eyes = trainable.module.get_submodule("picture")
     names = {name for name, weight in eyes.named_parameters() if id(weight) in first}
     assert names == {"cls", "position", "patches.weight", "patches.bias"}
@@ -153,21 +153,21 @@ def test_a_snapshot_is_not_moved_by_later_steps(encoder: Tiny) -> None:
     assert snapshot.name == "tiny:after-1"
     assert snapshot.scale == float(trainable.temperature[0].detach().exp())
     assert snapshot.fingerprint not in (encoder.fingerprint, trainable.fingerprint)
-    wanted_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS)).detach()
-    found_ND = snapshot.encode_captions(CAPTIONS)
+    wanted_ND = trainable.embed_texts(trainable.reads.tokenize(CAPTIONS)).detach()
+    found_ND = snapshot.encode_texts(CAPTIONS)
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
     step(trainable)
-    assert torch.equal(snapshot.encode_captions(CAPTIONS), found_ND)
+    assert torch.equal(snapshot.encode_texts(CAPTIONS), found_ND)
     assert trainable.module.training
     assert trainable.encoder("tiny:after-2").fingerprint != snapshot.fingerprint
 
 
 def test_bfloat16_is_close_and_gives_unit_vectors_in_float32(encoder: Tiny) -> None:
     trainable = make_trainable(encoder, device="cpu")
-    exact_ND = trainable.embed_pictures(pixels(trainable))
+    exact_ND = trainable.embed_images(pixels(trainable))
     with torch.autocast("cpu", torch.bfloat16):
-        found_ND = trainable.embed_pictures(pixels(trainable))
-        caption_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS))
+        found_ND = trainable.embed_images(pixels(trainable))
+        caption_ND = trainable.embed_texts(trainable.reads.tokenize(CAPTIONS))
     assert found_ND.dtype == caption_ND.dtype == torch.float32
     assert not torch.equal(found_ND, exact_ND)
     torch.testing.assert_close(found_ND, exact_ND, rtol=0, atol=0.03)
@@ -180,7 +180,7 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     apply_freeze(trainable, Freeze(image=3))
     said = add_lora(trainable, Lora(rank=2, alpha=4.0))
-    # Three blocks of the text encoder; every picture block is locked. Rank 2 of four matrices:
+    # Three blocks of the text encoder; every image block is locked. Rank 2 of four matrices:
     # 2 (8 + 24) + 2 (8 + 8) + 2 (8 + 32) + 2 (32 + 8) = 256 a block.
     assert said.startswith(
         "lora of rank 2 beside 12 linear layers; trainable parameters: image encoder"
@@ -188,12 +188,12 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     assert "text encoder 768 of 3,608, temperature 1 of 1" in said
     for _ in range(3):
         step(trainable)
-    wanted_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS)).detach()
+    wanted_ND = trainable.embed_texts(trainable.reads.tokenize(CAPTIONS)).detach()
     plain = merged(trainable.module)
     assert list(plain.state_dict()) == names
-    found_ND = trainable.encoder("tiny:lora").encode_captions(CAPTIONS)
+    found_ND = trainable.encoder("tiny:lora").encode_texts(CAPTIONS)
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-5)
-    assert (found_ND - encoder.encode_captions(CAPTIONS)).abs().max() > 1e-4
+    assert (found_ND - encoder.encode_texts(CAPTIONS)).abs().max() > 1e-4
     changed = {n for n, value in plain.state_dict().items() if (value != start[n]).any()}
     parts = ("qkv", "out", "mlp.0", "mlp.2")
     matrices = {f"caption.blocks.{n}.{part}.weight" for n in range(3) for part in parts}

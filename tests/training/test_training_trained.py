@@ -57,14 +57,14 @@ def test_a_run_is_read_again_as_it_ended(
     assert isinstance(before, DualEncoder)
     ended = trained(model, tmp_path / "run", recipe, *settings).encoder("ended")
     again, card = read_trained(tmp_path / "run")
-    assert torch.equal(again.encode_captions(SAID), ended.encode_captions(SAID))
-    assert not torch.allclose(again.encode_captions(SAID), before.encode_captions(SAID), atol=1e-4)
+    assert torch.equal(again.encode_texts(SAID), ended.encode_texts(SAID))
+    assert not torch.allclose(again.encode_texts(SAID), before.encode_texts(SAID), atol=1e-4)
     assert again.scale == ended.scale
     assert card.base == model
     # As after a kill between the two renames of a checkpoint.
     (tmp_path / "run" / LAST).replace(tmp_path / "run" / PREVIOUS)
     again, _ = read_trained(tmp_path / "run")
-    assert torch.equal(again.encode_captions(SAID), ended.encode_captions(SAID))
+    assert torch.equal(again.encode_texts(SAID), ended.encode_texts(SAID))
 
 
 def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def strings(batch: Batch, batches: WorldBatches) -> list[list[int]]:
 
 
 def said(batch: Batch, batches: WorldBatches) -> list[list[int] | None]:
-    """Captions, negatives and positives of each picture, spelt out."""
+    """Captions, negatives and positives of each image, spelt out."""
     text = strings(batch, batches)
     rows = torch.cat([batch.caption_B[:, None], batch.negative_BK, batch.positive_BP], dim=1)
     return [None if at < 0 else text[at] for at in rows.flatten().tolist()]
@@ -127,7 +127,7 @@ def test_missing_edits_have_no_string() -> None:
 
 
 def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
-    # The small world, where captions often fit another picture.
+    # The small world, where captions often fit another image.
     parts = [make(world=UNIT, share=Share(rank, 2)) for rank in range(2)]
     samples, told = (list(chain(*both)) for both in zip(*(p.told(3) for p in parts), strict=True))
     codes = [part[3].code for part in parts]
@@ -207,9 +207,7 @@ def test_scenes_are_neither_those_of_tests_nor_those_of_pretraining() -> None:
     assert len(ours | {s.scene for s in batches.told(1)[0]}) == 2 * SIZE
 
 
-@pytest.mark.parametrize(
-    "recipe", [neg_clip(hard_pictures=False), hard_positive(), ce_clip_fixed()]
-)
+@pytest.mark.parametrize("recipe", [neg_clip(hard_images=False), hard_positive(), ce_clip_fixed()])
 def test_recipes_of_papers_find_their_edits_on_the_world(recipe: Recipe) -> None:
     batches = make(replace(recipe, batch_size=16))
     batch = batches[0]
@@ -249,7 +247,7 @@ class _Floats(TinyReads):
         return super().prepare(image).float() / 2
 
 
-def test_a_model_with_its_own_preparation_gets_prepared_pictures() -> None:
+def test_a_model_with_its_own_preparation_gets_prepared_images() -> None:
     batches = make(reads=_Floats(side=32, words=words(), context=32))
     pixels = batches[0].pixels
     assert isinstance(pixels, Tensor)

@@ -189,4 +189,4 @@ def test_matrices_of_a_failure_must_fit() -> None:
     with pytest.raises(UnbagError) as error:
         from_json(Failure, {**to_json(FAILURE), "scores": [[0.1]]}, "failure")
     assert error.value.message == "field failure.scores has rows of [1] entries"
-    assert error.value.expected == "pictures x captions = 1 rows of 2"
+    assert error.value.expected == "images x captions = 1 rows of 2"

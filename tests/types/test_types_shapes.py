@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.types import (
     Aggregate,
@@ -14,20 +14,20 @@ from unbag.types import (
     Ensemble,
     Estimate,
     EvalProtocol,
+    ImageSource,
     Item,
-    Picture,
     Question,
     Scores,
     Sparse,
 )
 
 
-def picture(shade: int = 0) -> Picture:
-    return PixelPicture(np.full((4, 4, 3), shade, dtype=np.uint8))
+def image(shade: int = 0) -> ImageSource:
+    return PixelImage(np.full((4, 4, 3), shade, dtype=np.uint8))
 
 
-ONE = (picture(),)
-TWO = (picture(1), picture(2))
+ONE = (image(),)
+TWO = (image(1), image(2))
 PAIR = [[True, False], [False, True]]
 
 ITEMS = {
@@ -72,7 +72,7 @@ ITEMS = {
 @pytest.mark.parametrize("name", list(ITEMS))
 def test_one_item_of_each_shape(name: str) -> None:
     item = ITEMS[name]
-    assert tuple(item.truth.shape) == (len(item.pictures), len(item.captions))
+    assert tuple(item.truth.shape) == (len(item.images), len(item.captions))
 
 
 def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
@@ -86,7 +86,7 @@ def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
 def test_broken_items_are_refused() -> None:
     with pytest.raises(UnbagError, match=r"item 'x': truth has shape \(1, 3\)") as error:
         Item("x", ONE, ("a", "b"), np.array([[True, False, False]]))
-    assert "pictures x captions = (1, 2)" in str(error.value)
+    assert "images x captions = (1, 2)" in str(error.value)
     with pytest.raises(UnbagError, match=r"truth has shape \(0, 0\)"):
         Item("x", (), (), np.zeros((0, 0), dtype=bool))
     with pytest.raises(UnbagError, match="item 'x': 1 kinds for 2 captions"):
@@ -102,7 +102,7 @@ def test_scores_hold_answers_orders_and_ranks() -> None:
 
 def test_a_loss_sees_several_negatives_with_kinds_masks_and_a_bias() -> None:
     embedded = Embedded(
-        picture_BD=torch.zeros(2, 3),
+        image_BD=torch.zeros(2, 3),
         caption_BD=torch.zeros(2, 3),
         scale=torch.tensor(10.0),
         bias=torch.tensor(-10.0),

@@ -25,7 +25,7 @@ from unbag.types import (
 from unbag.world.benchmarks import shuffled
 from unbag.world.grammar import holds, parse
 from unbag.world.oracles import bag_of_words, best_blind, detector, position_blind, semantic
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import scene_key
 from unbag.world.stream import Knobs, batch, split_seed
 from unbag.world.vocabulary import DEFAULT
@@ -73,9 +73,9 @@ def test_every_cell_of_truth_is_what_holds(name: str) -> None:
             dense[truth.row_T, truth.column_T] = True
             truth = dense
         asts = [parse(str(caption)) for caption in item.captions]
-        for row, picture in enumerate(item.pictures):
-            assert isinstance(picture, ScenePicture)
-            assert [holds(ast, picture.scene) for ast in asts] == truth[row].tolist()
+        for row, image in enumerate(item.images):
+            assert isinstance(image, SceneImage)
+            assert [holds(ast, image.scene) for ast in asts] == truth[row].tolist()
 
 
 GOLDEN = {
@@ -113,7 +113,7 @@ def test_the_streams_of_the_splits_never_meet() -> None:
 
 
 def test_no_test_scene_is_in_the_first_steps_of_training() -> None:
-    keys = {p.key for name in WORLD for item in load(name)[1] for p in item.pictures}
+    keys = {p.key for name in WORLD for item in load(name)[1] for p in item.images}
     trained = {
         f"scene:{scene_key(sample.scene)}"
         for seed in (0, 1, 2)
@@ -128,7 +128,7 @@ def test_the_semantic_oracle_is_perfect(name: str) -> None:
     found = numbers(name, lambda items: semantic())
     expected = {"original": 1, "augmented": 1, "brittleness": 0, "individual": 1, "pair": 1}
     expected |= {"set": 1, "text": 1, "image": 1, "group": 1, "accuracy": 1}
-    # In retrieval several pictures may be true, and all of them score 1: the first one is true.
+    # In retrieval several images may be true, and all of them score 1: the first one is true.
     expected |= {"text_to_image@1": 1, "image_to_text@1": 1, "retention": 0}
     shared = expected.keys() & found.keys()
     assert shared
@@ -156,7 +156,7 @@ def test_a_bag_of_words_ties_on_order_binding_and_pairs() -> None:
         assert values(found, "individual", "pair") == [0, 0]
 
 
-def test_a_bag_of_words_finds_pictures_in_any_order_of_words() -> None:
+def test_a_bag_of_words_finds_images_in_any_order_of_words() -> None:
     found = numbers("world-retrieval", lambda items: bag_of_words())
     assert found["text_to_image@1"].value > 0.9
     assert found["retention"].value == 1.0
@@ -220,9 +220,9 @@ class Counter:
     def score(self, queries: Sequence[Query]) -> list[float]:
         found = []
         for query in queries:
-            assert isinstance(query.picture, ScenePicture)
+            assert isinstance(query.image, SceneImage)
             denies = " no " in f" {query.caption} " or "without" in str(query.caption)
-            found.append(float(denies == (len(query.picture.scene.things) == 1)))
+            found.append(float(denies == (len(query.image.scene.things) == 1)))
         return found
 
 

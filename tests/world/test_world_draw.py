@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from unbag.errors import UnbagError
-from unbag.types import Picture
-from unbag.world.rendering import BACKGROUND, ScenePicture, draw, gaussian, noise, pixel_difference
+from unbag.types import ImageSource
+from unbag.world.rendering import BACKGROUND, SceneImage, draw, gaussian, noise, pixel_difference
 from unbag.world.scenes import RENDERER, Scene, Thing
 from unbag.world.shapes import mask
 from unbag.world.vocabulary import DEFAULT, UNIT, Texture
@@ -100,16 +100,16 @@ def test_the_table_of_the_gaussian() -> None:
     assert table.std() == pytest.approx(np.sqrt(36 + 1 / 12), rel=1e-3)
 
 
-def test_pictures_are_known_by_their_scene() -> None:
-    picture = ScenePicture(scene_of(), "world/12")
-    assert isinstance(picture, Picture)
-    assert picture.name == "world/12"
-    assert picture.key.startswith("scene:")
-    assert picture.key == ScenePicture(scene_of(), "another name").key
-    assert picture.key != ScenePicture(scene_of(seed=6), "world/12").key
-    image = picture.open()
+def test_images_are_known_by_their_scene() -> None:
+    source = SceneImage(scene_of(), "world/12")
+    assert isinstance(source, ImageSource)
+    assert source.name == "world/12"
+    assert source.key.startswith("scene:")
+    assert source.key == SceneImage(scene_of(), "another name").key
+    assert source.key != SceneImage(scene_of(seed=6), "world/12").key
+    image = source.open()
     assert image.mode == "RGB"
-    assert np.array_equal(np.asarray(image), draw(picture.scene))
+    assert np.array_equal(np.asarray(image), draw(source.scene))
 
 
 def test_pixel_difference() -> None:

@@ -17,7 +17,7 @@ from unbag.world.oracles import (
     position_blind,
     semantic,
 )
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, Thing
 
 SCENE = Scene(
@@ -27,7 +27,7 @@ SCENE = Scene(
     ),
     1,
 )
-PICTURE = ScenePicture(SCENE, "scene")
+IMAGE = SceneImage(SCENE, "scene")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Photo:
 
 
 def one(oracle: Oracle, text: str) -> float:
-    return float(oracle.score([Query(PICTURE, text)])[0])
+    return float(oracle.score([Query(IMAGE, text)])[0])
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_the_bag_has_no_order() -> None:
 
 def test_an_ensemble_is_the_mean_of_its_prompts() -> None:
     caption = Ensemble("mixed", ("a red circle", "a green circle"))
-    assert semantic().score([Query(PICTURE, caption)]).tolist() == [0.5]
+    assert semantic().score([Query(IMAGE, caption)]).tolist() == [0.5]
 
 
 def test_scores_are_independent_of_the_batch() -> None:
-    queries = [Query(PICTURE, text) for text in ("a red circle", "a star", "two circles")]
+    queries = [Query(IMAGE, text) for text in ("a red circle", "a star", "two circles")]
     for oracle in (semantic(), bag_of_words(), position_blind()):
         alone = [float(oracle.score([query])[0]) for query in queries]
         assert oracle.score(queries).tolist() == alone
@@ -123,8 +123,8 @@ def test_best_blind_reads_sparse_truth() -> None:
     np.testing.assert_allclose(score, [1.0, 0.5], atol=2e-9)
 
 
-def test_detector_knows_originals_by_picture_and_caption() -> None:
-    item = Item("1", (PICTURE,), ("original", "edit"), np.array([[True, False]]))
+def test_detector_knows_originals_by_image_and_caption() -> None:
+    item = Item("1", (IMAGE,), ("original", "edit"), np.array([[True, False]]))
     oracle = detector([item])
     assert one(oracle, "original") == 1.0
     assert one(oracle, "edit") == 0.0

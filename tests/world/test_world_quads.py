@@ -12,7 +12,7 @@ from unbag.world.grammar import holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, best_blind, detector, position_blind, semantic
 from unbag.world.placement import Look
 from unbag.world.quads import FAMILIES, Quad, Triple, orbit, quads, triples
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import counts, is_clear, relations
 from unbag.world.vocabulary import (
     DEFAULT,
@@ -38,7 +38,7 @@ def items(found: tuple[Quad, ...]) -> list[Item]:
     return [
         Item(
             f"{number}/{place}",
-            (ScenePicture(t.scene, "scene"),),
+            (SceneImage(t.scene, "scene"),),
             (t.caption, t.negative, t.positive),
             truth,
         )
@@ -49,7 +49,7 @@ def items(found: tuple[Quad, ...]) -> list[Item]:
 
 def scores(oracle: Oracle, cases: list[Item]) -> FloatArray:
     """[items, 3]: caption, negative, positive."""
-    queries = [Query(item.pictures[0], caption) for item in cases for caption in item.captions]
+    queries = [Query(item.images[0], caption) for item in cases for caption in item.captions]
     return oracle.score(queries).reshape(len(cases), 3)
 
 
@@ -121,7 +121,7 @@ def test_a_detector_solves_the_original_and_fails_the_positive() -> None:
     """With each scene's first caption as the original and its form kept in the negative."""
     truth = np.array([[True, False, True]])
     cases = [
-        Item(f"{number}/{side}", (ScenePicture(quad.scenes[side], "scene"),), captions, truth)
+        Item(f"{number}/{side}", (SceneImage(quad.scenes[side], "scene"),), captions, truth)
         for number, quad in enumerate(made("swap", n=400))
         for side in (0, 1)
         for captions in [
@@ -143,7 +143,7 @@ def test_a_blind_preference_gets_no_pair_and_half_the_individuals() -> None:
     rights = []
     for quad in made("relation"):
         queries = [
-            Query(ScenePicture(scene, "scene"), side[0])
+            Query(SceneImage(scene, "scene"), side[0])
             for scene in quad.scenes
             for side in quad.captions
         ]
@@ -235,7 +235,7 @@ def test_orbit_is_an_identity_matrix_over_the_same_words(relation: Relation) -> 
         np.testing.assert_array_equal(truth, np.eye(4, dtype=bool))
         assert len({tuple(sorted(text.split())) for text in found.captions}) == 1
         bag = bag_of_words().score(
-            [Query(ScenePicture(found.scenes[0], "scene"), t) for t in found.captions]
+            [Query(SceneImage(found.scenes[0], "scene"), t) for t in found.captions]
         )
         assert set(bag.tolist()) == {1.0}
 

@@ -11,8 +11,8 @@ from unbag.world.scenes import Scene, Thing
 from unbag.world.truth import (
     CaptionCodes,
     SceneCodes,
-    encode_captions,
     encode_scenes,
+    encode_texts,
     holds_codes,
     holds_matrix,
 )
@@ -76,7 +76,7 @@ def test_every_cell_equals_holds_on_numpy_and_torch() -> None:
     assert found.dtype == np.bool_
     assert found.shape == (150, 200)
     np.testing.assert_array_equal(found, expected)
-    caption_codes, scene_codes = encode_captions(captions), encode_scenes(scenes)
+    caption_codes, scene_codes = encode_texts(captions), encode_scenes(scenes)
     on_torch = holds_codes(
         CaptionCodes(*map(torch.from_numpy, vars(caption_codes).values())),
         SceneCodes(*map(torch.from_numpy, vars(scene_codes).values())),

@@ -41,7 +41,7 @@ from unbag.version import __version__
 from unbag.world.grammar import words
 from unbag.world.rendering import Packed, draw_batch, pack, sprite_table
 from unbag.world.stream import Knobs, Sample, batch, describe, split_seed
-from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
+from unbag.world.truth import CaptionCodes, SceneCodes, encode_scenes, encode_texts, holds_codes
 from unbag.world.vocabulary import DEFAULT, WORLDS
 from unbag_lab.plan import Say
 from unbag_lab.results import Size, base_path, named
@@ -224,7 +224,7 @@ class PretrainSettings:
     weight_decay: float = 0.05
     warmup_steps: int = 100
     mask_also_true: bool = True
-    """Leave out off-diagonal pairs whose caption holds in the other picture."""
+    """Leave out off-diagonal pairs whose caption holds in the other image."""
     world: str = "default"
     knobs: Knobs = field(default_factory=lambda: Knobs(withheld_combinations=0.2))
     """A fifth of the shape-colour combinations is never shown, so unseen ones can be tested."""
@@ -251,7 +251,7 @@ class SceneBatch:
 
 @dataclass(frozen=True, eq=False)
 class OnDevice:
-    """The same where it is trained on, with its pictures drawn."""
+    """The same where it is trained on, with its images drawn."""
 
     pixels: Tensor
     token_BL: Tensor
@@ -261,7 +261,7 @@ class OnDevice:
     def copied_to(self, place: OnDevice | None, *, context: int) -> OnDevice:
         """Into one place, where a recorded step finds it, with room for the longest captions.
 
-        Tokens behind the end of a caption may be old ones: text towers are causal.
+        Tokens behind the end of a caption may be old ones: text encoders are causal.
         """
         if place is None:
             token_BL = self.token_BL.new_zeros((len(self.token_BL), context))
@@ -279,7 +279,7 @@ def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> SceneBatch:
     """As arrays; drawing is left to the device."""
     scenes = [sample.scene for sample in samples]
     token_BL, end_B = tokenize([sample.caption for sample in samples])
-    captions = encode_captions([sample.ast for sample in samples])
+    captions = encode_texts([sample.ast for sample in samples])
     return SceneBatch(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
 
 
@@ -376,15 +376,15 @@ class Pretraining(Task[OnDevice]):
     def loss(self, batch: OnDevice, step: int) -> Tensor:
         """Of both directions, without pairs that are true as well."""
         towers = self.module
-        picture_BD = towers.embed_pictures(batch.pixels).float()
-        caption_BD = towers.embed_captions(batch.token_BL, batch.end_B).float()
+        image_BD = towers.embed_images(batch.pixels).float()
+        caption_BD = towers.embed_texts(batch.token_BL, batch.end_B).float()
         with torch.autocast(self.device.partition(":")[0], enabled=False):
             return contrastive(
                 Embedded(
-                    picture_BD,
+                    image_BD,
                     caption_BD,
                     scale=towers.log_scale.exp(),
-                    bias=picture_BD.new_zeros(()),
+                    bias=image_BD.new_zeros(()),
                     also_true_BB=batch.also_true_BB if self.settings.mask_also_true else None,
                 )
             )
@@ -395,7 +395,7 @@ class Pretraining(Task[OnDevice]):
         return {}
 
     def extra_state(self) -> dict[str, Any]:
-        """Noise of pictures is drawn step by step."""
+        """Noise of images is drawn step by step."""
         return {"noise": self._noise.get_state()}
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:

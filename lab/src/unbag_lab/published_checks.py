@@ -391,7 +391,7 @@ def impossible_counts() -> Iterator[Flag]:
 
 
 def swapped_totals() -> Iterator[Flag]:
-    """What'sUp: the paper's text gives 408 pictures in A and 412 in B; its numbers, the reverse."""
+    """What'sUp: the paper's text gives 408 images in A and 412 in B; its numbers, the reverse."""
     stated = {"whatsup_a": 102, "whatsup_b": 103}
     two_way = [
         e
@@ -408,7 +408,7 @@ def swapped_totals() -> Iterator[Flag]:
             yield Flag(
                 "Li et al. 2024 (erroneous agreements), text",
                 "all models",
-                f"number of pictures in {half}",
+                f"number of images in {half}",
                 f"{4 * sets}",
                 f"{4 * SETS[half]} fits: {off} of {len(some)} two-way values fit no count with the "
                 f"printed number, {true} with the other",
@@ -463,7 +463,7 @@ _SUGARCREPE = {
     "replace_rel": 1406, "swap_att": 666,
 }  # fmt: skip
 SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
-"""Sets of four pictures in each half of What'sUp."""
+"""Sets of four images in each half of What'sUp."""
 _IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
 """Units of a metric for each set; two-way ones for each opposite pair."""
 _SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}

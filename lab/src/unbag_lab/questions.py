@@ -23,14 +23,14 @@ from unbag.training.towers.base import Trainable
 from unbag.types import Benchmark, Case, EvalProtocol, FloatArray, IntArray, Item, Scores
 from unbag.world import benchmarks as world
 from unbag.world.benchmarks import order_items, pair_items, retrieval_items, set_items, triple_items
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene
 
 Score = Callable[[IntArray, IntArray, Sequence[Item]], FloatArray]
-"""Numbers of pictures and of captions, pair by pair, to their scores. Pairs of an item stand
-together, picture by picture."""
+"""Numbers of images and of captions, pair by pair, to their scores. Pairs of an item stand
+together, image by image."""
 PAIR_COSINE = "pair_cosine"
-"""Mean cosine of the first two pictures of a set: left of and right of."""
+"""Mean cosine of the first two images of a set: left of and right of."""
 _AT_ONCE = 1_024
 _SETS = (world.PAIRS_A.name, world.PAIRS_B.name)
 _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = MappingProxyType(
@@ -60,11 +60,11 @@ _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = Mappi
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkItems:
-    """The items of one benchmark, and which unique pictures and captions they hold."""
+    """The items of one benchmark, and which unique images and captions they hold."""
 
     benchmark: Benchmark
     items: Sequence[Item]
-    pictures: list[IntArray]
+    images: list[IntArray]
     captions: list[IntArray]
 
 
@@ -90,40 +90,40 @@ class Questions:
                 BenchmarkItems(
                     benchmark,
                     items,
-                    [_numbered(map(scene_of, item.pictures), scene_row) for item in items],
+                    [_numbered(map(scene_of, item.images), scene_row) for item in items],
                     [_numbered(map(str, item.captions), caption_row) for item in items],
                 )
             )
         scenes, self.captions = list(scene_row), list(caption_row)
         """The different captions of all items."""
         self.pixels = [drawn(scenes[at : at + _AT_ONCE]) for at in range(0, len(scenes), _AT_ONCE)]
-        """The different pictures, in parts that are drawn together."""
+        """The different images, in parts that are drawn together."""
 
     def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
         """By benchmark and metric; fractions, and means of cosines."""
         with torch.no_grad():
-            pictures = [trainable.embed_pictures(p.to(device)).cpu() for p in self.pixels]
+            images = [trainable.embed_images(p.to(device)).cpu() for p in self.pixels]
             captions = []
             for at in range(0, len(self.captions), _AT_ONCE):
                 inputs = trainable.reads.tokenize(self.captions[at : at + _AT_ONCE])
                 inputs = {name: value.to(device) for name, value in inputs.items()}
-                captions.append(trainable.embed_captions(inputs).cpu())
-        picture_ND, caption_ND = torch.cat(pictures).double(), torch.cat(captions).double()
+                captions.append(trainable.embed_texts(inputs).cpu())
+        image_ND, caption_ND = torch.cat(images).double(), torch.cat(captions).double()
 
-        def cosine(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-            found: FloatArray = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
+        def cosine(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+            found: FloatArray = (image_ND[image_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
             return found
 
         found = self.measured(cosine)
         for asked in self._asked:
             if asked.benchmark.name in _SETS:
-                first_N, second_N = (np.array([p[k] for p in asked.pictures]) for k in (0, 1))
-                cosine_N = (picture_ND[first_N] * picture_ND[second_N]).sum(dim=-1)
+                first_N, second_N = (np.array([p[k] for p in asked.images]) for k in (0, 1))
+                cosine_N = (image_ND[first_N] * image_ND[second_N]).sum(dim=-1)
                 found[asked.benchmark.name][PAIR_COSINE] = float(cosine_N.mean())
         return found
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
-        """By benchmark and metric, for anything that scores a picture and a caption by number."""
+        """By benchmark and metric, for anything that scores an image and a caption by number."""
         return {asked.benchmark.name: metrics_of(asked, score) for asked in self._asked}
 
     def measured_on(self, name: str, score: Score) -> dict[str, float]:
@@ -140,18 +140,18 @@ def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  
     return np.array([row.setdefault(value, len(row)) for value in values], dtype=np.int64)
 
 
-def scene_of(picture: object) -> Scene:
-    """What a picture of the world shows."""
-    assert isinstance(picture, ScenePicture)
-    return picture.scene
+def scene_of(image: object) -> Scene:
+    """What an image of the world shows."""
+    assert isinstance(image, SceneImage)
+    return image.scene
 
 
 def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
     """By metric, of one benchmark; all cells are scored at once, since most items have three."""
-    both = list(zip(asked.pictures, asked.captions, strict=True))
-    picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
+    both = list(zip(asked.images, asked.captions, strict=True))
+    image_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
     caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
-    value_M = score(picture_M, caption_M, asked.items)
+    value_M = score(image_M, caption_M, asked.items)
     cases, end = [], 0
     for item, (p, c) in zip(asked.items, both, strict=True):
         start, end = end, end + len(p) * len(c)

@@ -25,7 +25,7 @@ UNDECIDED: Word = "undecided"
 LEVEL = 0.05
 METRIC, CHANCE = "original", 0.5
 QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation": 120})
-"""Of the registered benchmarks; the eight items of one share pictures and words, and count as one.
+"""Of the registered benchmarks; the eight items of one share images and words, and count as one.
 """
 BRITTLENESS = "brittleness"
 HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}

@@ -100,7 +100,7 @@ def test_what_the_page_of_decoders_says_of_the_world(results: list[ArmResult]) -
     assert f"denial {of('decoder-long', *denials)} of groups" in page
     alone = [one for one in read_results(RESULTS / "priors.json") if one.arm == "even"]
     right = 100 * mean(one.numbers["world-pairs-a"]["individual"] for one in alone)
-    assert f"it had {right:.1f} % of single pictures right" in page
+    assert f"it had {right:.1f} % of single images right" in page
 
 
 def _kind(arm: str) -> str:

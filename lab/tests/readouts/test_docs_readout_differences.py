@@ -91,7 +91,7 @@ def test_text_beside_patches_lowers_pairs(results: list[ArmResult], words: str) 
         for one in results
         if one.arm == arms[1] and one.base in COUNTED
     ]
-    assert f"(five bases; {shown(mean(own))} with the base's own text tower)" in words
+    assert f"(five bases; {shown(mean(own))} with the base's own text encoder)" in words
 
 
 def test_what_the_question_adds_on_each_base(results: list[ArmResult], words: str) -> None:
@@ -132,7 +132,7 @@ def test_decoders_that_were_taught_relations_alone(words: str) -> None:
     above = with_interval([one - 50 for one in single])
     strict = shown(mean(100 * numbers["pair"] for numbers in own))
     assert (
-        f"have {', '.join(by_base[:-1])} and {by_base[-1]} of single pictures of `pairs-a` right, "
+        f"have {', '.join(by_base[:-1])} and {by_base[-1]} of single images of `pairs-a` right, "
         f"{above} above chance, and {strict} of pairs;"
     ) in words
 

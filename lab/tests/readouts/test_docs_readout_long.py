@@ -48,16 +48,16 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(LAB / "make_readouts.py"))
 
 
-def test_tables_and_pictures_are_those_of_the_numbers(
+def test_tables_and_images_are_those_of_the_numbers(
     script: dict[str, Any], results: list[ArmResult]
 ) -> None:
-    tables, pictures = script["made"](results)
+    tables, images = script["made"](results)
     page = PAGE.read_text(encoding="utf-8")
     assert script["renewed"](page, tables) == page, "run: python lab/docs/make_readouts.py"
     assert all(table in page for table in tables.values())
-    for name, picture in pictures.items():
+    for name, image in images.items():
         drawn = (script["IMAGES"] / name).read_text(encoding="utf-8")
-        assert drawn == picture, "run: python lab/docs/make_readouts.py"
+        assert drawn == image, "run: python lab/docs/make_readouts.py"
         assert f"](images/{name})" in page
 
 
@@ -92,14 +92,14 @@ def test_arms_that_are_said_to_have_many_steps_had_them(results: list[ArmResult]
         ("and has {} strict and 89.0", "decoder-long", STRICT),
         ("strict and {} relaxed on pairs", "decoder-long", RELAXED),
         ("`world-order` rises from 50.1 to {}.", "decoder-long", ORDER),
-        ("`decoder-long` has {} of single pictures", "decoder-long", SINGLE),
+        ("`decoder-long` has {} of single images", "decoder-long", SINGLE),
         ("colours are at {} in the mean (", "decoder-long", SWAP),
         ("of `world-count` (group) {} are left", "decoder-long", COUNT),
         ("of `world-negation` (group) {} and", "decoder-long", NEGATION),
         ("of `world-texture` (group) {} (cosine", "decoder-long", TEXTURE),
         ("in 20,000 steps: {}, 12.9", "dcsm_fixed-long", RELATION),
         ("to {} (independent coins", "dcsm_fixed-long", STRICT),
-        ("single pictures are right in {} %", "dcsm_fixed-long", SINGLE),
+        ("single images are right in {} %", "dcsm_fixed-long", SINGLE),
         ("it is a coin ({}, nine bases)", "dcsm_fixed-shuffled-long", RELATION),
         ("`pooled-long` {},", "pooled-long", RELATION),
         ("colours {}, relations 50.2 (eight bases)", "pooled-long", SWAP),
@@ -257,10 +257,10 @@ def test_what_a_linear_reader_finds(words: str) -> None:
     ) in words
 
 
-def test_without_a_picture_nothing_can_be_told(results: list[ArmResult], words: str) -> None:
+def test_without_a_image_nothing_can_be_told(results: list[ArmResult], words: str) -> None:
     for asked, chance in ((RELATION, 50.0), (SWAP, 50.0), (REPLACE, 50.0), (STRICT, 0.0)):
         assert {shown(x) for x in values(results, "decoder-nothing", *asked)} == {f"{chance:.1f}"}
-    assert "must be**: 50.0 wherever two captions are asked of one picture, and no pair." in words
+    assert "must be**: 50.0 wherever two captions are asked of one image, and no pair." in words
 
 
 def test_what_was_not_run_is_not_there(results: list[ArmResult], words: str) -> None:

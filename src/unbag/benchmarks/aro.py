@@ -61,13 +61,13 @@ def load_attribution(root: Path | None) -> Sequence[Item]:
 
 
 def _load(folder: Folder, file: str, tag: str, value: Callable[[Record], str]) -> Sequence[Item]:
-    pictures = folder.picture_folder(*PLACES)
+    images = folder.image_folder(*PLACES)
     part = folder.benchmark.removeprefix("aro_")
     return [
         Item(
             id=f"{part}/{record.key}",
-            pictures=(
-                folder.picture(pictures, record.text("image_path"), record.where, box=box(record)),
+            images=(
+                folder.image(images, record.text("image_path"), record.where, box=box(record)),
             ),
             captions=record.captions("true_caption", "false_caption"),
             truth=FIRST_OF_2,
@@ -87,7 +87,7 @@ def attribute_pair(record: Record) -> str:
 
 
 def box(record: Record) -> Box:
-    """The part of the picture that is scored."""
+    """The part of the image that is scored."""
     x, y, width, height = (_pixels(record, name) for name in BOX)
     if width <= 0 or height <= 0:
         raise not_official(
@@ -123,7 +123,7 @@ class OrderFile:
     benchmark: str
     file: str
     places: tuple[str, ...]
-    """Where the pictures may lie."""
+    """Where the images may lie."""
     tagger: Tagger | None = None
     seed: int = 0
 
@@ -134,7 +134,7 @@ class OrderFile:
     def __call__(self, root: Path | None) -> Sequence[Item]:
         """One item a caption."""
         folder = Folder.of(root, self.benchmark)
-        pictures = folder.picture_folder(*self.places).parent
+        images = folder.image_folder(*self.places).parent
         records = folder.records(self.file)
         made = [_made(record) for record in records]
         tags: Iterator[Tagged | None] = repeat(None)
@@ -149,19 +149,19 @@ class OrderFile:
         return [
             item
             for record, some in zip(records, made, strict=True)
-            for item in self._items(folder, pictures, record, some, tags)
+            for item in self._items(folder, images, record, some, tags)
         ]
 
     def _items(
         self,
         folder: Folder,
-        pictures: Path,
+        images: Path,
         record: Record,
         made: Sequence[Mapping[str, str]],
         tags: Iterator[Tagged | None],
     ) -> Iterator[Item]:
         name = record.text("image")
-        picture = folder.picture(pictures, name, record.where)
+        image = folder.image(images, name, record.where)
         for i, caption in enumerate(record.read("caption", tuple[str, ...])):
             key = f"test/{record.key}/{i}"
             names = (self.benchmark, key)
@@ -172,7 +172,7 @@ class OrderFile:
                 )
             yield Item(
                 id=key,
-                pictures=(picture,),
+                images=(image,),
                 captions=tuple(options),
                 truth=FIRST_OF[len(options)],
                 tags={"options": str(len(options))},
@@ -223,11 +223,11 @@ def _made(record: Record) -> Sequence[Mapping[str, str]]:
 
 
 load_coco = OrderFile("aro_order_coco", COCO_FILE, ("val2014", "../coco/val2014"))
-"""25,010 cases; pictures are COCO val2014."""
+"""25,010 cases; images are COCO val2014."""
 load_flickr30k = OrderFile(
     "aro_order_flickr30k", FLICKR_FILE, ("flickr30k-images", "../flickr30k/flickr30k-images")
 )
-"""5,000 cases; pictures are Flickr30k."""
+"""5,000 cases; images are Flickr30k."""
 
 ARO_RELATION = Benchmark(
     **described("aro_relation"),

@@ -1,6 +1,6 @@
-"""BiVLC: SugarCrepe's captions and hard negatives, with a picture drawn for each hard negative.
+"""BiVLC: SugarCrepe's captions and hard negatives, with an image drawn for each hard negative.
 
-Read from the Parquet files of the hub, which hold the pictures.
+Read from the Parquet files of the hub, which hold the images.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from unbag.benchmarks.files import (
     MATCHING_2,
     Folder,
-    ParquetPicture,
+    ParquetImage,
     Record,
     parquet_files,
     parquet_rows,
@@ -23,7 +23,7 @@ from unbag.types.json import wrong
 
 PATTERN = "data/test-*.parquet"
 _TEXTS = ("caption", "negative_caption", "type", "subtype")
-_PICTURES = ("image", "negative_image")
+_IMAGES = ("image", "negative_image")
 
 
 def load(root: Path | None) -> Sequence[Item]:
@@ -32,7 +32,7 @@ def load(root: Path | None) -> Sequence[Item]:
     return [
         _item(record)
         for path in parquet_files(folder, PATTERN)
-        for record in parquet_rows(folder, path, texts=_TEXTS, pictures=_PICTURES)
+        for record in parquet_rows(folder, path, texts=_TEXTS, images=_IMAGES)
     ]
 
 
@@ -40,17 +40,17 @@ def _item(record: Record) -> Item:
     kind, part = record.text("type"), record.text("subtype")
     return Item(
         id=record.key,
-        pictures=tuple(_picture(record, name) for name in _PICTURES),
+        images=tuple(_image(record, name) for name in _IMAGES),
         captions=record.captions("caption", "negative_caption"),
         truth=MATCHING_2,
         tags={"type": kind, "subtype": f"{kind} {part}"},
     )
 
 
-def _picture(record: Record, name: str) -> ParquetPicture:
+def _image(record: Record, name: str) -> ParquetImage:
     value = record.read(name, object)
-    if not isinstance(value, ParquetPicture):
-        raise wrong(f"{record.where}.{name}", found=value, expected="a picture")
+    if not isinstance(value, ParquetImage):
+        raise wrong(f"{record.where}.{name}", found=value, expected="an image")
     return value
 
 

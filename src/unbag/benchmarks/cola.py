@@ -19,9 +19,9 @@ _CELLS = ("image_1", "caption_1", "image_2", "caption_2")
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a row; pictures are those of Visual Genome, named by their id."""
+    """One item a row; images are those of Visual Genome, named by their id."""
     folder = Folder.of(root, "cola")
-    pictures = folder.picture_folder("images", "vg_images", "../visual_genome")
+    images = folder.image_folder("images", "vg_images", "../visual_genome")
     items = []
     for row in folder.records(FILE):
         record = named(row, _CELLS)
@@ -30,7 +30,7 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"pair/{record.key}",
-                pictures=folder.pictures(pictures, names, record.where),
+                images=folder.images(images, names, record.where),
                 captions=record.captions("caption_1", "caption_2"),
                 truth=MATCHING_2,
             )
@@ -42,7 +42,7 @@ COLA = Benchmark(
     **described("cola"),
     load=load,
     metrics=(Groups(),),
-    # The official accuracy is that of the captions, each of which must pick its picture.
+    # The official accuracy is that of the captions, each of which must pick its image.
     headline="image",
     files=(FILE,),
 )

@@ -1,4 +1,4 @@
-"""ColorSwap: two captions of the same words with the colours exchanged, and a picture of each."""
+"""ColorSwap: two captions of the same words with the colours exchanged, and an image of each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from unbag.types import Benchmark, Item
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """The items of the test split; picture names begin with images/."""
+    """The items of the test split; image names begin with images/."""
     folder = Folder.of(root, "colorswap")
-    pictures = folder.picture_folder("images", "data/images").parent
+    images = folder.image_folder("images", "data/images").parent
     return [
         Item(
             id=f"test/{record.read('id', int)}",
-            pictures=folder.pictures(
-                pictures, (record.text(name) for name in ("image_1", "image_2")), record.where
+            images=folder.images(
+                images, (record.text(name) for name in ("image_1", "image_2")), record.where
             ),
             captions=record.captions("caption_1", "caption_2"),
             truth=MATCHING_2,

@@ -61,7 +61,7 @@ def load(root: Path | None) -> Sequence[Item]:
     """Items of the files that are there, one a row and kind of negatives."""
     folder = Folder.of(root, "crepe")
     there = set(present(folder, FILES))
-    base = folder.picture_folder(*(f"{at}VG_100K" for at in ("", "../visual_genome/"))).parent
+    base = folder.image_folder(*(f"{at}VG_100K" for at in ("", "../visual_genome/"))).parent
     halves = _halves(base)
     items: list[Item] = []
     for source in SOURCES:
@@ -71,7 +71,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _halves(base: Path) -> Mapping[str, str]:
-    """Which of the two folders of Visual Genome a picture is in; the files only give its number."""
+    """Which of the two folders of Visual Genome an image is in; the files only give its number."""
     return {
         path.name: half
         for half in HALVES
@@ -87,12 +87,12 @@ def _items(
     for record in folder.table(source.file, columns=wanted):
         name = f"{record.caption('image_id').strip()}.jpg"
         half = halves.get(name, HALVES[0])
-        picture = folder.picture(base, f"{half}/{name}", record.where, box=_box(record))
+        image = folder.image(base, f"{half}/{name}", record.where, box=_box(record))
         for column, kind in source.columns.items():
             negatives = _negatives(record, column)
             yield Item(
                 id=f"{Path(source.file).stem}/{record.key}/{kind}",
-                pictures=(picture,),
+                images=(image,),
                 captions=(record.caption("caption"), *negatives),
                 truth=np.eye(1, 1 + len(negatives), dtype=np.bool_),
                 tags={**source.tags, "negatives": kind},

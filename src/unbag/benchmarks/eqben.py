@@ -15,9 +15,9 @@ import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.sources import described
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.metrics.pairs import Groups
-from unbag.types import Benchmark, Item, Picture
+from unbag.types import Benchmark, ImageSource, Item
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +26,7 @@ FILE = "eqben_subset_10percent_final.json"
 
 
 @dataclass(frozen=True)
-class BgrPicture:
+class BgrImage:
     """A frame kept as an array [height, width, blue-green-red] in a .npy file."""
 
     path: Path
@@ -39,7 +39,7 @@ class BgrPicture:
     @property
     def key(self) -> str:
         """Hash of the file's bytes."""
-        return f"bgr:{FilePicture(self.path).key}"
+        return f"bgr:{FileImage(self.path).key}"
 
     def open(self) -> Image:
         """As RGB; OSError or ValueError if that cannot be done. Nothing is unpickled."""
@@ -60,18 +60,16 @@ class BgrPicture:
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a record; the first folder of a picture's name is the collection it is from."""
+    """One item a record; the first folder of an image's name is the collection it is from."""
     folder = Folder.of(root, "eqben")
-    pictures = folder.picture_folder("image_subset")
+    images = folder.image_folder("image_subset")
     items = []
     for record in folder.records(FILE):
         parts = PurePosixPath(record.caption("image0")).parts
         items.append(
             Item(
                 id=f"pair/{record.key}",
-                pictures=tuple(
-                    _picture(folder, pictures, record, name) for name in ("image0", "image1")
-                ),
+                images=tuple(_image(folder, images, record, name) for name in ("image0", "image1")),
                 captions=record.captions("caption0", "caption1"),
                 truth=MATCHING_2,
                 tags={"collection": parts[0] if len(parts) > 1 else "not named"},
@@ -80,9 +78,9 @@ def load(root: Path | None) -> Sequence[Item]:
     return items
 
 
-def _picture(folder: Folder, pictures: Path, record: Record, name: str) -> Picture:
-    found = folder.picture(pictures, record.caption(name), record.where)
-    return BgrPicture(found.path) if found.path.suffix == ".npy" else found
+def _image(folder: Folder, images: Path, record: Record, name: str) -> ImageSource:
+    found = folder.image(images, record.caption(name), record.where)
+    return BgrImage(found.path) if found.path.suffix == ".npy" else found
 
 
 EQBEN = Benchmark(

@@ -1,8 +1,8 @@
-"""Reads the records of a benchmark's folder: JSON, tables, Parquet files, and where pictures lie.
+"""Reads the records of a benchmark's folder: JSON, tables, Parquet files, and where images lie.
 
-What is wrong is named with file and record. Loaders never open a picture and never drop a record in
-silence. Parquet files are laid out as the Hugging Face hub stores data sets with pictures: a column
-of pictures is a struct of `bytes` (the encoded file) and `path`. Text is read at once; a picture
+What is wrong is named with file and record. Loaders never open an image and never drop a record in
+silence. Parquet files are laid out as the Hugging Face hub stores data sets with images: a column
+of images is a struct of `bytes` (the encoded file) and `path`. Text is read at once; an image
 only when it is opened.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from unbag.data.images import Box, FilePicture, encoded_key
+from unbag.data.images import Box, FileImage, encoded_key
 from unbag.errors import IncompleteWarning, UnbagError
 from unbag.types import BoolArray
 from unbag.types.json import is_whole_text, read_field
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIRST_OF_2: BoolArray = np.array([[True, False]])
-"""One picture, the true caption first. Shared by all items: half a million arrays cost memory."""
+"""One image, the true caption first. Shared by all items: half a million arrays cost memory."""
 FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
-"""One picture; original, hard negative, hard positive."""
+"""One image; original, hard negative, hard positive."""
 SECOND_OF_2: BoolArray = np.array([[False, True]])
 MATCHING_2: BoolArray = np.eye(2, dtype=np.bool_)
 MATCHING_4: BoolArray = np.eye(4, dtype=np.bool_)
@@ -56,7 +56,7 @@ class Folder:
 
     root: Path
     benchmark: str
-    _pictures: dict[tuple[Path, str, Box | None], FilePicture] = field(
+    _images: dict[tuple[Path, str, Box | None], FileImage] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -127,37 +127,35 @@ class Folder:
         found = [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
         return self._some(name, found)
 
-    def picture_folder(self, *places: str) -> Path:
+    def image_folder(self, *places: str) -> Path:
         """The first of these places that is there, or the first one if none is.
 
-        Places are relative to the benchmark's folder; ../coco/val2017 shares pictures between
+        Places are relative to the benchmark's folder; ../coco/val2017 shares images between
         benchmarks.
         """
         return next(
             (self.root / p for p in places if (self.root / p).is_dir()), self.root / places[0]
         )
 
-    def picture(
-        self, folder: Path, name: str, where: str, *, box: Box | None = None
-    ) -> FilePicture:
-        """A picture by its official name; the same object for the same name, so it is read once."""
-        # Many items share a picture, and putting a path together is what loading spends most on.
-        known = self._pictures.get((folder, name, box))
+    def image(self, folder: Path, name: str, where: str, *, box: Box | None = None) -> FileImage:
+        """An image by its official name; the same object for the same name, so it is read once."""
+        # Many items share an image, and putting a path together is what loading spends most on.
+        known = self._images.get((folder, name, box))
         if known is not None:
             return known
         relative = PurePosixPath(name)
         if not name or relative.is_absolute() or ".." in relative.parts or _CONTROL.search(name):
             raise not_official(
-                f"{where}: {name!r} is no picture name",
-                "a path below the picture folder, without control characters",
+                f"{where}: {name!r} is no image name",
+                "a path below the image folder, without control characters",
             )
         if len(name) * 4 > _LONGEST_NAME:
             _check_lengths(relative, where)
-        return self._pictures.setdefault((folder, name, box), FilePicture(folder / relative, box))
+        return self._images.setdefault((folder, name, box), FileImage(folder / relative, box))
 
-    def pictures(self, folder: Path, names: Iterable[str], where: str) -> tuple[FilePicture, ...]:
-        """Several pictures of one record by their names."""
-        return tuple(self.picture(folder, name, where) for name in names)
+    def images(self, folder: Path, names: Iterable[str], where: str) -> tuple[FileImage, ...]:
+        """Several images of one record by their names."""
+        return tuple(self.image(folder, name, where) for name in names)
 
     def text(self, name: str) -> str:
         """A whole text file."""
@@ -272,7 +270,7 @@ def _check_lengths(relative: PurePosixPath, where: str) -> None:
     long = next((part for part in relative.parts if len(part.encode()) > _LONGEST_NAME), None)
     if long is not None:
         raise not_official(
-            f"{where}: the picture name {long[:40]!r}... has {len(long.encode())} bytes",
+            f"{where}: the image name {long[:40]!r}... has {len(long.encode())} bytes",
             f"at most {_LONGEST_NAME}, which is what a file system holds",
         )
 
@@ -303,20 +301,20 @@ def parquet_files(folder: Folder, pattern: str) -> Sequence[Path]:
 
 
 def parquet_rows(
-    folder: Folder, path: Path, *, texts: Sequence[str], pictures: Sequence[str]
+    folder: Folder, path: Path, *, texts: Sequence[str], images: Sequence[str]
 ) -> list[Record]:
-    """The rows as records; a column of pictures gives a `ParquetPicture` under its own name."""
+    """The rows as records; a column of images gives a `ParquetImage` under its own name."""
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
     try:
         with ParquetFile(path) as file:
-            _check_columns(folder, path, file.schema_arrow, texts=texts, pictures=pictures)
+            _check_columns(folder, path, file.schema_arrow, texts=texts, images=images)
             found: list[Record] = []
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=list(texts)).to_pylist()
                 for at, row in enumerate(rows):
-                    cells = {name: ParquetPicture(path, name, group, at) for name in pictures}
+                    cells = {name: ParquetImage(path, name, group, at) for name in images}
                     key = f"{path.name}/{len(found)}"
                     found.append(Record({**row, **cells}, key, f"{path.name}, row {len(found)}"))
     except (ArrowException, OSError, ValueError) as error:
@@ -329,27 +327,27 @@ def parquet_rows(
 
 
 def _check_columns(
-    folder: Folder, path: Path, schema: Schema, *, texts: Sequence[str], pictures: Sequence[str]
+    folder: Folder, path: Path, schema: Schema, *, texts: Sequence[str], images: Sequence[str]
 ) -> None:
     from pyarrow.types import is_struct
 
-    for name in (*texts, *pictures):
+    for name in (*texts, *images):
         fits = name in schema.names
-        if fits and name in pictures:
+        if fits and name in images:
             kind = schema.field(name).type
             fits = is_struct(kind) and kind.get_field_index("bytes") >= 0
         if not fits:
-            what = "picture column" if name in pictures else "column"
+            what = "image column" if name in images else "column"
             raise UnbagError(
                 f"{path.name} of {folder.benchmark} has no {what} {name!r}",
-                expected=f"the columns {', '.join((*texts, *pictures))}",
+                expected=f"the columns {', '.join((*texts, *images))}",
                 hint=f"found {', '.join(schema.names)}; check that it is the official file",
             )
 
 
 @dataclass(frozen=True)
-class ParquetPicture:
-    """A picture inside a Parquet file: one cell of a column of pictures."""
+class ParquetImage:
+    """An image inside a Parquet file: one cell of a column of images."""
 
     path: Path
     column: str
@@ -365,7 +363,7 @@ class ParquetPicture:
 
     @property
     def key(self) -> str:
-        """Hash of the encoded picture; of its place if it cannot be read."""
+        """Hash of the encoded image; of its place if it cannot be read."""
         return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
@@ -391,7 +389,7 @@ class ParquetPicture:
 
 @lru_cache(maxsize=4)
 def _cells(path: str, changed: int, group: int, column: str) -> list[bytes | None]:
-    """Encoded pictures of one row group, a hundred or so; `changed` renews what was rewritten."""
+    """Encoded images of one row group, a hundred or so; `changed` renews what was rewritten."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:

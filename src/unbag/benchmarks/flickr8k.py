@@ -1,6 +1,6 @@
 """Flickr8k with human judgements: how well does a caption describe the photograph?
 
-Two sets of ratings over the same pictures: three experts from 1 to 4, and the share of yes of a
+Two sets of ratings over the same images: three experts from 1 to 4, and the share of yes of a
 crowd. Which lines count, and which tau, follows the evaluation that CLIPScore published.
 """
 
@@ -21,11 +21,11 @@ TOKENS = "Flickr8k.token.txt"
 EXPERTS = "ExpertAnnotations.txt"
 CROWD = "CrowdFlowerAnnotations.txt"
 # The archive of the authors writes it with an e.
-_PICTURES = "Flicker8k_Dataset"
+_IMAGES = "Flicker8k_Dataset"
 
 
 def load_experts(root: Path | None) -> Sequence[Item]:
-    """One item a rating, so three a line; captions written for the picture itself are left out."""
+    """One item a rating, so three a line; captions written for the image itself are left out."""
     folder = Folder.of(root, "flickr8k")
     captions = _captions(folder)
     own: dict[str, set[str]] = {}
@@ -86,7 +86,7 @@ def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str
 
 
 def _captions(folder: Folder) -> Mapping[str, str]:
-    """Captions by name of the picture, # and a number."""
+    """Captions by name of the image, # and a number."""
     found: dict[str, str] = {}
     for number, (name, caption) in _rows(folder, TOKENS, cells=2):
         if name in found:
@@ -108,7 +108,7 @@ def _caption(captions: Mapping[str, str], name: str, where: str) -> str:
 
 
 def _stem(name: str) -> str:
-    """One picture stands in the token file with an ending of its own, so endings do not count."""
+    """One image stands in the token file with an ending of its own, so endings do not count."""
     return name.split("#")[0].split(".")[0]
 
 
@@ -127,7 +127,7 @@ def _number(cell: str, where: str, *, least: float, most: float) -> float:
 def _item(folder: Folder, image: str, caption: str, rating: float, where: str, name: str) -> Item:
     return Item(
         id=name,
-        pictures=(folder.picture(folder.picture_folder(_PICTURES), image, where),),
+        images=(folder.image(folder.image_folder(_IMAGES), image, where),),
         # As the public evaluation does, which also puts "A photo depicts" before it.
         captions=(" ".join(caption.split()),),
         truth=np.array([[rating]], dtype=np.float64),

@@ -17,7 +17,7 @@ from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
 from unbag.benchmarks.sources import described
 from unbag.errors import UnbagError
 from unbag.metrics.triples import Triples
-from unbag.types import MICRO, Aggregate, Benchmark, Item, Picture
+from unbag.types import MICRO, Aggregate, Benchmark, ImageSource, Item
 
 SUBSETS = ("attributes", "relations")
 SWAP_FILE = "visual_genome_attribution.json"
@@ -40,18 +40,18 @@ class RowPair(NamedTuple):
 
 
 def load_replace(root: Path | None) -> Sequence[Item]:
-    """Both REPLACE subsets, with whole pictures of Visual Genome."""
+    """Both REPLACE subsets, with whole images of Visual Genome."""
     folder = Folder.of(root, "hard_positive_replace")
-    # data/ is there in any case, for the annotations: look for the pictures below it.
-    pictures = folder.picture_folder("data/VG_100K", "../visual_genome/VG_100K").parent
+    # data/ is there in any case, for the annotations: look for the images below it.
+    images = folder.image_folder("data/VG_100K", "../visual_genome/VG_100K").parent
     items = []
     for subset in SUBSETS:
         for row in _rows(folder, f"vl_checklist_{subset}.json"):
             name = row.original.text("image_path").removeprefix("data/")
-            picture = folder.picture(pictures, name, row.original.where)
+            image = folder.image(images, name, row.original.where)
             accident = subset == "attributes" and is_accident(*_true_captions(row))
             tags = {"subset": subset, "positive": "substring accident" if accident else "word"}
-            items.append(_item(subset, row, picture, tags))
+            items.append(_item(subset, row, image, tags))
     return items
 
 
@@ -61,14 +61,14 @@ def load_swap(root: Path | None) -> Sequence[Item]:
     The official code cuts out the box of the row; rows without one are scored whole.
     """
     folder = Folder.of(root, "hard_positive_swap")
-    pictures = folder.picture_folder("data/images", "../aro_attribution/images", "../aro/images")
+    images = folder.image_folder("data/images", "../aro_attribution/images", "../aro/images")
     items = []
     for row in _rows(folder, SWAP_FILE):
         name = row.original.text("image_path").removeprefix("data/")
         cut = box(row.original) if any(map(row.original.has, BOX)) else None
-        picture = folder.picture(pictures, name, row.original.where, box=cut)
+        image = folder.image(images, name, row.original.where, box=cut)
         tags = {"pair": attribute_pair(row.original)} if row.original.has("attributes") else {}
-        items.append(_item("swap", row, picture, tags))
+        items.append(_item("swap", row, image, tags))
     return items
 
 
@@ -104,11 +104,11 @@ def _true_captions(row: RowPair) -> tuple[str, str]:
     return row.original.caption("true_caption"), row.positive.caption("true_caption")
 
 
-def _item(subset: str, row: RowPair, picture: Picture, tags: Mapping[str, str]) -> Item:
+def _item(subset: str, row: RowPair, image: ImageSource, tags: Mapping[str, str]) -> Item:
     original, positive = _true_captions(row)
     return Item(
         id=f"{subset}/{row.original.key}",
-        pictures=(picture,),
+        images=(image,),
         captions=(original, row.original.caption("false_caption"), positive),
         truth=FIRST_AND_THIRD,
         tags=tags,

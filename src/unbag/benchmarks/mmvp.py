@@ -1,4 +1,4 @@
-"""MMVP and MMVP-VLM: two pictures that CLIP takes for one, with questions or with statements."""
+"""MMVP and MMVP-VLM: two images that CLIP takes for one, with questions or with statements."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PROMPT = "a photo of "
 
 
 def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
-    """One item a question; two consecutive ones are a group. Pictures are numbered from 1."""
+    """One item a question; two consecutive ones are a group. Images are numbered from 1."""
     folder = Folder.of(root, "mmvp")
-    pictures = folder.picture_folder("MMVP Images", "images")
+    images = folder.image_folder("MMVP Images", "images")
     items = []
     rows = folder.table("Questions.csv", columns=("Question", "Options", "Correct Answer"))
     _check_even(rows, "Questions.csv of mmvp")
@@ -36,7 +36,7 @@ def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"question/{number}",
-                pictures=(folder.picture(pictures, f"{number}.jpg", record.where),),
+                images=(folder.image(images, f"{number}.jpg", record.where),),
                 captions=options,
                 truth=FIRST_OF_2 if answer == "a" else SECOND_OF_2,
                 question=Question(
@@ -55,7 +55,7 @@ load_corrected = partial(load, is_corrected=True)
 def load_vlm(root: Path | None) -> Sequence[Item]:
     """One item a pair of statements, in consecutive rows with an odd and an even id."""
     folder = Folder.of(root, "mmvp_vlm")
-    pictures = folder.picture_folder("MLLM_VLM Images", "images")
+    images = folder.image_folder("MLLM_VLM Images", "images")
     rows = folder.table("Questions.csv", columns=("Question ID", "Type", "Statement"))
     _check_even(rows, "Questions.csv of mmvp_vlm")
     items = []
@@ -75,8 +75,8 @@ def load_vlm(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"pair/{numbers[0]}-{numbers[1]}",
-                pictures=tuple(
-                    folder.picture(pictures, f"{pattern}/{number}.jpg", record.where)
+                images=tuple(
+                    folder.image(images, f"{pattern}/{number}.jpg", record.where)
                     for number, record in zip(numbers, pair, strict=True)
                 ),
                 captions=tuple(PROMPT + record.caption("Statement") for record in pair),
@@ -138,7 +138,7 @@ MMVP_VLM = Benchmark(
     metrics=(Groups(), Relaxed()),
     headline="image",
     aggregates=(Aggregate(by=("pattern",)), MICRO),
-    # A softmax above .5 is needed for the first picture, so a tie goes to the second.
+    # A softmax above .5 is needed for the first image, so a tie goes to the second.
     official_ties="argmax_last",
     files=("Questions.csv",),
 )

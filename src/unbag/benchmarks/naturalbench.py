@@ -1,6 +1,6 @@
 """NaturalBench: two questions about two photographs, with opposite answers, for chat models.
 
-Four consecutive rows are a group: question 0 about picture 0 and 1, then question 1.
+Four consecutive rows are a group: question 0 about image 0 and 1, then question 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANSWERS: Mapping[str, tuple[str, str]] = MappingProxyType(
 def load(root: Path | None) -> Sequence[Item]:
     """One item a row. The question is asked as it stands, with its instruction how to answer."""
     folder = Folder.of(root, "naturalbench")
-    pictures = folder.picture_folder("images")
+    images = folder.image_folder("images")
     records = [named(row, ["question", "image", "answer", "type"]) for row in folder.records(FILE)]
     if len(records) % 4:
         raise UnbagError(
@@ -37,11 +37,11 @@ def load(root: Path | None) -> Sequence[Item]:
     for start in range(0, len(records), 4):
         group = records[start : start + 4]
         _check_group(group)
-        items += [_item(folder, pictures, record, start // 4) for record in group]
+        items += [_item(folder, images, record, start // 4) for record in group]
     return items
 
 
-def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
+def _item(folder: Folder, images: Path, record: Record, group: int) -> Item:
     kind, answer = record.text("type"), record.text("answer")
     answers = ANSWERS.get(kind)
     if answers is None or answer not in answers:
@@ -51,7 +51,7 @@ def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
         )
     return Item(
         id=f"{FILE}/{record.key}",
-        pictures=(folder.picture(pictures, record.caption("image"), record.where),),
+        images=(folder.image(images, record.caption("image"), record.where),),
         captions=answers,
         truth=FIRST_OF_2 if answer == answers[0] else SECOND_OF_2,
         question=Question(record.caption("question"), answers if kind == "mcq" else ()),
@@ -61,14 +61,14 @@ def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
 
 
 def _check_group(group: Sequence[Record]) -> None:
-    """Two questions x two pictures, in this order."""
+    """Two questions x two images, in this order."""
     questions = [record.caption("question") for record in group]
     images = [record.caption("image") for record in group]
     fits = questions[0] == questions[1] != questions[2] == questions[3]
     if not fits or not (images[0] == images[2] != images[1] == images[3]):
         raise UnbagError(
             f"{group[0].where} and the next three are no group",
-            expected="question 0 about picture 0 and 1, then question 1 about picture 0 and 1",
+            expected="question 0 about image 0 and 1, then question 1 about image 0 and 1",
             hint="check that it is the official file, in its order",
         )
 

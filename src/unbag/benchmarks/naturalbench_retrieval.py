@@ -21,7 +21,7 @@ FILE = "metadata.json"
 def load(root: Path | None) -> Sequence[Item]:
     """One item a record; records are numbered from 0 in their order, as official code demands."""
     folder = Folder.of(root, "naturalbench_retrieval")
-    pictures = folder.picture_folder("images")
+    images = folder.image_folder("images")
     items = []
     for at, record in enumerate(folder.records(FILE)):
         index = record.read("index", int)
@@ -34,9 +34,7 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"pair/{index}",
-                pictures=folder.pictures(
-                    pictures, record.captions("image_0", "image_1"), record.where
-                ),
+                images=folder.images(images, record.captions("image_0", "image_1"), record.where),
                 captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
             )

@@ -1,6 +1,6 @@
 """COCO and Flickr30k retrieval on the Karpathy test split: one gallery, all captions.
 
-Their order-free versions ask whether retrieval can be solved without order: captions, or pictures,
+Their order-free versions ask whether retrieval can be solved without order: captions, or images,
 are shuffled as queries and in the gallery alike, and recall is compared with that of the original
 (methods.md 3.4). Shuffled captions keep their case and punctuation; a caption that has no other
 order stays as it is.
@@ -20,7 +20,7 @@ import numpy as np
 from unbag.benchmarks.files import Folder, bad_record
 from unbag.benchmarks.sources import described
 from unbag.benchmarks.taggers import tags_of, warn_untagged
-from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
+from unbag.data.images import GRIDS, FileImage, ShuffledImage
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
@@ -36,30 +36,30 @@ TEXT = (
 )
 
 SHUFFLES = (*TEXT, *GRIDS)
-"""Every shuffle of captions, then every shuffle of pictures."""
+"""Every shuffle of captions, then every shuffle of images."""
 TAG, ORIGINAL = "shuffle", "none"
 _ABOUT = (
-    "Its queries and gallery again with the words of the captions, or the parts of the pictures, "
+    "Its queries and gallery again with the words of the captions, or the parts of the images, "
     "shuffled: what is retained was found without order."
 )
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
-    """5,000 pictures of COCO val2014; ten of them have six captions, and all captions count."""
+    """5,000 images of COCO val2014; ten of them have six captions, and all captions count."""
     folder = Folder.of(root, "coco_retrieval")
-    pictures = folder.picture_folder("val2014", "../coco/val2014").parent
-    return (_gallery(folder, pictures, "coco_karpathy_test.json"),)
+    images = folder.image_folder("val2014", "../coco/val2014").parent
+    return (_gallery(folder, images, "coco_karpathy_test.json"),)
 
 
 def load_flickr30k(root: Path | None) -> Sequence[Item]:
-    """1,000 pictures with five captions each."""
+    """1,000 images with five captions each."""
     folder = Folder.of(root, "flickr30k_retrieval")
-    pictures = folder.picture_folder("flickr30k-images", "../flickr30k/flickr30k-images").parent
-    return (_gallery(folder, pictures, "flickr30k_test.json"),)
+    images = folder.image_folder("flickr30k-images", "../flickr30k/flickr30k-images").parent
+    return (_gallery(folder, images, "flickr30k_test.json"),)
 
 
 def _gallery(folder: Folder, root: Path, file: str) -> Item:
-    pictures: list[FilePicture] = []
+    images: list[FileImage] = []
     captions: list[str] = []
     rows: list[int] = []
     seen: dict[Path, str] = {}
@@ -69,20 +69,20 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
             raise bad_record(
                 f"{record.where}: caption is {list(found)}", "one or more captions, none empty"
             )
-        rows += [len(pictures)] * len(found)
+        rows += [len(images)] * len(found)
         captions += found
-        picture = folder.picture(root, record.text("image"), record.where)
-        # Two entries of one picture would always tie, and each be wrong for the other's captions.
-        if (first := seen.setdefault(picture.path, record.where)) != record.where:
+        image = folder.image(root, record.text("image"), record.where)
+        # Two entries of one image would always tie, and each be wrong for the other's captions.
+        if (first := seen.setdefault(image.path, record.where)) != record.where:
             raise UnbagError(
-                f"{record.where}: its picture is also that of {first}: {picture.path.name}",
-                expected="every picture of the gallery once, with all of its captions",
+                f"{record.where}: its image is also that of {first}: {image.path.name}",
+                expected="every image of the gallery once, with all of its captions",
                 hint="put the captions into one record, and say so beside your number",
             )
-        pictures.append(picture)
+        images.append(image)
     column_T = np.arange(len(captions), dtype=np.int64)
-    truth = Sparse((len(pictures), len(captions)), np.array(rows, dtype=np.int64), column_T)
-    return Item(file.removesuffix(".json"), tuple(pictures), tuple(captions), truth)
+    truth = Sparse((len(images), len(captions)), np.array(rows, dtype=np.int64), column_T)
+    return Item(file.removesuffix(".json"), tuple(images), tuple(captions), truth)
 
 
 def order_free(
@@ -95,7 +95,7 @@ def order_free(
     """Any retrieval benchmark under shuffles, each with its recall and its retention.
 
     A shuffle is drawn once a seed; its numbers are over all draws, and the queries about one
-    picture are resampled together with all their draws. Without a tagger the two shuffles by part
+    image are resampled together with all their draws. Without a tagger the two shuffles by part
     of speech are left out, with a warning.
     """
     recall = next((metric for metric in benchmark.metrics if isinstance(metric, Recall)), None)
@@ -151,7 +151,7 @@ class OrderFree:
         return replace(self, tagger=tagger)
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """The original first; the others share its pictures, or its captions, and its truth."""
+        """The original first; the others share its images, or its captions, and its truth."""
         if self.tagger is None and set(self.shuffles) & set(BY_TAG):
             warn_untagged("the other shuffles are")
         galleries = [
@@ -175,8 +175,8 @@ class OrderFree:
                 continue
             for seed in self.seeds:
                 if name in GRIDS:
-                    pictures = tuple(ShuffledPicture(one, name, seed) for one in gallery.pictures)
-                    found.append(replace(_variant(gallery, name, seed), pictures=pictures))
+                    images = tuple(ShuffledImage(one, name, seed) for one in gallery.images)
+                    found.append(replace(_variant(gallery, name, seed), images=images))
                 else:
                     item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
                     found.append(item)

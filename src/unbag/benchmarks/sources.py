@@ -43,7 +43,7 @@ def _sources() -> Mapping[str, Any]:
 
 def _files(block: Mapping[str, Any]) -> Iterator[Download]:
     """One file, or one for each name that takes the place of {}."""
-    common = {key: block[key] for key in ("unpack", "has_pictures") if key in block}
+    common = {key: block[key] for key in ("unpack", "has_images") if key in block}
     url, to = block["url"], block["to"]
     rows: list[Any]
     if "numbers" in block:

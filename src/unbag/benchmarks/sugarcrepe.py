@@ -1,4 +1,4 @@
-"""SugarCrepe: one picture, a caption and a fluent hard negative, in seven kinds of edit.
+"""SugarCrepe: one image, a caption and a fluent hard negative, in seven kinds of edit.
 
 The current release has 7,511 rows. An earlier one had 7,512: see `ERRATA`.
 """
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
 from unbag.benchmarks.sources import described
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.metrics.choice import Choice
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 
@@ -26,9 +26,9 @@ KINDS = (
 )
 FAMILIES = ("replace", "swap", "add")
 ERRATA: Mapping[str, str] = MappingProxyType({"swap_obj": "000000310622.jpg"})
-"""Kind -> picture of the one row that the authors took out again: two street signs, so that the
+"""Kind -> image of the one row that the authors took out again: two street signs, so that the
 swapped caption is true as well. Papers with swap_obj 61.38 for CLIP ViT-B/32 used the 246 rows
-with it, those with 61.22 the 245 without. No other row of that file shows this picture."""
+with it, those with 61.22 the 245 without. No other row of that file shows this image."""
 
 
 def load(root: Path | None) -> Sequence[Item]:
@@ -36,26 +36,26 @@ def load(root: Path | None) -> Sequence[Item]:
     return [
         Item(
             id=f"{tags['kind']}/{record.key}",
-            pictures=(picture,),
+            images=(image,),
             captions=record.captions("caption", "negative_caption"),
             truth=FIRST_OF_2,
             tags=tags,
             kinds=("original", tags["kind"]),
         )
-        for record, picture, tags in rows(root, "sugarcrepe", KINDS)
+        for record, image, tags in rows(root, "sugarcrepe", KINDS)
     ]
 
 
 def rows(
     root: Path | None, benchmark: str, kinds: Sequence[str]
-) -> Iterator[tuple[Record, FilePicture, Mapping[str, str]]]:
-    """Records of a file for each kind, with their tags; pictures are COCO val2017."""
+) -> Iterator[tuple[Record, FileImage, Mapping[str, str]]]:
+    """Records of a file for each kind, with their tags; images are COCO val2017."""
     folder = Folder.of(root, benchmark)
-    pictures = folder.picture_folder("val2017", "../coco/val2017", "images")
+    images = folder.image_folder("val2017", "../coco/val2017", "images")
     for kind in kinds:
         tags = {"kind": kind, "family": kind.partition("_")[0]}
         for record in folder.records(f"{kind}.json"):
-            yield record, folder.picture(pictures, record.text("filename"), record.where), tags
+            yield record, folder.image(images, record.text("filename"), record.where), tags
 
 
 def load_corrected(root: Path | None) -> Sequence[Item]:
@@ -65,7 +65,7 @@ def load_corrected(root: Path | None) -> Sequence[Item]:
 
 def _is_removed(item: Item) -> bool:
     removed = ERRATA.get(item.tags["kind"])
-    return removed is not None and item.pictures[0].name.endswith(removed)
+    return removed is not None and item.images[0].name.endswith(removed)
 
 
 SUGARCREPE = Benchmark(
@@ -87,7 +87,7 @@ SUGARCREPE = Benchmark(
     files=tuple(f"{kind}.json" for kind in KINDS),
     errata=Errata(
         "removed row",
-        "The first release had one more row of swap_obj (picture 000000310622, two street signs), "
+        "The first release had one more row of swap_obj (image 000000310622, two street signs), "
         "whose swapped caption is true as well; the authors took it out. Without it here too.",
         load_corrected,
     ),

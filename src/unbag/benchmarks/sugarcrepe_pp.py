@@ -1,4 +1,4 @@
-"""SugarCrepe++: one picture, two captions that both describe it, and a hard negative.
+"""SugarCrepe++: one image, two captions that both describe it, and a hard negative.
 
 The official image-text hit, both captions above the negative, is our `augmented`; its text-only
 hit, which asks the text encoder alone, is `text_only`.
@@ -19,17 +19,17 @@ KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """Items of all five files; pictures are COCO val2017."""
+    """Items of all five files; images are COCO val2017."""
     return [
         Item(
             id=f"{tags['kind']}/{record.read('id', int)}",
-            pictures=(picture,),
+            images=(image,),
             captions=record.captions("caption", "negative_caption", "caption2"),
             truth=FIRST_AND_THIRD,
             tags=tags,
             kinds=("original", tags["kind"], "paraphrase"),
         )
-        for record, picture, tags in rows(root, "sugarcrepe_pp", KINDS)
+        for record, image, tags in rows(root, "sugarcrepe_pp", KINDS)
     ]
 
 

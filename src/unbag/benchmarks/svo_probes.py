@@ -1,6 +1,6 @@
-"""SVO-Probes: one sentence, its picture, and one in which subject, verb or object is another.
+"""SVO-Probes: one sentence, its image, and one in which subject, verb or object is another.
 
-The official file holds addresses, not pictures; save each one as images/<image id>.jpg.
+The official file holds addresses, not images; save each one as images/<image id>.jpg.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, not_official
 from unbag.benchmarks.sources import described
-from unbag.metrics.choice import PickPicture
+from unbag.metrics.choice import PickImage
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 
 FILE = "svo_probes.csv"
 FLAGS = ("subj_neg", "verb_neg", "obj_neg")
 _PARTS = ("subject", "verb", "object")
-FIRST_PICTURE: BoolArray = np.array([[True], [False]])
-FIRST_PICTURE.flags.writeable = False
+FIRST_IMAGE: BoolArray = np.array([[True], [False]])
+FIRST_IMAGE.flags.writeable = False
 
 
 def load(root: Path | None) -> Sequence[Item]:
-    """One item a row: two pictures, one sentence; rows of one sentence are one group."""
+    """One item a row: two images, one sentence; rows of one sentence are one group."""
     folder = Folder.of(root, "svo_probes")
-    pictures = folder.picture_folder("images")
+    images = folder.image_folder("images")
     columns = ("sentence", "pos_image_id", "neg_image_id", *FLAGS)
     items = []
     for record in folder.table(FILE, columns=columns):
@@ -34,9 +34,9 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"{FILE}/{record.key}",
-                pictures=folder.pictures(pictures, names, record.where),
+                images=folder.images(images, names, record.where),
                 captions=(sentence,),
-                truth=FIRST_PICTURE,
+                truth=FIRST_IMAGE,
                 group=f"sentence/{sentence}",
                 tags={"negative": _negative(record)},
             )
@@ -45,7 +45,7 @@ def load(root: Path | None) -> Sequence[Item]:
 
 
 def _negative(record: Record) -> str:
-    """Which part of the sentence the other picture does not show."""
+    """Which part of the sentence the other image does not show."""
     flags = [record.text(flag) for flag in FLAGS]
     if sorted(flags) != ["False", "False", "True"]:
         raise not_official(
@@ -58,8 +58,8 @@ def _negative(record: Record) -> str:
 SVO_PROBES = Benchmark(
     **described("svo_probes"),
     load=load,
-    metrics=(PickPicture(),),
-    headline="picture_accuracy",
+    metrics=(PickImage(),),
+    headline="image_accuracy",
     aggregates=(Aggregate(by=("negative",)), MICRO),
     files=(FILE,),
 )

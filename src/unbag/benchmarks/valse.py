@@ -1,4 +1,4 @@
-"""VALSE: one picture, a caption and a foil, in eleven instruments.
+"""VALSE: one image, a caption and a foil, in eleven instruments.
 
 The files hold rows that the annotators did not accept: 8,782 in all, 7,702 of them valid. `load`
 gives all, of which 24 have a foil equal to its caption; `load_valid` only those where at least two
@@ -42,7 +42,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "foil-it": ("val2014", "images", "../coco/val2014"),
     }
 )
-"""Where the pictures of each instrument may be: the place of the official code first."""
+"""Where the images of each instrument may be: the place of the official code first."""
 INSTRUMENTS = tuple(PLACES)
 PHENOMENON = MappingProxyType(
     {name: what for what, names in VALSE_PHENOMENA.items() for name in names}
@@ -74,10 +74,10 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
                 split = "train2014" if "train2014" in name else "val2014"
             if split not in places:
                 shared = (f"../coco/{split}",) if split else ()
-                places[split] = folder.picture_folder(*PLACES[instrument], *shared)
+                places[split] = folder.image_folder(*PLACES[instrument], *shared)
             item = Item(
                 id=f"{instrument}/{record.key}",
-                pictures=(folder.picture(places[split], name, record.where),),
+                images=(folder.image(places[split], name, record.where),),
                 captions=record.captions("caption", "foil"),
                 truth=FIRST_OF_2,
                 tags={

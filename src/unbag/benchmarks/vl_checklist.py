@@ -1,4 +1,4 @@
-"""VL-CheckList: one picture and two phrases, in nine columns of attributes, objects and relations.
+"""VL-CheckList: one image and two phrases, in nine columns of attributes, objects and relations.
 
 The folder is the official `data`. The release lacks some of its 56 files: what is there is read,
 and a warning names the rest. As in the official code only the first phrase of each side counts;
@@ -28,14 +28,14 @@ class ChecklistFile:
     """attribute, object or relation"""
     column: str
     """One of the nine of published tables, such as "object location"."""
-    pictures: str
-    """Folder of the picture source: vg, swig or hake."""
+    images: str
+    """Folder of the image source: vg, swig or hake."""
 
 
 def _sources() -> Iterator[ChecklistFile]:
     for source in ("vg", "vaw"):
         for name in ("action", "color", "material", "size", "state"):
-            # Pictures of VAW are those of Visual Genome.
+            # Images of VAW are those of Visual Genome.
             yield ChecklistFile(
                 f"Attribute/{source}/{name}.json", "attribute", f"attribute {name}", "vg"
             )
@@ -72,15 +72,15 @@ def load(root: Path | None) -> Sequence[Item]:
     """Items of the files that are there; a warning names those that are not."""
     folder = Folder.of(root, "vl_checklist")
     there = set(present(folder, FILES))
-    places = {name: folder.picture_folder(*tried) for name, tried in PLACES.items()}
+    places = {name: folder.image_folder(*tried) for name, tried in PLACES.items()}
     items: list[Item] = []
     for source in SOURCES:
         if source.file in there:
-            items += _items(folder, source, places[source.pictures])
+            items += _items(folder, source, places[source.images])
     return items
 
 
-def _items(folder: Folder, source: ChecklistFile, pictures: Path) -> Iterator[Item]:
+def _items(folder: Folder, source: ChecklistFile, images: Path) -> Iterator[Item]:
     tags = {
         "group": source.group,
         "column": source.column,
@@ -91,7 +91,7 @@ def _items(folder: Folder, source: ChecklistFile, pictures: Path) -> Iterator[It
         name, phrases = _pair(record)
         yield Item(
             id=f"{tags['file']}/{record.key}",
-            pictures=(folder.picture(pictures, name, record.where),),
+            images=(folder.image(images, name, record.where),),
             captions=(_first(phrases, "POS"), _first(phrases, "NEG")),
             truth=FIRST_OF_2,
             tags=tags,
@@ -100,13 +100,11 @@ def _items(folder: Folder, source: ChecklistFile, pictures: Path) -> Iterator[It
 
 
 def _pair(record: Record) -> tuple[str, Record]:
-    """Picture name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
+    """Image name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
     row = record.value
     if not isinstance(row, list) or len(row) != 2:
-        raise not_official(
-            f"{record.where} is no pair", '[picture, {"POS": [text], "NEG": [text]}]'
-        )
-    name = from_json(str, row[0], f"{record.where}, picture")
+        raise not_official(f"{record.where} is no pair", '[image, {"POS": [text], "NEG": [text]}]')
+    name = from_json(str, row[0], f"{record.where}, image")
     return name, Record(row[1], record.key, record.where)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, not_official
 from unbag.benchmarks.sources import described
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.metrics.statements import Statements
 from unbag.types import Benchmark, BoolArray, Item
 from unbag.types.json import wrong
@@ -30,7 +30,7 @@ def load(root: Path | None) -> Sequence[Item]:
             items.append(
                 Item(
                     id=f"{split}/{record.key}",
-                    pictures=(_picture(folder, record),),
+                    images=(_image(folder, record),),
                     captions=(record.caption("caption"),),
                     truth=_TRUTHS[_label(record)],
                     tags={"split": split, "relation": record.text("relation")},
@@ -46,7 +46,7 @@ def _label(record: Record) -> int:
     return 1 if value == 1 else 0
 
 
-def _picture(folder: Folder, record: Record) -> FilePicture:
+def _image(folder: Folder, record: Record) -> FileImage:
     """From the folders the authors name, or from a shared copy of COCO."""
     part = record.text("image_link").split("/")[-2:-1]
     if part not in (["train2017"], ["val2017"]):
@@ -54,8 +54,8 @@ def _picture(folder: Folder, record: Record) -> FilePicture:
             f"{record.where}: image_link is {record.text('image_link')!r}",
             "an address that ends in train2017/<name> or val2017/<name>",
         )
-    pictures = folder.picture_folder("images", "trainval2017", f"../coco/{part[0]}")
-    return folder.picture(pictures, record.text("image"), record.where)
+    images = folder.image_folder("images", "trainval2017", f"../coco/{part[0]}")
+    return folder.image(images, record.text("image"), record.where)
 
 
 VSR = Benchmark(

@@ -1,9 +1,9 @@
 """What'sUp, COCO-spatial and GQA-spatial: where things are to each other.
 
 What'sUp has sets of four photographs of the same two things, each with the caption of its own
-relation. The official files give every picture four options, the first correct. Here the four
-pictures of a set make one item, so that the other three options are the captions of the other three
-pictures. The spatial benchmarks have a photograph, a caption with a place or relation, and its
+relation. The official files give every image four options, the first correct. Here the four
+images of a set make one item, so that the other three options are the captions of the other three
+images. The spatial benchmarks have a photograph, a caption with a place or relation, and its
 opposite.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named, not_official
 from unbag.benchmarks.sources import described
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import TWO_WAY, Pairs
@@ -38,7 +38,7 @@ ERRATA: Mapping[str, str] = MappingProxyType(
         "pillow_right_of_chair.jpeg": "pillow_left_of_chair.jpeg",
     }
 )
-"""Pictures of subset A whose labels are exchanged (amitakamath/whatsup_vlms, issue 4)."""
+"""Images of subset A whose labels are exchanged (amitakamath/whatsup_vlms, issue 4)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Subset:
 
     name: str
     file: str
-    pictures: str
+    images: str
     relations: tuple[str, str, str, str]
     """As file names write them: two opposite pairs."""
     pairs: Mapping[str, tuple[int, int]]
@@ -71,25 +71,25 @@ B = Subset(
 
 
 def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Sequence[Item]:
-    """One item a set of four pictures."""
+    """One item a set of four images."""
     folder = Folder.of(root, subset.name)
-    pictures = folder.picture_folder(
-        subset.pictures, f"data/{subset.pictures}", f"../whatsup/{subset.pictures}"
+    images = folder.image_folder(
+        subset.images, f"data/{subset.images}", f"../whatsup/{subset.images}"
     )
     sets: dict[str, dict[str, _Member]] = {}
     for record in folder.records(subset.file):
         name = PurePosixPath(record.text("image_path")).name
         key, relation = _parse(name, record, subset)
         shown = ERRATA.get(name, name) if is_corrected else name
-        picture = folder.picture(pictures, shown, record.where)
+        image = folder.image(images, shown, record.where)
         if relation in sets.setdefault(key, {}):
             raise not_official(
-                f"{record.where}: a second picture of {key!r} with {relation!r}",
+                f"{record.where}: a second image of {key!r} with {relation!r}",
                 "each relation once in a set",
             )
-        sets[key][relation] = _Member(record, picture, _options(record))
+        sets[key][relation] = _Member(record, image, _options(record))
     items = [_item(key, members, subset) for key, members in sets.items()]
-    # Subset A has one option that is not, letter by letter, the caption of another picture of its
+    # Subset A has one option that is not, letter by letter, the caption of another image of its
     # set ("A mug under a tabl`e"); the item reads it as the caption meant.
     slips = [
         (member.record.where, option)
@@ -110,7 +110,7 @@ def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Se
 
 
 load_corrected = partial(load, subset=A, is_corrected=True)
-"""Subset A with the exchanged pictures of ERRATA put right; B has no known errors."""
+"""Subset A with the exchanged images of ERRATA put right; B has no known errors."""
 
 
 def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
@@ -118,7 +118,7 @@ def _parse(name: str, record: Record, subset: Subset) -> tuple[str, str]:
     found = re.fullmatch(rf"([^_]+)_({'|'.join(subset.relations)})_([^_]+)\.jpeg", name)
     if not found:
         raise not_official(
-            f"{record.where}: picture name {name!r}",
+            f"{record.where}: image name {name!r}",
             f"<thing>_<{'|'.join(subset.relations)}>_<thing>.jpeg",
         )
     return f"{found[1]}_{found[3]}", found[2]
@@ -136,10 +136,10 @@ def _options(record: Record) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Member:
-    """One picture of a set."""
+    """One image of a set."""
 
     record: Record
-    picture: FilePicture
+    image: FileImage
     options: tuple[str, ...]
 
 
@@ -147,31 +147,31 @@ def _item(key: str, members: Mapping[str, _Member], subset: Subset) -> Item:
     missing = [relation for relation in subset.relations if relation not in members]
     if missing:
         raise UnbagError(
-            f"{subset.file}: the set {key!r} has no picture {' and no '.join(missing)}",
-            expected="all four pictures of every set",
+            f"{subset.file}: the set {key!r} has no image {' and no '.join(missing)}",
+            expected="all four images of every set",
             hint="the official files have them; restore the record, or remove the whole set",
         )
     ordered = [members[relation] for relation in subset.relations]
     captions = tuple(member.options[0] for member in ordered)
-    pictures = tuple(member.picture for member in ordered)
-    return Item(key, pictures, captions, MATCHING_4, kinds=subset.relations)
+    images = tuple(member.image for member in ordered)
+    return Item(key, images, captions, MATCHING_4, kinds=subset.relations)
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
-    """Pictures are COCO val2017, named by twelve digits."""
+    """Images are COCO val2017, named by twelve digits."""
     folder = Folder.of(root, "coco_spatial")
-    pictures = folder.picture_folder("val2017", "../coco/val2017")
-    return _load(folder, pictures, prefix="coco_qa", digits=12)
+    images = folder.image_folder("val2017", "../coco/val2017")
+    return _load(folder, images, prefix="coco_qa", digits=12)
 
 
 def load_gqa(root: Path | None) -> Sequence[Item]:
-    """Pictures are those of Visual Genome, named by their id."""
+    """Images are those of Visual Genome, named by their id."""
     folder = Folder.of(root, "gqa_spatial")
-    pictures = folder.picture_folder("vg_images", "../visual_genome")
-    return _load(folder, pictures, prefix="vg_qa", digits=0)
+    images = folder.image_folder("vg_images", "../visual_genome")
+    return _load(folder, images, prefix="vg_qa", digits=0)
 
 
-def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequence[Item]:
+def _load(folder: Folder, images: Path, *, prefix: str, digits: int) -> Sequence[Item]:
     items = []
     for objects in OBJECTS:
         file = f"{prefix}_{objects}_obj.json"
@@ -182,7 +182,7 @@ def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequen
             items.append(
                 Item(
                     id=f"{file}/{record.key}",
-                    pictures=(folder.picture(pictures, name, record.where),),
+                    images=(folder.image(images, name, record.where),),
                     captions=captions,
                     truth=FIRST_OF_2,
                     tags={"objects": objects, "relation": _relation(captions[0], objects)},
@@ -249,7 +249,7 @@ class TwoWay:
             _cut(item, name, at)
             for item in self.load(root)
             for name, at in self.pairs.items()
-            if max(at) < len(item.pictures)
+            if max(at) < len(item.images)
         ]
 
 
@@ -259,7 +259,7 @@ def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
     return replace(
         item,
         id=f"{item.id}/{name}",
-        pictures=tuple(item.pictures[p] for p in at),
+        images=tuple(item.images[p] for p in at),
         captions=tuple(item.captions[c] for c in own),
         truth=np.eye(2, dtype=np.bool_),
         kinds=tuple(item.kinds[c] for c in own) if item.kinds else (),
@@ -281,7 +281,7 @@ def _benchmark(subset: Subset, errata: Errata | None = None) -> Benchmark:
         metrics=(Pairs(pairs=subset.pairs),),
         headline="individual4",
         # The official argmax runs over options of which the first is true, so that a tie is right
-        # for every picture; the captions of a set stand in one order for all four.
+        # for every image; the captions of a set stand in one order for all four.
         official_ties="right",
         files=(subset.file,),
         errata=errata,

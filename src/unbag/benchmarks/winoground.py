@@ -1,6 +1,6 @@
-"""Winoground: two pictures and two captions of the same words in another order.
+"""Winoground: two images and two captions of the same words in another order.
 
-Read from examples.jsonl and the unpacked pictures as the hub distributes them. If the file
+Read from examples.jsonl and the unpacked images as the hub distributes them. If the file
 new_tag_assignments.json of "Why is Winoground hard?" lies beside, its reasons become tags.
 """
 
@@ -31,7 +31,7 @@ def load(root: Path | None) -> Sequence[Item]:
     """One item an example."""
     folder = Folder.of(root, "winoground")
     file = "data/examples.jsonl" if folder.has("data/examples.jsonl") else "examples.jsonl"
-    pictures = folder.picture_folder("images", "data/images")
+    images = folder.image_folder("images", "data/images")
     why: Mapping[str, tuple[str, ...]] | None = None
     if folder.has(WHY_FILE):
         why = from_json(dict[str, tuple[str, ...]], folder.json(WHY_FILE), WHY_FILE)
@@ -43,7 +43,7 @@ def load(root: Path | None) -> Sequence[Item]:
         items.append(
             Item(
                 id=f"example/{number}",
-                pictures=folder.pictures(pictures, names, record.where),
+                images=folder.images(images, names, record.where),
                 captions=record.captions("caption_0", "caption_1"),
                 truth=MATCHING_2,
                 tags={

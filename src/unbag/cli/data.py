@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from unbag.types import Benchmark, Download
 
 
-_SHOWN_FILES, _SHOWN_PICTURES = 12, 10
-"""Lines about files to fetch, and about missing pictures."""
+_SHOWN_FILES, _SHOWN_IMAGES = 12, 10
+"""Lines about files to fetch, and about missing images."""
 
 _NO_SIZE = "size not known"
 _CLASS_FOLDERS = ("*/*", "**/*")
-"""Patterns of benchmarks that are read from folders of pictures, one a class."""
+"""Patterns of benchmarks that are read from folders of images, one a class."""
 
 
 def add(commands: Commands) -> None:
@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
     get.add_argument(
         "--pictures",
         action="store_true",
-        help="pictures too, often gigabytes (default: annotation files only)",
+        help="images too, often gigabytes (default: annotation files only)",
     )
     for action in (check, get):
         action.add_argument(
@@ -61,11 +61,11 @@ def start(options: argparse.Namespace) -> int:
         return _list()
     if options.action == "check":
         return _check(options.name, options.data)
-    return get_data(options.names, options.data, pictures=options.pictures)
+    return get_data(options.names, options.data, images=options.images)
 
 
 def _list() -> int:
-    """Every benchmark that needs files: how to get them, its pictures and its licence."""
+    """Every benchmark that needs files: how to get them, its images and its licence."""
     from unbag.types import Benchmark
 
     found = [find("benchmark", name) for name in names("benchmark")]
@@ -76,7 +76,7 @@ def _list() -> int:
     width = max(len(one.name) for one in needy)
     for one in needy:
         print(
-            f"{one.name:<{width}}  {_way(one):<34}  pictures: {', '.join(one.sources)}; "
+            f"{one.name:<{width}}  {_way(one):<34}  images: {', '.join(one.sources)}; "
             f"licence: {one.licence}"
         )
     print(
@@ -88,7 +88,7 @@ def _list() -> int:
 
 def _way(one: Benchmark) -> str:
     """What `data get` can do for a benchmark."""
-    kinds = {download.has_pictures for download in one.downloads}
+    kinds = {download.has_images for download in one.downloads}
     if not kinds:
         return "by hand"
     whole = {True: "pictures", False: "files"}
@@ -116,16 +116,16 @@ def _check(name: str, data: Path) -> int:
 
 
 def _look(one: Benchmark, data: Path) -> Found:
-    """Look for the files of a benchmark, then for the pictures that they name."""
-    from unbag.evaluation.loading import absent_pictures
+    """Look for the files of a benchmark, then for the images that they name."""
+    from unbag.evaluation.loading import absent_images
 
     root = data / one.place
-    # A file may be a pattern: class sets need any picture in any folder.
+    # A file may be a pattern: class sets need any image in any folder.
     missing = tuple(file for file in one.files if not any(root.glob(file)))
     if missing:
         return Found(len(one.files), missing, 0, ())
     items = one.load(root)
-    return Found(len(one.files), (), len(items), tuple(sorted(absent_pictures(items))))
+    return Found(len(one.files), (), len(items), tuple(sorted(absent_images(items))))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Found:
     """Files that are not there."""
     items: int
     absent: tuple[Path, ...]
-    """Pictures that are not there; only known once no file is missing."""
+    """Images that are not there; only known once no file is missing."""
 
     @property
     def lacks_classes(self) -> bool:
@@ -152,7 +152,7 @@ class Found:
             return "there are no class folders"
         if self.missing:
             return f"{len(self.missing)} of {self.files} files are missing"
-        return f"{len(self.absent):,} pictures are missing" if self.absent else ""
+        return f"{len(self.absent):,} images are missing" if self.absent else ""
 
 
 def _hint(name: str, data: Path, found: Found) -> str:
@@ -168,14 +168,14 @@ def _print_found(one: Benchmark, data: Path, found: Found) -> None:
     print(f"{one.name}: {one.about}")
     print(f"  cite:     {one.cite or 'not stated'}")
     print(f"  licence:  {one.licence or 'not stated'}")
-    print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
+    print(f"  images: {', '.join(one.sources) or 'not stated'}")
     print(f"  folder:   {data / one.place}")
     for file in one.files:
         shown = "class folders" if file in _CLASS_FOLDERS else file
         print(f"  {'missing' if file in found.missing else 'there  '}   {shown}")
     if not found.missing:
         print(f"  {found.items:,} items can be read")
-    for path in found.absent[:_SHOWN_PICTURES]:
+    for path in found.absent[:_SHOWN_IMAGES]:
         print(f"  missing   {path}")
     if found.problem and one.gated:
         print(f"  by hand:  {one.gated}")
@@ -184,9 +184,9 @@ def _print_found(one: Benchmark, data: Path, found: Found) -> None:
 
 
 def get_data(
-    names: Sequence[str], data: Path, *, pictures: bool, patience: Patience | None = None
+    names: Sequence[str], data: Path, *, images: bool, patience: Patience | None = None
 ) -> int:
-    """Fetch files, and pictures if asked for; 0 if everything asked for is there in the end."""
+    """Fetch files, and images if asked for; 0 if everything asked for is there in the end."""
     from rich.console import Console
 
     from unbag.benchmarks.names import benchmark
@@ -199,30 +199,30 @@ def get_data(
         if not one.files:
             print(f"{one.name} makes its own data; nothing is needed")
     for one in benchmarks:
-        _print_plan(one, data, pictures=pictures)
-    _print_total(wanted(benchmarks, pictures=pictures), data)
+        _print_plan(one, data, images=images)
+    _print_total(wanted(benchmarks, images=images), data)
     work = _Work(data, ShownBytes(Console(stderr=True)).task, patience or PATIENCE)
     try:
-        work.get(wanted(benchmarks, pictures=False))
-        if pictures:
-            work.get(_pictures(benchmarks, data))
+        work.get(wanted(benchmarks, images=False))
+        if images:
+            work.get(_images(benchmarks, data))
     except KeyboardInterrupt:
         print(
             "unbag: stopped. What came is kept; the same command goes on from the .part file",
             file=sys.stderr,
         )
         return 130
-    complete = [_summed_up(one, data, pictures=pictures) for one in benchmarks]
+    complete = [_summed_up(one, data, images=images) for one in benchmarks]
     return 1 if work.failed or not all(complete) else 0
 
 
-def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
+def _print_plan(one: Benchmark, data: Path, *, images: bool) -> None:
     from unbag.data.archives import readable
     from unbag.data.download import is_there
 
     print(one.name)
     print(f"  licence:  {one.licence or 'not stated'}")
-    later = [d for d in one.downloads if d.has_pictures and not pictures]
+    later = [d for d in one.downloads if d.has_images and not images]
     now = [d for d in one.downloads if d not in later]
 
     def described(download: Download) -> str:
@@ -233,9 +233,9 @@ def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
     if len(now) > _SHOWN_FILES:
         print(f"            and {len(now) - _SHOWN_FILES} more")
     for download in later[:_SHOWN_FILES]:
-        print(f"  pictures  {described(download)}: only with --pictures")
+        print(f"  images  {described(download)}: only with --pictures")
     if len(later) > _SHOWN_FILES:
-        print(f"  pictures  and {len(later) - _SHOWN_FILES} more")
+        print(f"  images  and {len(later) - _SHOWN_FILES} more")
     if one.gated:
         print(f"  by hand:  {one.gated}")
     elif not one.downloads:
@@ -289,15 +289,15 @@ class _Work:
 
 
 def _print_got(download: Download, got: Obtained) -> None:
-    if got.was_there or (download.has_pictures and not download.unpack):
+    if got.was_there or (download.has_images and not download.unpack):
         return
     unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
     known = "as it should be" if download.sha256 else "none is published to compare it with"
     print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
 
 
-def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
-    """Pictures of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
+def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
+    """Images of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
     from unbag.data.download import wanted
 
     lacking = []
@@ -306,13 +306,13 @@ def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ..
         with warnings.catch_warnings(), suppress(UnbagError):
             warnings.simplefilter("ignore")
             if not _look(one, data).problem:
-                print(f"there     all pictures of {one.name}")
+                print(f"there     all images of {one.name}")
                 continue
         lacking.append(one)
-    return tuple(download for download in wanted(lacking, pictures=True) if download.has_pictures)
+    return tuple(download for download in wanted(lacking, images=True) if download.has_images)
 
 
-def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:
+def _summed_up(one: Benchmark, data: Path, *, images: bool) -> bool:
     """Print what `data check` prints; whether everything that was asked for is there."""
     try:
         found = _look(one, data)
@@ -322,6 +322,6 @@ def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:
     _print_found(one, data, found)
     if not found.problem:
         return True
-    can_get = found.absent and not pictures and any(d.has_pictures for d in one.downloads)
-    print(f"{found.problem}{'; --pictures fetches them' if can_get else ''}")
-    return not found.missing and not pictures
+    can_get = found.absent and not images and any(d.has_images for d in one.downloads)
+    print(f"{found.problem}{'; --images fetches them' if can_get else ''}")
+    return not found.missing and not images

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from unbag.runs.progress import Progress
 
 _ABOUT = """\
-Ask why a model answers as it does: does its text tower see order, does its picture tower merge
-different pictures, is the information there but not read out, does it only notice edits? Each
+Ask why a model answers as it does: does its text encoder see order, does its image encoder merge
+different images, is the information there but not read out, does it only notice edits? Each
 question gets one sentence, with its number beside that of a bag of words, a perfect model,
 chance and the same model with random weights. Writes diagnosis.html and diagnosis.json.
 """
@@ -46,11 +46,11 @@ def add(commands: Commands) -> None:
     text = "for diagnosis.html and diagnosis.json (default: unbag-diagnosis/MODEL)"
     diagnose.add_argument("--out", type=Path, metavar="DIR", help=text)
     data = diagnose.add_argument_group("what is looked at")
-    text = "world (default), a benchmark or family, a file of captions, or a folder of pictures"
+    text = "world (default), a benchmark or family, a file of captions, or a folder of images"
     data.add_argument("--data", metavar="D", help=text)
     text = "holds one folder for each benchmark that is read from files"
     data.add_argument("--root", type=Path, metavar="DIR", help=text)
-    text = "folder that names of pictures in a file of captions start from"
+    text = "folder that names of images in a file of captions start from"
     data.add_argument("--pictures", type=Path, metavar="DIR", help=text)
     text = "questions to put, by name (default: all; `unbag list probes`)"
     diagnose.add_argument("--probes", nargs="+", metavar="P", help=text)
@@ -60,7 +60,7 @@ def add(commands: Commands) -> None:
     diagnose.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
     text = "do not put the questions to the same model with random weights"
     diagnose.add_argument("--no-twin", action="store_true", help=text)
-    text = "draw no maps of words over pictures, for which a chat model runs dozens of times"
+    text = "draw no maps of words over images, for which a chat model runs dozens of times"
     diagnose.add_argument("--no-maps", action="store_true", help=text)
     text = "of samples, readers, intervals and the random twin (default: 0)"
     diagnose.add_argument("--seed", type=int, default=0, metavar="N", help=text)
@@ -158,7 +158,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig
     material = find_probe_data(
         options.data,
         root=options.root,
-        pictures=options.pictures,
+        images=options.images,
         seed=options.seed,
         progress=progress,
     )

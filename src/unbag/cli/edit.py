@@ -45,7 +45,7 @@ _OF_COLLECTIONS = (
     "captions_format",
     "format",
     "caption_column",
-    "picture_column",
+    "image_column",
     "limit",
     "bad_lines",
     "neighbours",
@@ -93,7 +93,7 @@ def _add_files(edit: argparse.ArgumentParser) -> None:
     edit.add_argument("--format", choices=(*_FORMS, "negclip"), metavar="F", help=text)
     text = "column or field of captions (default: caption, title or text)"
     edit.add_argument("--caption-column", default="", metavar="C", help=text)
-    text = "column or field that names the picture (default: filepath, image or url)"
+    text = "column or field that names the image (default: filepath, image or url)"
     edit.add_argument("--picture-column", default="", metavar="C", help=text)
     edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
     edit.add_argument(
@@ -101,7 +101,7 @@ def _add_files(edit: argparse.ArgumentParser) -> None:
         choices=("error", "skip"),
         help="broken lines: stop before anything is computed (default), or leave them out",
     )
-    text = "nearest pictures, for --format negclip: lines of {picture, neighbours}"
+    text = "nearest images, for --format negclip: lines of {image, neighbours}"
     edit.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
 
 
@@ -144,7 +144,7 @@ def _job(options: argparse.Namespace) -> EditJob:
         options.captions,
         options.captions_format or form_of(options.captions, "--captions-format"),
         caption_column=options.caption_column,
-        picture_column=options.picture_column,
+        image_column=options.image_column,
         skips_bad=options.bad_lines == "skip",
         limit=options.limit,
     )

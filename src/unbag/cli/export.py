@@ -56,7 +56,7 @@ def start(options: argparse.Namespace) -> int:
                 expected="--weights only with --run: other models have one set of weights",
                 hint="leave it out, or name the folder of the training run with --run",
             )
-        message = f"{options.model} gives no vector for a picture and a caption"
+        message = f"{options.model} gives no vector for an image and a caption"
         encoder = check_dual_encoder(load_model(options.model), message)
         card = card_of_copy(options.model, name=encoder.name, command=options.typed)
     for line in export_lines(export(encoder, options.out, card=card)):

@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Command] = {
 
 _ABOUT = """\
 Measure, explain and repair bag-of-words behaviour in vision-language models:
-models that know which words fit a picture, but not how the words belong together.
+models that know which words fit an image, but not how the words belong together.
 """
 
 _FIRST = """\

@@ -1,4 +1,4 @@
-"""`unbag nearest`: for each picture of a caption file, the nearest other pictures."""
+"""`unbag nearest`: for each image of a caption file, the nearest other images."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from unbag.cli.options import (
 if TYPE_CHECKING:
     from unbag.registry import Commands
     from unbag.runs.cache import Vectors
-    from unbag.types import Picture
+    from unbag.types import ImageSource
 
 _ABOUT = """\
-For every picture that a caption file names, find the nearest other pictures by a model's vectors:
-NegCLIP's hard pictures. The output goes into `unbag edit --format negclip --neighbours FILE`.
+For every image that a caption file names, find the nearest other images by a model's vectors:
+NegCLIP's hard images. The output goes into `unbag edit --format negclip --neighbours FILE`.
 """
 
 _EXAMPLES = """\
@@ -35,24 +35,24 @@ example:
 
 
 def add(commands: Commands) -> None:
-    """A caption file, a folder of pictures, a model."""
-    text = "the nearest other pictures of each picture"
+    """A caption file, a folder of images, a model."""
+    text = "the nearest other images of each image"
     nearest = add_command(commands, "nearest", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "a file that names pictures"
+    text = "a file that names images"
     nearest.add_argument("--captions", required=True, metavar="FILE", help=text)
-    # Pictures inside shards have no path.
+    # Images inside shards have no path.
     text = "of --captions: {} (default: by its ending)".format(", ".join(CAPTION_FILES))
     nearest.add_argument("--captions-format", choices=CAPTION_FILES, metavar="F", help=text)
-    text = "column or field that names the picture (default: filepath, image or url)"
+    text = "column or field that names the image (default: filepath, image or url)"
     nearest.add_argument("--picture-column", default="", metavar="C", help=text)
     text = "the folder that their names start from"
     nearest.add_argument("--pictures", type=Path, required=True, metavar="DIR", help=text)
     nearest.add_argument("--model", required=True, metavar="M", help="a dual encoder")
     nearest.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
-    text = "neighbours of each picture (default: 3)"
+    text = "neighbours of each image (default: 3)"
     nearest.add_argument("--each", type=int, default=3, metavar="N", help=text)
     add_device(nearest)
-    add_batch(nearest, "pictures encoded")
+    add_batch(nearest, "images encoded")
     add_cache(nearest)
 
 
@@ -63,8 +63,8 @@ def start(options: argparse.Namespace) -> int:
     from unbag.data.neighbours import (
         check_place,
         check_search,
-        find_pictures,
-        nearest_pictures,
+        find_images,
+        nearest_images,
         write_neighbours,
     )
     from unbag.data.readers import entries, form_of
@@ -76,30 +76,30 @@ def start(options: argparse.Namespace) -> int:
     source = Source(
         options.captions,
         options.captions_format or form_of(options.captions, "--captions-format"),
-        picture_column=options.picture_column,
+        image_column=options.image_column,
     )
     check_place(options.out, source)
-    pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
-    check_search(options.each, len(pictures))
+    images = find_images((entry.image for entry in entries(source)), options.images)
+    check_search(options.each, len(images))
     make_folder(options.out.parent, what="folder", hint="choose another place with --out")
     model = check_dual_encoder(
         load_model(options.model, placement=Placement(choose_device(options.device))),
-        f"{options.model} gives no vector for a picture",
+        f"{options.model} gives no vector for an image",
     )
     progress = shown()
 
-    def vectors(picture_of: Mapping[str, Picture]) -> tuple[Vectors, Mapping[str, str]]:
-        plan = Plan(tuple(picture_of.values()), tuple(picture_of))
+    def vectors(image_of: Mapping[str, ImageSource]) -> tuple[Vectors, Mapping[str, str]]:
+        plan = Plan(tuple(image_of.values()), tuple(image_of))
         cache, batch = cache_of(options), options.batch
         found = embed(model, plan, cache=cache, batch_size=batch, progress=progress)
-        return found.picture_ND, found.damaged
+        return found.image_ND, found.damaged
 
-    near, damaged = nearest_pictures(pictures, vectors, each=options.each, progress=progress)
+    near, damaged = nearest_images(images, vectors, each=options.each, progress=progress)
     write_neighbours(options.out, near)
-    print(f"{len(near):,} pictures with {options.each} neighbours each, by {model.name}")
+    print(f"{len(near):,} images with {options.each} neighbours each, by {model.name}")
     for name, why in list(damaged.items())[:5]:
         print(f"  left out: {name}: {why}")
     if len(damaged) > 5:
-        print(f"  left out: {len(damaged):,} pictures in all")
+        print(f"  left out: {len(damaged):,} images in all")
     print(f"neighbours: {Path(options.out)}")
     return 0

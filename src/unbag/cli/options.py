@@ -97,7 +97,7 @@ def cache_of(options: argparse.Namespace) -> Path | None:
 
 
 def check_dual_encoder(model: Model, message: str) -> DualEncoder:
-    """The model, if it has vectors of pictures and captions; else an error with this message."""
+    """The model, if it has vectors of images and captions; else an error with this message."""
     from unbag.types import DualEncoder
 
     if isinstance(model, DualEncoder):

@@ -93,7 +93,7 @@ def add(commands: Commands) -> None:
     add_batch(run)
     text = "measure even if more than 1 %% of the scores are not numbers"
     run.add_argument("--allow-invalid", action="store_true", help=text)
-    text = "what to do about pictures that are not on disk (default: error)"
+    text = "what to do about images that are not on disk (default: error)"
     run.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
     add_cache(run)
 
@@ -261,7 +261,7 @@ def _probes(
 
     progress = shown()
     benchmark, load = _only(benchmarks)
-    message = f"--scorer {_LINEAR_PROBE} needs vectors of pictures, and"
+    message = f"--scorer {_LINEAR_PROBE} needs vectors of images, and"
     encoders = [check_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
     items: Sequence[Item] = tuple(load(folder_of(benchmark, options.data)))
     items = without_missing(benchmark.name, items, missing=options.missing, progress=progress)
@@ -270,7 +270,7 @@ def _probes(
     for encoder in encoders:
         probe = fit_linear_probe(encoder, items, cache=cache, batch_size=batch, progress=progress)
         progress.say(
-            f"linear probe of {encoder.name}: fitted to {len(items)} pictures of "
+            f"linear probe of {encoder.name}: fitted to {len(items)} images of "
             f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
             f"{probe.held_out:.1%} right on the held-out part"
         )

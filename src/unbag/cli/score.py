@@ -1,4 +1,4 @@
-"""`unbag score`: score captions for pictures and print a table or JSON, a column for each model.
+"""`unbag score`: score captions for images and print a table or JSON, a column for each model.
 
 Dimensions: C captions.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _ABOUT = """\
-Score captions for each picture and print a table, best first. Arguments that are files are pictures
+Score captions for each image and print a table, best first. Arguments that are files are images
 and stand first, the others are captions.
 """
 
@@ -43,8 +43,8 @@ _LONGEST = 80
 
 
 def add(commands: Commands) -> None:
-    """Pictures, captions, and models by the names that `unbag run` takes."""
-    text = "a picture or several, a few captions, any models"
+    """Images, captions, and models by the names that `unbag run` takes."""
+    text = "an image or several, a few captions, any models"
     score = add_command(commands, "score", text=text, about=_ABOUT, examples=_EXAMPLES)
     score.add_argument("picture", type=Path, metavar="PICTURE", help="a file; more may follow")
     score.add_argument("captions", nargs="+", metavar="CAPTION", help="in quotes")
@@ -60,30 +60,30 @@ def start(options: argparse.Namespace) -> int:
     """Ask every model, one after the other."""
     from unbag.api import make_scorers
     from unbag.cli.console import output
-    from unbag.data import FilePicture
+    from unbag.data import FileImage
     from unbag.evaluation.scoring import opened
     from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.scorers.prompts import PUBLISHED
 
-    pictures, captions = _split(options.picture, options.captions)
+    images, captions = _split(options.image, options.captions)
     # Before any model is loaded, which can take minutes.
-    for picture in pictures:
-        opened(FilePicture(picture, turn_upright=True))
+    for image in images:
+        opened(FileImage(image, turn_upright=True))
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)
-    columns: list[list[ScoreColumn]] = [[] for _ in pictures]
+    columns: list[list[ScoreColumn]] = [[] for _ in images]
     for name in options.model:
         model = load_model(name, placement=placement)
         for scorer in make_scorers(model, options.scorer, PUBLISHED):
-            for picture, own in zip(pictures, columns, strict=True):
-                own.append(ask(picture, captions, scorer))
+            for image, own in zip(images, columns, strict=True):
+                own.append(ask(image, captions, scorer))
     if options.json:
-        print(_json(pictures, captions, columns))
+        print(_json(images, captions, columns))
         return 0
-    for at, (picture, own) in enumerate(zip(pictures, columns, strict=True)):
-        if len(pictures) > 1:
-            print(f"{'' if at == 0 else chr(10)}{picture}")
+    for at, (image, own) in enumerate(zip(images, columns, strict=True)):
+        if len(images) > 1:
+            print(f"{'' if at == 0 else chr(10)}{image}")
         output().print(_table(captions, own))
         print(_legend(own))
         for column in own:
@@ -97,31 +97,31 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Pictures, which are the files that stand first, and the captions behind them."""
+    """Images, which are the files that stand first, and the captions behind them."""
     from PIL.Image import registered_extensions
 
     count = len(list(takewhile(_is_file, rest)))
-    pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
+    images, captions = [first, *map(Path, rest[:count])], list(rest[count:])
     if not captions:
         raise UnbagError(
-            f"{len(pictures)} pictures and no caption: {', '.join(map(str, pictures))}",
-            expected="pictures, then at least one caption that is not the name of a file",
+            f"{len(images)} images and no caption: {', '.join(map(str, images))}",
+            expected="images, then at least one caption that is not the name of a file",
             hint='write a caption behind them, in quotes: "a dog"',
         )
     for caption in captions:
         if _is_file(caption):
             raise UnbagError(
                 f"{caption} is a file and stands behind the caption {captions[0]!r}",
-                expected="all pictures first, then the captions",
+                expected="all images first, then the captions",
                 hint="put it before the captions; if it is a caption, end it with a full stop",
             )
         if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
             raise UnbagError(
-                f"there is no picture {caption}, and it does not read like a caption",
+                f"there is no image {caption}, and it does not read like a caption",
                 expected="files that are there, then captions",
                 hint="check the path",
             )
-    return pictures, captions
+    return images, captions
 
 
 def _is_file(text: str) -> bool:
@@ -132,7 +132,7 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
+def ask(image: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
     """One model, with notes on all that its numbers do not say."""
     import numpy as np
 
@@ -147,7 +147,7 @@ def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
     )
 
     before = count_bounded(scorer)
-    found = answered(picture, captions, scorer)
+    found = answered(image, captions, scorer)
     assert found.values is not None
     score_C, notes, of_captions = found.values[0], [], []
     if cut := count_cut(scorer, captions):
@@ -179,7 +179,7 @@ class ScoreColumn:
     notes: tuple[str, ...] = ()
     """What a reader of the numbers must know."""
     of_captions: tuple[str, ...] = ()
-    """The same of the captions, whatever the picture."""
+    """The same of the captions, whatever the image."""
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -221,7 +221,7 @@ def _table(captions: Sequence[str], columns: Sequence[ScoreColumn]) -> Table:
 
 
 def _short(text: str) -> str:
-    """The middle goes first: captions of one picture often begin and end in their own way."""
+    """The middle goes first: captions of one image often begin and end in their own way."""
     half = (_LONGEST - 5) // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
@@ -233,14 +233,14 @@ def _legend(columns: Sequence[ScoreColumn]) -> str:
 
 
 def _json(
-    pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[ScoreColumn]]
+    images: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[ScoreColumn]]
 ) -> str:
-    """An object for a picture, in a list where there are several; null where there is no score."""
+    """An object for an image, in a list where there are several; null where there is no score."""
     import numpy as np
 
     found = [
         {
-            "picture": str(picture),
+            "picture": str(image),
             "captions": list(captions),
             "models": [
                 {
@@ -255,6 +255,6 @@ def _json(
                 for column in own
             ],
         }
-        for picture, own in zip(pictures, columns, strict=True)
+        for image, own in zip(images, columns, strict=True)
     ]
     return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)

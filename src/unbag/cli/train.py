@@ -98,7 +98,7 @@ def start(options: argparse.Namespace) -> int:
     try:
         model = check_dual_encoder(
             load_model(model_name(options.model), device=device),
-            f"{options.model} gives no vector for a picture and a caption",
+            f"{options.model} gives no vector for an image and a caption",
         )
         found = repair(
             model,
@@ -122,18 +122,18 @@ def start(options: argparse.Namespace) -> int:
 
 def _add_pairs(train: argparse.ArgumentParser) -> None:
     pairs = train.add_argument_group("what is trained on")
-    text = "pictures with captions: a file, a folder, a pattern of shards, or `world`"
+    text = "images with captions: a file, a folder, a pattern of shards, or `world`"
     pairs.add_argument("--pairs", required=True, metavar="F", help=text)
     pairs.add_argument("--form", choices=_FORMS, help="of the pairs; default: by the ending")
-    text = "folder that names of pictures start from; default: that of the pairs"
+    text = "folder that names of images start from; default: that of the pairs"
     pairs.add_argument("--pictures", type=Path, metavar="DIR", help=text)
-    text = "what `unbag nearest` wrote, for recipes with hard pictures"
+    text = "what `unbag nearest` wrote, for recipes with hard images"
     pairs.add_argument("--neighbours", type=Path, metavar="F", help=text)
     text = "field or column with the caption; default: the usual names"
     pairs.add_argument("--caption-column", default="", metavar="NAME", help=text)
-    text = "field or column with the picture"
+    text = "field or column with the image"
     pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
-    text = "what to do about pictures that are not there: stop before training, or leave them out"
+    text = "what to do about images that are not there: stop before training, or leave them out"
     pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
     text = "broken lines: stop before training, or leave them out"
     pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
@@ -155,7 +155,7 @@ def _add_machine(train: argparse.ArgumentParser) -> None:
     text = "of the towers' arithmetic; weights stay float32. Default: bfloat16 on a GPU"
     choices = ("auto", "float32", "bfloat16")
     machine.add_argument("--precision", choices=choices, default="auto", help=text)
-    text = "pictures that go through a tower at once: the batch needs the memory of so many"
+    text = "images that go through a tower at once: the batch needs the memory of so many"
     machine.add_argument("--micro", type=positive, metavar="N", help=text)
     text = "processes that read data; default: 1, on a GPU up to 8"
     machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
@@ -180,10 +180,10 @@ def _wanted(options: argparse.Namespace) -> DataConfig:
     return DataConfig(
         options.pairs,
         form=options.form,
-        pictures=options.pictures,
+        images=options.images,
         neighbours=options.neighbours,
         caption_column=options.caption_column,
-        picture_column=options.picture_column,
+        image_column=options.image_column,
         skips_missing=options.missing == "skip",
         skips_bad=options.bad_lines == "skip",
     )
@@ -235,7 +235,7 @@ def _show(found: Repaired) -> None:
         waited = number_text(state.waited / state.seconds)
         print_lines(
             [
-                f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} pictures a second, "
+                f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} images a second, "
                 f"{waited} % of the time waiting for data"
             ]
         )

@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
     verify.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     verify.add_argument("--scorer", metavar="S", help="how the model gives a score")
     add_device(verify)
-    text = "a benchmark with pictures missing: skip it whole (error, default), or its items"
+    text = "a benchmark with images missing: skip it whole (error, default), or its items"
     verify.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
     add_cache(verify)
 

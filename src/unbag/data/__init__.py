@@ -1,5 +1,5 @@
-"""Pictures, captions and pairs in files: read, downloaded, written."""
+"""Images, captions and pairs in files: read, downloaded, written."""
 
-from unbag.data.images import FilePicture, PixelPicture
+from unbag.data.images import FileImage, PixelImage
 
-__all__ = ["FilePicture", "PixelPicture"]
+__all__ = ["FileImage", "PixelImage"]

@@ -1,6 +1,6 @@
 """Captions of a file as entries to edit, whatever its form, and the records of their edits.
 
-`Source` is the file as the user names it, `Entry` a picture with its captions, `EditedEntries`
+`Source` is the file as the user names it, `Entry` an image with its captions, `EditedEntries`
 what is written back. What the forms share in reading and writing fields follows.
 """
 
@@ -32,12 +32,12 @@ _HEAD = 1 << 16
 _NAMED = 5
 """Broken lines that are named; more are counted."""
 MOST_TOGETHER = 100
-"""Captions of one picture that are edited together and checked against each other; a field that
-says the same everywhere would otherwise make one picture of a whole file."""
+"""Captions of one image that are edited together and checked against each other; a field that
+says the same everywhere would otherwise make one image of a whole file."""
 EDITS, SKIPPED = "edits", "skipped"
 """Names of the columns and fields that are added."""
 CAPTION_COLUMNS = ("caption", "title", "text")
-PICTURE_COLUMNS = ("filepath", "image", "url")
+IMAGE_COLUMNS = ("filepath", "image", "url")
 """Usual names in tables."""
 COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
 """Of a table that is written from captions of another form."""
@@ -57,11 +57,11 @@ class Source:
     """See `unbag.data.readers`."""
     caption_column: str = ""
     """Column or field with the caption; empty for the usual names."""
-    picture_column: str = ""
+    image_column: str = ""
     skips_bad: bool = False
     """Leave broken lines out and count them, instead of stopping at the first."""
     limit: int | None = None
-    """Captions to read at most, and those that belong to the last picture."""
+    """Captions to read at most, and those that belong to the last image."""
     keeps_edits: bool = False
     """Read edits that were made before, instead of refusing them."""
 
@@ -141,9 +141,9 @@ class Bad:
 
 @dataclass(frozen=True)
 class Entry:
-    """A picture and its captions."""
+    """An image and its captions."""
 
-    picture: str
+    image: str
     """As the file names it; empty where it names none."""
     captions: tuple[CaptionAt, ...]
     rest: tuple[object, ...] = ()
@@ -197,7 +197,7 @@ def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
 
 
 def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
-    """Entries until so many captions were read; the last picture is whole."""
+    """Entries until so many captions were read; the last image is whole."""
     read = 0
     for entry in entries:
         if limit is not None and read >= limit:
@@ -207,11 +207,11 @@ def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
 
 
 def together(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Entries that follow each other and have the same picture become one."""
+    """Entries that follow each other and have the same image become one."""
     held: list[Entry] = []
     count = 0
     for entry in entries:
-        is_same = held and entry.picture and entry.picture == held[0].picture
+        is_same = held and entry.image and entry.image == held[0].image
         if held and (not is_same or count >= MOST_TOGETHER):
             yield _merged(held)
             held, count = [], 0
@@ -229,7 +229,7 @@ def _merged(entries: list[Entry]) -> Entry:
     edits: Edits = ()
     if any(entry.edits for entry in entries):
         edits = tuple(one for e in entries for one in e.edits or ((),) * len(e.captions))
-    return Entry(entries[0].picture, captions, rest, edits)
+    return Entry(entries[0].image, captions, rest, edits)
 
 
 class EditedEntry(NamedTuple):
@@ -255,11 +255,11 @@ class EditedEntries(Protocol):
         """All entries from the first, each time anew."""
 
 
-def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
+def edited_record(one: Edited, image: str = "") -> dict[str, object]:
     """The record of a caption with its edits, for forms that hold objects."""
     said: dict[str, object] = {"id": one.id}
-    if picture:
-        said["image"] = picture
+    if image:
+        said["image"] = image
     said["caption"] = one.text
     return said | edit_fields(one)
 
@@ -282,7 +282,7 @@ def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
 def new_rows(pair: EditedEntry) -> Iterator[tuple[str, ...]]:
     """Rows of a new table, with the columns COLUMNS."""
     for one in pair.edited:
-        yield (one.id, pair.entry.picture, one.text, *edit_cells([one], is_list=False))
+        yield (one.id, pair.entry.image, one.text, *edit_cells([one], is_list=False))
 
 
 def json_line(value: object) -> str:
@@ -357,7 +357,7 @@ def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> st
 
 
 def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
-    """The columns of captions and of pictures, as named or with a usual name; "" for no picture."""
+    """The columns of captions and of images, as named or with a usual name; "" for no image."""
 
     def column(wanted: str, usual: tuple[str, ...]) -> str:
         if wanted and wanted not in columns:
@@ -378,7 +378,7 @@ def find_columns(columns: list[str], source: Source) -> tuple[str, str]:
         )
     if EDITS in columns:
         check_wanted(source, source.name)
-    return caption, column(source.picture_column, PICTURE_COLUMNS)
+    return caption, column(source.image_column, IMAGE_COLUMNS)
 
 
 def json_record(raw: bytes, where: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Composites: pairs of pictures pasted from cut-out things, with captions that tell them apart.
+"""Composites: pairs of images pasted from cut-out things, with captions that tell them apart.
 
 Kinds: spatial (two things on a background, and exchanged), size (one small and one big, and the
 reverse), colour (tinted in two colours, and the reverse) and negation (one of the things, and the
@@ -34,7 +34,7 @@ PLAIN = 24
 _BORDER = 0.9
 """Share of the border that must be background."""
 _LEAST = 0.01
-"""Share of the picture that must be thing."""
+"""Share of the image that must be thing."""
 _NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
@@ -55,9 +55,9 @@ RELATIONS: Mapping[str, tuple[str, tuple[float, float], tuple[float, float]]] = 
 """A relation, its inverse, and where the first and the second thing lie, as shares of the side."""
 DENIALS = ("and not", "but no", "without")
 _LARGE, _SMALL = 0.42, 0.21
-"""The longer side of a thing, as a share of the picture's."""
+"""The longer side of a thing, as a share of the image's."""
 _JITTER = 0.03
-PAIRS, PICTURES = "pairs.jsonl", "pictures"
+PAIRS, IMAGES = "pairs.jsonl", "pictures"
 _SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
 
 _KINDS = {
@@ -72,25 +72,25 @@ _TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
 
 
 def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
-    """Both pictures of each pair and a line for each: its two captions with their edits.
+    """Both images of each pair and a line for each: its two captions with their edits.
 
     The opposite's caption of the same form is a hard negative, the other true one a hard positive.
 
     Args:
         every: As `paste` makes them.
         out: A folder that has no such pairs yet.
-        varied: A seed; then pictures are turned, bent and speckled a little, as in the paper.
+        varied: A seed; then images are turned, bent and speckled a little, as in the paper.
     """
     path = out / PAIRS
     if path.exists():
         raise UnbagError(
             f"{path} is there already", expected="a new folder", hint="name another folder"
         )
-    (out / PICTURES).mkdir(parents=True, exist_ok=True)
+    (out / IMAGES).mkdir(parents=True, exist_ok=True)
     lines = []
     for at, one in enumerate(every):
-        for side, image in enumerate(one.pictures):
-            name = f"{PICTURES}/{at:06d}-{'ab'[side]}.png"
+        for side, image in enumerate(one.images):
+            name = f"{IMAGES}/{at:06d}-{'ab'[side]}.png"
             if varied is not None:
                 image = vary(image, np.random.default_rng((varied, at, side)))
             image.save(out / name)
@@ -113,16 +113,16 @@ def _line(one: Composite, side: int, name: str) -> dict[str, object]:
 
 
 def pair_name(name: str) -> str:
-    """The common name of both pictures of a pair; any other name as it is."""
+    """The common name of both images of a pair; any other name as it is."""
     return _SIDE.sub("", name)
 
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Two pictures and two captions each; equal places have the same form."""
+    """Two images and two captions each; equal places have the same form."""
 
     kind: str
-    pictures: tuple[Image, Image]
+    images: tuple[Image, Image]
     captions: tuple[tuple[str, str], tuple[str, str]]
 
 
@@ -135,7 +135,7 @@ def paste(
     kinds: Sequence[str] = (),
     side: int = 224,
 ) -> Iterator[Composite]:
-    """So many pairs of pictures, kinds taking turns; pair i whatever the count.
+    """So many pairs of images, kinds taking turns; pair i whatever the count.
 
     Without backgrounds things lie on plain colours.
     """
@@ -201,7 +201,7 @@ def _colour(start: _Start) -> Composite:
     a, b, background, rng = start
     one, other = (list(COLOURS)[at] for at in rng.permutation(len(COLOURS))[:2])
     first, second = _shaken(_two_places(rng), rng)
-    pictures = [
+    images = [
         _on(
             background,
             (tinted(a.image, COLOURS[x]), first, _LARGE),
@@ -211,7 +211,7 @@ def _colour(start: _Start) -> Composite:
     ]
     return Composite(
         "colour",
-        (pictures[0], pictures[1]),
+        (images[0], images[1]),
         (
             _both(f"{one} {a.name}", f"{other} {b.name}"),
             _both(f"{other} {a.name}", f"{one} {b.name}"),
@@ -351,10 +351,10 @@ def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
     """All things of a folder, in the order of their file names.
 
     A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
-    Where a picture is transparent around the thing, that is believed; else its background must be
+    Where an image is transparent around the thing, that is believed; else its background must be
     plain, of the colour that its border has.
     """
-    found = tuple(cut_out(path) for path in pictures_in(folder, what="cut-outs"))
+    found = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
     names = sorted({one.name for one in found})
     if len(names) < 2:
         raise UnbagError(
@@ -375,12 +375,12 @@ class Cutout:
     """RGBA, no larger than the thing."""
 
 
-def pictures_in(folder: Path, *, what: str) -> list[Path]:
-    """Files with the ending of a picture, below the folder too."""
+def images_in(folder: Path, *, what: str) -> list[Path]:
+    """Files with the ending of an image, below the folder too."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
     if not paths:
         raise UnbagError(
-            f"no pictures in {folder}",
+            f"no images in {folder}",
             expected=f"a folder of {what}: {', '.join(ENDINGS)}",
             hint="check the path",
         )
@@ -388,7 +388,7 @@ def pictures_in(folder: Path, *, what: str) -> list[Path]:
 
 
 def cut_out(path: Path) -> Cutout:
-    """Cut one thing out of its picture; UnbagError where its background is not plain."""
+    """Cut one thing out of its image; UnbagError where its background is not plain."""
     from PIL import Image as Images
     from PIL import UnidentifiedImageError
 
@@ -396,7 +396,7 @@ def cut_out(path: Path) -> Cutout:
         with Images.open(path) as opened:
             image = opened.convert("RGBA")
     except (OSError, UnidentifiedImageError, ValueError) as error:
-        raise UnbagError(f"{path} is no picture that can be opened: {said_by(error)}") from error
+        raise UnbagError(f"{path} is no image that can be opened: {said_by(error)}") from error
     level_HW4 = np.array(image)
     if (level_HW4[..., 3] == 255).all():
         level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
@@ -404,7 +404,7 @@ def cut_out(path: Path) -> Cutout:
     if is_there_HW.mean() < _LEAST:
         raise UnbagError(
             f"{path}: no thing is left once its background is taken away",
-            expected=f"a thing that fills at least {_LEAST:.0%} of the picture",
+            expected=f"a thing that fills at least {_LEAST:.0%} of the image",
         )
     row_N, column_N = np.nonzero(is_there_HW)
     box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
@@ -423,7 +423,7 @@ def thing_name(path: Path) -> str:
 
 
 def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
-    """Where the picture is not of the colour that its border has."""
+    """Where the image is not of the colour that its border has."""
     edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
     border_N3 = np.concatenate(edge).astype(np.int64)
     colour_3 = np.median(border_N3, axis=0)
@@ -432,7 +432,7 @@ def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
             f"{path} has no plain background and is not transparent",
             expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
             f"{PLAIN} of 255 levels count as one",
-            hint="cut the thing out with a picture editor and save it as RGBA PNG",
+            hint="cut the thing out with an image editor and save it as RGBA PNG",
         )
     is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
     return is_thing_HW

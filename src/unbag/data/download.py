@@ -40,12 +40,12 @@ _NAME_ERRORS = "surrogateescape"
 """Names in old archives are not always UTF-8; they must come back as they were."""
 
 
-def wanted(benchmarks: Iterable[Benchmark], *, pictures: bool) -> tuple[Download, ...]:
-    """What to fetch for these benchmarks, each file once; pictures only if asked for."""
+def wanted(benchmarks: Iterable[Benchmark], *, images: bool) -> tuple[Download, ...]:
+    """What to fetch for these benchmarks, each file once; images only if asked for."""
     found: dict[str, Download] = {}
     for benchmark in benchmarks:
         for download in benchmark.downloads:
-            if download.has_pictures and not pictures:
+            if download.has_images and not images:
                 continue
             known = found.setdefault(download.to, download)
             if known.url != download.url:

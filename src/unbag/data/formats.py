@@ -47,14 +47,14 @@ from unbag.data.captions import (
 from unbag.errors import UnbagError
 from unbag.types.json import JsonObject, is_whole_text, read_field
 
-PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
-"""Fields that can name the picture."""
+IMAGE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
+"""Fields that can name the image."""
 _SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
 
 
 def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a picture: lines that follow each other with the same picture are one."""
+    """One entry an image: lines that follow each other with the same image are one."""
 
     def entry(line: tuple[int, bytes]) -> Entry:
         number, raw = line
@@ -71,7 +71,7 @@ def write_json_lines(pairs: EditedEntries, path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for pair in pairs:
             for rest, one in pair.rows():
-                said = edited_record(one, pair.entry.picture)
+                said = edited_record(one, pair.entry.image)
                 if isinstance(rest, dict):
                     said |= rest
                 file.write(json_line(said) + "\n")
@@ -83,20 +83,20 @@ def entry_of(said: dict[str, object], number: int, where: str, source: Source) -
         check_wanted(source, where)
     found = captions_in(said, source.caption_column, where)
     name = name_in(said, ("id",), where)
-    wanted = (source.picture_column,) if source.picture_column else PICTURE_FIELDS
-    picture = name_in(said, wanted, where)
+    wanted = (source.image_column,) if source.image_column else IMAGE_FIELDS
+    image = name_in(said, wanted, where)
     captions = captions_at(found, name or str(number), where)
     dropped = {*_OURS, source.caption_column}
     rest = {key: value for key, value in said.items() if key not in dropped}
     many = None if isinstance(found, str) else len(captions)
     edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
-    return Entry(picture, captions, (rest,) * len(captions), edits)
+    return Entry(image, captions, (rest,) * len(captions), edits)
 
 
 def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
-    """Captions of one picture are one entry, wherever they stand, unless they are very many."""
+    """Captions of one image are one entry, wherever they stand, unless they are very many."""
     document = _document(source)
-    names = _names_of_pictures(document, source)
+    names = _names_of_images(document, source)
     noun = "record"
     if isinstance(document, dict):
         noun = "annotation" if "annotations" in document else "image"
@@ -112,7 +112,7 @@ def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
     found: dict[object, list[Entry]] = {}
     records = enumerate(_caption_objects(document, source))
     for at, entry in enumerate(read_entries(records, read, bad)):
-        found.setdefault(entry.picture or at, []).append(entry)
+        found.setdefault(entry.image or at, []).append(entry)
     yield from together(entry for entries in found.values() for entry in entries)
 
 
@@ -151,10 +151,10 @@ def _coco_entry(
             f"{where}: image_id is {said.get('image_id')!r}, which is not among the images",
             expected="the id of an image of this file",
         )
-    picture = str(names[str(said["image_id"])])
+    image = str(names[str(said["image_id"])])
     edits = edits_in(said[EDITS], None, where) if EDITS in said else ()
     caption = CaptionAt(name_in(said, ("id",), where) or str(at), text, where)
-    return Entry(picture, (caption,), edits=edits)
+    return Entry(image, (caption,), edits=edits)
 
 
 def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
@@ -171,10 +171,10 @@ def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
         captions.append(CaptionAt(name, read_field(one, "raw", str, where), where))
     if edits:
         edits += ((),) * (len(captions) - len(edits))
-    return Entry(name_in(said, PICTURE_FIELDS, where), tuple(captions), edits=edits)
+    return Entry(name_in(said, IMAGE_FIELDS, where), tuple(captions), edits=edits)
 
 
-def _names_of_pictures(document: object, source: Source) -> JsonObject | None:
+def _names_of_images(document: object, source: Source) -> JsonObject | None:
     """Of COCO's form: id to file name. None in other forms."""
     if not isinstance(document, dict) or "annotations" not in document:
         return None
@@ -222,7 +222,7 @@ def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
 
 
 def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a picture: rows that follow each other with the same picture are one."""
+    """One entry an image: rows that follow each other with the same image are one."""
     with source.opened() as file:
         rows = _TableRows(file, source)
         flow = iter(rows)
@@ -244,9 +244,9 @@ def _table_entry(found: list[str] | UnbagError, columns: _TableColumns, where: s
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     number = where.rpartition(" ")[2]
     name = (found[columns.id] if columns.id >= 0 else "") or number
-    picture = found[columns.picture] if columns.picture >= 0 else ""
+    image = found[columns.image] if columns.image >= 0 else ""
     edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
-    return Entry(picture, (CaptionAt(name, found[columns.caption], where),), (found,), edits)
+    return Entry(image, (CaptionAt(name, found[columns.caption], where),), (found,), edits)
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class _TableColumns:
     """Empty in a table without one."""
     width: int
     caption: int
-    picture: int
+    image: int
     id: int
     edits: int
 
@@ -277,10 +277,10 @@ def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _T
     header = list(first)
     if source.caption_column.isdigit() and source.caption_column not in header:
         header = [str(number) for number in range(1, len(first) + 1)]
-    caption, picture = find_columns(header, source)
+    caption, image = find_columns(header, source)
     at = {name: position for position, name in enumerate(header)}
     named = tuple(header) if header == first else ()
-    places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
+    places = at[caption], at.get(image, -1), at.get("id", -1), at.get(EDITS, -1)
     return _TableColumns(first, named, len(header), *places)
 
 

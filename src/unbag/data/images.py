@@ -1,4 +1,4 @@
-"""Pictures from files, from pixels and from parts of files, opened late and known by content.
+"""Images from files, from pixels and from parts of files, opened late and known by content.
 
 A file becomes the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
 not blended; the first frame of an animation counts; pixels stay as they are stored, whatever
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from unbag.errors import UnbagError
 from unbag.metrics.intervals import generator
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,7 +38,7 @@ GRIDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 )
 """Cells from top to bottom and from left to right, by kind."""
 
-# Pillow warns of large pictures and of odd headers. Filters of warnings belong to the whole
+# Pillow warns of large images and of odd headers. Filters of warnings belong to the whole
 # process, so only one reader thread may change them at a time; pixels are decoded outside the lock.
 _HEADER = Lock()
 _SIXTEEN_BIT = frozenset({"PNG", "PPM"})
@@ -46,8 +46,8 @@ _SIXTEEN_BIT = frozenset({"PNG", "PPM"})
 
 
 @dataclass(frozen=True)
-class FilePicture:
-    """A picture on disk, optionally only the part inside a box (ARO scores crops)."""
+class FileImage:
+    """An image on disk, optionally only the part inside a box (ARO scores crops)."""
 
     path: Path
     box: Box | None = None
@@ -62,7 +62,7 @@ class FilePicture:
 
     @property
     def key(self) -> str:
-        """Hash of the file's bytes, so that one picture under two names is one picture.
+        """Hash of the file's bytes, so that one image under two names is one image.
 
         A file that cannot be read gets a key of its path; opening it is what will fail.
         """
@@ -81,8 +81,8 @@ class FilePicture:
 
 
 @dataclass(frozen=True, eq=False)
-class PixelPicture:
-    """A picture that is already in memory, as [height, width, 3] bytes."""
+class PixelImage:
+    """An image that is already in memory, as [height, width, 3] bytes."""
 
     pixels: NDArray[np.uint8]
     name: str = "pixels"
@@ -105,8 +105,8 @@ class PixelPicture:
 
 
 @dataclass(frozen=True)
-class MemberPicture:
-    """An encoded picture that is part of a larger file, such as a shard."""
+class MemberImage:
+    """An encoded image that is part of a larger file, such as a shard."""
 
     path: Path
     member: str
@@ -122,7 +122,7 @@ class MemberPicture:
 
     @property
     def key(self) -> str:
-        """Hash of the encoded picture; of its place if it cannot be read."""
+        """Hash of the encoded image; of its place if it cannot be read."""
         return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
@@ -134,46 +134,46 @@ class MemberPicture:
 
 
 @dataclass(frozen=True)
-class ShuffledPicture:
-    """A picture cut into cells that change places, opened late.
+class ShuffledImage:
+    """An image cut into cells that change places, opened late.
 
-    The order is drawn from seed, kind and the key of the picture, and never leaves all in place
-    (methods.md 5.2). The picture is cut before the model resizes it; what does not divide evenly
+    The order is drawn from seed, kind and the key of the image, and never leaves all in place
+    (methods.md 5.2). The image is cut before the model resizes it; what does not divide evenly
     is cropped at the bottom and on the right, where public code leaves it black.
     """
 
-    picture: Picture
+    image: ImageSource
     kind: str
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in GRIDS:
             raise UnbagError(
-                f"the picture shuffle {self.kind!r} is not known",
+                f"the image shuffle {self.kind!r} is not known",
                 expected=f"one of {', '.join(GRIDS)}",
             )
 
     @property
     def key(self) -> str:
-        """That of the picture, with kind and seed."""
-        return f"{self.kind}:{self.seed}:{self.picture.key}"
+        """That of the image, with kind and seed."""
+        return f"{self.kind}:{self.seed}:{self.image.key}"
 
     @property
     def name(self) -> str:
-        """The picture's, with kind and seed."""
-        return f"{self.picture.name} ({self.kind}, seed {self.seed})"
+        """The image's, with kind and seed."""
+        return f"{self.image.name} ({self.kind}, seed {self.seed})"
 
     def open(self) -> Image:
-        """Decode, cut and put together; ValueError if the picture is smaller than its cells."""
+        """Decode, cut and put together; ValueError if the image is smaller than its cells."""
         from PIL import Image
 
-        pixels = np.asarray(self.picture.open().convert("RGB"))
+        pixels = np.asarray(self.image.open().convert("RGB"))
         return Image.fromarray(rearranged(pixels, GRIDS[self.kind], self.order()))
 
     def order(self) -> list[int]:
         """Which cell comes to each place, counted row by row."""
         down, across = GRIDS[self.kind]
-        rng = generator(self.seed, self.kind, self.picture.key)
+        rng = generator(self.seed, self.kind, self.image.key)
         while True:
             order: list[int] = rng.permutation(down * across).tolist()
             if order != sorted(order):
@@ -183,13 +183,13 @@ class ShuffledPicture:
 def decode(
     file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
 ) -> Image:
-    """Decode an encoded picture to RGB; errors call it `name`, else by its path."""
+    """Decode an encoded image to RGB; errors call it `name`, else by its path."""
     from PIL import ImageOps
 
     try:
         with _header(file, name or str(file), keeps_exif=turn_upright) as image:
             if turn_upright:
-                # In place: else an upright picture, as most are, would be copied for nothing.
+                # In place: else an upright image, as most are, would be copied for nothing.
                 ImageOps.exif_transpose(image, in_place=True)
             part = image.crop(_corners(box, image.size)) if box else image
             return _rgb(part, image.format)
@@ -242,12 +242,12 @@ def _rgb(image: Image, format_: str | None) -> Image:
 
 
 def _corners(box: Box, size: tuple[int, int]) -> Box:
-    """Box to corners, kept inside the picture; annotated boxes often hang over its edge."""
+    """Box to corners, kept inside the image; annotated boxes often hang over its edge."""
     x, y, width, height = box
     left, top = max(0, x), max(0, y)
     right, bottom = min(size[0], x + width), min(size[1], y + height)
     if right <= left or bottom <= top:
-        raise ValueError(f"box {list(box)} lies outside the picture of size {list(size)}")
+        raise ValueError(f"box {list(box)} lies outside the image of size {list(size)}")
     return left, top, right, bottom
 
 
@@ -259,7 +259,7 @@ def rearranged(
     height, width = pixels.shape[0] // down, pixels.shape[1] // across
     if not height or not width:
         raise ValueError(
-            f"a picture of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be cut into "
+            f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be cut into "
             f"{across} x {down} cells"
         )
     rest = pixels.shape[2:]
@@ -270,7 +270,7 @@ def rearranged(
 
 
 def encoded_key(read: Callable[[], bytes], name: str) -> str:
-    """Identity of an encoded picture by its content; by its name if it cannot be read."""
+    """Identity of an encoded image by its content; by its name if it cannot be read."""
     try:
         return "bytes:" + _digest(read())
     except (OSError, ValueError):

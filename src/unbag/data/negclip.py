@@ -2,7 +2,7 @@
 
 Columns: a number without a name, title, filepath, neg_caption, neg_image; the last two are lists
 as Python writes them, of texts and of numbers of rows. Each row is a pair of its own. For every
-row the trainer draws one of neg_caption and one of neg_image, the numbers of rows whose pictures
+row the trainer draws one of neg_caption and one of neg_image, the numbers of rows whose images
 are near. It has no way to do without: a list that is empty stops it.
 """
 
@@ -28,25 +28,25 @@ KIND = "neg_clip_swap"
 _NEAREST = 3
 """Numbers of rows in neg_image, as in the published file."""
 Neighbours = Mapping[str, Sequence[str]]
-"""From a picture to the nearest others, the nearest first."""
+"""From an image to the nearest others, the nearest first."""
 
 
 def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None) -> int:
-    """One row for each caption with a hard negative; gives how many rows have no near picture."""
-    rows = _rows_of_pictures(pairs) if neighbours else {}
+    """One row for each caption with a hard negative; gives how many rows have no near image."""
+    rows = _rows_of_images(pairs) if neighbours else {}
     number, without = count(), 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
         for pair in pairs:
             near = [
-                rows[one] for one in (neighbours or {}).get(pair.entry.picture, ()) if one in rows
+                rows[one] for one in (neighbours or {}).get(pair.entry.image, ()) if one in rows
             ]
             for turn, (title, negatives) in enumerate(_negatives(pair)):
-                # Each caption of this picture meets another caption of that one.
+                # Each caption of this image meets another caption of that one.
                 chosen = [one.first + turn % one.many for one in near[:_NEAREST]]
                 without += not chosen
-                writer.writerow((next(number), title, pair.entry.picture, negatives, chosen))
+                writer.writerow((next(number), title, pair.entry.image, negatives, chosen))
     return without
 
 
@@ -54,7 +54,7 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
     """What a reader must know of rows whose neg_image is empty."""
     if not without:
         return []
-    why = "name the nearest pictures with --neighbours"
+    why = "name the nearest images with --neighbours"
     if has_neighbours:
         why = "none of their neighbours has a row: name more of them"
     return [
@@ -63,19 +63,19 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
     ]
 
 
-def _rows_of_pictures(pairs: EditedEntries) -> dict[str, _PictureRows]:
-    found: dict[str, _PictureRows] = {}
+def _rows_of_images(pairs: EditedEntries) -> dict[str, _ImageRows]:
+    found: dict[str, _ImageRows] = {}
     first = 0
     for pair in pairs:
         many = sum(1 for _ in _negatives(pair))
         if many:
-            found.setdefault(pair.entry.picture, _PictureRows(first, many))
+            found.setdefault(pair.entry.image, _ImageRows(first, many))
         first += many
     return found
 
 
-class _PictureRows(NamedTuple):
-    """Rows of one picture."""
+class _ImageRows(NamedTuple):
+    """Rows of one image."""
 
     first: int
     many: int
@@ -161,12 +161,12 @@ def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
 
 
 def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
-    """JSON lines of {"picture", "neighbours": [picture, ...]}."""
+    """JSON lines of {"image", "neighbours": [image, ...]}."""
     found: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
         raise UnbagError(
             f"there is no file {path}",
-            expected="JSON lines of pictures and their neighbours",
+            expected="JSON lines of images and their neighbours",
             hint="check the path given with --neighbours; `unbag nearest` makes such a file",
         )
     source = Source(str(path), "jsonl")
@@ -175,13 +175,13 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
             if raw.strip():
                 where = f"{path.name}, line {number}"
                 record = json_record(raw, where)
-                picture = read_field(record, "picture", str, where)
+                image = read_field(record, "picture", str, where)
                 near = read_field(record, "neighbours", tuple[str, ...], where)
-                # A picture is not its own neighbour, though searches often return it.
-                found[picture] = tuple(name for name in near if name != picture)
+                # An image is not its own neighbour, though searches often return it.
+                found[image] = tuple(name for name in near if name != image)
     if not found:
         raise UnbagError(
             f"{path} names no neighbours",
-            expected='lines such as {"picture": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
+            expected='lines such as {"image": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
         )
     return found

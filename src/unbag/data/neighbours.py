@@ -1,9 +1,9 @@
-"""The nearest other pictures of each picture, by FAISS over their vectors (`unbag nearest`).
+"""The nearest other images of each image, by FAISS over their vectors (`unbag nearest`).
 
-NegCLIP's hard pictures: of each training picture the three whose vectors are closest, so that a
-batch holds pictures that are alike. Searched exactly, in blocks, so that memory stays bounded by
+NegCLIP's hard images: of each training image the three whose vectors are closest, so that a
+batch holds images that are alike. Searched exactly, in blocks, so that memory stays bounded by
 the vectors themselves.
-Dimensions: N pictures, B of a block, K neighbours, D vector.
+Dimensions: N images, B of a block, K neighbours, D vector.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from unbag.data.captions import Source, json_record
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.runs.cache import Vectors
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Progress
-from unbag.types import IntArray, Picture
+from unbag.types import ImageSource, IntArray
 
 NEAREST = 3
 """As in NegCLIP's published file."""
 BLOCK = 4096
-"""Pictures that are searched for at once."""
+"""Images that are searched for at once."""
 
 
 def nearest(
@@ -62,75 +62,75 @@ def nearest(
 
 
 def check_search(each: int, number: int) -> None:
-    """Whether so many neighbours can be found among so many pictures."""
+    """Whether so many neighbours can be found among so many images."""
     if find_spec("faiss") is None:
         raise UnbagError(
-            "searching for the nearest pictures needs FAISS, which is not installed",
+            "searching for the nearest images needs FAISS, which is not installed",
             hint="install the extra unbag[neighbours]",
         )
     if not 0 < each < number:
         raise UnbagError(
-            f"{each} neighbours of {number} pictures",
-            expected="at least one, and fewer than there are pictures",
-            hint="give more pictures or a smaller --each",
+            f"{each} neighbours of {number} images",
+            expected="at least one, and fewer than there are images",
+            hint="give more images or a smaller --each",
         )
 
 
-def find_pictures(pictures: Iterable[str], root: Path) -> dict[str, FilePicture]:
+def find_images(images: Iterable[str], root: Path) -> dict[str, FileImage]:
     """Each name once, as a file below the root; a name that starts at the root of the disk counts.
 
     Raises UnbagError naming the first that are not there.
     """
-    found = {name: FilePicture(root / name) for name in dict.fromkeys(pictures) if name}
+    found = {name: FileImage(root / name) for name in dict.fromkeys(images) if name}
     if not found:
         raise UnbagError(
-            "the captions name no pictures",
-            expected="a field or column with the picture of each caption",
+            "the captions name no images",
+            expected="a field or column with the image of each caption",
             hint="name it with --picture-column",
         )
-    missing = [name for name, picture in found.items() if not picture.path.is_file()]
+    missing = [name for name, image in found.items() if not image.path.is_file()]
     if missing:
         raise UnbagError(
-            f"{len(missing):,} of {len(found):,} pictures are not below {root}, such as "
+            f"{len(missing):,} of {len(found):,} images are not below {root}, such as "
             f"{', '.join(missing[:3])}",
-            expected="every picture that the captions name",
+            expected="every image that the captions name",
             hint="check --pictures",
         )
     return found
 
 
-def nearest_pictures(
-    pictures: Mapping[str, FilePicture],
-    embed: Callable[[Mapping[str, Picture]], tuple[Vectors, Mapping[str, str]]],
+def nearest_images(
+    images: Mapping[str, FileImage],
+    embed: Callable[[Mapping[str, ImageSource]], tuple[Vectors, Mapping[str, str]]],
     *,
     each: int = NEAREST,
     progress: Progress,
 ) -> tuple[dict[str, list[str]], Mapping[str, str]]:
-    """The nearest other pictures of each by name, and those that could not be opened, with why.
+    """The nearest other images of each by name, and those that could not be opened, with why.
 
-    A picture under two names is one picture, and no neighbour of itself.
+    An image under two names is one image, and no neighbour of itself.
 
     Args:
-        pictures: By name.
-        embed: Gives the unit vectors of pictures by key, NaN for those that cannot be opened, and
+        images: By name.
+        embed: Gives the unit vectors of images by key, NaN for those that cannot be opened, and
             why these cannot be opened, by name.
         each: Neighbours that are wanted.
         progress: Shows progress bars; None shows none.
     """
-    check_search(each, len(pictures))
-    with progress.task("reading pictures", len(pictures)) as advance:
+    check_search(each, len(images))
+    with progress.task("reading images", len(images)) as advance:
         first_of: dict[str, str] = {}
         key_of: dict[str, str] = {}
-        for name, picture in pictures.items():
-            key_of[name] = picture.key
+        for name, image in images.items():
+            key_of[name] = image.key
             first_of.setdefault(key_of[name], name)
             advance(1)
     check_search(each, len(first_of))
-    picture_ND, damaged = embed({key: pictures[name] for key, name in first_of.items()})
-    is_whole_N = np.isfinite(picture_ND.sum(axis=1))
+    image_ND, damaged = embed({key: images[name] for key, name in first_of.items()})
+    is_whole_N = np.isfinite(image_ND.sum(axis=1))
     names = [name for name, is_in in zip(first_of.values(), is_whole_N, strict=True) if is_in]
     with progress.task("searching", len(names)) as advance:
-        index_NK = nearest(picture_ND[is_whole_N], each, advance=advance)
+        index_NK = nearest(image_ND[is_whole_N], each, advance=advance)
     near = {
         name: [names[at] for at in row] for name, row in zip(names, index_NK.tolist(), strict=True)
     }
@@ -162,12 +162,12 @@ def check_place(path: Path, captions: Source) -> None:
 
 
 def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
-    """Lines of {"picture", "neighbours"}, as `unbag edit --neighbours` reads them."""
+    """Lines of {"image", "neighbours"}, as `unbag edit --neighbours` reads them."""
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
-            for picture, neighbours in near.items():
-                record = {"picture": picture, "neighbours": list(neighbours)}
+            for image, neighbours in near.items():
+                record = {"picture": image, "neighbours": list(neighbours)}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
     try:

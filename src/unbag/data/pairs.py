@@ -1,6 +1,6 @@
-"""Pairs to train on: pictures with true captions and, where they were made before, their edits.
+"""Pairs to train on: images with true captions and, where they were made before, their edits.
 
-`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. A picture with
+`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. An image with
 one caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
 eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
 does.
@@ -23,9 +23,9 @@ from zlib import compress, decompress
 
 import numpy as np
 
-from unbag.data.images import FilePicture
+from unbag.data.images import FileImage
 from unbag.errors import UnbagError
-from unbag.types import Edit, IntArray, Picture
+from unbag.types import Edit, ImageSource, IntArray
 
 _NAMED = 5
 _LEVEL = 1
@@ -33,11 +33,11 @@ _LEVEL = 1
 
 
 class Pairs(Protocol):
-    """A collection with a place for each picture. Opened pictures are the caller's to close."""
+    """A collection with a place for each image. Opened images are the caller's to close."""
 
     @property
     def about(self) -> str:
-        """For people: form, file name, how many pictures and captions, licence if it says one."""
+        """For people: form, file name, how many images and captions, licence if it says one."""
 
     @property
     def fingerprint(self) -> str:
@@ -48,24 +48,24 @@ class Pairs(Protocol):
         """Whether edits were made before."""
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads captions and edits; the picture is opened later. Same place, same pair."""
+        """Reads captions and edits; the image is opened later. Same place, same pair."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A picture with its captions and their edits."""
+    """An image with its captions and their edits."""
 
     id: str
-    picture: Picture
+    image: ImageSource
     captions: tuple[str, ...]
     """At least one; each epoch draws one."""
     edits: tuple[tuple[Edit, ...], ...]
     """For each caption."""
     nearest: tuple[int, ...] = ()
-    """Places of the pictures most like it, for NegCLIP's hard pictures."""
+    """Places of the images most like it, for NegCLIP's hard images."""
 
 
 def pack(
@@ -74,58 +74,58 @@ def pack(
     *,
     neighbours: Mapping[str, Sequence[str]] | None = None,
 ) -> PackedPairs:
-    """Read every row once; pictures that are not there are named all at once.
+    """Read every row once; images that are not there are named all at once.
 
     Args:
         rows: In the order of the file.
         origin: Where they come from.
-        neighbours: Names of the nearest pictures of each, where the rows do not know them.
+        neighbours: Names of the nearest images of each, where the rows do not know them.
     """
     packer = _Packer(neighbours is not None)
     missing: list[str] = []
     is_there = Present(origin.root)
     for row in rows:
-        packer.add(row, is_kept=is_there(row.picture))
+        packer.add(row, is_kept=is_there(row.image))
         if packer.place[-1] < 0:
-            missing.append(row.picture)
+            missing.append(row.image)
     read = len(packer.place)
     if missing and (not origin.skips_missing or len(missing) == read):
-        raise missing_pictures(missing, of=read, where=origin.name, root=origin.root)
+        raise missing_images(missing, of=read, where=origin.name, root=origin.root)
     if not read:
-        raise UnbagError(f"{origin.name} holds no pairs", expected="pictures with captions")
+        raise UnbagError(f"{origin.name} holds no pairs", expected="images with captions")
     near = packer.named(neighbours) if neighbours is not None else packer.numbered()
     return packer.packed(origin, near, len(missing))
 
 
 @dataclass(frozen=True, eq=False)
 class PackedPairs:
-    """Pairs whose pictures are files."""
+    """Pairs whose images are files."""
 
     about: str
     fingerprint: str
     has_edits: bool
     root: Path
-    """Folder that names of pictures start from."""
+    """Folder that names of images start from."""
     rows: bytearray
     end_N: IntArray
     """Where in `rows` each ends."""
     kinds: tuple[Kind, ...]
     near: IntArray
-    """Places of nearest pictures, one pair after the other."""
+    """Places of nearest images, one pair after the other."""
     near_end_N: IntArray
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
         return len(self.end_N)
 
     def __getitem__(self, place: int) -> Pair:
-        """The pair at this place; its picture is opened later."""
+        """The pair at this place; its image is opened later."""
         row = decompress(self.rows[_span(self.end_N, place)])
-        name, picture, captions, *edits = json.loads(row)
+        name, image, captions, *edits = json.loads(row)
         return Pair(
             name,
             # Photographs of a user's own, which a camera may have stored on their side.
-            FilePicture(self.root / picture, turn_upright=True),
+            FileImage(self.root / image, turn_upright=True),
             tuple(captions),
             tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
             tuple(self.near[_span(self.near_end_N, place)].tolist()),
@@ -136,10 +136,10 @@ class PackedPairs:
 
 
 class PairRow(NamedTuple):
-    """A picture as a file names it."""
+    """An image as a file names it."""
 
     id: str
-    picture: str
+    image: str
     captions: tuple[str, ...]
     edits: tuple[tuple[Edit, ...], ...] = ()
     """For each caption; nothing where no edits were made before."""
@@ -149,7 +149,7 @@ class PairRow(NamedTuple):
 
 @dataclass(frozen=True)
 class PairsOrigin:
-    """Where rows come from, and what is done about pictures that are not there."""
+    """Where rows come from, and what is done about images that are not there."""
 
     name: str
     """For messages: form and file."""
@@ -174,7 +174,7 @@ class _Packer:
     place: array[int] = field(default_factory=lambda: array("q"))
     """Of each row that was read; -1 where it was left out."""
     nearest: list[tuple[int, ...]] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
     """By place, where they are needed."""
     kinds: dict[Kind, int] = field(default_factory=dict)
     captions: int = 0
@@ -185,10 +185,10 @@ class _Packer:
         if not is_kept:
             return
         if self.keeps_names:
-            self.pictures.append(row.picture)
+            self.images.append(row.image)
         self.nearest.append(row.nearest)
         self.captions += len(row.captions)
-        said: list[object] = [row.id, row.picture, row.captions]
+        said: list[object] = [row.id, row.image, row.captions]
         if row.edits:
             self.has_edits = True
             said.append([[(self._kind(e), e.text) for e in edits] for edits in row.edits])
@@ -202,10 +202,10 @@ class _Packer:
     def named(self, neighbours: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
         """Places of neighbours by name; those that are not in the collection are left out."""
         place_of: dict[str, int] = {}
-        for place, picture in enumerate(self.pictures):
-            place_of.setdefault(picture, place)
-        for picture in self.pictures:
-            yield [place_of[name] for name in neighbours.get(picture, ()) if name in place_of]
+        for place, image in enumerate(self.images):
+            place_of.setdefault(image, place)
+        for image in self.images:
+            yield [place_of[name] for name in neighbours.get(image, ()) if name in place_of]
 
     def numbered(self) -> Iterator[list[int]]:
         """Places of neighbours by the numbers of their rows."""
@@ -221,8 +221,7 @@ class _Packer:
         digest.update(repr(list(self.kinds)).encode() + flat.tobytes() + ends.tobytes())
         left_out = f", {missing:,} missing ones left out" if missing else ""
         return PackedPairs(
-            about=f"{origin.name}: {len(self.end):,} pictures, {self.captions:,} captions"
-            + left_out,
+            about=f"{origin.name}: {len(self.end):,} images, {self.captions:,} captions" + left_out,
             fingerprint=digest.hexdigest(),
             has_edits=self.has_edits,
             root=origin.root,
@@ -238,11 +237,11 @@ def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
 
 
-def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UnbagError:
-    """The error for pictures that are not there."""
+def missing_images(missing: Sequence[str], *, of: int, where: str, root: Path) -> UnbagError:
+    """The error for images that are not there."""
     more = ", ..." if len(missing) > _NAMED else ""
     return UnbagError(
-        f"{len(missing):,} of {of:,} pictures of {where} are not there: "
+        f"{len(missing):,} of {of:,} images of {where} are not there: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
         hint="name their folder with --pictures"

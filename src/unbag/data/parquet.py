@@ -1,6 +1,6 @@
-"""Captions in Parquet, read and written with edits: a row is a picture with a caption or a list.
+"""Captions in Parquet, read and written with edits: a row is an image with a caption or a list.
 
-Only the columns of captions, pictures and ids are read for editing, so pictures inside the file
+Only the columns of captions, images and ids are read for editing, so images inside the file
 are not; all columns are carried through when it is written.
 """
 
@@ -44,7 +44,7 @@ _BATCH = 1024
 
 
 def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a picture: rows that follow each other with the same picture are one."""
+    """One entry an image: rows that follow each other with the same image are one."""
     with _opened(source) as parquet, _read_errors(source):
         columns = _columns(parquet.schema_arrow, source)
         batches = parquet.iter_batches(_BATCH, columns=columns.wanted)
@@ -74,11 +74,11 @@ def _entry(
     # A caption that is null is an empty one: it is skipped and counted as such.
     texts = tuple(text or "" for text in found) if is_list else found or ""
     captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
-    picture = str(_inner(values, columns.picture, ""))
+    image = str(_inner(values, columns.image, ""))
     rest = ((number, is_list),) * len(captions)
     many = len(captions) if is_list else None
     edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
-    return Entry(picture, captions, rest, edits)
+    return Entry(image, captions, rest, edits)
 
 
 def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
@@ -92,14 +92,14 @@ def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> ob
 @dataclass(frozen=True)
 class _ParquetColumns:
     caption: str
-    picture: tuple[str, ...]
+    image: tuple[str, ...]
     """With the field where it is a struct: image, path. Empty without one."""
     id: tuple[str, ...]
     edits: tuple[str, ...]
 
     @property
     def wanted(self) -> list[str]:
-        every = (self.caption, ".".join(self.picture), *self.id, *self.edits)
+        every = (self.caption, ".".join(self.image), *self.id, *self.edits)
         return [name for name in every if name]
 
 
@@ -107,7 +107,7 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
     import pyarrow as pa
 
     names = schema.names
-    caption, picture = find_columns(names, source)
+    caption, image = find_columns(names, source)
     kind = schema.field(caption).type
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     if not _is_text(inner):
@@ -117,10 +117,10 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
             hint="name another with --caption-column",
         )
     ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
-    return _ParquetColumns(caption, _picture(schema, picture), ids, edits)
+    return _ParquetColumns(caption, _image(schema, image), ids, edits)
 
 
-def _picture(schema: pa.Schema, name: str) -> tuple[str, ...]:
+def _image(schema: pa.Schema, name: str) -> tuple[str, ...]:
     """The column; of a struct its path; nothing where neither is text."""
     import pyarrow as pa
 

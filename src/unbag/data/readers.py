@@ -55,7 +55,7 @@ OPENED = (*FORMS, NEGCLIP, FOLDERS)
 """Forms by name."""
 TEMPLATE = "a photo of a {}."
 """The first of CLIP's templates."""
-PICTURE_SUFFIXES = frozenset(
+IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"}
 )
 
@@ -97,45 +97,43 @@ def open_pairs(
     path: str,
     *,
     form: str | None = None,
-    pictures: Path | None = None,
+    images: Path | None = None,
     neighbours: Path | None = None,
     caption_column: str = "",
-    picture_column: str = "",
+    image_column: str = "",
     skips_missing: bool = False,
     skips_bad: bool = False,
 ) -> Pairs:
-    """Read captions and edits; pictures are looked for, and opened later.
+    """Read captions and edits; images are looked for, and opened later.
 
     Args:
         path: A file, a folder of shards or of classes, or a pattern of shards.
         form: One of `OPENED`; None decides by the ending.
-        pictures: Folder that names of pictures start from; None is that of the file.
-        neighbours: What `unbag nearest` wrote, for hard pictures.
+        images: Folder that names of images start from; None is that of the file.
+        neighbours: What `unbag nearest` wrote, for hard images.
         caption_column: Field or column with the caption; empty for the usual names.
-        picture_column: Likewise for the picture.
-        skips_missing: Leave pictures out that are not there, instead of raising UnbagError.
+        image_column: Likewise for the image.
+        skips_missing: Leave images out that are not there, instead of raising UnbagError.
         skips_bad: Leave broken lines and samples out.
     """
     if not Path(path).is_dir() and not expand(path):
         raise UnbagError(
             f"there is no file {path}",
-            expected="pictures with captions: a file, a folder, or a pattern of shards",
+            expected="images with captions: a file, a folder, or a pattern of shards",
             hint="check the path given with --pairs",
         )
     form = form or pairs_form(path)
     if form not in OPENED:
         raise unknown_name("form of pairs", form, OPENED, hint="docs/training-data.md has all")
     near = read_neighbours(neighbours) if neighbours else None
-    source = Source(
-        path, form, caption_column, picture_column, skips_bad=skips_bad, keeps_edits=True
-    )
+    source = Source(path, form, caption_column, image_column, skips_bad=skips_bad, keeps_edits=True)
     if form == "shards":
         return open_shards(source, neighbours=near)
     if form == FOLDERS:
-        origin = PairsOrigin(f"class folders {source.name}", pictures or Path(path), skips_missing)
+        origin = PairsOrigin(f"class folders {source.name}", images or Path(path), skips_missing)
         return pack(folder_rows(Path(path)), origin, neighbours=near)
     about = "NegCLIP's TSV" if form == NEGCLIP else FORMS[form].about
-    root = pictures or source.file.parent
+    root = images or source.file.parent
     origin = PairsOrigin(f"{about} {source.name}", root, skips_missing)
     if form == NEGCLIP:
         return pack(negclip_rows(source), origin, neighbours=near)
@@ -159,25 +157,25 @@ def pairs_form(path: str) -> str:
 
 
 def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
-    """One row a picture, with the captions that say anything."""
+    """One row an image, with the captions that say anything."""
     for entry in entries(source, bad):
         texts = [" ".join(caption.text.split()) for caption in entry.captions]
         kept = [at for at, text in enumerate(texts) if text]
-        if not entry.picture:
+        if not entry.image:
             bad(
                 UnbagError(
-                    f"{entry.captions[0].where} names no picture",
-                    expected="a picture for each caption, such as the field image",
+                    f"{entry.captions[0].where} names no image",
+                    expected="an image for each caption, such as the field image",
                     hint="name the field or column with --picture-column",
                 )
             )
         elif kept:
             edits = tuple(entry.edits[at] for at in kept) if entry.edits else ()
-            yield PairRow(entry.picture, entry.picture, tuple(texts[at] for at in kept), edits)
+            yield PairRow(entry.image, entry.image, tuple(texts[at] for at in kept), edits)
 
 
 def folder_rows(root: Path) -> Iterator[PairRow]:
-    """One row a picture, in the order of names; the name of a folder is that of its class."""
+    """One row an image, in the order of names; the name of a folder is that of its class."""
     classes = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")
     if not classes:
         raise UnbagError(
@@ -187,11 +185,11 @@ def folder_rows(root: Path) -> Iterator[PairRow]:
         )
     for one in classes:
         caption = TEMPLATE.format(one.name.replace("_", " "))
-        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES)
+        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
         if not names:
             raise UnbagError(
-                f"the class folder {one} holds no pictures",
-                expected=f"files that end in {', '.join(sorted(PICTURE_SUFFIXES))}",
+                f"the class folder {one} holds no images",
+                expected=f"files that end in {', '.join(sorted(IMAGE_SUFFIXES))}",
                 hint="fill it, or remove it",
             )
         for name in names:

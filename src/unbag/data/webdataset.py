@@ -39,13 +39,13 @@ from unbag.data.captions import (
     read_entries,
     said_captions,
 )
-from unbag.data.images import MemberPicture, read_part
+from unbag.data.images import MemberImage, read_part
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
 from unbag.types import IntArray
 
 EDITS_ENDING = "edits.json"
-PICTURE_ENDINGS = ("jpg", "jpeg", "png", "webp")
+IMAGE_ENDINGS = ("jpg", "jpeg", "png", "webp")
 PART = np.dtype([("start", np.int64), ("size", np.uint32)])
 """A member's place in its shard; size 0 where there is none."""
 SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
@@ -105,8 +105,8 @@ def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry
         there = ", ".join(m.name for m in sample.members[:5])
         raise UnbagError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
     captions = captions_at(found, f"{place.shard}/{place.key}", where)
-    picture = next((m.name for end in PICTURE_ENDINGS if (m := sample.ending(end))), "")
-    return Entry(picture, captions, (place,) * len(captions))
+    image = next((m.name for end in IMAGE_ENDINGS if (m := sample.ending(end))), "")
+    return Entry(image, captions, (place,) * len(captions))
 
 
 def _content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -169,7 +169,7 @@ class SamplePlace(NamedTuple):
 def open_shards(
     source: Source, *, neighbours: Mapping[str, Sequence[str]] | None = None
 ) -> ShardPairs:
-    """Index the shards; `neighbours` are named as pictures are within shards."""
+    """Index the shards; `neighbours` are named as images are within shards."""
     bad = Bad(source.skips_bad)
     index = index_shards(source.files(), bad)
     digest = blake2b(index.sample_N.tobytes(), digest_size=16)
@@ -186,7 +186,7 @@ def open_shards(
     digest.update(index.names + index.end_S.tobytes() + source.caption_column.encode())
     left_out = f", {bad.count:,} broken samples left out" if bad.count else ""
     return ShardPairs(
-        about=f"{len(index.shards):,} webdataset shards {source.name}: {len(index):,} pictures"
+        about=f"{len(index.shards):,} webdataset shards {source.name}: {len(index):,} images"
         + left_out,
         fingerprint=digest.hexdigest(),
         has_edits=bool(np.any(index.sample_N["edits"]["size"])),
@@ -206,7 +206,7 @@ class ShardPairs:
     index: ShardIndex
     caption_column: str = ""
     near: Mapping[int, tuple[int, ...]] | None = None
-    """Places of the nearest pictures of each."""
+    """Places of the nearest images of each."""
 
     @property
     def block_ends(self) -> IntArray:
@@ -214,17 +214,17 @@ class ShardPairs:
         return self.index.end_S
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
         return len(self.index)
 
     def __getitem__(self, place: int) -> Pair:
         """Reads caption and edits; raises UnbagError for those that cannot be read."""
         path, name = self.index.shard(place), self.index.name(place)
         sample = self.index.sample_N[place]
-        picture = MemberPicture(path, name, *_part_span(sample["picture"]))
+        image = MemberImage(path, name, *_part_span(sample["picture"]))
         captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
         near = self.near.get(place, ()) if self.near else ()
-        return Pair(f"{path.stem}/{name}", picture, captions, edits, near)
+        return Pair(f"{path.stem}/{name}", image, captions, edits, near)
 
     def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
         sample = self.index.sample_N[place]
@@ -265,7 +265,7 @@ def _part_span(part: np.void) -> tuple[int, int]:
 
 
 def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
-    """Read all headers; an empty shard, and a sample without picture or caption, are errors."""
+    """Read all headers; an empty shard, and a sample without image or caption, are errors."""
     names, name_ends, ends = bytearray(), array("q"), array("q")
     found: list[NDArray[np.void]] = []
     for path in paths:
@@ -276,7 +276,7 @@ def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
             name_ends.append(len(names))
         if not rows:
             raise UnbagError(
-                f"the shard {path} holds no sample with a picture and a caption",
+                f"the shard {path} holds no sample with an image and a caption",
                 expected="samples such as 000.jpg with 000.txt",
                 hint="remove it, or make it anew",
             )
@@ -298,7 +298,7 @@ class ShardIndex:
     end_S: NDArray[np.int64]
     """Samples up to the end of each shard."""
     names: bytearray
-    """Names of picture members, one after the other."""
+    """Names of image members, one after the other."""
     name_end_N: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -306,7 +306,7 @@ class ShardIndex:
         return len(self.sample_N)
 
     def name(self, at: int) -> str:
-        """Name of the picture's member."""
+        """Name of the image's member."""
         start = int(self.name_end_N[at - 1]) if at else 0
         return self.names[start : int(self.name_end_N[at])].decode()
 
@@ -320,18 +320,18 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
         for sample in samples(shard, path.stem):
             if not sample.place.key:
                 continue
-            picture = next((m for end in PICTURE_ENDINGS if (m := sample.ending(end))), None)
+            image = next((m for end in IMAGE_ENDINGS if (m := sample.ending(end))), None)
             members = [sample.ending(end) for end in ("txt", "json", EDITS_ENDING)]
-            if picture is None or not any(members):
-                what = "caption" if picture else "picture"
+            if image is None or not any(members):
+                what = "caption" if image else "picture"
                 there = ", ".join(member.name for member in sample.members[:5])
                 error = UnbagError(
                     f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
-                    expected=f"KEY.{' or KEY.'.join(PICTURE_ENDINGS)}, and KEY.txt or KEY.json",
+                    expected=f"KEY.{' or KEY.'.join(IMAGE_ENDINGS)}, and KEY.txt or KEY.json",
                 )
                 bad(error)
                 continue
             yield (
-                picture.name,
-                tuple((m.offset_data, m.size) if m else (0, 0) for m in (picture, *members)),
+                image.name,
+                tuple((m.offset_data, m.size) if m else (0, 0) for m in (image, *members)),
             )

@@ -39,7 +39,7 @@ class Proposal(NamedTuple):
     edit: Edit
     kind: Kind
     others: tuple[str, ...]
-    """Other captions of the same picture."""
+    """Other captions of the same image."""
 
 
 @runtime_checkable
@@ -137,8 +137,8 @@ def _denials(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class NotSaidOfPicture:
-    """Rejects a hard negative that another caption of the picture makes likely to be true.
+class NotSaidOfImage:
+    """Rejects a hard negative that another caption of the image makes likely to be true.
 
     That is one that equals such a caption, or whose new words all stand in such captions: "dog"
     for "ball" is no negative where somebody else saw a dog. A swap brings no new words.
@@ -166,14 +166,14 @@ class NotSaidOfPicture:
         return not new or not new <= words
 
 
-ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfImage())
 
 
 @dataclass(frozen=True)
 class LeavesMarkedWords:
     """Rejects what moves words in quotation marks, or in capitals where the rest is not.
 
-    What a sign says is no thing in the picture. Abbreviations such as TV move like other words.
+    What a sign says is no thing in the image. Abbreviations such as TV move like other words.
     """
 
     reason: str = "quoted or in capitals"

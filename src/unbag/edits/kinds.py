@@ -84,7 +84,7 @@ class Kind:
 
     @property
     def promises_false(self) -> bool:
-        """Whether its edits are to be false of the picture, and are checked for that."""
+        """Whether its edits are to be false of the image, and are checked for that."""
         return not self.is_positive and not self.is_published
 
 

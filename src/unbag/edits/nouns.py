@@ -1,8 +1,8 @@
 """What a caption says of its things: which nouns name things, and how they relate.
 
 The swaps ask it whether two nouns can change places without saying the same: "a dog next to a cat"
-and "a cat next to a dog" are one picture, "a dog on a sofa" and "a sofa on a dog" are two. Nouns
-joined by "and" take part in each other's relations. No things are places in the picture ("top",
+and "a cat next to a dog" are one image, "a dog on a sofa" and "a sofa on a dog" are two. Nouns
+joined by "and" take part in each other's relations. No things are places in the image ("top",
 "background"), times, names, owners ("the man's") and words of measure: in "a group of people" the
 thing is people.
 """
@@ -18,11 +18,11 @@ from unbag.edits.lexicon import (
     COLOURS,
     DOINGS,
     GROUPINGS,
+    IMAGES,
     MASS,
     MATERIALS,
     NO_THINGS,
     PEOPLE,
-    PICTURES,
     is_near,
     word_lists,
 )
@@ -211,7 +211,7 @@ def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
     lemma = word.lemma.lower()
     if word.tag not in ("NN", "NNS") or word.dep not in _PLACES:
         return False
-    if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
+    if lemma in NO_THINGS or lemma in DOINGS or lemma in IMAGES or not word.text.isalpha():
         return False
     has_article = parsed.child(noun.head, "det", "poss") is not None
     if word.dep == "attr" and word.text.endswith("ing") and not has_article:
@@ -261,7 +261,7 @@ def is_plural(parsed: Parsed, noun: int) -> bool:
 def content_of(parsed: Parsed, noun: int) -> int:
     """What a word of measure measures: people in "a group of people"; else the noun itself."""
     for _ in parsed.words:
-        if parsed.words[noun].lemma not in GROUPINGS and parsed.words[noun].lemma not in PICTURES:
+        if parsed.words[noun].lemma not in GROUPINGS and parsed.words[noun].lemma not in IMAGES:
             return noun
         inner = _object_of_of(parsed, noun)
         if inner is None:

@@ -1,11 +1,11 @@
 """How good edits are: precision by two readers, and how a caption-only model tells them apart.
 
 A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
-kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the picture
+kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the image
 that the caption describes, and is it grammatical? An edit is right if it is grammatical and its
-truth is what its kind promises. A model that never sees the picture should not know which of the
+truth is what its kind promises. A model that never sees the image should not know which of the
 two is the original: where it does, whoever trains on the edits can learn to spot edits instead of
-looking at pictures. The closer to 50 %, the better.
+looking at images. The closer to 50 %, the better.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 
 Truth = Literal["true", "false", "unclear"]
-"""Of the picture that the caption describes; unclear where both could be."""
+"""Of the image that the caption describes; unclear where both could be."""
 TRUTHS = get_args(Truth)
 SAMPLE = 1000
 """Edits of each kind that are looked at: enough for three points either way."""

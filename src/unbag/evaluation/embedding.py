@@ -1,4 +1,4 @@
-"""Encode the unique pictures and captions of a run, each once, with a cache on disk.
+"""Encode the unique images and captions of a run, each once, with a cache on disk.
 
 Dimensions: N inputs, D joint space.
 """
@@ -35,7 +35,7 @@ BatchPlan = list[list[str]]
 """Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
 computes whole batches of the same make-up and gets the same bits."""
 _CAPTIONS_ON_GPU = 4
-"""Caption batches in picture batches: a caption of 15 tokens is little work, and a batch of 256
+"""Caption batches in image batches: a caption of 15 tokens is little work, and a batch of 256
 ends on a GPU before the next has been asked for."""
 
 
@@ -43,11 +43,11 @@ ends on a GPU before the next has been asked for."""
 class Embeddings:
     """The vectors of a plan, in its order."""
 
-    picture_ND: Vectors
-    """NaN rows for pictures that could not be opened."""
+    image_ND: Vectors
+    """NaN rows for images that could not be opened."""
     caption_ND: Vectors
     damaged: Mapping[str, str]
-    """Name of each picture that could not be opened, with the reason."""
+    """Name of each image that could not be opened, with the reason."""
     truncated: int
     """Prompts longer than the model's context."""
 
@@ -69,7 +69,7 @@ def embed(
     Without `grids` nothing is continued: the batches are planned anew.
 
     A team shares the batches out; then each process has the vectors of all, from the cache.
-    `compare` is tried on a picture of each batch, so that vectors which do not go together are told
+    `compare` is tried on an image of each batch, so that vectors which do not go together are told
     of before the rest is encoded.
     """
     grids = {} if grids is None else grids
@@ -77,8 +77,8 @@ def embed(
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
     prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))
     prompt_of = {text_key(prompt): prompt for prompt in prompts}
-    picture_of = dict(zip(plan.picture_keys, plan.pictures, strict=True))
-    known: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": picture_of}
+    image_of = dict(zip(plan.image_keys, plan.images, strict=True))
+    known: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": image_of}
 
     def opened(kind: str) -> TensorCache:
         folder = None if cache is None else cache / cache_name(encoder) / kind
@@ -110,18 +110,18 @@ def embed(
     first = next((key for key in prompt_of if key in caches["captions"]), None)
     caption_1D = None if first is None else caches["captions"].get([first])[VECTOR]
 
-    def put_pictures(keys: Sequence[str], vector_ND: Tensor) -> None:
+    def put_images(keys: Sequence[str], vector_ND: Tensor) -> None:
         if compare is not None and caption_1D is not None:
             compare(vector_ND[:1], caption_1D)
         caches["pictures"].put(keys, {VECTOR: vector_ND})
 
     found = extract_images(
         encoder,
-        picture_of,
+        image_of,
         todo["pictures"],
         partial(image_vectors, encoder),
-        put_pictures,
-        label=f"{encoder.name}: pictures",
+        put_images,
+        label=f"{encoder.name}: images",
         progress=progress,
     )
     damaged = {key: why for one in team.gather(found) for key, why in one.items()}
@@ -131,15 +131,15 @@ def embed(
     vector_of = dict(zip(prompt_of.values(), caption_ND, strict=True))
     rows = [_caption_vector(caption, vector_of) for caption in plan.captions]
     return Embeddings(
-        picture_ND=_rows(caches["pictures"], plan.picture_keys, damaged),
+        image_ND=_rows(caches["pictures"], plan.image_keys, damaged),
         caption_ND=np.stack(rows) if rows else np.zeros((0, 0), np.float32),
-        damaged={picture_of[key].name: reason for key, reason in damaged.items()},
+        damaged={image_of[key].name: reason for key, reason in damaged.items()},
         truncated=sum(count > encoder.context for count in tokens.values()),
     )
 
 
 def caption_batch(device: str, batch_size: int) -> int:
-    """Captions encoded together where `batch` pictures are."""
+    """Captions encoded together where `batch` images are."""
     return batch_size * (_CAPTIONS_ON_GPU if device.startswith("cuda") else 1)
 
 

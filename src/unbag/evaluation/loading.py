@@ -1,6 +1,6 @@
 """What a run is asked to do (`Job`), and loading the items of its benchmarks.
 
-Pictures that are not on disk are found before anything is computed, and never dropped in silence.
+Images that are not on disk are found before anything is computed, and never dropped in silence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unbag.errors import IncompleteWarning, UnbagError
 from unbag.evaluation.plan import check_items, equal_captions
 from unbag.runs.files import paused_collector
 from unbag.runs.progress import Progress
-from unbag.types import Benchmark, EvalProtocol, Item, Loader, Picture, Scorer, Sparse
+from unbag.types import Benchmark, EvalProtocol, ImageSource, Item, Loader, Scorer, Sparse
 
 ErrataChoice = Literal["published", "none", "all"]
 """`published` mends what the field's numbers have mended (VALSE's rejected rows), `none` takes the
@@ -52,7 +52,7 @@ class Job:
     published_as: Mapping[str, str] = field(default_factory=dict)
     """What papers call a model, by the scorer's name, where neither it nor we know."""
     missing: Missing = "error"
-    """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
+    """What to do about images that are not on disk: refuse to run, or leave their items out."""
     also_compared: tuple[str, ...] = ()
     """Metrics on which models are compared besides each headline, where a benchmark has them."""
     keeps_going: bool = False
@@ -71,7 +71,7 @@ class Loaded:
 
     items: dict[str, Sequence[Item]] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
-    """Items without their pictures."""
+    """Items without their images."""
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What loaders said."""
     incomplete: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class Loaded:
 
 
 def load_all(job: Job, *, progress: Progress) -> Loaded:
-    """Every benchmark of a job, checked, without items whose pictures are missing if so asked."""
+    """Every benchmark of a job, checked, without items whose images are missing if so asked."""
     found = Loaded()
     for benchmark in job.benchmarks:
         items, said = _heard(benchmark, job.data, job.errata)
         kept: Sequence[Item] = items
-        # Scorers that never look need no pictures: a blind score needs only the annotations.
+        # Scorers that never look need no images: a blind score needs only the annotations.
         if job.missing == "skip" or not all(scorer.is_blind for scorer in job.scorers):
             kept = without_missing(benchmark.name, items, missing=job.missing, progress=progress)
         check_items(benchmark.name, kept)
@@ -96,13 +96,13 @@ def load_all(job: Job, *, progress: Progress) -> Loaded:
         notes = [str(one) for one in said if not isinstance(one, IncompleteWarning)]
         for note in (*notes, *wanting):
             progress.say(f"{benchmark.name}: {note}")
-        before = {item.id: len(item.pictures) for item in items}
-        after = {item.id: len(item.pictures) for item in kept}
-        # Whole items, and the missing pictures of galleries.
+        before = {item.id: len(item.images) for item in items}
+        after = {item.id: len(item.images) for item in kept}
+        # Whole items, and the missing images of galleries.
         left_out = sum(count - after.get(name, count - 1) for name, count in before.items())
         if left_out:
             found.left_out[benchmark.name] = left_out
-            wanting.append(f"{left_out:,} items or pictures are left out: pictures are missing")
+            wanting.append(f"{left_out:,} items or images are left out: images are missing")
         found.items[benchmark.name] = kept
         found.notes |= {benchmark.name: tuple(notes)} if notes else {}
         found.incomplete |= {benchmark.name: tuple(wanting)} if wanting else {}
@@ -128,7 +128,7 @@ def _heard(
 ) -> tuple[Sequence[Item], list[Warning]]:
     with catch_warnings(record=True) as warned, paused_collector():
         simplefilter("always")
-        # Kept as they are: a lazy sequence would make new pictures at every look.
+        # Kept as they are: a lazy sequence would make new images at every look.
         items = tuple(loader_of(benchmark, errata)(folder_of(benchmark, data)))
     heard = [one.message for one in warned]
     if equal := equal_captions(items):
@@ -185,26 +185,26 @@ def loader_of(benchmark: Benchmark, choice: ErrataChoice) -> Loader:
 def without_missing(
     benchmark: str, items: Sequence[Item], *, missing: Missing, progress: Progress
 ) -> Sequence[Item]:
-    """The items whose pictures are there; all of them, or an error, unless `missing` is skip.
+    """The items whose images are there; all of them, or an error, unless `missing` is skip.
 
-    Of a gallery for retrieval the missing pictures are left out, with the captions that describe
+    Of a gallery for retrieval the missing images are left out, with the captions that describe
     no other.
     """
-    absent = absent_pictures(items)
+    absent = absent_images(items)
     if not absent:
         return items
     if missing == "error":
         shown = "\n".join(f"    {path}" for path in sorted(absent)[:_SHOWN])
         more = f"\n    and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
         raise UnbagError(
-            f"{len(absent)} pictures of {benchmark!r} are missing:\n{shown}{more}",
-            expected="every picture of the benchmark",
+            f"{len(absent)} images of {benchmark!r} are missing:\n{shown}{more}",
+            expected="every image of the benchmark",
             hint="complete the folder, or measure what is there with --missing skip",
         )
     kept = [
         _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item
         for item in items
-        if isinstance(item.truth, Sparse) or not any(_path(p) in absent for p in item.pictures)
+        if isinstance(item.truth, Sparse) or not any(_path(p) in absent for p in item.images)
     ]
     what = (
         f"{len(items) - len(kept)} of {len(items)} items are left out"
@@ -212,33 +212,33 @@ def without_missing(
         else "its galleries are smaller"
     )
     progress.say(
-        f"{benchmark}: {what}, since {len(absent)} pictures are missing; the numbers are not those "
+        f"{benchmark}: {what}, since {len(absent)} images are missing; the numbers are not those "
         "of the whole benchmark"
     )
     return kept
 
 
 def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
-    """A gallery without the missing pictures, and without captions that are left alone."""
-    is_there_P = np.array([_path(picture) not in absent for picture in item.pictures])
+    """A gallery without the missing images, and without captions that are left alone."""
+    is_there_P = np.array([_path(image) not in absent for image in item.images])
     is_kept_T = is_there_P[truth.row_T]
-    has_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
-    has_picture_C[truth.column_T[is_kept_T]] = True
-    # A caption that never had a true picture stays: it is part of the gallery.
-    had_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
-    had_picture_C[truth.column_T] = True
-    is_kept_C = has_picture_C | ~had_picture_C
+    has_image_C = np.zeros(truth.shape[1], dtype=np.bool_)
+    has_image_C[truth.column_T[is_kept_T]] = True
+    # A caption that never had a true image stays: it is part of the gallery.
+    had_image_C = np.zeros(truth.shape[1], dtype=np.bool_)
+    had_image_C[truth.column_T] = True
+    is_kept_C = has_image_C | ~had_image_C
     if not is_there_P.any() or not is_kept_C.any():
         raise UnbagError(
-            f"no picture of the gallery {item.id!r} is there",
-            expected="at least one picture with a caption",
-            hint="check --data and where the pictures lie",
+            f"no image of the gallery {item.id!r} is there",
+            expected="at least one image with a caption",
+            hint="check --data and where the images lie",
         )
     row_P, column_C = np.cumsum(is_there_P) - 1, np.cumsum(is_kept_C) - 1
     kinds = [kind for kind, is_kept in zip(item.kinds, is_kept_C, strict=False) if is_kept]
     return replace(
         item,
-        pictures=tuple(p for p, there in zip(item.pictures, is_there_P, strict=True) if there),
+        images=tuple(p for p, there in zip(item.images, is_there_P, strict=True) if there),
         captions=tuple(c for c, kept in zip(item.captions, is_kept_C, strict=True) if kept),
         kinds=tuple(kinds),
         truth=Sparse(
@@ -249,9 +249,9 @@ def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
     )
 
 
-def absent_pictures(items: Sequence[Item]) -> set[Path]:
-    """Paths of pictures that are not on disk."""
-    paths = {path for item in items for picture in item.pictures if (path := _path(picture))}
+def absent_images(items: Sequence[Item]) -> set[Path]:
+    """Paths of images that are not on disk."""
+    paths = {path for item in items for image in item.images if (path := _path(image))}
     return {path for path in paths if not _is_file(path)}
 
 
@@ -262,7 +262,7 @@ def _is_file(path: Path) -> bool:
         return False  # A path that no file system can hold, or a folder that may not be read.
 
 
-def _path(picture: Picture) -> Path | None:
-    """Where a picture lies, if it is one on disk."""
-    path = getattr(picture, "path", None)
+def _path(image: ImageSource) -> Path | None:
+    """Where an image lies, if it is one on disk."""
+    path = getattr(image, "path", None)
     return path if isinstance(path, Path) else None

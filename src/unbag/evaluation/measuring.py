@@ -30,9 +30,9 @@ from unbag.types import (
     Comparison,
     Failure,
     FloatArray,
+    ImageSource,
     Item,
     Outcomes,
-    Picture,
     Reference,
     Result,
     RunContents,
@@ -46,7 +46,7 @@ MOST = 6
 """Failures kept for each scorer and benchmark."""
 _MOST_CAPTIONS = 16
 _SIDE = 192
-"""Longest side of a picture on the page, in pixels."""
+"""Longest side of an image on the page, in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,15 +233,15 @@ def choose_failures(
         shown = _shown(unit, cases)
         if shown is None or shown.name in found:
             continue
-        pictures = [thumbnail(picture) for picture in shown.pictures]
-        if not all(pictures):
+        images = [thumbnail(image) for image in shown.images]
+        if not all(images):
             continue
         found[shown.name] = Failure(
             benchmark=benchmark,
             scorer=scorer,
             item=shown.name,
             metric=outcomes.metric,
-            pictures=tuple(pictures),
+            images=tuple(images),
             captions=tuple(map(text_of, shown.captions)),
             kinds=tuple(shown.kinds),
             truth=tuple(tuple(bool(t) for t in row) for row in shown.truth),
@@ -257,7 +257,7 @@ class _Shown(NamedTuple):
     """The part of an item that makes its failure plain."""
 
     name: str
-    pictures: Sequence[Picture]
+    images: Sequence[ImageSource]
     captions: Sequence[Caption]
     kinds: Sequence[str]
     truth: Sequence[Sequence[bool]] | NDArray[np.generic]
@@ -279,34 +279,34 @@ def _shown(unit: str, cases: Mapping[str, Case]) -> _Shown | None:
         return None
     kinds = case.item.kinds or ("",) * len(case.item.captions)
     item = case.item
-    return _Shown(name, item.pictures, item.captions, kinds, case.item.truth, case.scores.values)
+    return _Shown(name, item.images, item.captions, kinds, case.item.truth, case.scores.values)
 
 
 def _query(unit: str, case: Case, truth: Sparse, direction: str, query: int) -> _Shown | None:
     """A query of retrieval, one thing it belongs to, and the thing that came first instead."""
-    asks_picture = direction == "text_to_image"
-    ranks = case.scores.text_to_image if asks_picture else case.scores.image_to_text
+    asks_image = direction == "text_to_image"
+    ranks = case.scores.text_to_image if asks_image else case.scores.image_to_text
     if ranks is None:
         return None
-    asked, wanted = (truth.column_T, truth.row_T) if asks_picture else (truth.row_T, truth.column_T)
+    asked, wanted = (truth.column_T, truth.row_T) if asks_image else (truth.row_T, truth.column_T)
     true = wanted[asked == query]
     chosen = [int(true[0]), int(ranks.top_QK[query][0])]
     known = dict(zip(ranks.top_QK[query].tolist(), ranks.top_score_QK[query].tolist(), strict=True))
     is_true = [True, chosen[1] in true]
     score = [known.get(i, float("nan")) for i in chosen]
     item = case.item
-    if asks_picture:
-        pictures = [item.pictures[i] for i in chosen]
+    if asks_image:
+        images = [item.images[i] for i in chosen]
         rows = [[t] for t in is_true], [[s] for s in score]
-        return _Shown(unit, pictures, [item.captions[query]], ["query"], *rows)
+        return _Shown(unit, images, [item.captions[query]], ["query"], *rows)
     captions = [item.captions[i] for i in chosen]
-    return _Shown(unit, [item.pictures[query]], captions, ["", "first"], [is_true], [score])
+    return _Shown(unit, [item.images[query]], captions, ["", "first"], [is_true], [score])
 
 
-def thumbnail(picture: Picture) -> str:
-    """A small copy as a data: address; empty if the picture is damaged."""
+def thumbnail(source: ImageSource) -> str:
+    """A small copy as a data: address; empty if the image is damaged."""
     try:
-        image = picture.open()
+        image = source.open()
     except (OSError, ValueError):
         return ""
     if max(image.size) > _SIDE:

@@ -1,4 +1,4 @@
-"""Plan what a run must encode: every picture and caption of its benchmarks, each once."""
+"""Plan what a run must encode: every image and caption of its benchmarks, each once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from unbag.errors import UnbagError
-from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+from unbag.types import Caption, Ensemble, ImageSource, IntArray, Item, Sparse
 from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
 
 _HASHERS, _KEYS_AT_ONCE = 8, 64
-"""Threads that read files for their keys, and pictures that one of them takes at a time."""
+"""Threads that read files for their keys, and images that one of them takes at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Every unique input once, over all benchmarks of a run."""
 
-    pictures: tuple[Picture, ...]
-    picture_keys: tuple[str, ...]
+    images: tuple[ImageSource, ...]
+    image_keys: tuple[str, ...]
     captions: tuple[Caption, ...] = ()
     prompts: tuple[str, ...] = ()
     """The strings to encode: plain captions and every prompt of an ensemble."""
@@ -38,14 +38,14 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Where an item's pictures and captions stand in the plan."""
+    """Where an item's images and captions stand in the plan."""
 
-    picture_P: IntArray
+    image_P: IntArray
     caption_C: IntArray
 
 
 def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
-    """Find what is shared; keys are read here, pictures are not opened."""
+    """Find what is shared; keys are read here, images are not opened."""
     builder = _Builder(_read_keys(items))
     rows = {name: tuple(builder.add(item) for item in some) for name, some in items.items()}
     fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
@@ -59,8 +59,8 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
             hint="mend the caption; in a benchmark of your own, mend its loader",
         )
     return Plan(
-        pictures=tuple(builder.pictures.values()),
-        picture_keys=tuple(builder.pictures),
+        images=tuple(builder.images.values()),
+        image_keys=tuple(builder.images),
         captions=tuple(builder.captions),
         prompts=tuple(prompts),
         rows=rows,
@@ -80,10 +80,10 @@ def check_items(benchmark: str, items: Sequence[Item]) -> None:
     for at, item in enumerate(items):
         first = seen.setdefault(item.id, at)
         if first != at:
-            pictures = [items[i].pictures[0].name for i in (first, at)]
+            images = [items[i].images[0].name for i in (first, at)]
             raise UnbagError(
-                f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (picture "
-                f"{pictures[0]}) and {at} (picture {pictures[1]})",
+                f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (image "
+                f"{images[0]}) and {at} (image {images[1]})",
                 expected="every item id once: ids tie scores to items when a run is continued",
                 hint="if a file of the benchmark holds that id twice, mend the file and say so "
                 "beside your number; in a benchmark of your own, mend its loader",
@@ -119,30 +119,30 @@ def equal_captions(items: Sequence[Item]) -> str:
 
 
 def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
-    """The key of each picture by identity, in threads: hashing and disks need no interpreter."""
-    every = {id(p): p for some in items.values() for item in some for p in item.pictures}
-    pictures = list(every.values())
+    """The key of each image by identity, in threads: hashing and disks need no interpreter."""
+    every = {id(p): p for some in items.values() for item in some for p in item.images}
+    images = list(every.values())
 
     def read(at: int) -> list[str]:
-        return [picture.key for picture in pictures[at : at + _KEYS_AT_ONCE]]
+        return [image.key for image in images[at : at + _KEYS_AT_ONCE]]
 
     with ThreadPoolExecutor(_HASHERS) as pool:
-        parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
+        parts = pool.map(read, range(0, len(images), _KEYS_AT_ONCE))
         return dict(zip(every, chain.from_iterable(parts), strict=True))
 
 
 class _Builder:
     def __init__(self, key_of: Mapping[int, str]) -> None:
-        self.pictures: dict[str, Picture] = {}
+        self.images: dict[str, ImageSource] = {}
         self.captions: dict[Caption, int] = {}
-        self._picture_row: dict[str, int] = {}
+        self._image_row: dict[str, int] = {}
         self._key_of = key_of
-        # Loaders share captions: 50,000 pictures have the same thousand classes of eighty prompts.
+        # Loaders share captions: 50,000 images have the same thousand classes of eighty prompts.
         self._known: dict[int, _Captions] = {}
 
     def add(self, item: Item) -> Rows:
-        picture_P = np.array([self._picture(p) for p in item.pictures], dtype=np.int64)
-        return Rows(picture_P, self._captions(item.captions).row_C)
+        image_P = np.array([self._image(p) for p in item.images], dtype=np.int64)
+        return Rows(image_P, self._captions(item.captions).row_C)
 
     def _captions(self, captions: tuple[Caption, ...]) -> _Captions:
         found = self._known.get(id(captions))
@@ -155,21 +155,21 @@ class _Builder:
             found = self._known[id(captions)] = _Captions(captions, row_C, digest)
         return found
 
-    def _picture(self, picture: Picture) -> int:
-        key = self._key_of[id(picture)]
-        if key not in self._picture_row:
-            self._picture_row[key] = len(self.pictures)
-            self.pictures[key] = picture
-        return self._picture_row[key]
+    def _image(self, image: ImageSource) -> int:
+        key = self._key_of[id(image)]
+        if key not in self._image_row:
+            self._image_row[key] = len(self.images)
+            self.images[key] = image
+        return self._image_row[key]
 
     def fingerprint(self, items: Sequence[Item], rows: Sequence[Rows]) -> str:
-        keys = tuple(self.pictures)
+        keys = tuple(self.images)
         digest = blake2b(digest_size=12)
         for item, row in zip(items, rows, strict=True):
             captions = self._captions(item.captions).digest
             question = asdict(item.question) if item.question else None
-            pictures = [keys[i] for i in row.picture_P]
-            record = [item.id, pictures, captions, question, item.group, dict(item.tags)]
+            images = [keys[i] for i in row.image_P]
+            record = [item.id, images, captions, question, item.group, dict(item.tags)]
             digest.update(json.dumps(record).encode())
             truth = item.truth
             parts = [truth.row_T, truth.column_T] if isinstance(truth, Sparse) else [truth]

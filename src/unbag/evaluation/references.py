@@ -1,4 +1,4 @@
-"""Published numbers beside ours, and warnings about models trained on the pictures of a test."""
+"""Published numbers beside ours, and warnings about models trained on the images of a test."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _COCO = frozenset(("COCO train2014", "COCO val2014", "COCO train2017", "COCO val
 SHARES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         # COCO 2017 is COCO 2014 cut anew: its training part holds most of val2014, and all of
-        # val2017 was val2014 before. Karpathy's training split adds 30,504 pictures of val2014.
+        # val2017 was val2014 before. Karpathy's training split adds 30,504 images of val2014.
         "COCO": _COCO,
         "COCO train2017": frozenset(("COCO train2014", "COCO val2014")),
         "COCO val2017": frozenset(("COCO val2014",)),
         "COCO Karpathy train": _COCO,
-        # About half of Visual Genome's pictures are COCO's, from both halves.
+        # About half of Visual Genome's images are COCO's, from both halves.
         "Visual Genome": _COCO | {"COCO"},
-        # Made from pictures of Visual Genome.
+        # Made from images of Visual Genome.
         "GQA": frozenset(("Visual Genome",)),
         "Visual7W": (_COCO | {"Visual Genome", "COCO"}) - {"COCO val2017"},
         "VAW": frozenset(("Visual Genome",)),
         "Flickr30k": frozenset(("Flickr8k",)),
     }
 )
-"""Collection -> others it shares pictures with; it is read both ways."""
+"""Collection -> others it shares images with; it is read both ways."""
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "vg": "Visual Genome",
@@ -170,13 +170,13 @@ def model_of(scorer: Scorer, published_as: Mapping[str, str]) -> str:
 def overlap_warnings(
     trained_on: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark]
 ) -> list[str]:
-    """One sentence for each model and benchmark that share pictures."""
+    """One sentence for each model and benchmark that share images."""
     known = {name.casefold() for pair in _PAIRS for name in pair}
     known |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
     found = []
     for model, seen in trained_on.items():
         found += [
-            f"nothing is known about the pictures of {name!r}, which {model} was trained on; check "
+            f"nothing is known about the images of {name!r}, which {model} was trained on; check "
             "its overlap with the benchmarks yourself"
             for name in seen
             if usual_name(name).casefold() not in known
@@ -187,7 +187,7 @@ def overlap_warnings(
                 pairs = sorted({a if a == b else f"{a} (shares with {b})" for a, b in shared})
                 found.append(
                     f"{model} was trained on {', '.join(pairs)}, and {benchmark.name} is made from "
-                    "it: the model may have seen these pictures"
+                    "it: the model may have seen these images"
                 )
     return found
 
@@ -202,7 +202,7 @@ def declared(scorer: Scorer) -> tuple[str, ...]:
 
 
 def overlaps(trained_on: Iterable[str], sources: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs (training collection, test collection) that share pictures, the same one included."""
+    """Pairs (training collection, test collection) that share images, the same one included."""
     return [
         (seen, asked)
         for seen in map(usual_name, trained_on)

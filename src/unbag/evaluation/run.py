@@ -309,10 +309,10 @@ class Work:
         plan, team = self.plan, self.team
         cache = self.job.cache or (self.folder.vectors if team.size > 1 else None)
         if team.size > 1:
-            pictures, prompts = team.mine(plan.pictures), team.mine(plan.prompts)
-            scorer.precompute(pictures, prompts, cache=cache, progress=self.progress)
+            images, prompts = team.mine(plan.images), team.mine(plan.prompts)
+            scorer.precompute(images, prompts, cache=cache, progress=self.progress)
             team.wait()
-        scorer.precompute(plan.pictures, plan.prompts, cache=cache, progress=self.progress)
+        scorer.precompute(plan.images, plan.prompts, cache=cache, progress=self.progress)
 
     def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
         is_fitted = isinstance(scorer, FittedScorer)
@@ -353,8 +353,8 @@ class Work:
 
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
         items, rows, key = self.items[name], self.plan.rows[name], Key(name, asking.scorer.name)
-        # Items of one picture stand together, so that a scorer that is asked can share it.
-        order = sorted(range(len(items)), key=lambda n: int(rows[n].picture_P[0]))
+        # Items of one image stand together, so that a scorer that is asked can share it.
+        order = sorted(range(len(items)), key=lambda n: int(rows[n].image_P[0]))
         done = self.team.gather(set(self.store.get(key)))[0]
         chunks = in_chunks([items[n] for n in order], asking.scorer)
         todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
@@ -386,9 +386,7 @@ class Work:
         if not new and not truncated:
             return
         for name, reason in new.items():
-            self.progress.say(
-                f"picture {name} cannot be used ({reason}); its items count as invalid"
-            )
+            self.progress.say(f"image {name} cannot be used ({reason}); its items count as invalid")
         if truncated:
             self.progress.say(said_cut(scorer, truncated))
         self.record = replace(

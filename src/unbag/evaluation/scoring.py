@@ -2,7 +2,7 @@
 
 Also what a reader of scores must know of the scorer: probabilities that are only upper bounds,
 captions that were cut, words that the model does not know.
-Dimensions: P pictures, C captions of an item, M cells or queries of many items, B pictures of a
+Dimensions: P images, C captions of an item, M cells or queries of many items, B images of a
 block.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from unbag.data import FilePicture, PixelPicture
-from unbag.errors import PictureError, UnbagError
+from unbag.data import FileImage, PixelImage
+from unbag.errors import ImageError, UnbagError
 from unbag.evaluation.embedding import Embeddings
 from unbag.evaluation.plan import Rows
 from unbag.evaluation.store import Key
@@ -29,10 +29,10 @@ from unbag.types import (
     Ensemble,
     FittedScorer,
     FloatArray,
+    ImageSource,
     Item,
     ItemScorer,
     MatrixScorer,
-    Picture,
     Query,
     RunRecord,
     Scorer,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    Shown: TypeAlias = str | Path | Picture | Image
+    Shown: TypeAlias = str | Path | ImageSource | Image
 
 CHUNK = 64
 """Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
@@ -72,23 +72,23 @@ def score_by_vectors(
     """Compare stored vectors; no model is called. Yields a chunk at a time."""
     import torch
 
-    pictures = torch.from_numpy(embeddings.picture_ND)
+    images = torch.from_numpy(embeddings.image_ND)
     captions = torch.from_numpy(embeddings.caption_ND)
     most = _NUMBERS // max(1, embeddings.caption_ND.shape[1])
     for chunk in _by_cells(items, rows, most):
         first = chunk[0][0]
         if is_large(first):
-            yield [_rank_by_vectors(scorer, *chunk[0], pictures, captions, tie_eps)]
+            yield [_rank_by_vectors(scorer, *chunk[0], images, captions, tie_eps)]
         elif len(first.captions) >= _WIDE:
             # Items that share many captions, as classes do: one product of matrices.
-            picture_M = np.concatenate([row.picture_P for _, row in chunk])
+            image_M = np.concatenate([row.image_P for _, row in chunk])
             gallery = captions[chunk[0][1].caption_C]
-            score_M = scorer.compare_all(pictures[picture_M], gallery).double().numpy().ravel()
+            score_M = scorer.compare_all(images[image_M], gallery).double().numpy().ravel()
             yield split(score_M, [item for item, _ in chunk])
         else:
-            picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in chunk])
-            caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in chunk])
-            value_M = scorer.compare(pictures[picture_M], captions[caption_M]).double().numpy()
+            image_M = np.concatenate([np.repeat(r.image_P, len(r.caption_C)) for _, r in chunk])
+            caption_M = np.concatenate([np.tile(r.caption_C, len(r.image_P)) for _, r in chunk])
+            value_M = scorer.compare(images[image_M], captions[caption_M]).double().numpy()
             found = split(value_M, [item for item, _ in chunk])
             if compares_captions:
                 for at, (_, row) in enumerate(chunk):
@@ -106,7 +106,7 @@ def _by_cells(
     chunk: list[tuple[Item, Rows]] = []
     cells = 0
     for item, row in zip(items, rows, strict=True):
-        size = len(item.pictures) * len(item.captions)
+        size = len(item.images) * len(item.captions)
         if chunk:
             last, last_row = chunk[-1]
             is_wide = max(len(last.captions), len(item.captions)) >= _WIDE
@@ -124,14 +124,14 @@ def _rank_by_vectors(
     scorer: EmbeddingScorer,
     item: Item,
     rows: Rows,
-    pictures: Tensor,
+    images: Tensor,
     captions: Tensor,
     tie_eps: float,
 ) -> Scores:
     gallery = captions[rows.caption_C]
 
     def block(start: int, stop: int) -> FloatArray:
-        return scorer.compare_all(pictures[rows.picture_P[start:stop]], gallery).double().numpy()
+        return scorer.compare_all(images[rows.image_P[start:stop]], gallery).double().numpy()
 
     return ranked(item, block, tie_eps)
 
@@ -149,7 +149,7 @@ def ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) 
 
 def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
     """Numbers of many items, cell after cell, as the matrix of each."""
-    shapes = [(len(item.pictures), len(item.captions)) for item in items]
+    shapes = [(len(item.images), len(item.captions)) for item in items]
     ends = np.cumsum([p * c for p, c in shapes])[:-1]
     parts = np.split(value_M, ends)
     return [
@@ -170,13 +170,13 @@ class PrecomputingScorer(Scorer, Protocol):
 
     def precompute(
         self,
-        pictures: Sequence[Picture],
+        images: Sequence[ImageSource],
         captions: Sequence[str],
         *,
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """A picture that cannot be opened is no error here; `score` raises for it as ever."""
+        """An image that cannot be opened is no error here; `score` raises for it as ever."""
 
 
 @runtime_checkable
@@ -194,7 +194,7 @@ class QueryScoring:
     tie_eps: float = 0.0
     """Ranks fix their ties when they are made; other scores are compared later."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Name of each picture that could not be opened, or not taken by the model, with the reason."""
+    """Name of each image that could not be opened, or not taken by the model, with the reason."""
     _unfit: dict[str, str] = field(default_factory=dict)
     """The same by key, for those that could be opened."""
 
@@ -212,8 +212,8 @@ class QueryScoring:
         queries: list[Query] = []
         cell_of: list[int] = []
         for query in (q for item in dense for q in queries_of(item)):
-            # Loaders share picture objects, so identity finds the repeats without hashing pixels.
-            key = (id(query.picture), query.caption, query.question)
+            # Loaders share image objects, so identity finds the repeats without hashing pixels.
+            key = (id(query.image), query.caption, query.question)
             if key not in place:
                 place[key] = len(queries)
                 queries.append(query)
@@ -223,66 +223,66 @@ class QueryScoring:
         return done
 
     def _whole(self, scorer: ItemScorer, items: Sequence[Item]) -> list[Scores]:
-        """Items as wholes; those with a damaged picture get NaN, and the others are asked again."""
+        """Items as wholes; those with a damaged image get NaN, and the others are asked again."""
         try:
             return checked_scores(scorer, scorer.score_items(items), items)
         except (OSError, ValueError) as error:
             self._remember(error)
-            reasons = {id(p): self._why_damaged(p) for item in items for p in item.pictures}
+            reasons = {id(p): self._why_damaged(p) for item in items for p in item.images}
             if not any(reasons.values()):
                 raise
         self.damaged |= {
-            p.name: reasons[id(p)] for item in items for p in item.pictures if reasons[id(p)]
+            p.name: reasons[id(p)] for item in items for p in item.images if reasons[id(p)]
         }
-        whole = [item for item in items if not any(reasons[id(p)] for p in item.pictures)]
+        whole = [item for item in items if not any(reasons[id(p)] for p in item.images)]
         found = self._whole(scorer, whole) if whole else []
         by_id = {scores.item: scores for scores in found}
         nothing = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
         return [by_id.get(item.id, nothing[item.id]) for item in items]
 
     def ask(self, queries: Sequence[Query]) -> FloatArray:
-        """One number a query; NaN where the picture is damaged."""
+        """One number a query; NaN where the image is damaged."""
         try:
             return checked_numbers(self.scorer, self.scorer.score(queries), len(queries))
         except (OSError, ValueError) as error:
             failure = error
-        # Find the damaged picture among many; a scorer that fails on whole ones is a bug.
+        # Find the damaged image among many; a scorer that fails on whole ones is a bug.
         value_M = np.full(len(queries), np.nan)
         places: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
-            places.setdefault(id(query.picture), []).append(i)
+            places.setdefault(id(query.image), []).append(i)
         found = False
         for at in places.values():
-            picture, part = queries[at[0]].picture, [queries[i] for i in at]
-            reason = self._why_damaged(picture)
+            image, part = queries[at[0]].image, [queries[i] for i in at]
+            reason = self._why_damaged(image)
             if not reason:
                 try:
                     value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
                     continue
-                except PictureError as unfit:
+                except ImageError as unfit:
                     reason = self._remember(unfit)
             found = True
-            self.damaged[picture.name] = reason
+            self.damaged[image.name] = reason
         if not found:
             raise failure
         return value_M
 
     def _remember(self, error: Exception) -> str:
-        """What a model said of a picture that it cannot take."""
-        if not isinstance(error, PictureError):
+        """What a model said of an image that it cannot take."""
+        if not isinstance(error, ImageError):
             return ""
         return self._unfit.setdefault(error.key, error.message)
 
-    def _why_damaged(self, picture: Picture) -> str:
+    def _why_damaged(self, image: ImageSource) -> str:
         try:
-            picture.open()
+            image.open()
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
-        return self._unfit.get(picture.key, "") if self._unfit else ""
+        return self._unfit.get(image.key, "") if self._unfit else ""
 
     def _rank(self, item: Item) -> Scores:
         scorer = self.scorer
-        cells = len(item.pictures) * len(item.captions)
+        cells = len(item.images) * len(item.captions)
         if isinstance(scorer, MatrixScorer):
             # Ranking asks for every block twice; the model is asked once while memory allows.
             block = partial(self._rows, scorer, item)
@@ -290,39 +290,39 @@ class QueryScoring:
         if cells > _LARGEST_CROSS:
             raise UnbagError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
-                f"{len(item.pictures)} x {len(item.captions)} of them",
+                f"{len(item.images)} x {len(item.captions)} of them",
                 expected=f"at most {_LARGEST_CROSS} pairs, or a scorer with score_matrix",
                 hint="leave the retrieval benchmarks out for this model",
             )
         score_PC = np.concatenate(
-            [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
-        ).reshape(len(item.pictures), len(item.captions))
+            [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.images]
+        ).reshape(len(item.images), len(item.captions))
         return ranked(item, lambda start, stop: score_PC[start:stop], self.tie_eps)
 
     def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
-        pictures = item.pictures[start:stop]
+        images = item.images[start:stop]
         try:
-            return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
+            return _as_float(scorer, scorer.score_matrix(images, item.captions))
         except (OSError, ValueError) as error:
             self._remember(error)
-            reasons = [self._why_damaged(picture) for picture in pictures]
+            reasons = [self._why_damaged(image) for image in images]
             if not any(reasons):
                 raise
-        score_BC = np.full((len(pictures), len(item.captions)), np.nan)
-        for i, (picture, reason) in enumerate(zip(pictures, reasons, strict=True)):
+        score_BC = np.full((len(images), len(item.captions)), np.nan)
+        for i, (image, reason) in enumerate(zip(images, reasons, strict=True)):
             if not reason:
                 try:
-                    score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))
+                    score_BC[i] = _as_float(scorer, scorer.score_matrix([image], item.captions))
                     continue
-                except PictureError as unfit:
+                except ImageError as unfit:
                     reason = self._remember(unfit)
-            self.damaged[picture.name] = reason
+            self.damaged[image.name] = reason
         return score_BC
 
 
 def queries_of(item: Item) -> list[Query]:
-    """Every picture with every caption, row by row."""
-    return [Query(p, c, item.question) for p in item.pictures for c in item.captions]
+    """Every image with every caption, row by row."""
+    return [Query(p, c, item.question) for p in item.images for c in item.captions]
 
 
 def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
@@ -376,10 +376,10 @@ def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
     return found.astype(np.float64)
 
 
-def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
-    """One picture with some captions; NaN where no rule could read a chat model's answer."""
+def answered(image: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
+    """One image with some captions; NaN where no rule could read a chat model's answer."""
     captions = _checked_captions(captions)
-    shown = opened(_as_picture(picture))
+    shown = opened(_as_image(image))
     if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
         score_PC = scorer.score_matrix([shown], captions)
         score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))
@@ -391,7 +391,7 @@ def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Sco
     for reason in scoring.damaged.values():
         raise UnbagError(
             reason,
-            expected="a picture of a shape that this model takes",
+            expected="an image of a shape that this model takes",
             hint="cut it to a usual shape",
         )
     if not found.unparsed:
@@ -426,13 +426,13 @@ def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
     return found
 
 
-def _as_picture(given: Shown) -> Picture:
+def _as_image(given: Shown) -> ImageSource:
     from PIL import ImageOps
     from PIL.Image import Image
 
     if isinstance(given, str | Path):
         # A photograph of the user's own: as its camera was held, which is how people see it.
-        return FilePicture(Path(given), turn_upright=True)
+        return FileImage(Path(given), turn_upright=True)
     if isinstance(given, Image):
         if given.mode[0] in "IF":
             raise UnbagError(
@@ -444,33 +444,33 @@ def _as_picture(given: Shown) -> Picture:
             upright = ImageOps.exif_transpose(given)
             # By way of alpha Pillow does not warn of a palette with transparency.
             whole = upright.convert("RGBA") if upright.mode == "P" else upright
-            return PixelPicture(np.asarray(whole.convert("RGB")), "image")
+            return PixelImage(np.asarray(whole.convert("RGB")), "image")
         except (OSError, ValueError) as error:
             raise _not_opened("image", error) from error
-    if not isinstance(given, Picture):
+    if not isinstance(given, ImageSource):
         raise UnbagError(
-            f"a {type(given).__name__} was given in place of a picture",
-            expected="a path, an image of Pillow, or a picture: key, name and open()",
+            f"a {type(given).__name__} was given in place of an image",
+            expected="a path, an image of Pillow, or an image: key, name and open()",
             hint="for an array of bytes [height, width, 3], write unbag.data.PixelPicture(array)",
         )
     return given
 
 
-def opened(picture: Picture) -> Picture:
+def opened(image: ImageSource) -> ImageSource:
     """The same, if it can be opened."""
     try:
-        picture.open()
+        image.open()
     except (OSError, ValueError) as error:
-        raise _not_opened(picture.name, error) from error
-    return picture
+        raise _not_opened(image.name, error) from error
+    return image
 
 
 def _not_opened(name: str, error: Exception) -> UnbagError:
     is_missing = isinstance(error, FileNotFoundError)
     why = "there is no such file" if is_missing else f"{type(error).__name__}: {error}"
     return UnbagError(
-        f"the picture {name} cannot be opened: {why}",
-        expected="a picture in a format that Pillow reads (PNG, JPEG, WebP ...)",
+        f"the image {name} cannot be opened: {why}",
+        expected="an image in a format that Pillow reads (PNG, JPEG, WebP ...)",
         hint="check the path" if is_missing else "save it again with another program",
     )
 

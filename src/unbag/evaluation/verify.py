@@ -75,16 +75,16 @@ def verify(job: Job, *, progress: Progress | None = None) -> Verified:
 
 
 def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], list[Skipped]]:
-    """Those whose files and pictures are on disk, and the others with the reason."""
+    """Those whose files and images are on disk, and the others with the reason."""
     there, skipped = [], []
     for one in benchmarks:
-        pictures = ""
+        images = ""
         try:
             items = load_items(one, job.data, errata="none", progress=Silent())
-            pictures = "--pictures "
+            images = "--pictures "
             without_missing(one.name, items, missing=job.missing, progress=Silent())
         except UnbagError as error:
-            get = f"get {one.name} {pictures}" if one.downloads else f"check {one.name} "
+            get = f"get {one.name} {images}" if one.downloads else f"check {one.name} "
             command = f"unbag data {get}--data {job.data or 'DIR'}"
             skipped.append(Skipped(one.name, str(error).splitlines()[0], command))
         else:

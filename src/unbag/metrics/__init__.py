@@ -1,7 +1,7 @@
 """From scores to numbers: pure functions on arrays, intervals, averages and comparisons."""
 
 from unbag.metrics.aggregate import Measured, by_tag, estimate, judge, measure
-from unbag.metrics.choice import Choice, Classify, Flips, PickPicture, class_weights
+from unbag.metrics.choice import Choice, Classify, Flips, PickImage, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
@@ -27,7 +27,7 @@ from unbag.metrics.triples import TextOnly, Triples, judge_triples
 __all__ = [
     "CHANCE", "CHANCE_INDEPENDENT", "DEFINITIONS", "Block", "Cell", "Choice", "Classify", "Contest",
     "Correlation", "Credit", "Definition", "Flips", "Groups", "Interval", "Joined", "JoinedPairs",
-    "Measured", "Pairs", "PickPicture", "Recall", "Relaxed", "Retention", "Statements", "TextOnly",
+    "Measured", "Pairs", "PickImage", "Recall", "Relaxed", "Retention", "Statements", "TextOnly",
     "Triples", "additive_margin", "area_values", "averages", "best_threshold", "bootstrap",
     "by_tag", "check_average", "class_weights", "compare", "compare_all", "counts", "credit",
     "estimate", "fits", "generator", "hit_chance", "hits", "holm", "judge", "judge_groups",

@@ -208,7 +208,7 @@ def estimate(
                 f"{where}: {invalid} of {len(index_U)} units have a score that is not a finite "
                 "number",
                 expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
-                hint="look for damaged pictures or an overflowing model, or use --allow-invalid",
+                hint="look for damaged images or an overflowing model, or use --allow-invalid",
             )
     rng = generator(seed, outcomes.metric, aggregate.name)
     groups = share_out(outcomes, members)

@@ -1,6 +1,6 @@
 """What metrics are made of: cases of one shape stacked into arrays, and Outcomes of their units.
 
-Dimensions: N cases of one shape, or rows (one question each); P pictures, C captions or candidates,
+Dimensions: N cases of one shape, or rows (one question each); P images, C captions or candidates,
 U units, Q queries.
 """
 
@@ -16,7 +16,7 @@ from unbag.errors import UnbagError
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, Sparse, Truth
 
 CELLS = 4_000_000
-"""Scores stacked at once: 50,000 pictures x 1,000 classes must not lie in memory twice."""
+"""Scores stacked at once: 50,000 images x 1,000 classes must not lie in memory twice."""
 
 
 def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> Iterator[Stack]:
@@ -140,5 +140,5 @@ def outcomes(
 
 
 def cluster_of(item: Item) -> str:
-    """What a one-picture item is resampled with: its group, or all items of the same picture."""
-    return item.group or item.pictures[0].key
+    """What a one-picture item is resampled with: its group, or all items of the same image."""
+    return item.group or item.images[0].key

@@ -1,6 +1,6 @@
-"""Choosing among captions, classes or pictures: was a true one scored best?
+"""Choosing among captions, classes or images: was a true one scored best?
 
-Dimensions: N cases of one shape, P pictures, C captions or classes, T prompts of a class, D
+Dimensions: N cases of one shape, P images, C captions or classes, T prompts of a class, D
 embedding.
 """
 
@@ -30,7 +30,7 @@ from unbag.types.items import text_of
 
 @dataclass(frozen=True)
 class Choice:
-    """Pick among the captions of one picture (SugarCrepe, ARO, word order, VALSE, VL-CheckList).
+    """Pick among the captions of one image (SugarCrepe, ARO, word order, VALSE, VL-CheckList).
 
     Items left without a false caption (every shuffle equalled the original) or without a true one
     ask nothing and are left out.
@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Classify:
-    """Zero-shot classification: one picture, one caption (or ensemble of prompts) a class.
+    """Zero-shot classification: one image, one caption (or ensemble of prompts) a class.
 
     Items carry the tag "class", so that Aggregate(by=("class",)) is the mean over classes. With
     five classes or fewer `top5` says nothing and is left out.
@@ -113,8 +113,8 @@ def _unit(vector_TD: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class PickPicture:
-    """Pick among the pictures of one caption (SVO-Probes).
+class PickImage:
+    """Pick among the images of one caption (SVO-Probes).
 
     Items of one group are resampled together: give items with the same sentence one group.
     """
@@ -122,12 +122,12 @@ class PickPicture:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every item of several pictures and one caption."""
+        """Judge every item of several images and one caption."""
         sizes: dict[int, list[Case]] = {}
         for case in cases:
-            pictures, captions = case.item.truth.shape
-            if captions == 1 and pictures > 1:
-                sizes.setdefault(pictures, []).append(case)
+            images, captions = case.item.truth.shape
+            if captions == 1 and images > 1:
+                sizes.setdefault(images, []).append(case)
         parts = []
         for members in sizes.values():
             true_NP = np.stack([true_cells(c.item.truth, c.item.id)[:, 0] for c in members])
@@ -138,12 +138,12 @@ class PickPicture:
             clusters = [case.item.group or case.item.id for case in kept]
             chance_N = true_NP[keep_N].mean(axis=1)
             parts.append(per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters))
-        return [outcomes("picture_accuracy", parts)]
+        return [outcomes("image_accuracy", parts)]
 
 
 @dataclass(frozen=True)
 class Flips:
-    """Does the choice change when the options change places? One unit a picture.
+    """Does the choice change when the options change places? One unit an image.
 
     Only where a scorer kept log-probabilities of each order; a tie for the first place in one order
     counts as a change, since then no option was chosen.
@@ -152,13 +152,13 @@ class Flips:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every picture with several orders."""
+        """Judge every image with several orders."""
         units, clusters, tags, values, tied = [], [], [], [], []
         for case in cases:
-            rows, pictures = case.scores.order_logprobs, len(case.item.pictures)
+            rows, images = case.scores.order_logprobs, len(case.item.images)
             if not rows:
                 continue
-            log_POC = np.array(rows, dtype=np.float64).reshape(pictures, -1, len(rows[0]))
+            log_POC = np.array(rows, dtype=np.float64).reshape(images, -1, len(rows[0]))
             for p, log_OC in enumerate(log_POC):
                 top_OC = log_OC >= log_OC.max(axis=1, keepdims=True) - tie_eps
                 is_tied = bool((top_OC.sum(axis=1) > 1).any())

@@ -238,7 +238,7 @@ def _joint_draws(
 def _kinds(strata: Sequence[Stratum], columns: int) -> tuple[csr_array, IntArray]:
     """The different clusters, as columns of their rows in all strata, and how many there are.
 
-    Clusters that are alike in every stratum are drawn together: 7,000 pictures with one or two
+    Clusters that are alike in every stratum are drawn together: 7,000 images with one or two
     captions each, right or wrong, are some 70 kinds.
     """
     from scipy.sparse import csr_array

@@ -1,9 +1,9 @@
-"""Pairs of pictures and captions, and sets of four: does each picture pick its own caption?
+"""Pairs of images and captions, and sets of four: does each image pick its own caption?
 
 Relaxed verdicts call a pair solved if the right assignment beats the crossed one as a whole, even
-when a prior makes both pictures prefer the same caption.
+when a prior makes both images prefer the same caption.
 
-Dimensions: N cases or pairs, P pictures, C = P captions; picture i owns the caption own_NP[:, i].
+Dimensions: N cases or pairs, P images, C = P captions; image i owns the caption own_NP[:, i].
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Groups:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 item in which each picture has its own caption."""
+        """Judge every 2 x 2 item in which each image has its own caption."""
         parts: dict[str, list[JudgedUnits]] = {"text": [], "image": [], "group": []}
         for every in stacks(cases, [(2, 2)]):
             stack = every.chosen(is_matching(every.true_NPC))
@@ -63,7 +63,7 @@ class Groups:
 def judge_groups(
     score_NPC: FloatArray, true_NPC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
 ) -> Mapping[str, Credit]:
-    """`text` (each picture picks its caption), `image` (the reverse) and `group` (both)."""
+    """`text` (each image picks its caption), `image` (the reverse) and `group` (both)."""
 
     def both(score: FloatArray, true: BoolArray) -> Credit:
         credits = [credit(score[:, i], true[:, i], ties=ties, tie_eps=tie_eps) for i in (0, 1)]
@@ -78,7 +78,7 @@ def judge_groups(
 
 @dataclass(frozen=True)
 class Pairs:
-    """Both pictures of an opposite pair must pick their caption (What'sUp, MMVP, Winoground).
+    """Both images of an opposite pair must pick their caption (What'sUp, MMVP, Winoground).
 
     2 x 2 items give the two-way metrics; 4 x 4 sets also `individual4`, `pair4` and `set`, where
     all four captions compete. One non-finite score or two equal captions make the whole set
@@ -87,14 +87,14 @@ class Pairs:
 
     pairs: Mapping[str, tuple[int, int]] | None = None
     """Names of the opposite pairs, as {"left/right": (0, 1), "on/under": (2, 3)}; a unit of a pair
-    is tagged {"relation": name}. None: pictures 0 and 1, 2 and 3, without a name."""
+    is tagged {"relation": name}. None: images 0 and 1, 2 and 3, without a name."""
     form: Form = "additive"
     """Of `relaxed`; `ratio` needs positive scores."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 and 4 x 4 item in which each picture has its own caption."""
+        """Judge every 2 x 2 and 4 x 4 item in which each image has its own caption."""
         parts: dict[str, list[JudgedUnits]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
         has_sets = False
         for every in stacks(cases, [(2, 2), (4, 4)]):
@@ -115,8 +115,8 @@ class Pairs:
             found = judge_pair(
                 score_NPC, own_NP, (i, j), ties=ties, tie_eps=tie_eps, form=self.form
             )
-            for picture, side in ((i, "first"), (j, "second")):
-                unit = f"picture {picture}"
+            for image, side in ((i, "first"), (j, "second")):
+                unit = f"image {image}"
                 parts["individual"].append(_judged(stack, "individual", found[side], unit, name))
             for metric in ("pair", "same_answer", "relaxed"):
                 parts[metric].append(_judged(stack, metric, found[metric], f"pair {i}-{j}", name))
@@ -130,9 +130,9 @@ class Pairs:
             for i in range(4)
         ]
         for name, (i, j) in self._of(stack):
-            for picture in (i, j):
-                unit = f"picture {picture}"
-                found = _judged(stack, "individual4", each[picture], unit, name)
+            for image in (i, j):
+                unit = f"image {image}"
+                found = _judged(stack, "individual4", each[image], unit, name)
                 parts["individual4"].append(found)
             both = _all_of([each[i], each[j]])
             parts["pair4"].append(_judged(stack, "pair4", both, f"pair {i}-{j}", name))
@@ -140,10 +140,10 @@ class Pairs:
 
     def _of(self, stack: Stack) -> list[tuple[str, tuple[int, int]]]:
         """The opposite pairs that sets of this size have."""
-        pictures = stack.score_NPC.shape[1]
+        images = stack.score_NPC.shape[1]
         if self.pairs is None:
-            return [("", (i, i + 1)) for i in range(0, pictures, 2)]
-        return [(name, pair) for name, pair in self.pairs.items() if max(pair) < pictures]
+            return [("", (i, i + 1)) for i in range(0, images, 2)]
+        return [(name, pair) for name, pair in self.pairs.items() if max(pair) < images]
 
 
 def judge_pair(
@@ -155,9 +155,9 @@ def judge_pair(
     tie_eps: float = 0.0,
     form: Form = "additive",
 ) -> Mapping[str, Credit]:
-    """Two-way outcomes of one opposite pair: only the two pictures' own captions compete.
+    """Two-way outcomes of one opposite pair: only the two images' own captions compete.
 
-    Keys: `first` and `second` (each picture by itself), `pair`, `same_answer`, `relaxed`. Under
+    Keys: `first` and `second` (each image by itself), `pair`, `same_answer`, `relaxed`. Under
     `wrong` a tie names no winner, so it is no same answer either.
     """
     i, j = pair
@@ -191,7 +191,7 @@ def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) 
     """One unit of every set. Answers that no rule could read count with the first unit only."""
     valid_N = is_valid(stack)
     items = [case.item for case in stack.cases]
-    is_first = unit in ("", "picture 0", "pair 0-1")
+    is_first = unit in ("", "image 0", "pair 0-1")
     return JudgedUnits(
         units=[f"{item.id}/{unit}" if unit else item.id for item in items],
         clusters=[item.group or item.id for item in items],
@@ -240,7 +240,7 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class _ScoredPair:
-    """Scores of a pair, its pictures and captions in the same order."""
+    """Scores of a pair, its images and captions in the same order."""
 
     unit: str
     cluster: str
@@ -332,9 +332,9 @@ def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Joined:
-    """NaturalBench: two questions about two pictures, four items in one group.
+    """NaturalBench: two questions about two images, four items in one group.
 
-    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
+    `question_pair`: one question, both images; `image_pair`: one image, both questions;
     `all_four`. A unit of which an item is missing or invalid is invalid.
     """
 
@@ -349,16 +349,14 @@ class Joined:
 
         return [
             _joined("question_pair", answers, by=question, members=2),
-            _joined(
-                "image_pair", answers, by=lambda i: f"{i.group}/{i.pictures[0].name}", members=2
-            ),
+            _joined("image_pair", answers, by=lambda i: f"{i.group}/{i.images[0].name}", members=2),
             _joined("all_four", answers, by=lambda item: item.group, members=4),
         ]
 
 
 @dataclass(frozen=True)
 class JoinedPairs:
-    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
+    """MMVP: the two items of a group ask about two images; `pair` needs both."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
@@ -422,7 +420,7 @@ def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:
 
 
 def is_matching(true_NPC: BoolArray) -> BoolArray:
-    """Cases (square ones) in which every picture has exactly one caption of its own."""
+    """Cases (square ones) in which every image has exactly one caption of its own."""
     one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
     matching_N: BoolArray = np.all(one_each_NC, axis=1)
     return matching_N

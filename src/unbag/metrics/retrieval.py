@@ -1,6 +1,6 @@
-"""Retrieval: recall at a rank in galleries of pictures and captions, and what shuffles leave of it.
+"""Retrieval: recall at a rank in galleries of images and captions, and what shuffles leave of it.
 
-Dimensions: P pictures, C captions, B pictures of a block, Q queries of one direction, K kept
+Dimensions: P images, C captions, B images of a block, Q queries of one direction, K kept
 candidates.
 """
 
@@ -35,16 +35,16 @@ _RETENTION: Mapping[Direction, str] = {
     "image_to_text": "image_to_text_retention",
 }
 Block: TypeAlias = Callable[[int, int], FloatArray]
-"""(start, stop) to the scores of those pictures [stop - start, C]. It is called twice for every
+"""(start, stop) to the scores of those images [stop - start, C]. It is called twice for every
 block and must answer the same both times."""
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Is a true candidate among the first k? Every caption asks for its picture, and the reverse.
+    """Is a true candidate among the first k? Every caption asks for its image, and the reverse.
 
-    A caption without a picture in the gallery (or the reverse) only distracts and is no query.
-    Captions of the same picture are resampled together.
+    A caption without an image in the gallery (or the reverse) only distracts and is no query.
+    Captions of the same image are resampled together.
     """
 
     ks: tuple[int, ...] = (1, 5, 10)
@@ -79,9 +79,9 @@ class Retention:
     """How much of R@1 is left when order is not: shuffled / kept, for captions by default.
 
     An item whose tag says that it is kept is the partner of all others of its group, which hold the
-    same captions and pictures in the same order, shuffled in some way; each query is compared with
+    same captions and images in the same order, shuffled in some way; each query is compared with
     itself. A model that reads order loses, so less is better evidence of it. Several shuffled items
-    of one kind (draws of several seeds) are averaged; what they say of one picture is resampled
+    of one kind (draws of several seeds) are averaged; what they say of one image is resampled
     together.
     """
 
@@ -165,7 +165,7 @@ def _queries(item: Item, direction: Direction) -> IntArray:
 
 
 def _clusters(item: Item, direction: Direction, query_Q: IntArray) -> list[str]:
-    """The picture a query is about: itself, or the first true one of a caption."""
+    """The image a query is about: itself, or the first true one of a caption."""
     name = item.group or item.id
     if direction == "image_to_text":
         return [f"{name}/picture {q}" for q in query_Q]
@@ -216,7 +216,7 @@ def rank(
     """Ranks (text to image, image to text) from a whole matrix."""
     if score_PC.shape != tuple(truth.shape):
         raise UnbagError(
-            f"scores of shape {score_PC.shape}", expected=f"pictures x captions = {truth.shape}"
+            f"scores of shape {score_PC.shape}", expected=f"images x captions = {truth.shape}"
         )
     return rank_blocks(lambda start, stop: score_PC[start:stop], truth, keep=keep, tie_eps=tie_eps)
 
@@ -234,37 +234,37 @@ def rank_rows(score_QC: FloatArray, true_QC: BoolArray, *, tie_eps: float = 0.0)
 def rank_blocks(
     block: Block, truth: Truth, *, rows: int = 128, keep: int = 10, tie_eps: float = 0.0
 ) -> tuple[Ranks, Ranks]:
-    """Ranks (text to image, image to text) without ever holding more than `rows` pictures.
+    """Ranks (text to image, image to text) without ever holding more than `rows` images.
 
-    A picture (or caption) without any finite score is damaged: invalid as a query and out of the
+    An image (or caption) without any finite score is damaged: invalid as a query and out of the
     gallery of the other direction. A query with any other non-finite score, or whose true
     candidates are all damaged, is invalid. Candidates that tie at the end of the kept ones are
     taken in their own order.
     """
     gallery = _Gallery(block, truth, rows)
     found = _survey(gallery)
-    by_text = _Count.empty(gallery.captions, keep, gallery.pictures)
-    by_picture = _Count.empty(gallery.pictures, keep, gallery.captions)
+    by_text = _Count.empty(gallery.captions, keep, gallery.images)
+    by_image = _Count.empty(gallery.images, keep, gallery.captions)
     for part, score_BC, true_BC in gallery.blocks():
         true_BC = true_BC & found.alive_P[part, None] & found.alive_C
-        by_picture.add(score_BC - found.best_P[part, None], true_BC, tie_eps, part)
-        by_picture.keep(score_BC, 0, part)
+        by_image.add(score_BC - found.best_P[part, None], true_BC, tie_eps, part)
+        by_image.keep(score_BC, 0, part)
         by_text.add((score_BC - found.best_C).T, true_BC.T, tie_eps, slice(None))
         by_text.keep(score_BC.T, part.start, slice(None))
     text_to_image = by_text.ranks(found.valid_C, int(found.alive_P.sum()))
-    return text_to_image, by_picture.ranks(found.valid_P, int(found.alive_C.sum()))
+    return text_to_image, by_image.ranks(found.valid_P, int(found.alive_C.sum()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Gallery:
-    """Pictures and captions, a block of pictures at a time."""
+    """Images and captions, a block of images at a time."""
 
     block: Block
     truth: Truth
     rows: int
 
     @property
-    def pictures(self) -> int:
+    def images(self) -> int:
         return int(self.truth.shape[0])
 
     @property
@@ -272,10 +272,10 @@ class _Gallery:
         return int(self.truth.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray, BoolArray]]:
-        """Which pictures, their scores (NaN wherever not finite), and which are true."""
+        """Which images, their scores (NaN wherever not finite), and which are true."""
         true_rows = _true_rows(self.truth)
-        for start in range(0, self.pictures, self.rows):
-            stop = min(start + self.rows, self.pictures)
+        for start in range(0, self.images, self.rows):
+            stop = min(start + self.rows, self.images)
             score_BC = np.asarray(self.block(start, stop), dtype=np.float64)
             if score_BC.shape != (stop - start, self.captions):
                 raise UnbagError(
@@ -299,9 +299,9 @@ class _Survey:
 
 
 def _survey(gallery: _Gallery) -> _Survey:
-    pictures, captions = gallery.pictures, gallery.captions
-    best_P, best_C = np.full(pictures, -np.inf), np.full(captions, -np.inf)
-    gaps_P, gaps_C = np.zeros(pictures, dtype=np.int64), np.zeros(captions, dtype=np.int64)
+    images, captions = gallery.images, gallery.captions
+    best_P, best_C = np.full(images, -np.inf), np.full(captions, -np.inf)
+    gaps_P, gaps_C = np.zeros(images, dtype=np.int64), np.zeros(captions, dtype=np.int64)
     for part, score_BC, true_BC in gallery.blocks():
         is_gap_BC = np.isnan(score_BC)
         own_BC = np.where(true_BC & ~is_gap_BC, score_BC, -np.inf)
@@ -309,7 +309,7 @@ def _survey(gallery: _Gallery) -> _Survey:
         np.maximum(best_C, own_BC.max(axis=0), out=best_C)
         gaps_P[part] = is_gap_BC.sum(axis=1)
         gaps_C += is_gap_BC.sum(axis=0)
-    alive_P, alive_C = gaps_P < captions, gaps_C < pictures
+    alive_P, alive_C = gaps_P < captions, gaps_C < images
     valid_P = alive_P & (gaps_P == (~alive_C).sum()) & np.isfinite(best_P)
     valid_C = alive_C & (gaps_C == (~alive_P).sum()) & np.isfinite(best_C)
     return _Survey(best_P, best_C, alive_P, alive_C, valid_P, valid_C)
@@ -370,7 +370,7 @@ class _Count:
 
 
 def _true_rows(truth: Truth) -> Callable[[int, int], BoolArray]:
-    """Access to the truth of a block of pictures."""
+    """Access to the truth of a block of images."""
     if not isinstance(truth, Sparse):
         true_PC = true_cells(truth, "ranking")
         return lambda start, stop: true_PC[start:stop]

@@ -19,7 +19,7 @@ from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse,
 NAMES = ("tau_b", "tau_c")
 
 
-# Statements about different pictures have no order, so the argmax rules share a tie evenly.
+# Statements about different images have no order, so the argmax rules share a tie evenly.
 _TIE_WORTH: Mapping[TieRule, float] = MappingProxyType(
     {"wrong": 0.0, "half": 0.5, "right": 1.0, "argmax_first": 0.5, "argmax_last": 0.5}
 )
@@ -27,7 +27,7 @@ _TIE_WORTH: Mapping[TieRule, float] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Statements:
-    """Is the statement true of the picture (VSR)? Items have one picture and one caption.
+    """Is the statement true of the image (VSR)? Items have one image and one caption.
 
     The threshold is the one that is right most often on the items with `tag` = `dev`; both
     metrics are about those with `tag` = `test`. Units of `auc` carry no tags: the area over some
@@ -123,7 +123,7 @@ def _columns(cases: Sequence[Case]) -> tuple[FloatArray, BoolArray]:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Do scores order captions as people do (Flickr8k)? Items have one picture, one rated caption.
+    """Do scores order captions as people do (Flickr8k)? Items have one image, one rated caption.
 
     Ties are part of both statistics, so the tie rule changes nothing and none is counted. Units
     carry no tags: the correlation over some of the ratings is not the mean over their units.

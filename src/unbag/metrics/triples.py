@@ -69,7 +69,7 @@ class Triples:
 class TextOnly:
     """Is a caption closer to its paraphrase than either is to the hard negative?
 
-    SugarCrepe++ asks this of the text encoder alone: no picture takes part. A scorer that has no
+    SugarCrepe++ asks this of the text encoder alone: no image takes part. A scorer that has no
     similarity of captions gets no such metric.
     """
 

@@ -1,1 +1,1 @@
-"""Models: picture and caption encoders, chat models, matching heads and blind baselines."""
+"""Models: image and caption encoders, chat models, matching heads and blind baselines."""

@@ -1,9 +1,9 @@
-"""Blind baselines: scorers that read the captions and never look at the picture.
+"""Blind baselines: scorers that read the captions and never look at the image.
 
 They score by a fixed rule, by a random number, by the probability of a caption under a language
 model, or by its similarity to the item's other captions.
 
-Dimensions: P pictures, C captions of an item, Q queries, N texts of a batch, L tokens, V
+Dimensions: P images, C captions of an item, Q queries, N texts of a batch, L tokens, V
 vocabulary, H hidden, D vector.
 """
 
@@ -36,7 +36,7 @@ from unbag.models.huggingface.loading import (
     tokenizer_rules,
 )
 from unbag.models.weights import fingerprint
-from unbag.types import Caption, FloatArray, Item, Picture, Query, Scores, Sparse
+from unbag.types import Caption, FloatArray, ImageSource, Item, Query, Scores, Sparse
 from unbag.types.items import prompts_of, text_of
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ class CaptionOnly:
         """The rule, caption by caption."""
         return [self.rule(text_of(query.caption)) for query in queries]
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """[P, C]; all rows are equal."""
         import torch
 
         score_C = torch.tensor([self.rule(text_of(c)) for c in captions], dtype=torch.float64)
-        return score_C.expand(len(pictures), len(captions))
+        return score_C.expand(len(images), len(captions))
 
 
 def _between_0_and_1(caption: str) -> float:
@@ -121,10 +121,10 @@ def _between_0_and_1(caption: str) -> float:
 
 @dataclass(frozen=True)
 class Coin:
-    """A random number for each pair of picture and caption, the same in every run.
+    """A random number for each pair of image and caption, the same in every run.
 
-    It depends on the seed, the file name of the picture, the caption and the question; not on the
-    folder that the data lie in, and not on any pixel, which would mean to open the picture. A pair
+    It depends on the seed, the file name of the image, the caption and the question; not on the
+    folder that the data lie in, and not on any pixel, which would mean to open the image. A pair
     that several items share has one number in all of them, as with every scorer; the captions of
     one item have independent ones, so each item is a fair draw.
     """
@@ -141,19 +141,19 @@ class Coin:
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
         """Numbers in [0, 1)."""
-        picture_Q = _hashes([PurePath(query.picture.name).name for query in queries])
+        image_Q = _hashes([PurePath(query.image.name).name for query in queries])
         caption_Q = _hashes([_question_and_caption(query) for query in queries])
-        return self._uniform(picture_Q, caption_Q)
+        return self._uniform(image_Q, caption_Q)
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """[P, C]: the same numbers as pair by pair."""
         import torch
 
-        picture_P = _hashes([PurePath(picture.name).name for picture in pictures])
+        image_P = _hashes([PurePath(image.name).name for image in images])
         caption_C = _hashes(
-            [_question_and_caption(Query(pictures[0], caption)) for caption in captions]
+            [_question_and_caption(Query(images[0], caption)) for caption in captions]
         )
-        return torch.from_numpy(self._uniform(picture_P[:, None], caption_C[None, :]))
+        return torch.from_numpy(self._uniform(image_P[:, None], caption_C[None, :]))
 
     def _uniform(self, one: NDArray[np.uint64], other: NDArray[np.uint64]) -> FloatArray:
         seed = _hashes([str(self.seed)])
@@ -232,14 +232,14 @@ class Likelihood:
         self._learn([text for text in dict.fromkeys(texts) if self._fits(text)])
         return [self._known.get(text, math.nan) for text in texts]
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """[pictures, captions]; all rows are equal."""
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        """[images, captions]; all rows are equal."""
         import torch
 
         texts = [("", text_of(caption)) for caption in captions]
         self._learn(texts)
         score_C = torch.tensor([self._known[text] for text in texts], dtype=torch.float64)
-        return score_C.expand(len(pictures), len(captions))
+        return score_C.expand(len(images), len(captions))
 
     def _learn(self, texts: Sequence[Text]) -> None:
         if len(self._known) > _LIKELIHOODS_KEPT:
@@ -368,7 +368,7 @@ class Sentence:
         )
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """The same row for every picture of an item."""
+        """The same row for every image of an item."""
         for item in items:
             if isinstance(item.truth, Sparse):
                 raise UnbagError(
@@ -397,7 +397,7 @@ class Sentence:
         score_C = other_CC.sum(axis=1) / others if others else np.full(1, np.nan)
         return Scores(
             item.id,
-            np.tile(score_C, (len(item.pictures), 1)),
+            np.tile(score_C, (len(item.images), 1)),
             caption_CC=cosine_CC if len(vector_CD) <= _SIMILARITIES_KEPT else None,
         )
 

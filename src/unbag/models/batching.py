@@ -1,6 +1,6 @@
-"""Batches: as many inputs at once as fit into memory, and prepared pictures that can be stacked.
+"""Batches: as many inputs at once as fit into memory, and prepared images that can be stacked.
 
-Dimensions: N pictures, C channels, H height, W width, V the 256 levels of a byte.
+Dimensions: N images, C channels, H height, W width, V the 256 levels of a byte.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SIDE, _LEVELS = 16, 256
 _TRIED = ((300, 200), (31, 65), (40, 30))
-"""Width and height of pictures that a preparation is tried on: larger, odd and smaller ones."""
+"""Width and height of images that a preparation is tried on: larger, odd and smaller ones."""
 
 
 class _Sliceable(Protocol):
@@ -143,14 +143,14 @@ def as_tensor(returned: object, *, model: str) -> Tensor:
 
 
 def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
-    """Prepared pictures as tensors, if they make a batch; flat ones may differ in length."""
+    """Prepared images as tensors, if they make a batch; flat ones may differ in length."""
     found = [as_tensor(one, model=model) for one in prepared]
     other = next((one for one in found if one.shape != found[0].shape), None)
     if other is not None and any(one.ndim != 1 for one in found):
         raise UnbagError(
-            f"model {model!r} prepared pictures of different sizes: {tuple(found[0].shape)} and "
+            f"model {model!r} prepared images of different sizes: {tuple(found[0].shape)} and "
             f"{tuple(other.shape)}",
-            expected="one size for all pictures, so that they make a batch",
+            expected="one size for all images, so that they make a batch",
             hint="resize and crop to one size in prepare of this model; flat tensors may "
             "differ in length and are filled up with zeros",
         )
@@ -160,7 +160,7 @@ def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
 def even(prepared: Sequence[Tensor]) -> Sequence[Tensor]:
     """Flat tensors of several lengths, filled with zeros to the longest; others as they are.
 
-    A model whose pictures differ in size prepares them flat and says in front how much is its own.
+    A model whose images differ in size prepares them flat and says in front how much is its own.
     """
     from torch.nn.functional import pad
 

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from unbag.errors import PictureError, UnbagError
+from unbag.errors import ImageError, UnbagError
 from unbag.models.batching import Fitting, as_tensor, even, is_out_of_memory, of_one_size
 from unbag.runs.cache import FeatureTable, TensorCache, concatenated
 from unbag.runs.progress import Progress, Silent
 from unbag.types import (
     DualEncoder,
+    ImageSource,
     LayerEncoder,
     Layers,
-    Picture,
     TokenEncoder,
     TokenFeatures,
 )
@@ -67,7 +67,7 @@ Batches = Sequence[Sequence[str]]
 
 def extract_images(
     encoder: DualEncoder,
-    image_of: Mapping[str, Picture],
+    image_of: Mapping[str, ImageSource],
     batches: Batches,
     encode: Callable[[Tensor], Features],
     put: Callable[[Sequence[str], Features], None],
@@ -152,12 +152,12 @@ def cache_name(encoder: DualEncoder) -> str:
 
 def image_vectors(encoder: DualEncoder, pixels: Tensor) -> Tensor:
     """Unit vectors [N, D] of prepared images, checked, on the CPU."""
-    return _checked(encoder.encode_pictures(pixels), len(pixels), encoder.name)
+    return _checked(encoder.encode_images(pixels), len(pixels), encoder.name)
 
 
 def text_vectors(encoder: DualEncoder, texts: Sequence[str]) -> Tensor:
     """Unit vectors [N, D] of texts, checked, on the CPU."""
-    return _checked(encoder.encode_captions(texts), len(texts), encoder.name)
+    return _checked(encoder.encode_texts(texts), len(texts), encoder.name)
 
 
 def _checked(returned: Tensor, expected: int, name: str) -> Tensor:
@@ -227,21 +227,21 @@ class FeatureStore:
             for kind in ("images", "texts")
         )
 
-    def precompute(self, images: Iterable[Picture], texts: Iterable[str]) -> None:
+    def precompute(self, images: Iterable[ImageSource], texts: Iterable[str]) -> None:
         """Compute the features of all that are not known yet, with a progress bar each."""
         self._compute_texts(_keys(texts))
         self._compute_images({image.key: image for image in images})
 
-    def images(self, images: Sequence[Picture]) -> TokenFeatures:
+    def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
         """Their features, in their order; raises PictureError for one that cannot be used."""
         keys = [image.key for image in images]
         self._compute_images(dict(zip(keys, images, strict=True)))
         for key, image in zip(keys, images, strict=True):
             if key in self.damaged:
-                raise PictureError(
+                raise ImageError(
                     key,
                     f"{image.name}: {self.damaged[key]}",
-                    expected="a picture that can be opened",
+                    expected="an image that can be opened",
                 )
         return TokenFeatures(**self._image_rows.get(keys))
 
@@ -251,7 +251,7 @@ class FeatureStore:
         self._compute_texts(key_of)
         return TokenFeatures(**self._text_rows.get([key_of[text] for text in texts]))
 
-    def image_table(self, images: Sequence[Picture], device: str) -> FeatureTable | None:
+    def image_table(self, images: Sequence[ImageSource], device: str) -> FeatureTable | None:
         """Features of all that can be opened, by key, on a device; None if they are too large."""
         image_of = {image.key: image for image in images}
         self._compute_images(image_of)
@@ -266,7 +266,7 @@ class FeatureStore:
             return None
         return FeatureTable({t: table.row_of[key] for t, key in key_of.items()}, table.tensors)
 
-    def _compute_images(self, image_of: Mapping[str, Picture]) -> None:
+    def _compute_images(self, image_of: Mapping[str, ImageSource]) -> None:
         missing = [k for k in self._image_rows.missing(image_of) if k not in self.damaged]
         if missing:
             self.damaged |= extract_images(
@@ -306,13 +306,13 @@ def stacked(every: Sequence[TokenFeatures]) -> TokenFeatures:
 def joint_images(encoder: DualEncoder, pixels: Tensor) -> TokenFeatures:
     """Patches in the joint space, at unit norm."""
     found = _token_encoder(encoder).encode_patches(pixels)
-    return _joint(found, lambda: encoder.encode_pictures(pixels))
+    return _joint(found, lambda: encoder.encode_images(pixels))
 
 
 def joint_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
     """Words in the joint space, at unit norm, special ones included where the model has them."""
     found = _token_encoder(encoder).encode_tokens(texts)
-    return _joint(found, lambda: encoder.encode_captions(texts))
+    return _joint(found, lambda: encoder.encode_texts(texts))
 
 
 def _joint(found: TokenFeatures, pooled: Callable[[], Tensor]) -> TokenFeatures:
@@ -324,12 +324,12 @@ def _joint(found: TokenFeatures, pooled: Callable[[], Tensor]) -> TokenFeatures:
 
 def last_images(encoder: DualEncoder, pixels: Tensor) -> TokenFeatures:
     """Patches as the projection into the joint space is given them, not at unit norm."""
-    return _last(encoder, _layer_encoder(encoder).picture_layers(pixels))
+    return _last(encoder, _layer_encoder(encoder).image_layers(pixels))
 
 
 def last_texts(encoder: DualEncoder, texts: Sequence[str]) -> TokenFeatures:
     """Words as the projection into the joint space is given them, not at unit norm."""
-    return _last(encoder, _layer_encoder(encoder).caption_layers(texts))
+    return _last(encoder, _layer_encoder(encoder).text_layers(texts))
 
 
 def _last(encoder: DualEncoder, layers: Layers) -> TokenFeatures:
@@ -377,7 +377,7 @@ def _layer_encoder(encoder: DualEncoder) -> LayerEncoder:
 
 def _no_tokens(encoder: DualEncoder) -> UnbagError:
     return UnbagError(
-        f"{encoder.name} shows one vector for a picture and one for a caption, and no parts",
+        f"{encoder.name} shows one vector for an image and one for a caption, and no parts",
         expected="a model with patches and words: tiny:, open_clip:, hf: or photo:",
         hint="give your model encode_patches and encode_tokens, picture_layers and "
         "caption_layers (docs/extending.md), or score it by cosine",
@@ -464,7 +464,7 @@ class ReadBatch:
 @contextmanager
 def reading(
     encoder: DualEncoder,
-    image_of: Mapping[str, Picture],
+    image_of: Mapping[str, ImageSource],
     batches: Iterable[Sequence[str]],
     *,
     turn: Turn,

@@ -1,9 +1,9 @@
-"""Joined models: the picture tower of one model beside another text model, with a connector.
+"""Joined models: the image encoder of one model beside another text model, with a connector.
 
 Li et al. 2024 put a language model beside the frozen image encoder of CLIP: its pooled vector goes
 through two linear layers with a GELU between them, as in LLaVA-1.5, into the joint space.
 
-Dimensions: N pictures or captions, L tokens, E width of the text part, D joint space.
+Dimensions: N images or captions, L tokens, E width of the text part, D joint space.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ _BELOW = (".", "joined", "export/joined")
 
 
 def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> JoinedEncoder:
-    """The precision is that of the text part; picture tower and connector compute in float32."""
+    """The precision is that of the text part; image encoder and connector compute in float32."""
     folder = Path(name).expanduser()
     if name and folder.is_dir():
         place = next((folder / b for b in _BELOW if (folder / b / RECORD).is_file()), folder)
         return read_joined(place, device=device, dtype=dtype)
-    picture, text = split(name)
-    return join(picture, text, device=device, dtype=dtype)
+    image, text = split(name)
+    return join(image, text, device=device, dtype=dtype)
 
 
 def join(
-    picture: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
+    image: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
 ) -> JoinedEncoder:
     """Both parts by name, with a connector before training; `plain:` before the text has none."""
-    eyes = _load_picture_model(picture, device=device)
+    eyes = _load_image_model(image, device=device)
     part = load_part(text.removeprefix(PLAIN), device=device, dtype=dtype)
     connector = make_connector(
         part.width, _joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
     )
-    origin = PartOrigin(picture, eyes.fingerprint, text, part.fingerprint)
+    origin = PartOrigin(image, eyes.fingerprint, text, part.fingerprint)
     # For tables: of a path its last part.
     settings, colon, place = text.rpartition(":")
     name = f"{eyes.name}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
@@ -70,11 +70,11 @@ def join(
 
 
 def split(name: str) -> tuple[str, str]:
-    """Picture model and text part; of several + the last that has a known part behind it."""
+    """Image model and text part; of several + the last that has a known part behind it."""
     places = [at for at, letter in enumerate(name) if letter == "+"]
     if not places:
         raise UnbagError(
-            f"joined:{name} names no picture model and text part, and no folder",
+            f"joined:{name} names no image model and text part, and no folder",
             expected="joined:PICTURE+TEXT, as joined:tiny:base+minilm, or the folder of an export",
             hint="write both with a + between them, or check the path",
         )
@@ -83,13 +83,13 @@ def split(name: str) -> tuple[str, str]:
     return name[:at], name[at + 1 :]
 
 
-def _load_picture_model(spec: str, *, device: str) -> DualEncoder:
-    """Any registered kind that has one vector for a picture."""
+def _load_image_model(spec: str, *, device: str) -> DualEncoder:
+    """Any registered kind that has one vector for an image."""
     kind, _, rest = spec.partition(":")
     usable = [one for one in names("model") if one != "joined"]
     if kind not in usable:
         raise unknown_name(
-            "picture model",
+            "image model",
             spec,
             usable,
             hint="before the + stands a model with its prefix, such as tiny:base",
@@ -100,27 +100,27 @@ def _load_picture_model(spec: str, *, device: str) -> DualEncoder:
     found = loader(rest, **given)
     if not isinstance(found, DualEncoder):
         raise UnbagError(
-            f"{spec} gives no vector for a picture",
+            f"{spec} gives no vector for an image",
             expected="a dual encoder before the +: tiny:, photo:, open_clip: or hf:",
-            hint="chat models and matching heads have no picture vector to join with",
+            hint="chat models and matching heads have no image vector to join with",
         )
     return found
 
 
 def _joint_width(encoder: DualEncoder) -> int:
-    """D, tried on a grey picture."""
+    """D, tried on a grey image."""
     from PIL import Image
 
     pixels = encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
-    return int(encoder.encode_pictures(pixels[None]).shape[1])
+    return int(encoder.encode_images(pixels[None]).shape[1])
 
 
 class JoinedEncoder:
-    """The picture tower of one model, and another text model through a connector."""
+    """The image encoder of one model, and another text model through a connector."""
 
     def __init__(
         self,
-        picture: DualEncoder,
+        image: DualEncoder,
         text: TextPart,
         connector: Connector,
         *,
@@ -129,17 +129,17 @@ class JoinedEncoder:
         changed: Changed | None = None,
         temperature: tuple[float, float] | None = None,
     ) -> None:
-        """Wrap loaded parts; the connector is moved. Scale and bias are the picture model's."""
-        self.picture, self.text = picture, text
+        """Wrap loaded parts; the connector is moved. Scale and bias are the image model's."""
+        self.image, self.text = image, text
         self.name, self.origin, self.changed = name, origin, changed or Changed()
-        self.device = picture.device
+        self.device = image.device
         moved = connector.to(device=self.device, dtype=torch.float32)
         self.connector = moved.eval().requires_grad_(False)
-        self.scale, self.bias = temperature or (picture.scale, picture.bias)
+        self.scale, self.bias = temperature or (image.scale, image.bias)
         self.context = text.reads.context
         self._kinds = sorted({str(one.dtype) for one in text.module.parameters()})
         said = (
-            origin.picture_fingerprint,
+            origin.image_fingerprint,
             origin.text_fingerprint,
             repr((self.scale, self.bias, connector.sizes, self._kinds)),
             _VERSION,
@@ -149,31 +149,31 @@ class JoinedEncoder:
     def own_weights(self) -> dict[str, Tensor]:
         """All that is not in the parts as they are loaded by name."""
         found = {f"connector.{k}": v for k, v in self.connector.state_dict().items()}
-        found |= {f"picture.{name}": value for name, value in self.changed.picture.items()}
+        found |= {f"picture.{name}": value for name, value in self.changed.image.items()}
         return found | {f"text.{name}": value for name, value in self.changed.text.items()}
 
     def prepare(self, image: Image) -> Tensor:
-        """As the picture model does."""
-        return self.picture.prepare(image)
+        """As the image model does."""
+        return self.image.prepare(image)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Of the text part, before cutting, special ones included."""
         return self.text.reads.count(captions) if captions else []
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """As the picture model does."""
-        return self.picture.encode_pictures(pixels)
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """As the image model does."""
+        return self.image.encode_images(pixels)
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
         return unit_vectors(self.connector(self.text.pooled(self._placed(captions))))
 
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """As the picture model does."""
-        if not isinstance(self.picture, TokenEncoder):
+        """As the image model does."""
+        if not isinstance(self.image, TokenEncoder):
             raise self._lacks("patches")
-        return self.picture.encode_patches(pixels)
+        return self.image.encode_patches(pixels)
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
@@ -181,33 +181,33 @@ class JoinedEncoder:
         hidden_NLE, mask_NL = self.text.words(self._placed(captions))
         return TokenFeatures(unit_vectors(self.connector(hidden_NLE.float())), mask_NL.bool().cpu())
 
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        """As the picture model does."""
-        if not isinstance(self.picture, LayerEncoder):
+    def image_layers(self, pixels: Tensor) -> Layers:
+        """As the image model does."""
+        if not isinstance(self.image, LayerEncoder):
             raise self._lacks("layers")
-        return self.picture.picture_layers(pixels)
+        return self.image.image_layers(pixels)
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens of the text part, special ones included, pooled at each layer as at the last."""
         return self.text.layers(self._placed(captions))
 
-    def picture_features(self, pixels: Tensor) -> Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """What a frozen image encoder makes of images: unit vectors [N, D]."""
-        return self.picture.encode_pictures(pixels)
+        return self.image.encode_images(pixels)
 
     @torch.inference_mode()
-    def caption_features(self, captions: Sequence[str]) -> Tensor:
+    def text_features(self, captions: Sequence[str]) -> Tensor:
         """What the connector is given, [N, E]."""
         return self.text.pooled(self._placed(captions)).cpu()
 
     def part_fingerprint(self, tower: str) -> str:
         """Of what a frozen encoder makes of its inputs, for what is kept of it."""
-        is_picture = tower == "picture"
-        changed = self.changed.picture if is_picture else self.changed.text
+        is_image = tower == "picture"
+        changed = self.changed.image if is_image else self.changed.text
         origin = self.origin
-        first = origin.picture_fingerprint if is_picture else origin.text_fingerprint
-        kinds = () if is_picture else self._kinds
+        first = origin.image_fingerprint if is_image else origin.text_fingerprint
+        kinds = () if is_image else self._kinds
         return fingerprint("joined-part", changed, first, repr(kinds), _VERSION)
 
     def _placed(self, captions: Sequence[str]) -> dict[str, Tensor]:
@@ -215,9 +215,9 @@ class JoinedEncoder:
 
     def _lacks(self, what: str) -> UnbagError:
         return UnbagError(
-            f"{self.picture.name} shows no {what} of a picture",
-            expected="a picture model that does: tiny:, photo:, open_clip: or hf:",
-            hint="use the picture vector",
+            f"{self.image.name} shows no {what} of an image",
+            expected="an image model that does: tiny:, photo:, open_clip: or hf:",
+            hint="use the image vector",
         )
 
 
@@ -225,8 +225,8 @@ class JoinedEncoder:
 class PartOrigin:
     """Where the parts are from: what they are loaded by, and what they then are."""
 
-    picture: str
-    picture_fingerprint: str
+    image: str
+    image_fingerprint: str
     text: str
     text_fingerprint: str
 
@@ -235,7 +235,7 @@ class PartOrigin:
 class Changed:
     """Weights of the parts that training changed, by their names there."""
 
-    picture: Mapping[str, Tensor] = field(default_factory=dict)
+    image: Mapping[str, Tensor] = field(default_factory=dict)
     text: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -295,10 +295,10 @@ def read_joined(
     """Load both parts by name, see that they are the same as then, and put the weights in."""
     record, state = _read(folder)
     origin, sizes = record["origin"], record["connector"]
-    picture = _load_picture_model(origin.picture, device=device)
+    image = _load_image_model(origin.image, device=device)
     text = load_part(origin.text.removeprefix(PLAIN), device=device)
     for what, place, wanted, found in (
-        ("picture model", origin.picture, origin.picture_fingerprint, picture.fingerprint),
+        ("image model", origin.image, origin.image_fingerprint, image.fingerprint),
         ("text part", origin.text, origin.text_fingerprint, text.fingerprint),
     ):
         if wanted != found:
@@ -309,10 +309,10 @@ def read_joined(
                 hint=f"put the old weights back, or mend the place in {RECORD}",
             )
     changed = Changed(_below(state, "picture."), _below(state, "text."))
-    _fill(module_of(picture), changed.picture, folder)
+    _fill(module_of(image), changed.image, folder)
     _fill(text.module, changed.text, folder)
     connector = Connector(sizes["width"], sizes["joint"], hidden=sizes["hidden"])
-    if (text.width, _joint_width(picture)) != connector.sizes[:2]:
+    if (text.width, _joint_width(image)) != connector.sizes[:2]:
         raise _damaged(folder, f"its connector is {connector.sizes[:2]}, its parts are not")
     _fill(connector, _below(state, "connector."), folder, is_whole=True)
     if not name:
@@ -320,7 +320,7 @@ def read_joined(
         parts = [part for part in folder.absolute().parts if part not in ("joined", "export")]
         name = f"joined:{parts[-1] if parts else folder_name(folder)}"
     return JoinedEncoder(
-        picture,
+        image,
         text.holding(text.module.to(dtype=torch_dtype(dtype))),
         connector,
         name=name,
@@ -331,7 +331,7 @@ def read_joined(
 
 
 def module_of(encoder: DualEncoder) -> nn.Module:
-    """The weights of a picture model, under the names of its library."""
+    """The weights of an image model, under the names of its library."""
     found = getattr(encoder, "towers", None) or getattr(encoder, "model", None)
     if not isinstance(found, nn.Module):
         raise UnbagError(

@@ -60,7 +60,7 @@ def of_maps(maps: Sequence[Tensor]) -> list[Tensor]:
     """Maps [N, W, R, C] as places [N, L, W], row by row, all at the grid of the last.
 
     Finer maps are averaged over the places of the last, so that a place is the same part of the
-    picture in every layer.
+    image in every layer.
     """
     rows, columns = maps[-1].shape[2:]
     pooled = [functional.adaptive_avg_pool2d(one, (rows, columns)) for one in maps]

@@ -4,7 +4,7 @@ EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the package'
 all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers) reads. Both are read out by a mean, so
 the pooled vector of a layer is the mean over its places.
 
-Dimensions: N pictures or captions, C channels or features of a part, H x W places, L places or
+Dimensions: N images or captions, C channels or features of a part, H x W places, L places or
 tokens, D joint space.
 """
 
@@ -54,13 +54,13 @@ _KNOWN_VERSIONS = {
 }
 """Versions whose weights the heads were trained on; other weights would give other vectors."""
 WIDE, WORDS_WIDE = 1_280, 384
-"""Numbers of a place of a picture and of a word, before the heads."""
+"""Numbers of a place of an image and of a word, before the heads."""
 SIDE, PLACES = 224, 7
 """Pixels of a side, and places of a side of the map."""
 CONTEXT = 128
 """Tokens of a caption; the longest of the 24,515 that the shipped heads were trained on has 42."""
-_NOISE_PICTURES = 16
-"""Pictures of noise that give batch norms their averages."""
+_NOISE_IMAGES = 16
+"""Images of noise that give batch norms their averages."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
 """How the names of the weights begin that every checkpoint has."""
 
@@ -102,7 +102,7 @@ def build(
     """Parts as they are installed, with the given weights put in; heads start from the seed."""
     reader, tokenizer = caption_part()
     with seeded(seed):
-        towers = PhotoTowers(picture_part(), reader, config)
+        towers = PhotoTowers(image_part(), reader, config)
     _, unknown = towers.load_state_dict(dict(state), strict=False)
     if unknown:
         raise ValueError(f"{unknown[0]} is not a weight of this model")
@@ -138,7 +138,7 @@ def write(
     parts: Sequence[str] = (),
     dtype: torch.dtype = torch.float16,
 ) -> None:
-    """Heads, and the parts named (`picture`, `caption`) where they are no longer as installed."""
+    """Heads, and the parts named (`image`, `caption`) where they are no longer as installed."""
     kept = (*_HEADS, *(f"{part}.part." for part in parts))
     state = {
         key: value.detach().to(dtype).cpu().contiguous()
@@ -171,19 +171,19 @@ class Photo:
         """Parts before training too, whatever the heads stand on.
 
         Batch norms before training divide by one, and fifty convolutions then leave nothing of any
-        picture: a twin that is blind by accident would flatter the model. So they are given the
+        image: a twin that is blind by accident would flatter the model. So they are given the
         averages of drawn noise, as a first step of training would give them those of its batch.
         """
         with seeded(seed):
-            picture = picture_part(is_trained=False)
-            average_norms(picture)
-            towers = PhotoTowers(picture, untrained_caption_part(), self.config)
+            image = image_part(is_trained=False)
+            average_norms(image)
+            towers = PhotoTowers(image, untrained_caption_part(), self.config)
         return Photo(towers, self.tokenizer, name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
 
-        The whole picture, squeezed to a square: a cut would lose what captions speak of.
+        The whole image, squeezed to a square: a cut would lose what captions speak of.
         """
         pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
         return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
@@ -203,18 +203,18 @@ class Photo:
         return [len(ids) for ids in self.tokenizer(list(captions), verbose=False)["input_ids"]]
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         """[N, 3, 224, 224] to unit vectors [N, D]."""
         return unit_vectors(self.towers.picture(pixels.to(self.device)))
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
         return unit_vectors(self.towers.caption(*self._placed(captions)))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
-        """Each of the 7 x 7 places through the head, as if it were the whole picture."""
+        """Each of the 7 x 7 places through the head, as if it were the whole image."""
         towers = self.towers.picture
         vector_NLD = unit_vectors(towers.head(towers.places(pixels.to(self.device))))
         return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
@@ -228,7 +228,7 @@ class Photo:
         return TokenFeatures(vector_NLD, mask_NL.bool().cpu())
 
     @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
+    def image_layers(self, pixels: Tensor) -> Layers:
         """Stem, sixteen blocks and what the head is given, all as 7 x 7 places with their mean."""
         part, pixels = self.towers.picture.part, pixels.to(self.device)
         last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
@@ -236,7 +236,7 @@ class Photo:
         return laid_out(vectors, [one.mean(dim=1) for one in vectors])
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens, special ones included, of embedding and six blocks, with their means.
 
         The last stands twice, since no norm follows it.
@@ -247,12 +247,12 @@ class Photo:
         return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
 
     @torch.inference_mode()
-    def picture_features(self, pixels: Tensor) -> Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """What the head is given, [N, C]: frozen parts need to compute it once only."""
         return self.towers.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
 
     @torch.inference_mode()
-    def caption_features(self, captions: Sequence[str]) -> Tensor:
+    def text_features(self, captions: Sequence[str]) -> Tensor:
         """What the head is given, [N, C]."""
         token_NL, mask_NL = self._placed(captions)
         words = self.towers.caption.words(token_NL, mask_NL)
@@ -269,7 +269,7 @@ class Photo:
 
 
 def squeezed(image: Image) -> Image:
-    """At the size that the picture part was trained with."""
+    """At the size that the image part was trained with."""
     if image.size == (SIDE, SIDE):
         return image
     from PIL.Image import Resampling
@@ -289,15 +289,15 @@ class PhotoConfig:
 class PhotoTowers(nn.Module):
     """Both towers and the learned temperature."""
 
-    def __init__(self, picture: Any, caption: Any, config: PhotoConfig) -> None:
+    def __init__(self, image: Any, caption: Any, config: PhotoConfig) -> None:
         super().__init__()
         self.config = config
-        self.picture = PhotoPicture(picture, config)
+        self.picture = PhotoImage(image, config)
         self.caption = PhotoCaption(caption, config)
         self.log_scale = nn.Parameter(torch.tensor(log(1 / 0.07)))
 
 
-class PhotoPicture(nn.Module):
+class PhotoImage(nn.Module):
     """Convolutions and a head on the mean over places."""
 
     def __init__(self, part: Any, config: PhotoConfig) -> None:
@@ -361,7 +361,7 @@ class PhotoHead(nn.Module):
 class PhotoHeads:
     """Heads and temperature of `unbag.models.photo.Photo`; its parts are not even loaded.
 
-    No encoder: what a part would make of pictures and captions must be at hand.
+    No encoder: what a part would make of images and captions must be at hand.
     """
 
     towers: PhotoTowers
@@ -412,7 +412,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def picture_part(*, is_trained: bool = True) -> Any:
+def image_part(*, is_trained: bool = True) -> Any:
     """The convolutions of EfficientNet-Lite0, without the classifier; or before training."""
     library: Any = import_module("efficientnet_lite_pytorch")
     net = library.EfficientNet.from_name("efficientnet-lite0")
@@ -433,9 +433,9 @@ def picture_part(*, is_trained: bool = True) -> Any:
 
 
 def average_norms(net: Any) -> None:
-    """Give batch norms the averages of a few pictures of coarse noise, drawn by torch's dice."""
+    """Give batch norms the averages of a few images of coarse noise, drawn by torch's dice."""
     norms = [one for one in net.modules() if isinstance(one, nn.BatchNorm2d)]
-    noise_NCHW = torch.rand(_NOISE_PICTURES, 3, PLACES, PLACES) * 2 - 1
+    noise_NCHW = torch.rand(_NOISE_IMAGES, 3, PLACES, PLACES) * 2 - 1
     pixels = functional.interpolate(noise_NCHW, (SIDE, SIDE), mode="bilinear")
     usual = [norm.momentum for norm in norms]
     net.eval()

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat import Ask
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 if TYPE_CHECKING:
     import httpx
@@ -120,10 +120,10 @@ class ServerModel:
         return f"server-{blake2b(text.encode(), digest_size=12).hexdigest()}"
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         """Log-probability of each continuation, which must be one token."""
-        return self.logprobs_of([Ask(picture, prompt, tuple(continuations))])[0]
+        return self.logprobs_of([Ask(image, prompt, tuple(continuations))])[0]
 
     def logprobs_of(self, asks: Sequence[Ask]) -> list[list[list[float]]]:
         """The same for many asks, several requests at a time."""
@@ -141,9 +141,9 @@ class ServerModel:
             for ask, reply in zip(asks, replies, strict=True)
         ]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         """A free answer of at most `longest` tokens."""
-        return self.answers_of([Ask(picture, prompt)], longest=longest)[0]
+        return self.answers_of([Ask(image, prompt)], longest=longest)[0]
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """The same for many asks; a server without logprobs will do."""
@@ -152,10 +152,10 @@ class ServerModel:
 
     def _request(self, ask: Ask, *, tokens: int) -> Request:
         content: list[dict[str, Any]] = []
-        if ask.picture is not None:
+        if ask.image is not None:
             buffer = BytesIO()
             # Without loss.
-            ask.picture.open().save(buffer, format="PNG")
+            ask.image.open().save(buffer, format="PNG")
             url = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
             content.append({"type": "image_url", "image_url": {"url": url}})
         content.append({"type": "text", "text": ask.prompt})

@@ -82,7 +82,7 @@ class Block(nn.Module):
         return out
 
 
-class PictureTower(nn.Module):
+class ImageEncoder(nn.Module):
     """Patches and a CLS token through full attention."""
 
     def __init__(self, config: TinyConfig) -> None:
@@ -110,7 +110,7 @@ class PictureTower(nn.Module):
         return out
 
 
-class CaptionTower(nn.Module):
+class TextEncoder(nn.Module):
     """Tokens through causal attention, so that what follows the end token cannot matter."""
 
     def __init__(self, config: TinyConfig) -> None:
@@ -142,15 +142,15 @@ class TinyTowers(nn.Module):
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
         self.config = config
-        self.picture = PictureTower(config)
-        self.caption = CaptionTower(config)
+        self.picture = ImageEncoder(config)
+        self.caption = TextEncoder(config)
         self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Unit vectors from the CLS token."""
         return functional.normalize(self.picture(pixels)[:, 0], dim=-1)
 
-    def embed_captions(self, token_NL: Tensor, end_N: Tensor) -> Tensor:
+    def embed_texts(self, token_NL: Tensor, end_N: Tensor) -> Tensor:
         """Unit vectors from the end token, which stands at index end_N."""
         vector_NLD = self.caption(token_NL)
         rows = torch.arange(len(token_NL), device=token_NL.device)
@@ -162,7 +162,7 @@ class TinyTowers(nn.Module):
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
 
 
-def _through(tower: PictureTower | CaptionTower, hidden_NLW: Tensor) -> list[Tensor]:
+def _through(tower: ImageEncoder | TextEncoder, hidden_NLW: Tensor) -> list[Tensor]:
     found = [hidden_NLW]
     for block in tower.blocks:
         found.append(block(found[-1]))
@@ -248,15 +248,15 @@ class Tiny:
         return self.tokenize.unknown_words(captions)
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         """[N, 3, H, W] to unit vectors [N, D]."""
-        return self.towers.embed_pictures(pixels.to(self.device)).cpu()
+        return self.towers.embed_images(pixels.to(self.device)).cpu()
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
-        return self.towers.embed_captions(token_NL, end_N).cpu()
+        return self.towers.embed_texts(token_NL, end_N).cpu()
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
@@ -288,14 +288,14 @@ class Tiny:
         return TokenFeatures(vector_NLD, torch.arange(length)[None, :] <= end_N[:, None])
 
     @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
+    def image_layers(self, pixels: Tensor) -> Layers:
         """Patches and CLS, which is read out, after each of the depth + 2 layers."""
         tower = self.towers.picture
         hidden = _through(tower, tower.enter(pixels.to(self.device)))
         return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """Words and the end token, which is read out, after each of the depth + 2 layers."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
         tower = self.towers.caption

@@ -1,13 +1,13 @@
-"""The probe `agreement`: which different pictures a model takes for the same; mining of such pairs.
+"""The probe `agreement`: which different images a model takes for the same; mining of such pairs.
 
-Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different pictures with a
+Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different images with a
 cosine strictly above 0.95. Pairs that one encoder merges and another keeps apart are mined as MMVP
 was: above 0.95 for one, below 0.6 for the other. Limits: a threshold on a cosine means little where
 all vectors lie in a narrow cone; look at `centred` vectors too.
 
-Dimensions: N pictures, D and E spaces of two encoders, R and C rows and columns of a block, S and T
+Dimensions: N images, D and E spaces of two encoders, R and C rows and columns of a block, S and T
 those of them that are looked into, P pairs that are mined. Of the probe: N pairs, K of them whose
-pixels were compared, M pictures.
+pixels were compared, M images.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 
 from unbag.errors import UnbagError
 from unbag.probes.base import (
+    ImagePair,
     Known,
     Options,
-    PicturePair,
     Probe,
     ProbeData,
     ProbedModel,
@@ -46,8 +46,8 @@ from unbag.probes.sampling import hashed
 from unbag.probes.space import Space, centred, cosines, spearman, unit
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, FloatArray, IntArray, Picture
-from unbag.world.rendering import ImageArray, ScenePicture, pixel_difference
+from unbag.types import BoolArray, FloatArray, ImageSource, IntArray
+from unbag.world.rendering import ImageArray, SceneImage, pixel_difference
 
 NAME = "agreement"
 ALL, SAME, OTHER = "all pairs", "same things", "other things"
@@ -62,7 +62,7 @@ WORDS = {
     "replace_texture": "the texture of a thing",
     "negate": "one of the things",
 }
-"""What pictures of a relation differ in, on the world; other relations are said as they are."""
+"""What images of a relation differ in, on the world; other relations are said as they are."""
 CHANGED = {
     "left/right": "places",
     "on/under": "places",
@@ -76,7 +76,7 @@ CHANGED = {
 class AgreementThresholds(Thresholds):
     """Of cosines, and of the share of pairs that are merged."""
 
-    ABOVE = 0.95, "cosine above which two pictures are taken for the same"
+    ABOVE = 0.95, "cosine above which two images are taken for the same"
     BELOW = 0.6, "cosine below which the other encoder of mined pairs keeps them apart"
     SELDOM = 0.1, "pairs are kept apart if surely less than this share of them is merged"
     MOSTLY = 0.5, "pairs are taken for the same if surely more than this share of them is merged"
@@ -86,10 +86,10 @@ ABOVE, BELOW = AgreementThresholds.ABOVE, AgreementThresholds.BELOW
 SELDOM, MOSTLY = AgreementThresholds.SELDOM, AgreementThresholds.MOSTLY
 _RATE = "{rate} of {rate:n} such pairs have a cosine above {above} ({known}).{further}"
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
-    "unknown": ("told", "Nothing could be measured: no pair of pictures has two directions."),
+    "unknown": ("told", "Nothing could be measured: no pair of images has two directions."),
     "nearest": (
         "told",
-        "Of the {rate:n} pairs of these pictures that lie nearest to each other, {count:,} {have} "
+        "Of the {rate:n} pairs of these images that lie nearest to each other, {count:,} {have} "
         "a cosine above {above}; the plot names them, and whether they show the same is for you "
         "to say.",
     ),
@@ -102,12 +102,12 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     ),
 }
 PHRASES = {
-    "any": "different pictures",
-    "one relation": "pictures that differ only in {relation}",
-    "relations": "pictures of the same things",
-    "changed": "pictures whose things have only changed {what}",
+    "any": "different images",
+    "one relation": "images that differ only in {relation}",
+    "relations": "images of the same things",
+    "changed": "images whose things have only changed {what}",
     "everything": (
-        " It does so with pictures of other things too ({rate}): it merges whatever it sees."
+        " It does so with images of other things too ({rate}): it merges whatever it sees."
     ),
     "ends": (
         " Most often those that differ in {most} ({most_rate}), least often in {least} "
@@ -119,7 +119,7 @@ POINTS = 400
 PIXEL_PAIRS = 2_000
 """Photographs are slow to open; more of them tell no more."""
 SIDE = 64
-"""Pixels; pictures of the world have this size, others are brought to it."""
+"""Pixels; images of the world have this size, others are brought to it."""
 MOST = 1_000
 BLOCK = 4_096
 STRIP = 512
@@ -131,21 +131,19 @@ def ask(
 ) -> ProbeResult:
     """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
     if subject.space is None:
-        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of images to compare")
     given = material.pairs
-    if not given and material.pictures:
-        given = near_pairs(subject.space, material.pictures)
+    if not given and material.images:
+        given = near_pairs(subject.space, material.images)
     pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
     same = len(given) - len(pairs)
     if not pairs:
-        only = f" but {same} of a picture with itself" if same else ""
+        only = f" but {same} of an image with itself" if same else ""
         needs = (
-            "the world's benchmarks would serve, one whose items have two pictures, such as "
-            "whatsup_a or winoground, or a folder of two or more pictures"
+            "the world's benchmarks would serve, one whose items have two images, such as "
+            "whatsup_a or winoground, or a folder of two or more images"
         )
-        return ProbeResult(
-            NAME, skipped=f"{material.about} has no pairs of pictures{only}; {needs}"
-        )
+        return ProbeResult(NAME, skipped=f"{material.about} has no pairs of images{only}; {needs}")
     found = _measured(subject.space, pairs, material)
     place_K = drawn(pairs, PIXEL_PAIRS)
     pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
@@ -197,14 +195,14 @@ def say(finding: ProbeResult) -> Verdict:
 
 AGREEMENT = Probe(
     NAME,
-    question="Does the picture tower merge different pictures?",
+    question="Does the image encoder merge different images?",
     about=(
         "Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different "
-        f"pictures whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
-        "mean cosine, the same around the mean of all pictures, and Spearman's correlation of the "
+        f"images whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
+        "mean cosine, the same around the mean of all images, and Spearman's correlation of the "
         "numbers of the two vectors (section 3.2), which can be low where the cosine is high: then "
         "the difference is in the vectors, and a better reader could find it. The cosine is set "
-        "against the mean difference of pixels, since pictures that differ in few pixels are "
+        "against the mean difference of pixels, since images that differ in few pixels are "
         "easily merged. Same things: pairs that a bag of words cannot tell apart. Limits: in a "
         "narrow cone every cosine is high, so read the centred one as well; a pair that is not "
         "merged need not be told apart by captions."
@@ -215,11 +213,11 @@ AGREEMENT = Probe(
 )
 
 
-def _measured(space: Space, pairs: tuple[PicturePair, ...], material: ProbeData) -> _Measured:
-    beside = material.gallery.pictures if material.gallery else ()
+def _measured(space: Space, pairs: tuple[ImagePair, ...], material: ProbeData) -> _Measured:
+    beside = material.gallery.images if material.gallery else ()
     every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
     place = {key: at for at, key in enumerate(every)}
-    vector_MD = space.pictures(tuple(every.values()))
+    vector_MD = space.images(tuple(every.values()))
     # A vector with an infinite number has no direction either.
     is_known_M = np.array([bool(np.isfinite(row_D).all()) for row_D in vector_MD])
     vector_MD = np.where(is_known_M[:, None], vector_MD, np.nan)
@@ -241,7 +239,7 @@ def _measured(space: Space, pairs: tuple[PicturePair, ...], material: ProbeData)
 class _Measured:
     """Pairs, and all that is computed of each."""
 
-    pairs: tuple[PicturePair, ...]
+    pairs: tuple[ImagePair, ...]
     merged_N: FloatArray
     cosine_N: FloatArray
     centred_N: FloatArray
@@ -249,19 +247,19 @@ class _Measured:
     bag_N: FloatArray | None
     """1 where a bag of words merges the pair, 0 where not; None where that is not known."""
     gallery_MD: FloatArray
-    """Pictures that the mean was taken of."""
+    """Images that the mean was taken of."""
 
 
-def _sides(pairs: Sequence[PicturePair]) -> tuple[list[Picture], list[Picture]]:
+def _sides(pairs: Sequence[ImagePair]) -> tuple[list[ImageSource], list[ImageSource]]:
     return [pair.first for pair in pairs], [pair.second for pair in pairs]
 
 
-def _bag(pairs: Sequence[PicturePair]) -> FloatArray | None:
+def _bag(pairs: Sequence[ImagePair]) -> FloatArray | None:
     """What a bag of words does with them; it reads scenes, so it is known on the world only."""
     sides = _sides(pairs)
-    if not all(isinstance(picture, ScenePicture) for some in sides for picture in some):
+    if not all(isinstance(image, SceneImage) for some in sides for image in some):
         return None
-    return agree(*(bag_of_words_space().pictures(some) for some in sides))
+    return agree(*(bag_of_words_space().images(some) for some in sides))
 
 
 def agree(first_ND: FloatArray, second_ND: FloatArray, *, above: float = ABOVE) -> FloatArray:
@@ -284,7 +282,7 @@ def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
         yield over_pairs(
             merged(group),
             found.merged_N[is_in_N],
-            about=f"pairs of different pictures with a cosine above {ABOVE}",
+            about=f"pairs of different images with a cosine above {ABOVE}",
             known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
             is_rate=True,
             tags=[{"relation": pair.relation} for pair in pairs],
@@ -292,7 +290,7 @@ def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
         alike = Known(bag=1.0 if bag == 1.0 else None)
         for name, about, value_N in (
             ("cosine", "mean cosine of the pairs", found.cosine_N),
-            ("centred cosine", "the same around the mean of all pictures", found.centred_N),
+            ("centred cosine", "the same around the mean of all images", found.centred_N),
             ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
         ):
             yield over_pairs(f"{name}, {group}", value_N[is_in_N], about=about, known=alike)
@@ -336,7 +334,7 @@ def _against_pixels(
     )
 
 
-def pixel_differences(pairs: Sequence[PicturePair], progress: Progress) -> FloatArray:
+def pixel_differences(pairs: Sequence[ImagePair], progress: Progress) -> FloatArray:
     """[N]: mean absolute difference in grey levels of 255; NaN where one cannot be opened."""
     found = np.full(len(pairs), np.nan)
     with progress.task("pixel differences", len(pairs)) as advance:
@@ -348,15 +346,15 @@ def pixel_differences(pairs: Sequence[PicturePair], progress: Progress) -> Float
     return found
 
 
-def _small(picture: Picture) -> ImageArray | None:
+def _small(source: ImageSource) -> ImageArray | None:
     try:
-        image = picture.open().convert("RGB")
+        image = source.open().convert("RGB")
     except (OSError, ValueError):
         return None
     return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
 
 
-def drawn(pairs: Sequence[PicturePair], most: int) -> IntArray:
+def drawn(pairs: Sequence[ImagePair], most: int) -> IntArray:
     """Places of at most so many pairs, chosen by a hash of their names, in their order."""
     mark = [hashed(pair.id) for pair in pairs]
     return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
@@ -373,30 +371,30 @@ def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatte
                 name = f"{pair.first.name} and {pair.second.name}"
             points.append(ScatterPoint(pixel_of[i], cosine, pair.relation, name))
     return Scatter(
-        "Cosine of two pictures against the difference of their pixels",
+        "Cosine of two images against the difference of their pixels",
         "mean difference of pixels, in grey levels",
         "cosine",
         tuple(points),
         lines=((f"taken for the same above {ABOVE}", ABOVE),),
-        about=f"{len(points):,} of {len(found.pairs):,} pairs of different pictures.",
+        about=f"{len(points):,} of {len(found.pairs):,} pairs of different images.",
     )
 
 
 def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
     count = len(found.pairs)
     if same:
-        yield f"{same:,} pairs of a picture with itself were left out."
+        yield f"{same:,} pairs of an image with itself were left out."
     unknown = int(np.isnan(found.cosine_N).sum())
     if unknown:
-        yield f"{unknown:,} of {count:,} pairs have a picture without a direction; not counted."
+        yield f"{unknown:,} of {count:,} pairs have an image without a direction; not counted."
     gallery_MD = found.gallery_MD
     if len(gallery_MD) > 1 and np.allclose(gallery_MD, gallery_MD[0], rtol=0, atol=1e-9):
-        yield "Every picture has the same vector: around the mean nothing is left of them."
+        yield "Every image has the same vector: around the mean nothing is left of them."
     elif not np.isnan(found.centred_N).all():
         raw, around = np.nanmean(found.cosine_N), np.nanmean(found.centred_N)
         yield (
             f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} around the mean of all "
-            f"{len(gallery_MD):,} pictures, which takes away what they all share."
+            f"{len(gallery_MD):,} images, which takes away what they all share."
         )
     if pixels < count:
         yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
@@ -465,23 +463,23 @@ def _words(rate: Quantity) -> str:
 def mine(
     merging: Encoder,
     parting: Encoder,
-    pictures: Sequence[Picture],
+    images: Sequence[ImageSource],
     *,
     above: float = ABOVE,
     below: float = BELOW,
     most: int = MOST,
 ) -> list[MinedPair]:
-    """The pairs among these pictures that the first encoder merges and the second keeps apart.
+    """The pairs among these images that the first encoder merges and the second keeps apart.
 
-    Places are those of the pictures given. Copies of a picture are no pair.
+    Places are those of the images given. Copies of an image are no pair.
     """
-    if len(pictures) < 2:
+    if len(images) < 2:
         raise UnbagError(
-            f"{len(pictures)} pictures to find pairs among",
+            f"{len(images)} images to find pairs among",
             expected="at least two; thousands, to find some that matter",
         )
-    both = merging.pictures(pictures), parting.pictures(pictures)
-    keys = [picture.key for picture in pictures]
+    both = merging.images(images), parting.images(images)
+    keys = [image.key for image in images]
     return mine_pairs(*both, above=above, below=below, most=most, keys=keys)
 
 
@@ -498,13 +496,13 @@ def mine_pairs(
     """The pairs with the highest cosine by the first encoder, best first.
 
     Memory is that of the first vectors in single precision, of a few blocks of cosines and of
-    `most` pairs. Pairs with equal keys (pixel hashes) are the same picture and no pair. A picture
+    `most` pairs. Pairs with equal keys (pixel hashes) are the same image and no pair. An image
     without a direction is in no pair.
     """
     if len(merging_ND) != len(parting_NE):
         raise UnbagError(
             f"{len(merging_ND)} vectors of one encoder and {len(parting_NE)} of the other",
-            expected="both encoders on the same pictures",
+            expected="both encoders on the same images",
         )
     single_ND, is_known_N = _single(merging_ND)
     is_known_N &= _known(parting_NE)
@@ -523,7 +521,7 @@ def mine_pairs(
 
 @dataclass(frozen=True)
 class MinedPair:
-    """Two pictures that are one to the first encoder and two to the second."""
+    """Two images that are one to the first encoder and two to the second."""
 
     first: int
     second: int
@@ -534,10 +532,10 @@ class MinedPair:
 
 
 class Encoder(Protocol):
-    """Any encoder of pictures; captions are not needed to mine."""
+    """Any encoder of images; captions are not needed to mine."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        """Vectors [N, D]; NaN for a picture that cannot be opened."""
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        """Vectors [N, D]; NaN for an image that cannot be opened."""
 
 
 def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slice, slice, Vectors]]:
@@ -558,13 +556,13 @@ def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slic
 
 @dataclass(frozen=True, eq=False)
 class _NearPairs:
-    """What tells whether two pictures that lie near are a pair."""
+    """What tells whether two images that lie near are a pair."""
 
     merging_ND: Vectors
     parting_NE: FloatArray | Vectors
     is_known_N: BoolArray
     number_N: IntArray
-    """Equal for copies of a picture."""
+    """Equal for copies of an image."""
     below: float
 
     def among(self, i_S: IntArray, left: int, cosine_SC: Vectors, least: float) -> list[FloatArray]:

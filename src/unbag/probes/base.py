@@ -18,7 +18,7 @@ from unbag.models.loading import Model
 from unbag.probes.space import Space
 from unbag.reports.formatting import difference_text
 from unbag.runs.progress import Progress
-from unbag.types import Estimate, EvalProtocol, FloatArray, IntArray, Outcomes, Picture, Scorer
+from unbag.types import Estimate, EvalProtocol, FloatArray, ImageSource, IntArray, Outcomes, Scorer
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Probe:
 
     name: str
     question: str
-    """As a user asks: "Does the picture tower merge different pictures?"."""
+    """As a user asks: "Does the image encoder merge different images?"."""
     about: str
     """Formula, source and limits, for the page and the docs."""
     ask: Callable[[ProbedModel, ProbeData, Options, Progress], ProbeResult]
@@ -140,25 +140,25 @@ class ProbeData:
     about: str
     """In words: "the world's benchmarks"."""
     rows: tuple[Row, ...] = ()
-    pairs: tuple[PicturePair, ...] = ()
+    pairs: tuple[ImagePair, ...] = ()
     gallery: Gallery | None = None
     is_world: bool = False
-    """Pictures are scenes, so probes that draw scenes of their own apply as well."""
+    """Images are scenes, so probes that draw scenes of their own apply as well."""
     notes: tuple[str, ...] = ()
     """What was left out and why."""
-    pictures: tuple[Picture, ...] = ()
+    images: tuple[ImageSource, ...] = ()
     """Of a user without pairs: the nearest of them, for a model, are pairs to tell apart."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A picture, a caption that is true of it, and edits of that caption."""
+    """An image, a caption that is true of it, and edits of that caption."""
 
     id: str
-    picture: Picture
+    image: ImageSource
     caption: str
     negative: str | None = None
-    """False of the picture."""
+    """False of the image."""
     positive: str | None = None
     """True too, in other words."""
     kind: str = ""
@@ -169,12 +169,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class PicturePair:
-    """Two different pictures that a model should tell apart, and a caption for each."""
+class ImagePair:
+    """Two different images that a model should tell apart, and a caption for each."""
 
     id: str
-    first: Picture
-    second: Picture
+    first: ImageSource
+    second: ImageSource
     relation: str
     """What they differ in: left/right, colour swap, count ..."""
     captions: tuple[str, str] | None = None
@@ -184,11 +184,11 @@ class PicturePair:
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Pictures and captions to search among; truth is the cells (row, column) that belong."""
+    """Images and captions to search among; truth is the cells (row, column) that belong."""
 
-    pictures: tuple[Picture, ...]
+    images: tuple[ImageSource, ...]
     captions: tuple[str, ...]
-    picture_T: IntArray
+    image_T: IntArray
     caption_T: IntArray
 
 
@@ -459,10 +459,10 @@ class WordMap:
 
 @dataclass(frozen=True)
 class Maps:
-    """One picture and the map of each word of a caption over its patches."""
+    """One image and the map of each word of a caption over its patches."""
 
     title: str
-    picture: str
+    image: str
     """As a data: address."""
     caption: str
     maps: tuple[WordMap, ...]
@@ -470,7 +470,7 @@ class Maps:
     is_signed: bool = False
     """Whether zero is nothing, and numbers below it speak against."""
     asked: str = ""
-    """What the model was asked about the picture, where it is asked."""
+    """What the model was asked about the image, where it is asked."""
     when: str = ""
     """Before or after the training of a read-out, where both are shown."""
 

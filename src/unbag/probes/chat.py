@@ -1,8 +1,8 @@
-"""Two probes of chat models: `prior`, choices without the picture, and `yes_bias`, what it affirms.
+"""Two probes of chat models: `prior`, choices without the image, and `yes_bias`, what it affirms.
 
 A model that tells no probabilities is asked to answer freely instead.
 
-Dimensions: N pictures or statements (a caption about a picture), O = 2 orders of the options, C = 2
+Dimensions: N images or statements (a caption about an image), O = 2 orders of the options, C = 2
 captions, P pairs.
 """
 
@@ -15,8 +15,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from unbag.data import PixelPicture
-from unbag.errors import PictureError, UnbagError
+from unbag.data import PixelImage
+from unbag.errors import ImageError, UnbagError
 from unbag.evaluation.scoring import QueryScoring
 from unbag.metrics.choice import Flips
 from unbag.metrics.pairs import judge_pair
@@ -46,30 +46,30 @@ from unbag.probes.sampling import deal, unite
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.chat import LETTERS, YES_NORMALISED, Protocol
 from unbag.scorers.questions import CLOSED, read_answer
-from unbag.types import BoolArray, Case, FloatArray, Generator, IntArray, Item, Picture
+from unbag.types import BoolArray, Case, FloatArray, Generator, ImageSource, IntArray, Item
 
 PRIOR_NAME = "prior"
 YES_NAME = "yes_bias"
-SAME = "same without the picture"
+SAME = "same without the image"
 FLIPS = "order flips"
 RIGHT_PAIRS, RIGHT_ROWS = "right, pairs", "right, hard negatives"
-RIGHT_BLIND = "right without the picture"
-BLIND, GREY = "choices without the picture", "choices with a grey picture"
+RIGHT_BLIND = "right without the image"
+BLIND, GREY = "choices without the image", "choices with a grey image"
 FALSE, TRUE = "yes to false captions", "yes to true captions"
-STRICT, RELAXED = "both pictures right", "both pictures right, relaxed"
-NOTHING = "there are neither captions with hard negatives nor pairs of pictures with captions"
+STRICT, RELAXED = "both images right", "both images right, relaxed"
+NOTHING = "there are neither captions with hard negatives nor pairs of images with captions"
 
 
 class ChatThresholds(Thresholds):
-    """Of the share of choices that are the same without the picture, then of what is guessed."""
+    """Of the share of choices that are the same without the image, then of what is guessed."""
 
-    NEARER = 0.75, "half way between a model that reads pictures and one that never looks"
+    NEARER = 0.75, "half way between a model that reads images and one that never looks"
     EVEN = 0.5, "right choices, or yes, of a model that guesses"
 
 
 _PRIOR = (
-    "Its choice is the same without the picture in {same} of cases ({known}); it is right in "
-    "{right:value} %, {guessed} % without the picture, and the other order of the options changes "
+    "Its choice is the same without the image in {same} of cases ({known}); it is right in "
+    "{right:value} %, {guessed} % without the image, and the other order of the options changes "
     "{flips:value} % of its choices."
 )
 _YES = "It says yes to {false} of false captions and to {true:value} % of true ones{pairs}."
@@ -84,10 +84,10 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "undecided": ("mixed", _YES),
 }
 PHRASES = {
-    "pairs": "50 % if it reads pictures, 100 % if it never looks",
+    "pairs": "50 % if it reads images, 100 % if it never looks",
     "rows": "100 % if it never looks",
     "told apart": (
-        "; both pictures of a pair are told apart in {strict:value} %, in {relaxed:value} % where "
+        "; both images of a pair are told apart in {strict:value} %, in {relaxed:value} % where "
         "a prior that is common to both is allowed for"
     ),
 }
@@ -100,16 +100,16 @@ LONGEST = 16
 SAID, UNSAID = 0.0, -20.0
 """Stand for the log-probabilities of a word that was answered and of one that was not."""
 GREY_SIDE = 224
-"""Pixels of the grey picture."""
+"""Pixels of the grey image."""
 PRIOR_ABOUT = """\
 Two captions are shown as options A and B, in both orders; the likelier letter is the choice, and
 log-probabilities of both orders are averaged (methods.md 8.2; Li et al. 2024). The same is asked
-without the picture: what is chosen then is the language prior. Of two pictures with a caption each,
-whatever a prior prefers is right for one picture and wrong for the other, so a model that reads
-pictures chooses as its prior does in half of the cases, and one that never looks in all of them.
+without the image: what is chosen then is the language prior. Of two images with a caption each,
+whatever a prior prefers is right for one image and wrong for the other, so a model that reads
+images chooses as its prior does in half of the cases, and one that never looks in all of them.
 Each order counts by itself there, and a tie as half. Order flips: the share of choices that change
 when the options change places. Limits: half is also what guessing gives, so it counts only where
-choices are right more often than that; few models were trained to be asked about no picture, so the
+choices are right more often than that; few models were trained to be asked about no image, so the
 full diagnosis shows a grey one too. A model that tells no probabilities is asked to answer with a
 letter."""
 YES_ABOUT = """\
@@ -119,9 +119,9 @@ of the tokens of Yes, over the sum of that of Yes and No; the model says yes whe
 Yes bias: the mean of said yes minus true; 0 for a model that is always right, 0.5 for one that
 always says yes. The threshold is the P(yes) above which statements are best called true; what is
 right at it is judged on one half of the material with the threshold of the other half. A pair is
-right if both pictures give their own caption the higher P(yes); relaxed, if the right assignment
+right if both images give their own caption the higher P(yes); relaxed, if the right assignment
 beats the crossed one, s11/(s11+s12) > s21/(s21+s22) (methods.md 8.6; Li et al. 2024): what a prior
-that is the same for both pictures cannot hide. Limits: one prompt, the published one; without
+that is the same for both images cannot hide. Limits: one prompt, the published one; without
 probabilities (some servers) only what is said can be counted."""
 
 
@@ -135,7 +135,7 @@ def ask_prior(
 
 
 def say_prior(finding: ProbeResult) -> Verdict:
-    """The choice with and without the picture, and whether it is right at all."""
+    """The choice with and without the image, and whether it is right at all."""
     same, flips = finding[SAME].estimate, finding[FLIPS].estimate
     if np.isnan(same.value):
         return Verdict(*VERDICTS["no choice"])
@@ -210,34 +210,34 @@ YES_BIAS = Probe(
 def prior(
     model: Generator, material: ProbeData, options: Options, progress: Progress | None = None
 ) -> ProbeResult:
-    """Show two captions with the picture and without it; 60 pairs and 60 rows, or all."""
+    """Show two captions with the image and without it; 60 pairs and 60 rows, or all."""
     progress = progress or Silent()
     items = items_of(material, options)
     if not items:
         return ProbeResult(PRIOR_NAME, skipped=NOTHING)
     seen = ask_items(model, LETTERS, items, what="choices", progress=progress)
     blind = ask_items(
-        Instead(seen.model, None), LETTERS, _one_picture(items), what=BLIND, progress=progress
+        Instead(seen.model, None), LETTERS, _one_image(items), what=BLIND, progress=progress
     )
-    others = [("without the picture", _spread(items, blind))]
+    others = [("without the image", _spread(items, blind))]
     if options.is_full:
         instead = Instead(seen.model, grey())
-        greyed = ask_items(instead, LETTERS, _one_picture(items), what=GREY, progress=progress)
-        others.append(("with a grey picture", _spread(items, greyed)))
+        greyed = ask_items(instead, LETTERS, _one_image(items), what=GREY, progress=progress)
+        others.append(("with a grey image", _spread(items, greyed)))
     quantities = tuple(_choice_quantities(seen.cases, others, options))
     notes = (*seen.notes, *blind.notes, *told(items, material))
-    plots = (_bars("Choices with and without the picture", quantities),)
+    plots = (_bars("Choices with and without the image", quantities),)
     return ProbeResult(PRIOR_NAME, quantities, SAME, plots, tuple(dict.fromkeys(notes)))
 
 
 def _choice_quantities(
     cases: Sequence[Case], others: Sequence[tuple[str, FloatArray]], options: Options
 ) -> Iterator[Quantity]:
-    """Of pairs and of captions with hard negatives; `others` are choices without the picture."""
+    """Of pairs and of captions with hard negatives; `others` are choices without the image."""
     choices = choices_of(cases)
     share = partial(_share, choices, options)
-    pair_N = np.array([is_pair(item) for item, _ in cases for _ in item.pictures])
-    # Only pairs say what a model that reads pictures would do.
+    pair_N = np.array([is_pair(item) for item, _ in cases for _ in item.images])
+    # Only pairs say what a model that reads images would do.
     asked_N = pair_N if pair_N.any() else ~pair_N
     known = Known(perfect=0.5 if pair_N.any() else None)
     for name, blind_NOC in others:
@@ -271,29 +271,28 @@ def _choice_quantities(
     yield share("letter A", first_N, about, known=Known(perfect=0.5, chance=0.5))
 
 
-def grey() -> Picture:
-    """A picture that shows nothing."""
-    return PixelPicture(np.full((GREY_SIDE, GREY_SIDE, 3), 128, dtype=np.uint8), name="grey")
+def grey() -> ImageSource:
+    """An image that shows nothing."""
+    return PixelImage(np.full((GREY_SIDE, GREY_SIDE, 3), 128, dtype=np.uint8), name="grey")
 
 
-def _one_picture(items: Sequence[Item]) -> list[Item]:
-    """Once is enough where no picture of the item is shown."""
+def _one_image(items: Sequence[Item]) -> list[Item]:
+    """Once is enough where no image of the item is shown."""
     return [
-        replace(item, pictures=item.pictures[:1], truth=np.asarray(item.truth)[:1])
-        for item in items
+        replace(item, images=item.images[:1], truth=np.asarray(item.truth)[:1]) for item in items
     ]
 
 
 def _spread(items: Sequence[Item], blind: Replies) -> FloatArray:
-    """The choices without a picture beside those for each picture."""
+    """The choices without an image beside those for each image."""
     log_NOC = choices_of(blind.cases).log_NOC
-    return np.repeat(log_NOC, [len(item.pictures) for item in items], axis=0)
+    return np.repeat(log_NOC, [len(item.images) for item in items], axis=0)
 
 
 def yes_bias(
     model: Generator, material: ProbeData, options: Options, progress: Progress | None = None
 ) -> ProbeResult:
-    """Ask whether captions are true of their pictures; 60 pairs and 60 rows, or all."""
+    """Ask whether captions are true of their images; 60 pairs and 60 rows, or all."""
     items = items_of(material, options)
     if not items:
         return ProbeResult(YES_NAME, skipped=NOTHING)
@@ -375,7 +374,7 @@ def _pair_quantities(cases: Sequence[Case], options: Options) -> Iterator[Quanti
     clusters = [item.group for item, _ in cases]
     pair, relaxed = CHANCE["pair"], CHANCE["relaxed"]
     for name, value_P, chance, about in (
-        (STRICT, strict_P, pair, "share of pairs in which both pictures prefer their caption"),
+        (STRICT, strict_P, pair, "share of pairs in which both images prefer their caption"),
         (RELAXED, relaxed_P, relaxed, "share of pairs in which the right assignment is likelier"),
         ("hidden by the prior", relaxed_P - strict_P, relaxed - pair, "relaxed minus strict"),
     ):
@@ -428,7 +427,7 @@ def _bars(title: str, quantities: Sequence[Quantity]) -> Bars:
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What was chosen about N pictures."""
+    """What was chosen about N images."""
 
     log_NOC: FloatArray
     """Log-probability of each caption's letter in each order; NaN where nothing was answered."""
@@ -438,12 +437,12 @@ class Choices:
 
 
 def choices_of(cases: Sequence[Case]) -> Choices:
-    """Each picture of each item with two captions."""
+    """Each image of each item with two captions."""
     nothing_OC = np.full((2, 2), np.nan)
     logs, truths, units, clusters = [], [], [], []
     for item, scores in cases:
         given = np.array(scores.order_logprobs).reshape(-1, 2, 2)
-        for at in range(len(item.pictures)):
+        for at in range(len(item.images)):
             logs.append(given[at] if len(given) else nothing_OC)
             truths.append(np.asarray(item.truth)[at])
             units.append(f"{item.id}/picture {at}")
@@ -464,7 +463,7 @@ def right_choice(log_NOC: FloatArray, true_NC: BoolArray) -> FloatArray:
 
 
 def same_choice(log_NOC: FloatArray, blind_NOC: FloatArray) -> FloatArray:
-    """Share of orders in which the second chooses what the first does, picture by picture.
+    """Share of orders in which the second chooses what the first does, image by image.
 
     A tie on either side is a coin that agrees half of the time. NaN where a value is none.
     """
@@ -490,7 +489,7 @@ def _signs(log_NOC: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class StatementScores:
-    """Captions, each about a picture, with how probable a yes is."""
+    """Captions, each about an image, with how probable a yes is."""
 
     yes_N: FloatArray
     """P(yes); NaN where there was no answer."""
@@ -505,7 +504,7 @@ class StatementScores:
 
 
 def statements_of(cases: Sequence[Case]) -> StatementScores:
-    """Every caption of every picture."""
+    """Every caption of every image."""
     yes, true, units, clusters = [], [], [], []
     for item, scores in cases:
         shape = item.truth.shape
@@ -545,7 +544,7 @@ def items_of(material: ProbeData, options: Options) -> tuple[Item, ...]:
     pairs = [
         Item(
             id=pair.id,
-            pictures=(pair.first, pair.second),
+            images=(pair.first, pair.second),
             captions=pair.captions,
             truth=np.eye(2, dtype=np.bool_),
             group=pair.cluster or pair.id,
@@ -557,13 +556,13 @@ def items_of(material: ProbeData, options: Options) -> tuple[Item, ...]:
     rows = [
         Item(
             id=row.id,
-            pictures=(row.picture,),
+            images=(row.image,),
             captions=(row.caption, row.negative),
             truth=np.array([[True, False]]),
             group=row.cluster or row.id,
             tags={"kind": row.kind},
         )
-        # A few of many seldom share a picture, and to know it all files would have to be read.
+        # A few of many seldom share an image, and to know it all files would have to be read.
         for row in (unite(material.rows) if options.is_full else material.rows)
         if row.negative is not None and row.negative != row.caption
     ]
@@ -580,8 +579,8 @@ def _chosen(items: Sequence[Item], options: Options) -> list[Item]:
 
 
 def is_pair(item: Item) -> bool:
-    """Two pictures and a caption for each: what a prior prefers is right for one of them."""
-    return len(item.pictures) == 2
+    """Two images and a caption for each: what a prior prefers is right for one of them."""
+    return len(item.images) == 2
 
 
 def told(items: Sequence[Item], material: ProbeData) -> tuple[str, ...]:
@@ -604,11 +603,11 @@ def ask_items(
 ) -> Replies:
     """Every item by a protocol of `unbag.scorers.chat`, by free answers where that cannot be done.
 
-    Pictures that cannot be opened give NaN, and a note.
+    Images that cannot be opened give NaN, and a note.
     """
     try:
         return _replies(model, protocol, items, what, progress)
-    except PictureError:
+    except ImageError:
         raise
     except UnbagError as error:
         spoken = _replies(Spoken(model), protocol, items, what, progress)
@@ -628,12 +627,12 @@ def _replies(
             cases += map(Case, part, scoring.chunk(part))
             advance(_questions(part))
     damaged = sorted(scoring.damaged.items())
-    notes = [f"picture {name} cannot be used: {why}" for name, why in damaged]
+    notes = [f"image {name} cannot be used: {why}" for name, why in damaged]
     found = Replies(tuple(cases), model)
     if found.is_spoken:
         unread = 0
         for item, scores in cases:
-            if scores.values is None or any(p.name in scoring.damaged for p in item.pictures):
+            if scores.values is None or any(p.name in scoring.damaged for p in item.images):
                 continue
             # One answer a caption, or one an order in which the captions were shown.
             orders = np.array(scores.order_logprobs)
@@ -645,7 +644,7 @@ def _replies(
 
 def _questions(items: Sequence[Item]) -> int:
     """A question a caption, or as many orders as there are captions."""
-    return sum(len(item.pictures) * len(item.captions) for item in items)
+    return sum(len(item.images) * len(item.captions) for item in items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -666,10 +665,10 @@ class Replies:
 
 @dataclass(frozen=True)
 class Instead:
-    """A chat model that is shown one and the same picture, or none, whatever it is asked about."""
+    """A chat model that is shown one and the same image, or none, whatever it is asked about."""
 
     model: Generator
-    picture: Picture | None
+    image: ImageSource | None
 
     @property
     def name(self) -> str:
@@ -679,7 +678,7 @@ class Instead:
     @property
     def fingerprint(self) -> str:
         """Of the model and what it is shown."""
-        return f"{self.model.fingerprint}-{self.picture.key if self.picture else 'blind'}"
+        return f"{self.model.fingerprint}-{self.image.key if self.image else 'blind'}"
 
     @property
     def scores_ends(self) -> bool:
@@ -687,22 +686,22 @@ class Instead:
         return scores_ends(self.model)
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         """Those of the model, shown something else."""
-        return self.model.logprobs(self.picture, prompt, continuations)
+        return self.model.logprobs(self.image, prompt, continuations)
 
     def logprobs_of(self, asks: Sequence[Ask]) -> list[list[list[float]]]:
         """Likewise for many."""
-        return logprobs_of(self.model, [ask._replace(picture=self.picture) for ask in asks])
+        return logprobs_of(self.model, [ask._replace(image=self.image) for ask in asks])
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         """That of the model, shown something else."""
-        return self.model.answer(self.picture, prompt, longest=longest)
+        return self.model.answer(self.image, prompt, longest=longest)
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """Likewise for many."""
-        shown = [ask._replace(picture=self.picture) for ask in asks]
+        shown = [ask._replace(image=self.image) for ask in asks]
         return answers_of(self.model, shown, longest=longest)
 
 
@@ -723,19 +722,19 @@ class Spoken:
         return f"{self.model.fingerprint}-spoken"
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         """One number a continuation, NaN where the answer cannot be read."""
-        return self.logprobs_of([Ask(picture, prompt, tuple(continuations))])[0]
+        return self.logprobs_of([Ask(image, prompt, tuple(continuations))])[0]
 
     def logprobs_of(self, asks: Sequence[Ask]) -> list[list[list[float]]]:
         """Likewise for many."""
         answers = answers_of(self.model, asks, longest=LONGEST)
         return [_read(answer, ask) for answer, ask in zip(answers, asks, strict=True)]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         """That of the model."""
-        return self.model.answer(picture, prompt, longest=longest)
+        return self.model.answer(image, prompt, longest=longest)
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """Those of the model."""

@@ -6,7 +6,7 @@ places. What does not matter (size, texture, exact place, noise) is drawn once f
 of the whole ring. So the mean over what a concept leaves open is taken over the same things on
 both sides of every comparison.
 
-i(x), i(x_a), i(x,g) ... are means of the unit vectors of all pictures that show the concept, at
+i(x), i(x_a), i(x,g) ... are means of the unit vectors of all images that show the concept, at
 unit length again: a condition asks about the concept, not about one rendering.
 
 Dimensions: B rings, S things of a ring, or pairs (pair s is thing s and the next), K colourings, G
@@ -29,7 +29,7 @@ from unbag.probes.space import Space, unit
 from unbag.types import FloatArray
 from unbag.world.grammar import Ast, Not, Obj, realise
 from unbag.world.placement import RGB, Look, Place, Slots, jittered, pick, sample_look, slots_for
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, Thing, is_clear
 from unbag.world.stream import split_seed
 from unbag.world.vocabulary import DEFAULT, Relation, World
@@ -37,14 +37,12 @@ from unbag.world.vocabulary import DEFAULT, Relation, World
 THINGS = 4
 """Of a ring: a pair of neighbours then has an opposite pair, which shares no thing with it."""
 RENDERINGS = 4
-"""Of each cell. A concept that fixes one of colour and place is a mean over 8 pictures."""
+"""Of each cell. A concept that fixes one of colour and place is a mean over 8 images."""
 WAYS = (0, 1)
 """Of the two colours, and of the two places."""
 RINGS, ALL_RINGS = 8, 12
 """By default; and with every thing of the world."""
-NO_SCENES = (
-    "needs drawn scenes, the same but for one thing: diagnose on the world's pictures as well"
-)
+NO_SCENES = "needs drawn scenes, the same but for one thing: diagnose on the world's images as well"
 _AXES: tuple[Relation, ...] = ("left of", "above")
 
 
@@ -61,11 +59,11 @@ def draw_concepts(
 
 
 def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
-    """Ask the space for every picture and caption of the rings."""
+    """Ask the space for every image and caption of the rings."""
     # All at once: a space encodes in batches.
-    space.pictures([p for ring in rings for p in (*ring.alone(), *ring.pairs())])
-    thing_BSKGRD = _pictures(space, rings, Ring.alone)
-    pair_BSKGRD = _pictures(space, rings, Ring.pairs)
+    space.images([p for ring in rings for p in (*ring.alone(), *ring.pairs())])
+    thing_BSKGRD = _images(space, rings, Ring.alone)
+    pair_BSKGRD = _images(space, rings, Ring.pairs)
     return Concepts(
         tuple(rings),
         thing_BSD=unit(thing_BSKGRD.mean(axis=(2, 3, 4))),
@@ -82,7 +80,7 @@ def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
 
 @dataclass(frozen=True, eq=False)
 class Concepts:
-    """Unit vectors; NaN where a picture could not be opened or a mean has no direction."""
+    """Unit vectors; NaN where an image could not be opened or a mean has no direction."""
 
     rings: tuple[Ring, ...]
     thing_BSD: FloatArray
@@ -105,10 +103,10 @@ class Concepts:
     """t(a): "a red thing"."""
 
 
-def _pictures(
-    space: Space, rings: Sequence[Ring], shown: Callable[[Ring], Iterable[ScenePicture]]
+def _images(
+    space: Space, rings: Sequence[Ring], shown: Callable[[Ring], Iterable[SceneImage]]
 ) -> FloatArray:
-    vector_ND = unit(space.pictures([picture for ring in rings for picture in shown(ring)]))
+    vector_ND = unit(space.images([image for ring in rings for image in shown(ring)]))
     ways = len(WAYS)
     return vector_ND.reshape(len(rings), THINGS, ways, ways, -1, vector_ND.shape[-1])
 
@@ -151,7 +149,7 @@ def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
 
 @dataclass(frozen=True)
 class Ring:
-    """Four things and all pictures of them."""
+    """Four things and all images of them."""
 
     name: str
     shapes: tuple[str, ...]
@@ -165,16 +163,16 @@ class Ring:
         """The two things of a pair."""
         return self.shapes[pair], self.shapes[(pair + 1) % THINGS]
 
-    def alone(self) -> Iterator[ScenePicture]:
-        """Pictures of one thing, in the order of the dimensions S, K, G, R."""
+    def alone(self) -> Iterator[SceneImage]:
+        """Images of one thing, in the order of the dimensions S, K, G, R."""
         for shape, k, g, r in self._cells():
             scene = self._scene(self.renderings[r], ((self.shapes[shape], k, g),))
-            yield ScenePicture(scene, f"{self.name}: {self.shapes[shape]}, {self._cell(k, g, r)}")
+            yield SceneImage(scene, f"{self.name}: {self.shapes[shape]}, {self._cell(k, g, r)}")
 
-    def pairs(self) -> Iterator[ScenePicture]:
-        """Pictures of two things, likewise; the first thing of a pair has colour k."""
+    def pairs(self) -> Iterator[SceneImage]:
+        """Images of two things, likewise; the first thing of a pair has colour k."""
         for pair, k, g, r in self._cells():
-            yield ScenePicture(
+            yield SceneImage(
                 self.pair_scene(pair, k, g, self.renderings[r]),
                 f"{self.name}: {' and '.join(self.neighbours(pair))}, {self._cell(k, g, r)}",
             )
@@ -202,7 +200,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Rendering:
-    """What does not matter, the same for all pictures of a ring."""
+    """What does not matter, the same for all images of a ring."""
 
     look: Look
     """Only its size and texture count."""

@@ -1,12 +1,12 @@
 """The probe `conditions`: how often each condition of an ideal joint space holds.
 
-Conditions 1.1 to 4.2 of S1, section 3.1. i(.) is the vector of a picture, t(.) of a caption; x, y,
+Conditions 1.1 to 4.2 of S1, section 3.1. i(.) is the vector of an image, t(.) of a caption; x, y,
 z are things, a, b attributes, g locations or relations. "Less than 1" never fails by equality, so
 it is asked with a margin. Limits: 4.1 is arguably too strong, since a caption and its negation
 share a topic; it is reported and decides nothing.
 
-Where a condition says i(y), y takes the place of x in the second picture: same colour, place, size,
-texture and noise, another shape. Things of one ring are compared in pictures; names of things are
+Where a condition says i(y), y takes the place of x in the second image: same colour, place, size,
+texture and noise, another shape. Things of one ring are compared in images; names of things are
 compared over all rings.
 
 Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, G places, D space.
@@ -69,7 +69,7 @@ _TOLD = (
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "unknown": (
         "told",
-        "Nothing could be measured: no picture or caption has a direction.",
+        "Nothing could be measured: no image or caption has a direction.",
     ),
     "none": ("fails", _TOLD),
     "as a bag": ("fails", f"{_TOLD}{{failing}}{{partial}}"),
@@ -82,12 +82,12 @@ PHRASES = {
     "condition": "{name}, {plain}: {rate:value} %",
 }
 BEYOND = ("2.3", "3.1", "3.2", "3.3")
-"""What tells pictures of the same words apart: no bag of words can, a perfect space must."""
+"""What tells images of the same words apart: no bag of words can, a perfect space must."""
 UNDECIDED = ("4.1",)
 """Reported, and decides nothing: a caption and its negation share a topic."""
 NEGATION = ("4.1", "4.2")
 """A bag of words must fail these too: it takes "no star" for "a star"."""
-NO_VECTORS = "has no vectors of pictures and captions: the conditions are about cosines"
+NO_VECTORS = "has no vectors of images and captions: the conditions are about cosines"
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
         "1.1a": IdealCondition(
             "i(x) t(x) > i(x) t(y)",
             0.5,
-            "a picture of a thing fits its name better than the name of another thing",
+            "an image of a thing fits its name better than the name of another thing",
         ),
         "1.1b": IdealCondition(
-            "i(x,y) t(x) > i(x,y) t(z) for z not in the picture",
+            "i(x,y) t(x) > i(x,y) t(z) for z not in the image",
             0.5,
-            "a picture of two things fits the name of each better than that of a thing it lacks",
+            "an image of two things fits the name of each better than that of a thing it lacks",
         ),
         "1.2a": IdealCondition(
             "i(x_a) i(x_b) > i(x_a) i(y)",
@@ -136,7 +136,7 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
         "2.3": IdealCondition(
             "i(x_a,y_b) i(x_b,y_a) < 1",
             1.0,
-            "pictures that differ only in which thing has which colour are told apart",
+            "images that differ only in which thing has which colour are told apart",
         ),
         "3.1": IdealCondition(
             "i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"
@@ -144,7 +144,7 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
         "3.2": IdealCondition(
             "i(x,g3,y) i(x,g4,y) < 1",
             1.0,
-            "pictures that differ only in which thing is on which side are told apart",
+            "images that differ only in which thing is on which side are told apart",
         ),
         "3.3": IdealCondition(
             "i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)",
@@ -160,17 +160,17 @@ CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
         "4.2": IdealCondition(
             "i(x) t(not x) < i(x) t(y)",
             0.5,
-            "a picture of a star fits 'no star' less than the name of another thing",
+            "an image of a star fits 'no star' less than the name of another thing",
             asks_all=True,
         ),
     }
 )
 ABOUT = f"""\
-Twelve conditions of an ideal joint space of pictures and captions (methods.md 4.4; source S1,
+Twelve conditions of an ideal joint space of images and captions (methods.md 4.4; source S1,
 section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
-mean of the unit vectors of at least 8 pictures of a concept, at unit length again; pictures that
+mean of the unit vectors of at least 8 images of a concept, at unit length again; images that
 are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
-of x in the second picture, in its colour. "Less than 1" is asked as "at most
+of x in the second image, in its colour. "Less than 1" is asked as "at most
 {1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
 all vectors point anywhere: it tells everything apart, so "less than 1" says something only
 together with the comparisons. A tie does not hold. Intervals resample rings of four things that
@@ -384,9 +384,9 @@ class ConditionSample(NamedTuple):
 
 def _named(c: Concepts) -> Iterator[ConditionSample]:
     for (b, s, x), (d, t, y) in permutations(_each(c), 2):
-        picture_D = c.thing_BSD[b, s]
+        image_D = c.thing_BSD[b, s]
         yield ConditionSample(
-            b, x, y, _dot(picture_D, c.name_BSD[b, s]), _dot(picture_D, c.name_BSD[d, t])
+            b, x, y, _dot(image_D, c.name_BSD[b, s]), _dot(image_D, c.name_BSD[d, t])
         )
 
 
@@ -395,10 +395,10 @@ def _named_in_pair(c: Concepts) -> Iterator[ConditionSample]:
         for pair in (s, s - 1):
             shown = c.rings[b].neighbours(pair % THINGS)
             if z not in shown:
-                picture_D = c.pair_BSD[b, pair]
+                image_D = c.pair_BSD[b, pair]
                 right, wrong = c.name_BSD[b, s], c.name_BSD[d, t]
                 against = f"{'+'.join(shown)}/{z}"
-                yield ConditionSample(b, x, against, _dot(picture_D, right), _dot(picture_D, wrong))
+                yield ConditionSample(b, x, against, _dot(image_D, right), _dot(image_D, wrong))
 
 
 def _nearer_than_another(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
@@ -449,11 +449,11 @@ def _denied_in_words(c: Concepts) -> Iterator[ConditionSample]:
         yield ConditionSample(b, x, y, _dot(c.name_BSD[d, t], no_D), _dot(c.name_BSD[b, s], no_D))
 
 
-def _denied_in_picture(c: Concepts) -> Iterator[ConditionSample]:
+def _denied_in_image(c: Concepts) -> Iterator[ConditionSample]:
     for (b, s, x), (d, t, y) in permutations(_each(c), 2):
-        picture_D = c.thing_BSD[b, s]
+        image_D = c.thing_BSD[b, s]
         other, no = c.name_BSD[d, t], c.denial_BSD[b, s]
-        yield ConditionSample(b, x, y, _dot(picture_D, other), _dot(picture_D, no))
+        yield ConditionSample(b, x, y, _dot(image_D, other), _dot(image_D, no))
 
 
 _ASKED: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingProxyType(
@@ -469,7 +469,7 @@ _ASKED: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingP
         "3.2": lambda c: _apart(c.related_BSGD, c),
         "3.3": _same_relation,
         "4.1": _denied_in_words,
-        "4.2": _denied_in_picture,
+        "4.2": _denied_in_image,
     }
 )
 

@@ -1,6 +1,6 @@
 """What probes look at: the world, benchmarks, or files and folders of a user, as material.
 
-Dimensions: P pictures of an item, C captions, T true cells, N pictures, B of a block, D space.
+Dimensions: P images of an item, C captions, T true cells, N images, B of a block, D space.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 
 from unbag.benchmarks.names import find_benchmarks
-from unbag.data import FilePicture
+from unbag.data import FileImage
 from unbag.data.captions import expand
 from unbag.data.pairs import Pair, Pairs
-from unbag.data.readers import PICTURE_SUFFIXES, open_pairs
+from unbag.data.readers import IMAGE_SUFFIXES, open_pairs
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import EditParts
 from unbag.edits.parsing import HOW_TO, find_installed
@@ -25,30 +25,30 @@ from unbag.evaluation.loading import load_items, without_missing
 from unbag.metrics.cases import true_cells
 from unbag.metrics.pairs import Pairs as PairMetric
 from unbag.metrics.pairs import is_matching
-from unbag.probes.base import Gallery, PicturePair, ProbeData, Row
+from unbag.probes.base import Gallery, ImagePair, ProbeData, Row
 from unbag.probes.sampling import hashed, part_of
 from unbag.probes.space import Space
 from unbag.registry import find, names
 from unbag.runs.progress import Progress, Silent
-from unbag.types import Benchmark, BoolArray, Edit, FloatArray, Given, Item, Picture, Sparse
+from unbag.types import Benchmark, BoolArray, Edit, FloatArray, Given, ImageSource, Item, Sparse
 
 WORLD = "world"
 MOST_ROWS = 2_000
 """Rows and pairs of benchmarks, which have up to a hundred thousand, unless more are wanted."""
 MOST_OWN = 500
-"""Pictures of a user that are looked at unless more are wanted."""
-MOST_PICTURES = 1_000
+"""Images of a user that are looked at unless more are wanted."""
+MOST_IMAGES = 1_000
 """Of a gallery: more make retrieval harder, not the finding another."""
 MOST_PAIRS = 200
 MOST_CAPTIONS = 16
 """Items with more captions are galleries, or lists of classes: nobody edited these."""
 DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
-"""Tags that say what the pictures of an item differ in: ours, MMVP-VLM's, Winoground's."""
-NEAREST = "nearest pictures"
+"""Tags that say what the images of an item differ in: ours, MMVP-VLM's, Winoground's."""
+NEAREST = "nearest images"
 BLOCK = 512
-Clustered = TypeVar("Clustered", Row, PicturePair)
+Clustered = TypeVar("Clustered", Row, ImagePair)
 CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
-_NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
+_NAMES = "`unbag list benchmarks` shows every name; a file or folder of images works too"
 
 # Readers speak of options of `unbag train` and `unbag edit`, which a diagnosis does not have.
 _OTHER_FIELD = ", or the name of another field with --caption-column"
@@ -59,7 +59,7 @@ def find_probe_data(
     data: str | None = None,
     *,
     root: Path | None = None,
-    pictures: Path | None = None,
+    images: Path | None = None,
     kinds: Sequence[str] = ("default",),
     parts: EditParts | None = None,
     most: int | None = None,
@@ -70,12 +70,12 @@ def find_probe_data(
 
     Args:
         data: None or `world`; a benchmark, or a family of them such as `whatsup`; a file or folder
-            that `unbag train` reads pairs from; a folder of pictures without captions.
+            that `unbag train` reads pairs from; a folder of images without captions.
         root: Holds one folder for each benchmark that is read from files.
-        pictures: Folder that names of pictures in a file of captions start from.
+        images: Folder that names of images in a file of captions start from.
         kinds: Edits that are made of a user's own captions.
         parts: What these kinds need.
-        most: Pictures of the user, or rows of benchmarks; None is 500 or 2,000.
+        most: Images of the user, or rows of benchmarks; None is 500 or 2,000.
         seed: Of edits and of what is chosen.
         progress: Shows what the loaders of benchmarks report.
     """
@@ -94,7 +94,7 @@ def find_probe_data(
     folder = _without_captions(Path(data))
     if folder is not None:
         return folder_material(folder, most=wanted, seed=seed)
-    found = _open(data, pictures)
+    found = _open(data, images)
     return pairs_material(found, kinds=kinds, parts=parts, most=wanted, seed=seed)
 
 
@@ -102,44 +102,44 @@ def _unknown(data: str) -> UnbagError:
     if Path(data).suffix or len(Path(data).parts) > 1:
         return UnbagError(
             f"there is no file or folder {data}",
-            expected="pictures with captions, a folder of pictures, or the name of a benchmark",
+            expected="images with captions, a folder of images, or the name of a benchmark",
             hint="check the path",
         )
     return unknown_name("data", data, [WORLD, *names("benchmark")], hint=_NAMES)
 
 
-def _open(data: str, pictures: Path | None) -> Pairs:
-    """Without pictures that are not there and lines that are broken; their number is told."""
+def _open(data: str, images: Path | None) -> Pairs:
+    """Without images that are not there and lines that are broken; their number is told."""
     try:
-        return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
+        return open_pairs(data, images=images, skips_missing=True, skips_bad=True)
     except UnbagError as nothing_left:
         error = nothing_left
         try:
             # What is wrong with the first broken line: if all are, their number does not tell.
-            open_pairs(data, pictures=pictures, skips_missing=True)
+            open_pairs(data, images=images, skips_missing=True)
         except UnbagError as first_fault:
             error = first_fault
         expected = error.expected.replace(_OTHER_FIELD, "")
         hint = error.hint.replace("say which it is with --form", "rename it")
         hint = hint.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
         if "-column" in hint:
-            hint = "rename it: captions are looked for in caption, pictures in image"
+            hint = "rename it: captions are looked for in caption, images in image"
         raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
 def _without_captions(path: Path) -> Path | None:
-    """The folder of pictures that a path is, or that is alone in it; None if it has captions."""
-    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES:
+    """The folder of images that a path is, or that is alone in it; None if it has captions."""
+    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         raise UnbagError(
-            f"{path} is a single picture",
-            expected="pictures with captions, or a folder of pictures: models are asked to tell "
-            "pictures apart",
+            f"{path} is a single image",
+            expected="images with captions, or a folder of images: models are asked to tell "
+            "images apart",
             hint="name a folder; without one, the built-in world is asked about",
         )
     if not path.is_dir() or expand(str(path)):
         return None
     inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
-    if any(one.suffix.lower() in PICTURE_SUFFIXES for one in inside):
+    if any(one.suffix.lower() in IMAGE_SUFFIXES for one in inside):
         return path
     captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
     if captions:
@@ -151,9 +151,9 @@ def _without_captions(path: Path) -> Path | None:
     folders = [one for one in inside if one.is_dir()]
     if not folders:
         raise UnbagError(
-            f"the folder {path} holds neither pictures nor captions",
-            expected="pictures, a file of captions, shards (.tar), or a folder for each class",
-            hint="name the folder that holds the pictures, or the file of captions itself",
+            f"the folder {path} holds neither images nor captions",
+            expected="images, a file of captions, shards (.tar), or a folder for each class",
+            hint="name the folder that holds the images, or the file of captions itself",
         )
     return folders[0] if len(folders) == 1 else None
 
@@ -176,7 +176,7 @@ def benchmark_material(
 ) -> ProbeData:
     """Benchmarks by name or family, from `root` as `unbag run --data` has it.
 
-    Items whose pictures are missing are left out, with a note.
+    Items whose images are missing are left out, with a note.
     """
     benchmarks = find_benchmarks(asked)
     told = Silent()
@@ -186,7 +186,7 @@ def benchmark_material(
         items[one.name] = without_missing(one.name, every, missing="skip", progress=told)
         if not items[one.name]:
             raise UnbagError(
-                f"none of the {len(every):,} items of {one.name!r} has its pictures there",
+                f"none of the {len(every):,} items of {one.name!r} has its images there",
                 expected="at least some of them",
                 hint=f"complete the folder; see `unbag data check {one.name} --data DIR`",
             )
@@ -198,8 +198,8 @@ def benchmark_material(
     if not found.rows and not found.pairs and found.gallery is None:
         raise UnbagError(
             f"{about}: nothing that probes can use; {'; '.join(found.notes)}",
-            expected="captions with hard negatives, pairs of pictures, or retrieval",
-            hint="take sugarcrepe, whatsup, your own pictures or the built-in world",
+            expected="captions with hard negatives, pairs of images, or retrieval",
+            hint="take sugarcrepe, whatsup, your own images or the built-in world",
         )
     return replace(found, notes=(*told.said, *found.notes))
 
@@ -225,10 +225,10 @@ def items_material(
     most: int | None = None,
     seed: int = 0,
 ) -> ProbeData:
-    """Rows of items with few captions, pairs of items with several pictures, a gallery of all.
+    """Rows of items with few captions, pairs of items with several images, a gallery of all.
 
-    The gallery is that of an item with sparse truth if there is one, else every picture with its
-    first true caption. Answers to questions are no captions, but pictures that the same question
+    The gallery is that of an item with sparse truth if there is one, else every image with its
+    first true caption. Answers to questions are no captions, but images that the same question
     tells apart are a pair. At most `most` rows and pairs, whole clusters chosen by hash.
     """
     rows = [row for b in benchmarks for item in items[b.name] for row in _rows_of_item(b, item)]
@@ -244,19 +244,19 @@ def items_material(
         is_world=is_world,
         notes=(
             *_used(len(kept_rows), len(rows), "captions with their edits"),
-            *_used(len(kept_pairs), len(pairs), "pairs of pictures"),
+            *_used(len(kept_pairs), len(pairs), "pairs of images"),
             *(note for b in benchmarks for note in _unused(b, items[b.name])),
         ),
     )
 
 
 def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
-    """Each true caption with each false one of its picture; the next true one is the positive."""
+    """Each true caption with each false one of its image; the next true one is the positive."""
     if not _is_small(item) or item.question is not None:
         return
     true_PC = true_cells(item.truth, item.id)
     captions = [str(caption) for caption in item.captions]
-    for at, picture in enumerate(item.pictures):
+    for at, image in enumerate(item.images):
         true = [c for c, is_true in zip(captions, true_PC[at], strict=True) if is_true]
         # Some files have a false caption that is the true one.
         false = [i for i in np.flatnonzero(~true_PC[at]).tolist() if captions[i] not in true]
@@ -268,7 +268,7 @@ def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
             kind = item.kinds[i] if item.kinds and i is not None else usual
             yield Row(
                 id=f"{benchmark.name}/{item.id}/{at}/{i}",
-                picture=picture,
+                image=image,
                 caption=true[0],
                 negative=None if i is None else captions[i],
                 positive=others[0] if others else None,
@@ -278,33 +278,33 @@ def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
             )
 
 
-def _pairs_of_item(benchmark: Benchmark, item: Item) -> Iterator[PicturePair]:
-    """Pictures of one item that a metric calls a pair; else the first two, the next two ..."""
-    if not _is_small(item) or len(item.pictures) < 2:
+def _pairs_of_item(benchmark: Benchmark, item: Item) -> Iterator[ImagePair]:
+    """Images of one item that a metric calls a pair; else the first two, the next two ..."""
+    if not _is_small(item) or len(item.images) < 2:
         return
     named = [metric.pairs for metric in benchmark.metrics if isinstance(metric, PairMetric)]
     places = [(name, pair) for one in named for name, pair in (one or {}).items()]
     usual = _difference(benchmark, item)
-    places = places or [(usual, (i, i + 1)) for i in range(0, len(item.pictures) - 1, 2)]
+    places = places or [(usual, (i, i + 1)) for i in range(0, len(item.images) - 1, 2)]
     true_PC = true_cells(item.truth, item.id)
     for relation, (i, j) in dict.fromkeys(places):
-        if max(i, j) >= len(item.pictures) or item.pictures[i] == item.pictures[j]:
+        if max(i, j) >= len(item.images) or item.images[i] == item.images[j]:
             continue
-        yield PicturePair(
+        yield ImagePair(
             id=f"{benchmark.name}/{item.id}/{relation}/{i}-{j}",
-            first=item.pictures[i],
-            second=item.pictures[j],
+            first=item.images[i],
+            second=item.images[j],
             relation=relation,
             captions=None if item.question else _own_captions(item, true_PC[i], true_PC[j]),
             cluster=_cluster(benchmark, item),
         )
 
 
-def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[PicturePair]:
-    """Two items of a group that ask the same of two pictures, with opposite truths (MMVP)."""
+def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[ImagePair]:
+    """Two items of a group that ask the same of two images, with opposite truths (MMVP)."""
     groups: dict[str, list[Item]] = {}
     for item in items:
-        if item.group and len(item.pictures) == 1 and len(item.captions) == 2 and _is_small(item):
+        if item.group and len(item.images) == 1 and len(item.captions) == 2 and _is_small(item):
             groups.setdefault(item.group, []).append(item)
     for name, members in groups.items():
         asked: dict[object, list[Item]] = {}
@@ -313,15 +313,15 @@ def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[Pi
         known: set[frozenset[str]] = set()
         for first, second in (two for two in asked.values() if len(two) == 2):
             true_22 = np.array([true_cells(one.truth, one.id)[0] for one in (first, second)])
-            pictures = frozenset((first.pictures[0].name, second.pictures[0].name))
-            # Several questions about two pictures make one pair (NaturalBench).
-            if not is_matching(true_22[None])[0] or len(pictures) < 2 or pictures in known:
+            images = frozenset((first.images[0].name, second.images[0].name))
+            # Several questions about two images make one pair (NaturalBench).
+            if not is_matching(true_22[None])[0] or len(images) < 2 or images in known:
                 continue
-            known.add(pictures)
-            yield PicturePair(
+            known.add(images)
+            yield ImagePair(
                 id=f"{benchmark.name}/{first.id}/{second.id}",
-                first=first.pictures[0],
-                second=second.pictures[0],
+                first=first.images[0],
+                second=second.images[0],
                 relation=_difference(benchmark, first),
                 captions=None if first.question else _own_captions(first, *true_22),
                 cluster=f"{benchmark.name}/{name}",
@@ -329,7 +329,7 @@ def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[Pi
 
 
 def _own_captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[str, str] | None:
-    """A caption that is true of one of two pictures only, for each."""
+    """A caption that is true of one of two images only, for each."""
     own, other = np.flatnonzero(first_C & ~second_C), np.flatnonzero(second_C & ~first_C)
     if not len(own) or not len(other):
         return None
@@ -337,7 +337,7 @@ def _own_captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[
 
 
 def _difference(benchmark: Benchmark, item: Item) -> str:
-    """What two pictures differ in, as far as the benchmark says it."""
+    """What two images differ in, as far as the benchmark says it."""
     told = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
     return next(told, benchmark.name)
 
@@ -347,7 +347,7 @@ def _cluster(benchmark: Benchmark, item: Item) -> str:
 
 
 def _is_small(item: Item) -> bool:
-    """A few plain captions, each true or false of each picture."""
+    """A few plain captions, each true or false of each image."""
     if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
         return False
     is_plain = all(isinstance(caption, str) for caption in item.captions)
@@ -394,49 +394,49 @@ def _gallery(
     return gallery_from(_first_captions(item for b in benchmarks for item in items[b.name]))
 
 
-def _first_captions(items: Iterator[Item]) -> Iterator[tuple[Picture, str]]:
-    """Every picture with the first caption that is true of it."""
+def _first_captions(items: Iterator[Item]) -> Iterator[tuple[ImageSource, str]]:
+    """Every image with the first caption that is true of it."""
     for item in items:
         if not _is_small(item) or item.question is not None:
             continue
         true_PC = true_cells(item.truth, item.id)
-        for picture, true_C in zip(item.pictures, true_PC, strict=True):
+        for image, true_C in zip(item.images, true_PC, strict=True):
             if true_C.any():
-                yield picture, str(item.captions[int(true_C.argmax())])
+                yield image, str(item.captions[int(true_C.argmax())])
 
 
-def gallery_from(found: Iterable[tuple[Picture, str]]) -> Gallery | None:
-    """Each picture once, with its caption; None of fewer than two pictures.
+def gallery_from(found: Iterable[tuple[ImageSource, str]]) -> Gallery | None:
+    """Each image once, with its caption; None of fewer than two images.
 
-    A caption that several pictures have is one caption, true of all of them.
+    A caption that several images have is one caption, true of all of them.
     """
-    pictures: dict[str, Picture] = {}
+    images: dict[str, ImageSource] = {}
     captions: dict[str, int] = {}
     caption_T: list[int] = []
-    for picture, caption in found:
-        if picture.key not in pictures:
-            pictures[picture.key] = picture
+    for image, caption in found:
+        if image.key not in images:
+            images[image.key] = image
             caption_T.append(captions.setdefault(caption, len(captions)))
-        if len(pictures) == MOST_PICTURES:
+        if len(images) == MOST_IMAGES:
             break
-    if len(pictures) < 2:
+    if len(images) < 2:
         return None
     return Gallery(
-        tuple(pictures.values()), tuple(captions), np.arange(len(pictures)), np.array(caption_T)
+        tuple(images.values()), tuple(captions), np.arange(len(images)), np.array(caption_T)
     )
 
 
-def gallery_item(item: Item, *, most: int = MOST_PICTURES) -> Gallery | None:
-    """The gallery that an item with sparse truth is, or `most` of its pictures; None of others.
+def gallery_item(item: Item, *, most: int = MOST_IMAGES) -> Gallery | None:
+    """The gallery that an item with sparse truth is, or `most` of its images; None of others.
 
-    Pictures are chosen by a hash of their first caption, captions are those of chosen pictures.
+    Images are chosen by a hash of their first caption, captions are those of chosen images.
     """
     truth = item.truth
     captions = [caption for caption in item.captions if isinstance(caption, str)]
     if not isinstance(truth, Sparse) or len(captions) < len(item.captions):
         return None
-    every = Gallery(item.pictures, tuple(captions), truth.row_T, truth.column_T)
-    if len(item.pictures) <= most:
+    every = Gallery(item.images, tuple(captions), truth.row_T, truth.column_T)
+    if len(item.images) <= most:
         return every
     first: dict[int, str] = {}
     for row, column in zip(truth.row_T.tolist(), truth.column_T.tolist(), strict=True):
@@ -456,43 +456,43 @@ def pairs_material(
     """First captions with their hard negatives and positives, and a gallery of them.
 
     Edits that were made before are taken as they are; else the editor makes them. Without a spaCy
-    pipeline there are none, and a note says how to get one. Pictures are chosen by a hash of seed
-    and place, the same in every run; files with the same content are one picture.
+    pipeline there are none, and a note says how to get one. Images are chosen by a hash of seed
+    and place, the same in every run; files with the same content are one image.
     """
-    found, notes = _different_pictures(pairs, most, seed)
+    found, notes = _different_images(pairs, most, seed)
     if len(found) < 2:
         raise UnbagError(
-            f"{pairs.about}: only {len(found)} different picture",
-            expected="at least two pictures, since models are asked to tell them apart",
-            hint="name a collection with more pictures",
+            f"{pairs.about}: only {len(found)} different image",
+            expected="at least two images, since models are asked to tell them apart",
+            hint="name a collection with more images",
         )
     edits, more = _edited(found, pairs, editor, kinds, parts, seed)
     rows = [
         row for pair, one in zip(found, edits, strict=True) for row in _rows_of_pair(pair, *one)
     ]
-    pictures = tuple(pair.picture for pair in found)
-    gallery = gallery_from((pair.picture, pair.captions[0]) for pair in found)
+    images = tuple(pair.image for pair in found)
+    gallery = gallery_from((pair.image, pair.captions[0]) for pair in found)
     notes += more
-    return ProbeData(pairs.about, tuple(rows), (), gallery, notes=notes, pictures=pictures)
+    return ProbeData(pairs.about, tuple(rows), (), gallery, notes=notes, images=images)
 
 
-def _different_pictures(
+def _different_images(
     pairs: Pairs, most: int | None, seed: int
 ) -> tuple[list[Pair], tuple[str, ...]]:
-    """As many as are wanted; entries about one picture become one."""
+    """As many as are wanted; entries about one image become one."""
     # By place: to ask a million entries for their ids takes a minute.
     chosen = _choose_places([str(place) for place in range(len(pairs))], most, seed)
     by_key: dict[str, Pair] = {}
     for place in chosen:
         pair = pairs[place]
-        known = by_key.setdefault(pair.picture.key, pair)
+        known = by_key.setdefault(pair.image.key, pair)
         if known is not pair:
             captions, edits = known.captions + pair.captions, known.edits + pair.edits
-            by_key[pair.picture.key] = replace(known, captions=captions, edits=edits)
+            by_key[pair.image.key] = replace(known, captions=captions, edits=edits)
     notes = _used(len(chosen), len(pairs), "pictures")
     if len(by_key) < len(chosen):
         again = len(chosen) - len(by_key)
-        notes.append(f"{again:,} of {len(chosen):,} entries show a picture that another shows")
+        notes.append(f"{again:,} of {len(chosen):,} entries show an image that another shows")
     return list(by_key.values()), tuple(notes)
 
 
@@ -529,7 +529,7 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
     for number, edit in enumerate(negatives or (None,)):
         yield Row(
             id=f"{pair.id}/{number}",
-            picture=pair.picture,
+            image=pair.image,
             caption=caption,
             negative=edit.text if edit else None,
             positive=positive,
@@ -539,27 +539,25 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
 
 
 def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> ProbeData:
-    """Pictures without captions: models can be asked which of them they merge, and nothing else."""
-    files = sorted(
-        p for p in path.iterdir() if p.suffix.lower() in PICTURE_SUFFIXES and p.is_file()
-    )
+    """Images without captions: models can be asked which of them they merge, and nothing else."""
+    files = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
     chosen = _choose_places([file.name for file in files], most, seed)
-    pictures = _distinct([FilePicture(files[at]) for at in chosen])
-    if len(pictures) < 2:
+    images = _distinct([FileImage(files[at]) for at in chosen])
+    if len(images) < 2:
         raise UnbagError(
-            f"the folder {path} holds {len(pictures) or 'no'} picture{'' if pictures else 's'}",
-            expected="at least two different pictures, since models are asked to tell them apart",
-            hint="name a folder with more pictures; without one, the built-in world is asked about",
+            f"the folder {path} holds {len(images) or 'no'} image{'' if images else 's'}",
+            expected="at least two different images, since models are asked to tell them apart",
+            hint="name a folder with more images; without one, the built-in world is asked about",
         )
     beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
     begin = "a folder is read without captions" if beside else "there are no captions"
     hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
-    notes = [f"{begin}, so only the picture tower is asked: name {hint}"]
+    notes = [f"{begin}, so only the image encoder is asked: name {hint}"]
     notes += _used(len(chosen), len(files), "pictures")
-    if len(pictures) < len(chosen):
-        notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
-    about = f"the folder {path.name}: {len(pictures):,} pictures without captions"
-    return ProbeData(about, notes=tuple(notes), pictures=tuple(pictures))
+    if len(images) < len(chosen):
+        notes.append(f"{len(chosen) - len(images):,} images are copies of others")
+    about = f"the folder {path.name}: {len(images):,} images without captions"
+    return ProbeData(about, notes=tuple(notes), images=tuple(images))
 
 
 def _choose_places(ids: Sequence[str], most: int | None, seed: int) -> list[int]:
@@ -568,26 +566,26 @@ def _choose_places(ids: Sequence[str], most: int | None, seed: int) -> list[int]
     return sorted(order[: len(ids) if most is None else most])
 
 
-def _distinct(pictures: Sequence[Picture]) -> list[Picture]:
+def _distinct(images: Sequence[ImageSource]) -> list[ImageSource]:
     """The first of each content."""
-    found: dict[str, Picture] = {}
-    for picture in pictures:
-        found.setdefault(picture.key, picture)
+    found: dict[str, ImageSource] = {}
+    for image in images:
+        found.setdefault(image.key, image)
     return list(found.values())
 
 
 def near_pairs(
-    space: Space, pictures: Sequence[Picture], most: int = MOST_PAIRS
-) -> tuple[PicturePair, ...]:
-    """The different pictures that are nearest to each other by cosine, the nearest first.
+    space: Space, images: Sequence[ImageSource], most: int = MOST_PAIRS
+) -> tuple[ImagePair, ...]:
+    """The different images that are nearest to each other by cosine, the nearest first.
 
-    Pictures that cannot be opened, and copies by key, are in no pair. They are the pairs that this
+    Images that cannot be opened, and copies by key, are in no pair. They are the pairs that this
     model is most likely to merge, so the rate of merged ones among them says nothing of others.
     """
-    distinct = _distinct(pictures)
-    vector_ND = space.pictures(distinct)
+    distinct = _distinct(images)
+    vector_ND = space.images(distinct)
     return tuple(
-        PicturePair(
+        ImagePair(
             id=f"{distinct[i].name}/{distinct[j].name}",
             first=distinct[i],
             second=distinct[j],

@@ -1,10 +1,10 @@
-"""Two probes: what small classifiers read from picture features, and from caption features.
+"""Two probes: what small classifiers read from image features, and from caption features.
 
 Something counts as read where the interval of the accuracy lies above chance, that of the
 selectivity above 0, and the accuracy goes at least a tenth of the way from chance to 1, since
 intervals leave out the luck of the folds; clearly, where the interval also lies above the middle.
 
-Dimensions: N pictures or captions, D joint space, F features, L patches or words, W width of a
+Dimensions: N images or captions, D joint space, F features, L patches or words, W width of a
 layer, K classes.
 """
 
@@ -39,18 +39,18 @@ from unbag.probes.base import (
     mean,
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
-from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, picture_sheets
+from unbag.probes.extract_data import Label, ProbeSheet, caption_sheets, image_sheets
 from unbag.probes.space import Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, Estimate, FloatArray, Picture, TokenFeatures
+from unbag.types import BoolArray, Estimate, FloatArray, ImageSource, TokenFeatures
 
 NAME = "extract"
 TEXT_NAME = "extract_text"
 LABELS = ("left/right", "binding")
 """What the sentence is about; the rest stands in the table."""
 TEXT_LABELS = ("order", "binding", "negation")
-PICTURES, ALL_PICTURES = 512, 1_536
+IMAGES, ALL_IMAGES = 512, 1_536
 """Of each sheet, by default and in full: 8 and 24 sets of four for each pair of shapes."""
 CAPTIONS, ALL_CAPTIONS = 384, 1_152
 """Of each label, by default and in full."""
@@ -61,7 +61,7 @@ SELECTIVITY = "selectivity"
 RANDOM = "random encoder"
 OWN = "own score"
 QUARTERS = "patches by quarter"
-"""Means over quarters keep where things lie, and need fewer pictures than a learned query."""
+"""Means over quarters keep where things lie, and need fewer images than a learned query."""
 READERS = ("linear", "mlp", "attentive")
 WORDS = {
     "left/right": "left or right",
@@ -125,26 +125,26 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
 }
 """What is said of one label."""
 CAN = {True: "can be read", False: "can in part be read"}
-NO_SCENES = "needs scenes in balanced sets: diagnose on the world's pictures as well"
-NO_WORDS = "the captions are those of the world: diagnose on the world's pictures as well"
+NO_SCENES = "needs scenes in balanced sets: diagnose on the world's images as well"
+NO_WORDS = "the captions are those of the world: diagnose on the world's images as well"
 NO_VECTORS = "has no vectors to read from"
 NO_SUCH_LAYER = "there is no layer"
 NO_LAYERS = "the model does not show its layers: only the vector that is compared was read from"
 ABOUT = """\
 Is the answer in the features though the score ignores it? (methods.md 4.3; it generalises the
-argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
-exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
+argument of S2: the same encoder, a better reader.) Images are drawn in sets of four: two things
+exchanged or not, their colours exchanged or not. Each image has a shape and a colour of either
 hand of cards, so both answers have the same words and a bag of words is at chance. Features:
 projected (the unit vector that is compared), unprojected (what enters the projection), and of the
-last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
+last layer the mean patch, the means of patches over each quarter of the image, and all patches;
 also a curve over layers. Readers: logistic regression with the
 strength of its L2 penalty chosen by cross-validation, a network with one hidden layer of 256, and
-one learned query over all patches with a linear layer. Every picture is judged by a reader that
+one learned query over all patches with a linear layer. Every image is judged by a reader that
 never saw its pair of shapes. Control: the same reader fitted to shuffled labels; selectivity =
 accuracy - control. The random twin is the other control: what it gives can be read from any
-network of that build. Own score: the caption with the greater cosine, on the same pictures; a tie
+network of that build. Own score: the caption with the greater cosine, on the same images; a tie
 counts half. Intervals resample pairs of shapes. Limits: that a reader fails does not show that
-nothing is there, only that these readers find nothing in so many pictures; intervals leave out the
+nothing is there, only that these readers find nothing in so many images; intervals leave out the
 luck of the folds, and pairs share shapes; the number of things can in part be told from the
 coloured area."""
 TEXT_ABOUT = """\
@@ -155,7 +155,7 @@ colours exchanged or not, named in both orders (binding); "a red star without a 
 turn (negation: which one is denied; the world denies what stands last, so this is order too); in
 full also "left of" and "right of" in both orders (relation: which one is said to be on the left).
 Readers, controls and intervals are those of `extract`, with words in place of patches; pairs of
-shapes are never in both parts. Limits: positions are given to every text tower, so order is easily
+shapes are never in both parts. Limits: every text encoder is given positions, so order is easily
 read from its words, even with random weights: what matters is whether it reaches the vector that
 is compared; what can be read need not be used."""
 Given = TypeVar("Given")
@@ -181,11 +181,11 @@ class Side:
         return f"mean {self.part}"
 
 
-PICTURE_SIDE = Side("patch", "patches")
+IMAGE_SIDE = Side("patch", "patches")
 CAPTION_SIDE = Side("word", "words")
 
 
-def ask_pictures(
+def ask_images(
     subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     """Draw, encode, read; skipped without vectors or without scenes."""
@@ -193,15 +193,15 @@ def ask_pictures(
         return ProbeResult(NAME, skipped=f"{material.about}: {NO_SCENES}")
     if subject.space is None:
         return ProbeResult(NAME, skipped=f"{subject.name} {NO_VECTORS}")
-    count = ALL_PICTURES if options.is_full else PICTURES
-    sheets = picture_sheets(seed=options.seed, pictures=count, is_full=options.is_full)
+    count = ALL_IMAGES if options.is_full else IMAGES
+    sheets = image_sheets(seed=options.seed, images=count, is_full=options.is_full)
     found = _read_sheets(
         subject,
         sheets,
-        PICTURE_SIDE,
+        IMAGE_SIDE,
         options,
-        places_of=picture_places,
-        vectors_of=lambda space, pictures: space.pictures(pictures),
+        places_of=image_places,
+        vectors_of=lambda space, images: space.images(images),
         own=own_score,
         task=progress.task(f"{subject.name}: readers", sum(len(s.labels) for s in sheets)),
     )
@@ -219,10 +219,10 @@ def say_of(finding: ProbeResult, labels: Sequence[str], side: Side) -> Verdict:
 
 EXTRACT = Probe(
     NAME,
-    "Is the answer in the picture features though the score ignores it?",
+    "Is the answer in the image features though the score ignores it?",
     ABOUT,
-    ask_pictures,
-    partial(say_of, labels=LABELS, side=PICTURE_SIDE),
+    ask_images,
+    partial(say_of, labels=LABELS, side=IMAGE_SIDE),
     tuple(ExtractThresholds),
 )
 
@@ -327,16 +327,16 @@ def read_twin(
 
 def own_score(
     space: Space,
-    pictures: Sequence[Picture],
+    images: Sequence[ImageSource],
     label: Label,
     groups: Sequence[str],
     options: Options,
 ) -> Quantity:
     """How often the model itself gives the caption of the true class the greatest cosine."""
     classes = len(label.captions[0])
-    picture_ND = space.pictures(pictures)
+    image_ND = space.images(images)
     said = [space.captions([row[k] for row in label.captions]) for k in range(classes)]
-    score_NK = np.stack([(picture_ND * caption_ND).sum(axis=1) for caption_ND in said], axis=1)
+    score_NK = np.stack([(image_ND * caption_ND).sum(axis=1) for caption_ND in said], axis=1)
     return mean(
         f"{label.name}, {OWN}",
         credits(score_NK, label),
@@ -595,7 +595,7 @@ class LayerSummary:
     mean_NW: Vectors
     pooled_NW: Vectors | None
     quarter_NQ: Vectors | None = None
-    """Means over each quarter of a picture, one after the other; None where there is no square
+    """Means over each quarter of an image, one after the other; None where there is no square
     grid of patches."""
 
 
@@ -617,15 +617,13 @@ class Places:
         return self.layers[max(self.layers)] if self.layers else None
 
 
-def picture_places(space: Space, pictures: Sequence[Picture], options: Options) -> Places:
-    """Those of pictures: projected, the last layer, and layers for a curve."""
+def image_places(space: Space, images: Sequence[ImageSource], options: Options) -> Places:
+    """Those of images: projected, the last layer, and layers for a curve."""
     view = space.layers
-    projected_ND = space.pictures(pictures)
+    projected_ND = space.images(images)
     if view is None:
         return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(
-        projected_ND, pictures, view.pictures, lambda: view.picture_depth, options, quarters
-    )
+    return _places(projected_ND, images, view.images, lambda: view.picture_depth, options, quarters)
 
 
 def caption_places(space: Space, captions: Sequence[str], options: Options) -> Places:
@@ -645,7 +643,7 @@ def _places(
     options: Options,
     quartered: Callable[[TokenFeatures], Vectors | None] | None = None,
 ) -> Places:
-    """Pictures have a curve by default, captions only in full: it is quick to do without."""
+    """Images have a curve by default, captions only in full: it is quick to do without."""
     try:
         layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
         summaries_of: list[list[LayerSummary]] = []

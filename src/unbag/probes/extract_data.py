@@ -1,11 +1,11 @@
-"""Sheets of pictures and captions in balanced sets, with the labels that `extract` reads from them.
+"""Sheets of images and captions in balanced sets, with the labels that `extract` reads from them.
 
-Shapes are dealt into two hands, colours too; each picture or caption has one shape and one colour
+Shapes are dealt into two hands, colours too; each image or caption has one shape and one colour
 of each hand. A label says how they belong together: is the shape of the first hand on the left, has
 it the colour of the first hand. Both answers have exactly the same words, so a bag of words is at
 chance, and a reader that has seen each shape with some partners can answer for the others.
 
-Dimensions: N pictures or captions.
+Dimensions: N images or captions.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from unbag.metrics.intervals import generator
-from unbag.types import IntArray, Picture
+from unbag.types import ImageSource, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, Style, realise
 from unbag.world.placement import Look, exchange_colours, place_apart, place_copies, place_exchanged
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, Size
 
@@ -45,12 +45,12 @@ class Label:
     bag: float
     """What a reader of a perfect bag of words would reach."""
     captions: tuple[tuple[str, ...], ...] = ()
-    """For each picture a caption for each class, by which the model's own score decides."""
+    """For each image a caption for each class, by which the model's own score decides."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeSheet(Generic[Given]):
-    """Pictures or captions that share labels and groups."""
+    """Images or captions that share labels and groups."""
 
     given: tuple[Given, ...]
     groups: tuple[str, ...]
@@ -58,12 +58,12 @@ class ProbeSheet(Generic[Given]):
     labels: tuple[Label, ...]
 
 
-def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[ProbeSheet[Picture], ...]:
-    """Left/right and binding on the same pictures; in full also above/below, count, presence.
+def image_sheets(*, seed: int, images: int, is_full: bool) -> tuple[ProbeSheet[ImageSource], ...]:
+    """Left/right and binding on the same images; in full also above/below, count, presence.
 
-    Each sheet has about as many pictures.
+    Each sheet has about as many images.
     """
-    sets = pictures // 4
+    sets = images // 4
     beside = orbit_sheet("left of", sets, seed=seed)
     if not is_full:
         return (beside,)
@@ -72,12 +72,12 @@ def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[ProbeShe
         beside,
         ProbeSheet(above.given, above.groups, above.labels[:1]),
         count_sheet(sets, seed=seed),
-        presence_sheet(pictures // 2, seed=seed),
+        presence_sheet(images // 2, seed=seed),
     )
 
 
-def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[Picture]:
-    """Four pictures a set: things exchanged or not, colours exchanged or not.
+def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
+    """Four images a set: things exchanged or not, colours exchanged or not.
 
     Labels: is the thing of the first hand on the left (above); has it the colour of the first.
     """
@@ -91,7 +91,7 @@ def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> ProbeSheet[Pictu
     placed = [_places(deal, relation) for deal in dealt for _ in range(4)]
     bound = [_bindings(deal) for deal in dealt for _ in range(4)]
     return ProbeSheet(
-        _pictures(scenes, sides),
+        _images(scenes, sides),
         tuple(deal.group for deal in dealt for _ in range(4)),
         (
             Label(sides, classes((0, 1, 0, 1), sets), 0.5, tuple(placed)),
@@ -121,7 +121,7 @@ def _bindings(deal: Deal) -> tuple[str, str]:
     return realise(And(Obj(a, c), Obj(b, d))), realise(And(Obj(a, d), Obj(b, c)))
 
 
-def count_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
+def count_sheet(sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
     """One to four copies of one thing, the group.
 
     Sizes are drawn anew each time, so that the share of coloured pixels alone does not tell.
@@ -138,11 +138,11 @@ def count_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
         captions += [said] * MOST
         groups += [shape] * MOST
     label = Label("count", classes(range(MOST), sets), 1 / MOST, tuple(captions))
-    return ProbeSheet(_pictures(scenes, "count"), tuple(groups), (label,))
+    return ProbeSheet(_images(scenes, "count"), tuple(groups), (label,))
 
 
-def presence_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
-    """Two pictures a set: one thing beside what is asked for, and beside something else.
+def presence_sheet(sets: int, *, seed: int) -> ProbeSheet[ImageSource]:
+    """Two images a set: one thing beside what is asked for, and beside something else.
 
     What is asked for is one shape throughout; the group is the thing beside it.
     """
@@ -163,11 +163,11 @@ def presence_sheet(sets: int, *, seed: int) -> ProbeSheet[Picture]:
         captions += [tuple(map(realise, asts))] * 2
         groups += [beside] * 2
     label = Label("presence", classes((0, 1), sets), 1.0, tuple(captions))
-    return ProbeSheet(_pictures(scenes, "presence"), tuple(groups), (label,))
+    return ProbeSheet(_images(scenes, "presence"), tuple(groups), (label,))
 
 
-def _pictures(scenes: list[Scene], name: str) -> tuple[ScenePicture, ...]:
-    return tuple(ScenePicture(scene, f"extract/{name}/{i}") for i, scene in enumerate(scenes))
+def _images(scenes: list[Scene], name: str) -> tuple[SceneImage, ...]:
+    return tuple(SceneImage(scene, f"extract/{name}/{i}") for i, scene in enumerate(scenes))
 
 
 def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[ProbeSheet[str], ...]:

@@ -5,7 +5,7 @@ for models that are asked, what becomes worse without one patch (`occlusion_maps
 of the image painted over (`covered_maps`), so that nothing needs to be known of its image tokens.
 
 Dimensions: N captions or numbers that are looked at, T parts of a caption, L patches, cells or
-pieces of words, D joint space, H height, W width, C colours, B pictures (as it is, then without
+pieces of words, D joint space, H height, W width, C colours, B images (as it is, then without
 each cell).
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.data.images import PixelPicture
+from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.measuring import thumbnail
 from unbag.models.features import ends
@@ -39,15 +39,15 @@ from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
-from unbag.types import FloatArray, Generator, Picture, Scorer
+from unbag.types import FloatArray, Generator, ImageSource, Scorer
 
 SHOWN = 3
-"""Pictures; more of them make a page heavy and teach little."""
+"""Images; more of them make a page heavy and teach little."""
 MOST_WORDS = 24
 GRID = 6
 """Cells of a row and of a column: a chat model runs once for each, and it is slow."""
 AT_ONCE = 8
-"""Pictures given to the model together; if they do not fit, it takes fewer by itself."""
+"""Images given to the model together; if they do not fit, it takes fewer by itself."""
 NOTE = "no map of words over patches"
 WHOLE = "(the whole caption)"
 ABOUT = (
@@ -63,7 +63,7 @@ def about_logs(taken: str, part: str, parts: str) -> str:
         f"It is asked to say the caption. {taken}the log-probability of the word, behind the words "
         f"before it, then falls: orange where the {part} speaks for the word, blue where it speaks "
         "against it. A word that those before it already tell (of, behind left) stays pale "
-        f"whatever the picture shows. What several {parts} show alike is not missed where one of "
+        f"whatever the image shows. What several {parts} show alike is not missed where one of "
         "them is gone. This is no map of its answers to questions, such as Yes."
     )
 
@@ -80,13 +80,13 @@ def about_cosines(taken: str, part: str, parts: str) -> str:
 
 
 _TAKEN = (
-    "One patch at a time is replaced by the mean patch of the picture, and a number is by how much "
+    "One patch at a time is replaced by the mean patch of the image, and a number is by how much "
 )
 OCCLUSION_LOGS = about_logs(_TAKEN, "patch", "patches")
 OCCLUSION_COSINES = about_cosines(_TAKEN, "patch", "patches")
 _PAINTED = (
-    f"The picture is cut into {GRID} x {GRID} cells. One at a time is painted with the mean colour "
-    "of the picture, before the model prepares it, and a number is by how much "
+    f"The image is cut into {GRID} x {GRID} cells. One at a time is painted with the mean colour "
+    "of the image, before the model prepares it, and a number is by how much "
 )
 _PAINT = " A painted cell is itself something to see, so small numbers may be the paint's."
 COVERED_LOGS = about_logs(_PAINTED, "cell", "cells") + _PAINT
@@ -111,12 +111,12 @@ def map_words(
                 notes[f"{NOTE}: {one.name} shows no patches"] = None
             # Of two the second is that of a read-out, and the first of the model that it reads.
             named = zip(ways, ("before training", "after training")[: len(ways)], strict=True)
-            for (way, when), (picture, caption) in product(named, shown):
+            for (way, when), (image, caption) in product(named, shown):
                 try:
-                    found = way(picture, caption)
+                    found = way(image, caption)
                     found = replace(found, when=when) if len(ways) == 2 else found
                     # A model that its own read-out is set against is drawn once.
-                    maps.setdefault((found.title, picture.key), found)
+                    maps.setdefault((found.title, image.key), found)
                 except UnbagError as error:
                     notes[f"{NOTE}: {error.message}"] = None
                 except Exception as error:
@@ -126,17 +126,17 @@ def map_words(
     return tuple(maps.values()), tuple(notes)
 
 
-def _ways(subject: ProbedModel) -> list[Callable[[Picture, str], Maps]]:
+def _ways(subject: ProbedModel) -> list[Callable[[ImageSource, str], Maps]]:
     """Before training first: cosines of the model, or of the tower that a decoder sees through."""
     space, decoder = subject.space, decoder_of(subject.scorer)
     if decoder is None and chat_of(subject.scorer) is not None:
-        # Vectors of VLM2Vec, if any, are of whole pictures: no cosines of patches stand before.
+        # Vectors of VLM2Vec, if any, are of whole images: no cosines of patches stand before.
         return [partial(covered_maps, subject.scorer)]
     if decoder is not None and decoder.settings.sees == "patches":
         tower = decoder.tower
         is_own = space is not None and space.fingerprint == tower.fingerprint
         space = space if is_own else EncoderSpace(tower)
-    ways: list[Callable[[Picture, str], Maps]] = []
+    ways: list[Callable[[ImageSource, str], Maps]] = []
     if space is not None:
         ways.append(partial(word_maps, space))
     if decoder is not None:
@@ -146,38 +146,38 @@ def _ways(subject: ProbedModel) -> list[Callable[[Picture, str], Maps]]:
     return ways
 
 
-def examples(material: ProbeData) -> tuple[tuple[Picture, str], ...]:
-    """Both pictures of a left/right pair and one of exchanged colours, or what there is."""
-    found: dict[str, tuple[Picture, str]] = {}
+def examples(material: ProbeData) -> tuple[tuple[ImageSource, str], ...]:
+    """Both images of a left/right pair and one of exchanged colours, or what there is."""
+    found: dict[str, tuple[ImageSource, str]] = {}
     pairs = [(pair, pair.captions) for pair in material.pairs if pair.captions is not None]
     sides = [one for one in pairs if one[0].relation == "left/right"][:1] or pairs[:1]
     swaps = [one for one in pairs if one[0].relation == "swap_attributes"][:1] or pairs[1:2]
     for pair, captions in (*sides, *swaps):
-        for picture, caption in zip((pair.first, pair.second), captions, strict=True):
-            found.setdefault(picture.key, (picture, caption))
+        for image, caption in zip((pair.first, pair.second), captions, strict=True):
+            found.setdefault(image.key, (image, caption))
     for row in material.rows[:SHOWN]:
-        found.setdefault(row.picture.key, (row.picture, row.caption))
+        found.setdefault(row.image.key, (row.image, row.caption))
     return tuple(found.values())[:SHOWN]
 
 
-def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
+def word_maps(space: Space, image: ImageSource, caption: str) -> Maps:
     """The cosine of each word with each patch, rows of patches from the top left.
 
     A word of several pieces is the mean of their vectors. Where it cannot be known which pieces
     form a word, pieces are shown by number. A model that shows no patches or words, patches that
-    make no square, and a picture that cannot be opened raise UnbagError.
+    make no square, and an image that cannot be opened raise UnbagError.
     """
     view = space.tokens
     if view is None:
         raise UnbagError(f"{space.name} shows no vectors of patches and words")
-    found = view.pictures([picture])
+    found = view.images([image])
     patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]].numpy()
     if not len(patch_LD) or not np.isfinite(patch_LD).all():
-        raise UnbagError(f"{space.name} has no vectors for the patches of {picture.name}")
-    check_square(len(patch_LD), name=space.name, picture=picture)
+        raise UnbagError(f"{space.name} has no vectors for the patches of {image.name}")
+    check_square(len(patch_LD), name=space.name, image=image)
     words = _words(view, caption)
     shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in words)
-    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
+    return Maps(space.name, thumbnail(image), caption, shown, ABOUT)
 
 
 def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
@@ -201,7 +201,7 @@ def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
     return named[:MOST_WORDS]
 
 
-def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+def reader_maps(scorer: Scorer, image: ImageSource, caption: str) -> Maps:
     """The reader's own number for each word and patch, rows of patches from the top left.
 
     A word of several pieces is their mean. A scorer that is no reader of patches, or one that draws
@@ -209,26 +209,26 @@ def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     """
     if not isinstance(scorer, ReaderScorer) or not isinstance(scorer.reader, MappedReader):
         raise UnbagError(f"{scorer.name} scores without a map of words over patches")
-    map_TL = _part_maps(scorer, picture, [caption])[0]
-    check_square(map_TL.shape[1], name=scorer.name, picture=picture)
+    map_TL = _part_maps(scorer, image, [caption])[0]
+    check_square(map_TL.shape[1], name=scorer.name, image=image)
     if len(map_TL) == 1:
         words = caption.split()[:MOST_WORDS]
-        alone = [one_TL[0] for one_TL in _part_maps(scorer, picture, words)] if words else []
+        alone = [one_TL[0] for one_TL in _part_maps(scorer, image, words)] if words else []
         found = [(WHOLE, map_TL[0]), *zip(words, alone, strict=True)]
     else:
         found = _by_word(scorer, caption, map_TL)
     shown = tuple(WordMap(word, squared(map_L)) for word, map_L in found)
     reader = scorer.reader
     is_signed = reader.maps_are_signed
-    return Maps(scorer.name, thumbnail(picture), caption, shown, reader.maps_show, is_signed)
+    return Maps(scorer.name, thumbnail(image), caption, shown, reader.maps_show, is_signed)
 
 
 @torch.inference_mode()
-def _part_maps(scorer: ReaderScorer, picture: Picture, captions: Sequence[str]) -> Vectors:
+def _part_maps(scorer: ReaderScorer, image: ImageSource, captions: Sequence[str]) -> Vectors:
     """[N, T, L] of the patches that there are."""
     assert isinstance(scorer.reader, MappedReader)
     device = scorer.read_from.device
-    seen = scorer.store.images([picture]).to(device)
+    seen = scorer.store.images([image]).to(device)
     said = scorer.store.texts(captions).to(device)
     map_NTL = scorer.reader.word_maps(seen.rows(torch.zeros(len(said), dtype=torch.long)), said)
     found: Vectors = map_NTL[:, :, seen.mask_NL[0]].float().cpu().numpy()
@@ -252,7 +252,7 @@ def _by_word(scorer: ReaderScorer, caption: str, map_TL: Vectors) -> list[tuple[
     ][:MOST_WORDS]
 
 
-def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+def occlusion_maps(scorer: Scorer, image: ImageSource, caption: str) -> Maps:
     """What each patch does for each word, rows of patches from the top left.
 
     A scorer without a decoder on patches, one that sees no patches or was never taught to say
@@ -263,23 +263,23 @@ def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
         raise UnbagError(f"{scorer.name} shows no patches that could be taken away")
     if isinstance(scorer, AskedCosine | Cosine):
         text = asked_of(scorer, caption)
-        taken = met(decoder, picture, text, with_less(caption))
+        taken = met(decoder, image, text, with_less(caption))
         found, about = list(of_caption(caption, taken)), OCCLUSION_COSINES
     else:
         text = PROMPT if decoder.settings.asks else ""
         found, about = [], OCCLUSION_LOGS
-        taken = said(decoder, picture, caption)
+        taken = said(decoder, image, caption)
         for span in spans(decoder, caption)[:MOST_WORDS]:
             # Logarithms of the pieces of a word add up to that of the word.
             pieces = slice(span.start, span.stop)
             log, fall_L = float(taken.whole_N[pieces].sum()), taken.fall_NL[pieces].sum(dim=0)
             found.append(of_word(span.word, log, fall_L))
     for _, map_L, _ in found:
-        check_square(len(map_L), name=scorer.name, picture=picture)
+        check_square(len(map_L), name=scorer.name, image=image)
     shown = tuple(
         WordMap(word, squared(map_L.float().numpy()), whole) for word, map_L, whole in found
     )
-    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+    return Maps(scorer.name, thumbnail(image), caption, shown, about, is_signed=True, asked=text)
 
 
 def decoder_of(scorer: Scorer) -> PatchDecoder | None:
@@ -295,36 +295,36 @@ def model_of(scorer: Scorer) -> object:
     return getattr(scorer, "model", None)
 
 
-def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+def covered_maps(scorer: Scorer, image: ImageSource, caption: str) -> Maps:
     """What each cell does for each word, rows of cells from the top left.
 
-    A scorer without a chat model, one behind a server, and a picture smaller than the grid raise
+    A scorer without a chat model, one behind a server, and an image smaller than the grid raise
     UnbagError.
     """
     model = chat_of(scorer)
     if model is None:
-        raise UnbagError(f"{scorer.name} asks no chat model about pictures")
+        raise UnbagError(f"{scorer.name} asks no chat model about images")
     if isinstance(model, ServerModel):
         raise UnbagError(
             f"{model.name} is behind a server, which tells the probability of one token and not "
             "of a caption",
             expected="a chat model on this machine, such as hf:FOLDER",
         )
-    pictures = covered(picture)
+    images = covered(image)
     if isinstance(scorer, AskedCosine | Cosine):
         text, about = asked_of(scorer, caption), COVERED_COSINES
         hidden = hidden_generator(model)
         shown_BW = torch.cat(
-            [hidden.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
+            [hidden.last_hidden([(one, text) for one in some]) for some in _some(images)]
         )
         caption_NW = hidden.last_hidden([(None, one) for one in with_less(caption)])
         cosine_BN = unit(shown_BW).double() @ unit(caption_NW).double().T
         found = list(of_caption(caption, _taken(cosine_BN)))
     else:
         text, about = PROMPT, COVERED_LOGS
-        found = list(_said_by_cell(model, pictures, caption))
+        found = list(_said_by_cell(model, images, caption))
     shown = tuple(WordMap(word, squared(map_L.numpy()), whole) for word, map_L, whole in found)
-    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+    return Maps(scorer.name, thumbnail(image), caption, shown, about, is_signed=True, asked=text)
 
 
 def chat_of(scorer: Scorer) -> Generator | None:
@@ -333,25 +333,25 @@ def chat_of(scorer: Scorer) -> Generator | None:
     return model if isinstance(model, Generator) and not scorer.is_blind else None
 
 
-def covered(picture: Picture) -> Iterator[PixelPicture]:
-    """The picture as it is, then one for each cell in which that cell has the mean colour.
+def covered(image: ImageSource) -> Iterator[PixelImage]:
+    """The image as it is, then one for each cell in which that cell has the mean colour.
 
     All are of one size, and painted when they are asked for: a photograph is large, and all of its
     copies together may not fit. Cells differ by a pixel where the sides do not divide evenly.
     """
-    pixel_HWC = np.asarray(picture.open().convert("RGB"))
+    pixel_HWC = np.asarray(image.open().convert("RGB"))
     height, width = pixel_HWC.shape[:2]
     if min(height, width) < GRID:
         raise UnbagError(
-            f"{picture.name} has {width} x {height} pixels",
+            f"{image.name} has {width} x {height} pixels",
             expected=f"at least {GRID} x {GRID}, one for each cell of a map",
         )
     colour_C = pixel_HWC.mean(axis=(0, 1)).round().astype(np.uint8)
-    yield PixelPicture(pixel_HWC, picture.name)
+    yield PixelImage(pixel_HWC, image.name)
     for rows, columns in product(cells(height, GRID), cells(width, GRID)):
         painted_HWC = pixel_HWC.copy()
         painted_HWC[rows, columns] = colour_C
-        yield PixelPicture(painted_HWC, picture.name)
+        yield PixelImage(painted_HWC, image.name)
 
 
 def cells(pixels: int, count: int) -> list[slice]:
@@ -361,7 +361,7 @@ def cells(pixels: int, count: int) -> list[slice]:
 
 
 def _said_by_cell(
-    model: Generator, pictures: Iterable[Picture], caption: str
+    model: Generator, images: Iterable[ImageSource], caption: str
 ) -> Iterator[WordFall]:
     """Log-probabilities of words, each behind those before it.
 
@@ -374,7 +374,7 @@ def _said_by_cell(
         log_BN = torch.tensor(
             [
                 [sum(log_A[span.start : span.stop]) for span in parts]
-                for (log_A,) in _logs(model, pictures, (caption,))
+                for (log_A,) in _logs(model, images, (caption,))
             ],
             dtype=torch.float64,
         )
@@ -382,7 +382,7 @@ def _said_by_cell(
         matches = list(WORD.finditer(caption))[:MOST_WORDS]
         words = [match.group() for match in matches]
         begun = tuple(caption[: match.end()] for match in matches)
-        sums = [[0.0, *(sum(one) for one in row)] for row in _logs(model, pictures, begun)]
+        sums = [[0.0, *(sum(one) for one in row)] for row in _logs(model, images, begun)]
         log_BN = torch.tensor(sums, dtype=torch.float64).diff(dim=1)
     found = _taken(log_BN)
     for word, log, fall_L in zip(words, found.whole_N.tolist(), found.fall_NL, strict=True):
@@ -390,15 +390,15 @@ def _said_by_cell(
 
 
 def _logs(
-    model: Generator, pictures: Iterable[Picture], answers: tuple[str, ...]
+    model: Generator, images: Iterable[ImageSource], answers: tuple[str, ...]
 ) -> Iterator[list[list[float]]]:
-    """For each picture, the log-probabilities of the tokens of each answer."""
-    for some in _some(pictures):
+    """For each image, the log-probabilities of the tokens of each answer."""
+    for some in _some(images):
         yield from logprobs_of(model, [Ask(one, PROMPT, answers) for one in some])
 
 
-def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
-    left = iter(pictures)
+def _some(images: Iterable[ImageSource]) -> Iterator[list[ImageSource]]:
+    left = iter(images)
     while some := list(islice(left, AT_ONCE)):
         yield some
 
@@ -408,7 +408,7 @@ def _taken(value_BN: Tensor) -> PatchEffects:
 
 
 def asked_of(scorer: AskedCosine | Cosine, caption: str) -> str:
-    """What stands behind the picture where VLM2Vec embeds it."""
+    """What stands behind the image where VLM2Vec embeds it."""
     question = about_relation([caption], is_turned=False)
     return instruction(question if isinstance(scorer, AskedCosine) else None)
 
@@ -438,11 +438,11 @@ def _shown(words: Sequence[str]) -> Sequence[str]:
     return words[:MOST_WORDS] if len(words) > 1 else []
 
 
-def check_square(patches: int, *, name: str, picture: Picture) -> None:
+def check_square(patches: int, *, name: str, image: ImageSource) -> None:
     """Refuse patches that cannot be drawn over a square."""
     if isqrt(patches) ** 2 != patches:
         raise UnbagError(
-            f"{name} has {patches} patches in {picture.name}",
+            f"{name} has {patches} patches in {image.name}",
             expected="as many in a row as in a column",
         )
 

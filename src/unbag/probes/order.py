@@ -1,14 +1,14 @@
-"""The probe `order`: what a model keeps when words, or parts of pictures, change their order.
+"""The probe `order`: what a model keeps when words, or parts of images, change their order.
 
 Order-free retrieval (methods.md 3.4; Yuksekgonul et al. 2023, section 2.3): recall at 1 when the
-captions, or the pictures, are shuffled as queries and in the gallery alike, over that of the
-original. Order precision (3.3): how often a picture prefers its caption to a shuffle of it; a tie
+captions, or the images, are shuffled as queries and in the gallery alike, over that of the
+original. Order precision (3.3): how often an image prefers its caption to a shuffle of it; a tie
 is no preference. Limits: a shuffle into nonsense can be told from a sentence by language alone, so
 only swaps that make another sentence show that order is understood.
 
 The verdict is about the headline: order precision on swaps, else on a shuffle.
 
-Dimensions: P pictures, C captions, Q queries of one direction, A captions asked about, N captions
+Dimensions: P images, C captions, Q queries of one direction, A captions asked about, N captions
 with a shuffle or swap, S seeds, D space.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from unbag.benchmarks.retrieval import TEXT
 from unbag.benchmarks.taggers import find_tagger, tags_of
-from unbag.data.images import GRIDS, ShuffledPicture
+from unbag.data.images import GRIDS, ShuffledImage
 from unbag.edits.parsing import HOW_TO
 from unbag.edits.shuffles import BY_TAG, Tagged, Tagger, shuffle, spaced
 from unbag.metrics.intervals import generator
@@ -53,7 +53,7 @@ from unbag.probes.sampling import (
     choose_gallery,
     choose_rows,
     cluster_of,
-    first_pictures,
+    first_images,
     hashed,
     is_swap,
     told_part,
@@ -62,7 +62,7 @@ from unbag.probes.sampling import (
 )
 from unbag.probes.space import TIE, Space, cosines
 from unbag.runs.progress import Progress
-from unbag.types import BoolArray, FloatArray, IntArray, Picture, Sparse
+from unbag.types import BoolArray, FloatArray, ImageSource, IntArray, Sparse
 from unbag.world.grammar import CONTENT_WORDS
 from unbag.world.oracles import semantic
 
@@ -89,14 +89,14 @@ class OrderThresholds(Thresholds):
 
 
 _TOLD = (
-    "the picture prefers a caption to {other} in {precision} of cases, where 50 % is chance; "
+    "the image prefers a caption to {other} in {precision} of cases, where 50 % is chance; "
     "their vectors have cosine {similarity}{unrelated}{retained}."
 )
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
-    "unknown": ("told", "Not known: no caption and picture have vectors that are numbers."),
+    "unknown": ("told", "Not known: no caption and image have vectors that are numbers."),
     "blind": (
         "fails",
-        "No: a caption and {other} have the same vector (cosine {similarity}), and the picture "
+        "No: a caption and {other} have the same vector (cosine {similarity}), and the image "
         "prefers the caption in {precision} of cases{retained}.",
     ),
     "undecided": ("mixed", f"Not decided: {_TOLD}"),
@@ -112,19 +112,19 @@ PHRASES = {
     "alike": ", those of unrelated captions {cosine:value} (all captions are alike)",
     "retained": "; {kept} of retrieval is left with all words shuffled",
 }
-MOST_PICTURES = 160
+MOST_IMAGES = 160
 """Of the gallery whose captions are shuffled, unless all is asked for."""
-MOST_SHUFFLED_PICTURES = 80
-"""Of the gallery whose pictures are shuffled: each must be encoded anew."""
+MOST_SHUFFLED_IMAGES = 80
+"""Of the gallery whose images are shuffled: each must be encoded anew."""
 SEEDS = 3
 ABOUT = """\
-R@1 of retrieval with the words of all captions, or the parts of all pictures, in another order, and
+R@1 of retrieval with the words of all captions, or the parts of all images, in another order, and
 its retention: R@1 shuffled over R@1 as it is (methods.md 3.4; Yuksekgonul et al. 2023). Order
-precision: the share of captions that their picture prefers to the same words in another order; a
+precision: the share of captions that their image prefers to the same words in another order; a
 tie is no preference. Similarity: the mean cosine of a caption to the same words in another order,
-from the text tower alone; 1 is blind to order. "Swaps" are negatives of the same words that make
-another sentence, false of the picture; the other shuffles mostly make nonsense, which a model of
-language can tell without any picture, so the verdict is about swaps where there are any. Limits: a
+from the text encoder alone; 1 is blind to order. "Swaps" are negatives of the same words that make
+another sentence, false of the image; the other shuffles mostly make nonsense, which a model of
+language can tell without any image, so the verdict is about swaps where there are any. Limits: a
 shuffle that happens to say the same is left out on the world, where that is known, and nowhere
 else; retention says little where R@1 is low to begin with."""
 
@@ -177,31 +177,31 @@ def say(finding: ProbeResult) -> Verdict:
     return Verdict(*VERDICTS[case], values)
 
 
-ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say, tuple(OrderThresholds))
+ORDER = Probe(NAME, "Does the text encoder see order?", ABOUT, _ask, say, tuple(OrderThresholds))
 
 
 def order(
     space: Space, material: ProbeData, options: Options, *, tagger: Tagger | None = None
 ) -> ProbeResult:
     """Retrieval without order, order precision and similarity in any space of vectors."""
-    gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
-    asked = of_rows(material.rows, _most(MOST_PICTURES, options))
+    gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_IMAGES, options))
+    asked = of_rows(material.rows, _most(MOST_IMAGES, options))
     if gallery is not None:
-        # Every caption with its first picture; one without a picture only distracts.
-        first = first_pictures(gallery).tolist()
+        # Every caption with its first image; one without an image only distracts.
+        first = first_images(gallery).tolist()
         asked = [
-            AskedCaption(gallery.pictures[place], caption, at, f"picture {place}")
+            AskedCaption(gallery.images[place], caption, at, f"image {place}")
             for at, (caption, place) in enumerate(zip(gallery.captions, first, strict=True))
             if place >= 0
         ]
     if not asked:
-        return ProbeResult(NAME, skipped=f"{material.about}: no captions with their pictures")
+        return ProbeResult(NAME, skipped=f"{material.about}: no captions with their images")
     seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
     texts = [one.caption for one in asked] if gallery is None else gallery.captions
     drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
     swaps = choose_rows(list(filter(is_swap, material.rows)), options)
     quantities = swapped_captions(space, swaps, options) if swaps else []
-    asked_AD = space.pictures([one.picture for one in asked])
+    asked_AD = space.images([one.image for one in asked])
     for name in dict.fromkeys(one.name for one in drawn):
         every = [one for one in drawn if one.name == name]
         quantities += shuffled_captions(
@@ -209,21 +209,21 @@ def order(
         )
     quantities += other_captions(space, asked, options)
     if gallery is not None and _can_search(gallery):
-        picture_PD = space.pictures(gallery.pictures)
-        original = search(picture_PD, space.captions(gallery.captions), gallery)
+        image_PD = space.images(gallery.images)
+        original = search(image_PD, space.captions(gallery.captions), gallery)
         quantities += recalls(original, gallery, options)
-        for found in search_captions(space, picture_PD, gallery, drawn):
+        for found in search_captions(space, image_PD, gallery, drawn):
             quantities += recalls(found, gallery, options)
             quantities += retentions(found, original, gallery, options)
-        few = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
-        quantities += _picture_search(space, few, seeds, options)
+        few = choose_gallery(gallery, _most(MOST_SHUFFLED_IMAGES, options))
+        quantities += _image_search(space, few, seeds, options)
     # Whatever caption has another order has one when all of its words move.
     headline = PRECISION + (SWAPS if swaps else "all_words")
     notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
     notes += told_part(len(swaps), sum(map(is_swap, material.rows)), "captions with swaps")
     if gallery is not None and material.gallery is not None:
-        whole = len(material.gallery.pictures)
-        notes += told_part(len(gallery.pictures), whole, "pictures of the gallery")
+        whole = len(material.gallery.images)
+        notes += told_part(len(gallery.images), whole, "images of the gallery")
     return ProbeResult(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 
@@ -233,12 +233,12 @@ def plots(quantities: Sequence[Quantity]) -> tuple[Plot, ...]:
         Bars(
             "R@1 left without order",
             bars_of(quantities, "retention, ", ", text to image"),
-            about="Captions, or pictures, are shuffled in the whole gallery; 100 % lost nothing.",
+            about="Captions, or images, are shuffled in the whole gallery; 100 % lost nothing.",
         ),
         Bars(
             "Order precision",
             bars_of(quantities, PRECISION),
-            about="How often a picture prefers its caption to the same words in another order.",
+            about="How often an image prefers its caption to the same words in another order.",
         ),
         Bars(
             "Similarity to itself in another order",
@@ -267,7 +267,7 @@ def _notes(
     if counts:
         notes.append(f"Captions without another order are left out: {counts}.")
     if gallery is None or not _can_search(gallery):
-        notes.append("Retrieval is not asked: it needs two pictures and two captions.")
+        notes.append("Retrieval is not asked: it needs two images and two captions.")
     if not has_swaps:
         notes.append(
             "No negative has the words of its caption, so all other orders are shuffles, mostly "
@@ -281,7 +281,7 @@ def _most(most: int, options: Options) -> int | None:
 
 
 def _can_search(gallery: Gallery) -> bool:
-    return len(gallery.pictures) > 1 and len(gallery.captions) > 1
+    return len(gallery.images) > 1 and len(gallery.captions) > 1
 
 
 def _unrelated(finding: ProbeResult) -> str:
@@ -302,9 +302,9 @@ def _retained(finding: ProbeResult) -> str:
 
 @dataclass(frozen=True)
 class AskedCaption:
-    """A caption with a picture it is true of."""
+    """A caption with an image it is true of."""
 
-    picture: Picture
+    image: ImageSource
     caption: str
     at: int
     """Place of the caption among all that are shuffled."""
@@ -315,7 +315,7 @@ class AskedCaption:
 class CaptionPair:
     """A caption beside the same words in another order."""
 
-    picture: Picture
+    image: ImageSource
     caption: str
     other: str
     id: str
@@ -324,38 +324,38 @@ class CaptionPair:
 
 
 def of_rows(rows: Sequence[Row], most: int | None) -> list[AskedCaption]:
-    """Every picture with its caption once, or so many of them, chosen by hash."""
-    every = {(row.picture.key, row.caption): row for row in rows}
+    """Every image with its caption once, or so many of them, chosen by hash."""
+    every = {(row.image.key, row.caption): row for row in rows}
     chosen = sorted(every, key=lambda pair: hashed("\0".join(pair)))[:most]
     found = unite([every[pair] for pair in chosen])
     return [
-        AskedCaption(row.picture, row.caption, at, cluster_of(row)) for at, row in enumerate(found)
+        AskedCaption(row.image, row.caption, at, cluster_of(row)) for at, row in enumerate(found)
     ]
 
 
 def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> list[Quantity]:
-    """Captions beside another sentence of the same words, false of the picture; by kind too."""
+    """Captions beside another sentence of the same words, false of the image; by kind too."""
     pairs = [
-        CaptionPair(row.picture, row.caption, row.negative, row.id, cluster_of(row), row.kind)
+        CaptionPair(row.image, row.caption, row.negative, row.id, cluster_of(row), row.kind)
         for row in rows
         if row.negative is not None
     ]
-    picture_ND = space.pictures([pair.picture for pair in pairs])
+    image_ND = space.images([pair.image for pair in pairs])
     what = "another sentence of the same words"
-    found = _precision_and_similarity(space, picture_ND, pairs, SWAPS, what, options)
+    found = _precision_and_similarity(space, image_ND, pairs, SWAPS, what, options)
     kinds = sorted({pair.kind for pair in pairs})
     for kind in kinds if len(kinds) > 1 else ():
         places = [at for at, pair in enumerate(pairs) if pair.kind == kind]
         some = [pairs[at] for at in places]
         found += _precision_and_similarity(
-            space, picture_ND[places], some, f"{SWAPS}: {kind}", what, options
+            space, image_ND[places], some, f"{SWAPS}: {kind}", what, options
         )
     return found
 
 
 def shuffled_captions(
     space: Space,
-    picture_AD: FloatArray,
+    image_AD: FloatArray,
     asked: Sequence[AskedCaption],
     drawn: Sequence[Shuffled],
     options: Options,
@@ -368,14 +368,14 @@ def shuffled_captions(
         for place, ask in enumerate(asked):
             other = one.captions[ask.at]
             # A shuffle can say the same: "a red star and a blue cup" the other way round.
-            if other is None or (is_world and semantic().judge(ask.picture, other) == 1):
+            if other is None or (is_world and semantic().judge(ask.image, other) == 1):
                 continue
             id = f"{ask.at}/{one.seed - options.seed}"
             places.append(place)
-            pairs.append(CaptionPair(ask.picture, ask.caption, other, id, ask.cluster, one.name))
-    picture_ND = picture_AD[np.array(places, dtype=np.int64)]
+            pairs.append(CaptionPair(ask.image, ask.caption, other, id, ask.cluster, one.name))
+    image_ND = image_AD[np.array(places, dtype=np.int64)]
     return _precision_and_similarity(
-        space, picture_ND, pairs, drawn[0].name, "the same words shuffled", options
+        space, image_ND, pairs, drawn[0].name, "the same words shuffled", options
     )
 
 
@@ -398,7 +398,7 @@ def other_captions(space: Space, asked: Sequence[AskedCaption], options: Options
 
 def _precision_and_similarity(
     space: Space,
-    picture_ND: FloatArray,
+    image_ND: FloatArray,
     pairs: Sequence[CaptionPair],
     label: str,
     what: str,
@@ -415,8 +415,8 @@ def _precision_and_similarity(
     )
     precision = over_pairs(
         f"{PRECISION}{label}",
-        preferred(picture_ND, caption_ND, other_ND),
-        about=f"Share of captions that their picture prefers to {what}; a tie is no preference",
+        preferred(image_ND, caption_ND, other_ND),
+        about=f"Share of captions that their image prefers to {what}; a tie is no preference",
         known=Known(bag=0.0, perfect=1.0, chance=0.5),
         better="higher",
         is_rate=True,
@@ -424,29 +424,29 @@ def _precision_and_similarity(
     similarity = over_pairs(
         f"{SIMILARITY}{label}",
         cosines(caption_ND, other_ND),
-        about=f"Mean cosine of a caption and {what}, in the text tower alone; 1 is blind",
+        about=f"Mean cosine of a caption and {what}, in the text encoder alone; 1 is blind",
         known=Known(bag=1.0),
         better="lower",
     )
     return [precision, similarity]
 
 
-def preferred(picture_ND: FloatArray, caption_ND: FloatArray, other_ND: FloatArray) -> FloatArray:
-    """1 where the picture is nearer to its caption than to the other one, else 0; NaN unknown."""
-    ahead_N = cosines(picture_ND, caption_ND) - cosines(picture_ND, other_ND)
+def preferred(image_ND: FloatArray, caption_ND: FloatArray, other_ND: FloatArray) -> FloatArray:
+    """1 where the image is nearer to its caption than to the other one, else 0; NaN unknown."""
+    ahead_N = cosines(image_ND, caption_ND) - cosines(image_ND, other_ND)
     return np.where(np.isfinite(ahead_N), ahead_N > TIE, np.nan)
 
 
-def shuffled_pictures(
-    picture_PD: FloatArray, shuffled_SPD: Mapping[str, FloatArray], options: Options
+def shuffled_images(
+    image_PD: FloatArray, shuffled_SPD: Mapping[str, FloatArray], options: Options
 ) -> list[Quantity]:
-    """How near a picture is to itself with its parts in another order, in the picture tower."""
-    names = [f"picture {at}" for at in range(len(picture_PD))]
+    """How near an image is to itself with its parts in another order, in the image encoder."""
+    names = [f"image {at}" for at in range(len(image_PD))]
     return [
         mean(
             f"{SIMILARITY}{kind}",
-            cosines(picture_PD, every_SPD).ravel(),
-            about=f"Mean cosine of a picture and itself with {kind} shuffled",
+            cosines(image_PD, every_SPD).ravel(),
+            about=f"Mean cosine of an image and itself with {kind} shuffled",
             options=options,
             units=[f"{name}/{at}" for at in range(len(every_SPD)) for name in names],
             clusters=names * len(every_SPD),
@@ -506,29 +506,26 @@ def shuffle_captions(
     return found
 
 
-def _picture_search(
+def _image_search(
     space: Space, gallery: Gallery, seeds: Sequence[int], options: Options
 ) -> list[Quantity]:
     """The original again, since the gallery may be a smaller one."""
-    picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
-    shuffled_SPD = encode_shuffled(space, gallery.pictures, seeds)
-    original = search(picture_PD, caption_CD, gallery)
-    found = recalls(original, gallery, options, beside=f" ({len(gallery.pictures)} pictures)")
-    for one in search_pictures(shuffled_SPD, caption_CD, gallery):
+    image_PD, caption_CD = space.images(gallery.images), space.captions(gallery.captions)
+    shuffled_SPD = encode_shuffled(space, gallery.images, seeds)
+    original = search(image_PD, caption_CD, gallery)
+    found = recalls(original, gallery, options, beside=f" ({len(gallery.images)} images)")
+    for one in search_images(shuffled_SPD, caption_CD, gallery):
         found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
-    return found + shuffled_pictures(picture_PD, shuffled_SPD, options)
+    return found + shuffled_images(image_PD, shuffled_SPD, options)
 
 
 def encode_shuffled(
-    space: Space, pictures: Sequence[Picture], seeds: Sequence[int]
+    space: Space, images: Sequence[ImageSource], seeds: Sequence[int]
 ) -> dict[str, FloatArray]:
-    """Vectors [S, P, D] of all pictures cut and put together anew, by kind of cut."""
+    """Vectors [S, P, D] of all images cut and put together anew, by kind of cut."""
     return {
         kind: np.array(
-            [
-                space.pictures([ShuffledPicture(one, kind, seed) for one in pictures])
-                for seed in seeds
-            ]
+            [space.images([ShuffledImage(one, kind, seed) for one in images]) for seed in seeds]
         )
         for kind in GRIDS
     }
@@ -543,14 +540,14 @@ class Search:
     """[S, Q], one row a seed; NaN where nothing was asked."""
 
 
-def search(picture_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
+def search(image_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
     """As it is."""
-    found = found_first(picture_PD, caption_CD, truth_of(gallery))
+    found = found_first(image_PD, caption_CD, truth_of(gallery))
     return Search(ORIGINAL, {direction: hit_Q[None] for direction, hit_Q in found.items()})
 
 
 def search_captions(
-    space: Space, picture_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
+    space: Space, image_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
 ) -> list[Search]:
     """With all captions shuffled, in every way that was drawn.
 
@@ -558,31 +555,31 @@ def search_captions(
     """
     found = []
     for name, every in groupby(drawn, key=lambda one: one.name):
-        hits = [_search_shuffled(space, picture_PD, gallery, one) for one in every]
+        hits = [_search_shuffled(space, image_PD, gallery, one) for one in every]
         found.append(_search(name, hits))
     return found
 
 
 def _search_shuffled(
-    space: Space, picture_PD: FloatArray, gallery: Gallery, one: Shuffled
+    space: Space, image_PD: FloatArray, gallery: Gallery, one: Shuffled
 ) -> Mapping[Direction, FloatArray]:
     pairs = zip(one.captions, gallery.captions, strict=True)
     caption_CD = space.captions([old if new is None else new for new, old in pairs])
-    hit = found_first(picture_PD, caption_CD, truth_of(gallery))
+    hit = found_first(image_PD, caption_CD, truth_of(gallery))
     is_new_C = np.array([new is not None for new in one.captions], dtype=np.bool_)
-    is_new_P = np.zeros(len(gallery.pictures), dtype=np.bool_)
-    is_new_P[gallery.picture_T[is_new_C[gallery.caption_T]]] = True
+    is_new_P = np.zeros(len(gallery.images), dtype=np.bool_)
+    is_new_P[gallery.image_T[is_new_C[gallery.caption_T]]] = True
     asked: Mapping[Direction, BoolArray] = {"text_to_image": is_new_C, "image_to_text": is_new_P}
     return {direction: np.where(asked[direction], hit[direction], np.nan) for direction in hit}
 
 
-def search_pictures(
+def search_images(
     shuffled_SPD: Mapping[str, FloatArray], caption_CD: FloatArray, gallery: Gallery
 ) -> list[Search]:
-    """With all pictures cut and put together in another order, for each kind of cut."""
+    """With all images cut and put together in another order, for each kind of cut."""
     truth = truth_of(gallery)
     return [
-        _search(kind, [found_first(picture_PD, caption_CD, truth) for picture_PD in every_SPD])
+        _search(kind, [found_first(image_PD, caption_CD, truth) for image_PD in every_SPD])
         for kind, every_SPD in shuffled_SPD.items()
     ]
 
@@ -592,22 +589,22 @@ def _search(name: str, hits: Sequence[Mapping[Direction, FloatArray]]) -> Search
 
 
 def found_first(
-    picture_PD: FloatArray, caption_CD: FloatArray, truth: Sparse
+    image_PD: FloatArray, caption_CD: FloatArray, truth: Sparse
 ) -> dict[Direction, FloatArray]:
     """1 where what belongs to a query comes first, else 0; a tie at the top is 0 as well.
 
     NaN for a query without anything true, and for one whose vector is missing.
     """
-    if picture_PD.shape[1] != caption_CD.shape[1]:
-        # A space that could open no picture does not know how wide their vectors are.
-        picture_PD = np.full((len(picture_PD), caption_CD.shape[1]), np.nan)
+    if image_PD.shape[1] != caption_CD.shape[1]:
+        # A space that could open no image does not know how wide their vectors are.
+        image_PD = np.full((len(image_PD), caption_CD.shape[1]), np.nan)
 
     def block(start: int, stop: int) -> FloatArray:
-        score_BC: FloatArray = picture_PD[start:stop] @ caption_CD.T
+        score_BC: FloatArray = image_PD[start:stop] @ caption_CD.T
         return score_BC
 
-    by_text, by_picture = rank_blocks(block, truth, keep=1, tie_eps=TIE)
-    return {"text_to_image": hits(by_text, 1)[0], "image_to_text": hits(by_picture, 1)[0]}
+    by_text, by_image = rank_blocks(block, truth, keep=1, tie_eps=TIE)
+    return {"text_to_image": hits(by_text, 1)[0], "image_to_text": hits(by_image, 1)[0]}
 
 
 def recalls(found: Search, gallery: Gallery, options: Options, beside: str = "") -> list[Quantity]:
@@ -660,7 +657,7 @@ class _Queries:
 
     query_Q: IntArray
     clusters: tuple[str, ...]
-    """The picture that each is about."""
+    """The image that each is about."""
     chance: float
 
     def units(self, seeds: int) -> tuple[str, ...]:
@@ -668,15 +665,15 @@ class _Queries:
 
 
 def _queries(gallery: Gallery) -> Iterator[tuple[Direction, _Queries]]:
-    first_C = first_pictures(gallery)
+    first_C = first_images(gallery)
     for way in DIRECTIONS:
         is_text = way == "text_to_image"
-        asking_T = gallery.caption_T if is_text else gallery.picture_T
+        asking_T = gallery.caption_T if is_text else gallery.image_T
         query_Q, true_Q = np.unique(asking_T, return_counts=True)
-        picture_Q = first_C[query_Q] if is_text else query_Q
-        size = len(gallery.pictures if is_text else gallery.captions)
+        image_Q = first_C[query_Q] if is_text else query_Q
+        size = len(gallery.images if is_text else gallery.captions)
         chance = float(hit_chance(size, true_Q, 1).mean()) if len(query_Q) else float("nan")
-        yield way, _Queries(query_Q, tuple(f"picture {at}" for at in picture_Q), chance)
+        yield way, _Queries(query_Q, tuple(f"image {at}" for at in image_Q), chance)
 
 
 def _spoken(way: Direction) -> str:

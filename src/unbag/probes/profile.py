@@ -5,7 +5,7 @@ up to three other things around that no caption names. Each caption is true of o
 and false of another, and so is its opposite: a scorer that never looks is right in exactly half of
 all two-way questions, in every breakdown.
 
-Dimensions: N questions, P pictures and C captions of a question, R relations.
+Dimensions: N questions, P images and C captions of a question, R relations.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from unbag.types import Estimate, FloatArray, Item
 from unbag.world.benchmarks import combination
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import Look, exchange_colours, jittered, place_exchanged, sample_look
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, Thing, is_clear, lie_apart, pair_is_clear
 from unbag.world.stream import split_seed
 from unbag.world.vocabulary import (
@@ -68,7 +68,7 @@ class ProfileThresholds(Thresholds):
 
 
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
-    "unknown": ("told", "Nothing could be measured: no picture and caption have a score."),
+    "unknown": ("told", "Nothing could be measured: no image and caption have a score."),
     "as a bag": (
         "fails",
         "As of a bag of words, every caption ties or loses: {relations} of relations and "
@@ -256,14 +256,14 @@ def score_items(
 
 
 def _by_vectors(space: Space, items: Sequence[Item]) -> tuple[FloatArray, ...]:
-    picture_ND = space.pictures([item.pictures[0] for item in items])
+    image_ND = space.images([item.images[0] for item in items])
     captions = list(dict.fromkeys(str(c) for item in items for c in item.captions))
     place = {caption: at for at, caption in enumerate(captions)}
     caption_MD = space.captions(captions)
     rows = [[place[str(caption)] for caption in item.captions] for item in items]
     found = []
-    for row, picture_D in zip(rows, picture_ND, strict=True):
-        cosine_C = (caption_MD[row] * picture_D).sum(axis=-1)
+    for row, image_D in zip(rows, image_ND, strict=True):
+        cosine_C = (caption_MD[row] * image_D).sum(axis=-1)
         highest = cosine_C.max()
         # What differs from the highest by rounding only is as high.
         found.append(np.where(cosine_C >= highest - TIE, highest, cosine_C))
@@ -395,28 +395,28 @@ def questions(case: SceneCase, name: str) -> Iterator[Item]:
     The opposite of "a star left of a cup" is "a cup left of a star": the same words, and for each
     the other scene in which it is true.
     """
-    pictures = [ScenePicture(s, f"{name}/{at}") for at, s in enumerate(case.scenes)]
+    images = [SceneImage(s, f"{name}/{at}") for at, s in enumerate(case.scenes)]
     x, y = Obj(case.first.shape), Obj(case.second.shape)
     inverse = INVERSE[case.relation]
     for relation in (case.relation, inverse):
         both = (Rel(x, relation, y), Rel(y, relation, x))
         # The first scene makes the caption with x true of the case's own relation only.
         own, other = both if relation == case.relation else both[::-1]
-        yield _item(case, name, "relation", pictures[0], (own, other), relation)
-        yield _item(case, name, "relation", pictures[1], (other, own), relation)
+        yield _item(case, name, "relation", images[0], (own, other), relation)
+        yield _item(case, name, "relation", images[1], (other, own), relation)
     bound, exchanged = bindings(case)
     axis = "/".join(sorted((case.relation, inverse), key=ORDER.index))
-    yield _item(case, name, "binding", pictures[0], (bound, exchanged), axis)
-    yield _item(case, name, "binding", pictures[2], (exchanged, bound), axis)
-    for picture, relation in ((pictures[0], case.relation), (pictures[1], inverse)):
-        yield _item(case, name, "choice", picture, _eight(case), relation)
+    yield _item(case, name, "binding", images[0], (bound, exchanged), axis)
+    yield _item(case, name, "binding", images[2], (exchanged, bound), axis)
+    for image, relation in ((images[0], case.relation), (images[1], inverse)):
+        yield _item(case, name, "choice", image, _eight(case), relation)
 
 
 def _item(
     case: SceneCase,
     name: str,
     kind: Kind,
-    picture: ScenePicture,
+    image: SceneImage,
     said: Sequence[Ast],
     relation: str,
 ) -> Item:
@@ -433,8 +433,8 @@ def _item(
         "combination": combination(shown),
     }
     return Item(
-        id=f"{picture.name}/{kind}/{relation}",
-        pictures=(picture,),
+        id=f"{image.name}/{kind}/{relation}",
+        images=(image,),
         captions=tuple(map(realise, said)),
         truth=np.arange(len(said))[None] == true,
         group=name,

@@ -3,7 +3,7 @@
 They bracket every probe on the world, in tests and to teach: a bag of words, a perfect space, one
 that is collapsed and one that knows edits but not meaning. All vectors follow from names by a hash.
 
-Dimensions: N pictures or captions, D joint space, S things that are so, F facts whose directions
+Dimensions: N images or captions, D joint space, S things that are so, F facts whose directions
 are drawn.
 """
 
@@ -19,10 +19,10 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from unbag.data.images import ShuffledPicture
+from unbag.data.images import ShuffledImage
 from unbag.errors import UnbagError
 from unbag.probes.base import ProbedModel, Row
-from unbag.types import Ensemble, FloatArray, Picture, Query
+from unbag.types import Ensemble, FloatArray, ImageSource, Query
 from unbag.types.items import prompts_of
 from unbag.world.grammar import (
     ATTRIBUTES,
@@ -38,7 +38,7 @@ from unbag.world.grammar import (
     meaning,
     parse,
 )
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, Thing, relations
 from unbag.world.vocabulary import COLOURS, INVERSE, NOUNS, SIZES, TEXTURES, WORLDS, Relation
 
@@ -48,15 +48,15 @@ SMALL = 256
 _BITS = 512
 """Of one hash."""
 DRAWN, OWN = 1_024, 256
-"""Directions of relations, numbers and places; directions that one picture or caption has alone."""
+"""Directions of relations, numbers and places; directions that one image or caption has alone."""
 ROOM = 64.0
 """Squared length that facts of a scene may have together before they are shrunk."""
 SHARE = 0.9
-"""Of the squared length of a picture that facts may take."""
+"""Of the squared length of an image that facts may take."""
 STEP = (SHARE / ROOM) ** 0.5
-"""Length of a fact of weight 1 in a picture."""
+"""Length of a fact of weight 1 in an image."""
 TRUE = 0.6 * STEP
-"""Cosine of a picture with any caption that is true of it."""
+"""Cosine of an image with any caption that is true of it."""
 SOMETHING = "something is there"
 _FORWARD: tuple[Relation, ...] = ("left of", "above", "on", "in front of")
 _MENTIONS: tuple[tuple[Attribute, ...], ...] = (
@@ -75,22 +75,22 @@ class ConstructedSpace:
 
     name: str
     fingerprint: str
-    of_picture: Callable[[Picture], FloatArray]
+    of_image: Callable[[ImageSource], FloatArray]
     """[D], of any length but 0."""
     of_caption: Callable[[str], FloatArray]
     layers: None = None
     tokens: None = None
     damaged: Mapping[str, str] = field(default_factory=dict)
-    _picture: dict[str, FloatArray] = field(default_factory=dict, repr=False)
+    _image: dict[str, FloatArray] = field(default_factory=dict, repr=False)
     _caption: dict[str, FloatArray] = field(default_factory=dict, repr=False)
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
         """Unit vectors [N, D]."""
-        keys = [picture.key for picture in pictures]
-        for key, picture in zip(keys, pictures, strict=True):
-            if key not in self._picture:
-                self._picture[key] = scaled(self.of_picture(picture))
-        return np.array([self._picture[key] for key in keys])
+        keys = [image.key for image in images]
+        for key, image in zip(keys, images, strict=True):
+            if key not in self._image:
+                self._image[key] = scaled(self.of_image(image))
+        return np.array([self._image[key] for key in keys])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         """Unit vectors [N, D]."""
@@ -120,9 +120,9 @@ class SpaceScorer:
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
         """One cosine a query; of an ensemble with the mean of its prompts."""
-        picture_ND = self.space.pictures([query.picture for query in queries])
+        image_ND = self.space.images([query.image for query in queries])
         caption_ND = np.array([self._caption(query.caption) for query in queries])
-        found: FloatArray = (picture_ND * caption_ND).sum(axis=-1)
+        found: FloatArray = (image_ND * caption_ND).sum(axis=-1)
         return found
 
     def _caption(self, caption: str | Ensemble) -> FloatArray:
@@ -142,10 +142,10 @@ def constructed_subject(
 def bag_of_words_space() -> ConstructedSpace:
     """Knows every word and no tie between words.
 
-    A picture is the sum of the directions of all shapes, colours, sizes and textures that some
+    An image is the sum of the directions of all shapes, colours, sizes and textures that some
     thing has; a caption is that of its content words, a synonym being the same word. Relations,
-    numbers, negation and "thing" count for nothing, and so does where things lie: pictures of the
-    same things in other places are one vector, shuffled pictures and shuffled words too.
+    numbers, negation and "thing" count for nothing, and so does where things lie: images of the
+    same things in other places are one vector, shuffled images and shuffled words too.
     """
 
     def bag(values: Iterable[tuple[str, str]], otherwise: str) -> FloatArray:
@@ -154,12 +154,12 @@ def bag_of_words_space() -> ConstructedSpace:
         found: FloatArray = np.sum(rows or [signs(f"no words in {otherwise}", WIDTH)], axis=0)
         return found
 
-    def of_picture(picture: Picture) -> FloatArray:
-        scene = scene_behind(picture, through_shuffles=True)
+    def of_image(image: ImageSource) -> FloatArray:
+        scene = scene_behind(image, through_shuffles=True)
         if scene is None:
             raise UnbagError(
-                f"picture {picture.name!r} has no scene",
-                expected="a picture of the built-in world: constructed spaces read what is in it",
+                f"image {image.name!r} has no scene",
+                expected="an image of the built-in world: constructed spaces read what is in it",
                 hint="put this space to the world's material only",
             )
         return bag(
@@ -170,31 +170,31 @@ def bag_of_words_space() -> ConstructedSpace:
         said = {(w.attribute, w.value) for w in content_words(text) if w.value is not None}
         return bag(said, text)
 
-    return ConstructedSpace("bag of words", "constructed:bag/1", of_picture, of_caption)
+    return ConstructedSpace("bag of words", "constructed:bag/1", of_image, of_caption)
 
 
 def collapsed_space(*, noise: float = 0.05) -> ConstructedSpace:
-    """All pictures point one way and all captions another, up to noise of this length.
+    """All images point one way and all captions another, up to noise of this length.
 
-    With noise 0 every picture is the same vector.
+    With noise 0 every image is the same vector.
     """
 
-    def of_picture(picture: Picture) -> FloatArray:
-        return signs("pictures", SMALL) + noise * signs(f"picture {picture.key}", SMALL)
+    def of_image(image: ImageSource) -> FloatArray:
+        return signs("pictures", SMALL) + noise * signs(f"image {image.key}", SMALL)
 
     def of_caption(text: str) -> FloatArray:
         return signs("captions", SMALL) + noise * signs(f"caption {text}", SMALL)
 
     return ConstructedSpace(
-        "collapsed space", f"constructed:collapsed/1/{noise:g}", of_picture, of_caption
+        "collapsed space", f"constructed:collapsed/1/{noise:g}", of_image, of_caption
     )
 
 
 def detector_space(rows: Sequence[Row]) -> ConstructedSpace:
     """Knows which texts are originals and which are edits, and nothing of what they say.
 
-    An original points to its pictures; any other text, an edit that is true as well as one that is
-    false, is equally far from all pictures and from all originals. A text has one vector: one that
+    An original points to its images; any other text, an edit that is true as well as one that is
+    false, is equally far from all images and from all originals. A text has one vector: one that
     is an original here and an edit there keeps its first role. `unmixed` gives the rows in which
     no text plays two.
     """
@@ -202,24 +202,24 @@ def detector_space(rows: Sequence[Row]) -> ConstructedSpace:
     for row in rows:
         for text, as_ in _told(row):
             role.setdefault(text, as_)
-    pictures_of: dict[str, list[str]] = {}
+    images_of: dict[str, list[str]] = {}
     for row in rows:
         if role[row.caption] == "original":
-            pictures_of.setdefault(row.caption, []).append(row.picture.key)
+            images_of.setdefault(row.caption, []).append(row.image.key)
 
-    def of_picture(picture: Picture) -> FloatArray:
-        return _detected(signs(f"picture {picture.key}", SMALL), np.zeros(SMALL))
+    def of_image(image: ImageSource) -> FloatArray:
+        return _detected(signs(f"image {image.key}", SMALL), np.zeros(SMALL))
 
     def of_caption(text: str) -> FloatArray:
-        keys = sorted(set(pictures_of.get(text, ())))
+        keys = sorted(set(images_of.get(text, ())))
         if not keys:
             return _detected(np.zeros(SMALL), signs(f"edit {text}", SMALL))
-        own_D = np.sum([signs(f"picture {key}", SMALL) for key in keys], axis=0)
+        own_D = np.sum([signs(f"image {key}", SMALL) for key in keys], axis=0)
         return _detected(own_D / np.linalg.norm(own_D), np.zeros(SMALL))
 
-    identity = blake2b(repr(sorted(pictures_of.items())).encode(), digest_size=8).hexdigest()
+    identity = blake2b(repr(sorted(images_of.items())).encode(), digest_size=8).hexdigest()
     return ConstructedSpace(
-        "perturbation detector", f"constructed:detector/1/{identity}", of_picture, of_caption
+        "perturbation detector", f"constructed:detector/1/{identity}", of_image, of_caption
     )
 
 
@@ -244,21 +244,21 @@ def _told(row: Row) -> list[tuple[str, str]]:
     return [(row.caption, "original"), *((text, "edit") for text in edits)]
 
 
-def _detected(picture_D: FloatArray, edit_D: FloatArray) -> FloatArray:
-    """One shared number, what pictures have of their own, what edits have of their own."""
-    return np.concatenate([[0.5], picture_D, edit_D])
+def _detected(image_D: FloatArray, edit_D: FloatArray) -> FloatArray:
+    """One shared number, what images have of their own, what edits have of their own."""
+    return np.concatenate([[0.5], image_D, edit_D])
 
 
 def perfect_space() -> ConstructedSpace:
     """As perfect on the world as a cosine can be.
 
-    A picture is the sum of directions of all that is true of it; what is left of its length
+    An image is the sum of directions of all that is true of it; what is left of its length
     points where its things lie, so that different scenes differ. A caption is the sum of
     directions of what it says, so measured that every true caption has exactly the same cosine
-    with every picture, and a false one a lower cosine, by the share of it that is false (up to
+    with every image, and a false one a lower cosine, by the share of it that is false (up to
     chance for relations and numbers: they are too many for a coordinate each, so that their
     directions are drawn). A denial points away from what it denies. A text that says nothing in
-    the world's grammar is at right angles to all pictures.
+    the world's grammar is at right angles to all images.
 
     Limits: a sum of facts knows no "another": "a star and a star" is true of one star. A thing
     with three or more attributes is looked up by every two of them, so that denying one loses
@@ -267,21 +267,21 @@ def perfect_space() -> ConstructedSpace:
     cosines shrink together.
     """
     return ConstructedSpace(
-        "perfect space", "constructed:perfect/1", _perfect_picture, _perfect_caption
+        "perfect space", "constructed:perfect/1", _perfect_image, _perfect_caption
     )
 
 
-def _perfect_picture(picture: Picture) -> FloatArray:
-    scene = scene_behind(picture)
+def _perfect_image(image: ImageSource) -> FloatArray:
+    scene = scene_behind(image)
     if scene is None:
-        return _joined(_sum({}), picture=signs(f"picture {picture.key}", OWN))
+        return _joined(_sum({}), image=signs(f"image {image.key}", OWN))
     facts = facts_of(scene)
     room = max(ROOM, sum(_weight(fact) ** 2 for fact in facts))
     step = (SHARE / room) ** 0.5
     fact_D = _sum({fact: step * _weight(fact) for fact in facts}, is_exact=True)
     rest = max(1 - float(fact_D @ fact_D), 0.0) ** 0.5
     where = sorted((t.shape, t.colour, t.size, t.texture, t.x, t.y) for t in scene.things)
-    return _joined(fact_D, picture=rest * signs(f"scene {where}", OWN))
+    return _joined(fact_D, image=rest * signs(f"scene {where}", OWN))
 
 
 def _perfect_caption(text: str) -> FloatArray:
@@ -413,22 +413,22 @@ def _place_of() -> dict[str, int]:
 def _joined(
     fact_D: FloatArray,
     *,
-    picture: FloatArray = _NONE,
+    image: FloatArray = _NONE,
     caption: FloatArray = _NONE,
     denial: FloatArray = _NONE,
 ) -> FloatArray:
-    """Side by side: what only one picture or caption has meets nothing of another kind."""
-    return np.concatenate([fact_D, picture, caption, denial])
+    """Side by side: what only one image or caption has meets nothing of another kind."""
+    return np.concatenate([fact_D, image, caption, denial])
 
 
-def scene_behind(picture: Picture, *, through_shuffles: bool = False) -> Scene | None:
-    """The scene that a picture shows; None if it shows none.
+def scene_behind(image: ImageSource, *, through_shuffles: bool = False) -> Scene | None:
+    """The scene that an image shows; None if it shows none.
 
-    A shuffled picture shows none either, unless one looks at its parts only.
+    A shuffled image shows none either, unless one looks at its parts only.
     """
-    if through_shuffles and isinstance(picture, ShuffledPicture):
-        return scene_behind(picture.picture, through_shuffles=True)
-    return picture.scene if isinstance(picture, ScenePicture) else None
+    if through_shuffles and isinstance(image, ShuffledImage):
+        return scene_behind(image.image, through_shuffles=True)
+    return image.scene if isinstance(image, SceneImage) else None
 
 
 def signs(name: str, width: int) -> FloatArray:

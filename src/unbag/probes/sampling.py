@@ -1,6 +1,6 @@
-"""Which rows, pairs and pictures a quick probe looks at, chosen by hash; what they have in common.
+"""Which rows, pairs and images a quick probe looks at, chosen by hash; what they have in common.
 
-Dimensions: T true cells, P pictures, C captions.
+Dimensions: T true cells, P images, C captions.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import TypeVar
 import numpy as np
 
 from unbag.edits.shuffles import BY_TAG, BY_WORD, words
-from unbag.probes.base import Gallery, Options, PicturePair, Row
+from unbag.probes.base import Gallery, ImagePair, Options, Row
 from unbag.types import IntArray, Sparse
 
 MOST_ROWS, MOST_SWAPS = 40, 60
 """Of each kind, unless all are asked for; swaps decide, so there are more of them."""
 MOST_PAIRS = 16
-"""Of pictures, of each relation: each pair has two pictures of its own."""
+"""Of images, of each relation: each pair has two images of its own."""
 Kept = TypeVar("Kept")
 
 
 def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
-    """Some of each kind, cluster by cluster: a cluster shares its pictures.
+    """Some of each kind, cluster by cluster: a cluster shares its images.
 
     Every probe that asks this looks at the same rows, so that little is encoded for one alone.
-    Clusters that turn out to share a picture are one.
+    Clusters that turn out to share an image are one.
     """
     if options.is_full:
         return unite(rows)
@@ -44,7 +44,7 @@ def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
 
 
 def unite(rows: Sequence[Row]) -> list[Row]:
-    """Clusters that show a picture in common become one, under the name of the first.
+    """Clusters that show an image in common become one, under the name of the first.
 
     Benchmarks may share scenes: taken apart, one scene would count as several.
     """
@@ -58,7 +58,7 @@ def unite(rows: Sequence[Row]) -> list[Row]:
     first_of: dict[str, str] = {}
     for row in rows:
         name = cluster_of(row)
-        above[top(name)] = top(first_of.setdefault(row.picture.key, name))
+        above[top(name)] = top(first_of.setdefault(row.image.key, name))
     names = [top(cluster_of(row)) for row in rows]
     return [
         row if cluster_of(row) == name else replace(row, cluster=name)
@@ -66,7 +66,7 @@ def unite(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def choose_pairs(pairs: Sequence[PicturePair], options: Options) -> list[PicturePair]:
+def choose_pairs(pairs: Sequence[ImagePair], options: Options) -> list[ImagePair]:
     """Some of each relation, likewise."""
     if options.is_full:
         return list(pairs)
@@ -88,22 +88,22 @@ def _choose(every: Sequence[Kept], names: Sequence[tuple[str, str, str]], most: 
 
 
 def choose_gallery(gallery: Gallery, most: int | None) -> Gallery:
-    """At most so many pictures, with the captions that are true of one of them."""
-    if most is None or len(gallery.pictures) <= most:
+    """At most so many images, with the captions that are true of one of them."""
+    if most is None or len(gallery.images) <= most:
         return gallery
-    every = sorted(range(len(gallery.pictures)), key=lambda at: hashed(gallery.pictures[at].key))
+    every = sorted(range(len(gallery.images)), key=lambda at: hashed(gallery.images[at].key))
     return part_of(gallery, every[:most])
 
 
 def part_of(gallery: Gallery, places: Sequence[int]) -> Gallery:
-    """The pictures at these places, in their order, with the captions true of one of them."""
-    picture_P = np.sort(np.array(places))
-    is_kept_T = np.isin(gallery.picture_T, picture_P)
+    """The images at these places, in their order, with the captions true of one of them."""
+    image_P = np.sort(np.array(places))
+    is_kept_T = np.isin(gallery.image_T, image_P)
     caption_C = np.unique(gallery.caption_T[is_kept_T])
     return Gallery(
-        pictures=tuple(gallery.pictures[at] for at in picture_P),
+        images=tuple(gallery.images[at] for at in image_P),
         captions=tuple(gallery.captions[at] for at in caption_C),
-        picture_T=np.searchsorted(picture_P, gallery.picture_T[is_kept_T]),
+        image_T=np.searchsorted(image_P, gallery.image_T[is_kept_T]),
         caption_T=np.searchsorted(caption_C, gallery.caption_T[is_kept_T]),
     )
 
@@ -117,15 +117,15 @@ def told_part(kept: int, every: int, what: str) -> tuple[str, ...]:
 
 def truth_of(gallery: Gallery) -> Sparse:
     """What belongs together, as ranking wants it."""
-    shape = (len(gallery.pictures), len(gallery.captions))
-    return Sparse(shape, gallery.picture_T, gallery.caption_T)
+    shape = (len(gallery.images), len(gallery.captions))
+    return Sparse(shape, gallery.image_T, gallery.caption_T)
 
 
-def first_pictures(gallery: Gallery) -> IntArray:
-    """The first picture that each caption is true of, [C]; -1 where there is none."""
-    none = len(gallery.pictures)
+def first_images(gallery: Gallery) -> IntArray:
+    """The first image that each caption is true of, [C]; -1 where there is none."""
+    none = len(gallery.images)
     first_C = np.full(len(gallery.captions), none)
-    np.minimum.at(first_C, gallery.caption_T, gallery.picture_T)
+    np.minimum.at(first_C, gallery.caption_T, gallery.image_T)
     return np.where(first_C < none, first_C, -1)
 
 

@@ -104,7 +104,7 @@ PHRASES = {
     "more": " and {count} more",
 }
 ABOUT = """\
-c is a caption, n a hard negative and p a hard positive of it, i the picture; cosines without scale.
+c is a caption, n a hard negative and p a hard positive of it, i the image; cosines without scale.
 intra_hn = mean cos(c, n) and gap = mean cos(i, c) - cos(i, n): CE-CLIP, section 4.5 and figure 8.
 intra_hp and gap_hp are the same for p, selectivity = intra_hp - intra_hn (methods.md 4.6). The test
 for a perturbation detector (4.7, after the hard-positive paper, section 4.3): auc is the chance
@@ -121,7 +121,7 @@ def _ask(
     subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     if subject.space is None:
-        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of images and captions")
     base = subject.other.space if subject.other is not None else None
     return edit_sensitivity(subject.space, material, options, base=base)
 
@@ -253,8 +253,8 @@ def once(rows: Sequence[Row]) -> list[Row]:
     seen: set[tuple[str, str | None, str | None]] = set()
     found = []
     for row in rows:
-        if (row.picture.key, row.positive, row.caption) not in seen:
-            seen.add((row.picture.key, row.caption, row.positive))
+        if (row.image.key, row.positive, row.caption) not in seen:
+            seen.add((row.image.key, row.caption, row.positive))
             found.append(row)
     return found
 
@@ -309,10 +309,10 @@ def words_changed(first: str, second: str) -> int:
 
 
 def _scores(asked: EditedRows, options: Options, base: Space | None) -> list[Quantity]:
-    """Mean cosines of the picture with c, n and p, and what they were in the base model."""
+    """Mean cosines of the image with c, n and p, and what they were in the base model."""
     means, over_rows = _mean_scores(asked), asked.mean(options)
     quantities = [
-        over_rows(f"score {name}", value_N, about=f"Mean cosine of picture and {what}")
+        over_rows(f"score {name}", value_N, about=f"Mean cosine of image and {what}")
         for name, what, value_N in means
     ]
     if base is None:
@@ -322,7 +322,7 @@ def _scores(asked: EditedRows, options: Options, base: Space | None) -> list[Qua
         over_rows(
             f"score {name} minus base",
             value_N - before[name],
-            about=f"Mean cosine of picture and {what}, less that of {base.name}",
+            about=f"Mean cosine of image and {what}, less that of {base.name}",
         )
         for name, what, value_N in means
     ]
@@ -361,7 +361,7 @@ def plots(finding: ProbeResult) -> tuple[Plot, ...]:
             "What an edit costs",
             tuple(costs),
             is_rate=False,
-            about="Cosine with the picture lost: gap to negatives, gap_hp to positives.",
+            about="Cosine with the image lost: gap to negatives, gap_hp to positives.",
         ),
         Bars(
             "Does a negative cost more than a positive?",
@@ -387,8 +387,8 @@ def costs(
     """
     found, quantities = asked.found, []
     bag = _BAG if is_swap else {}
-    cost = "What a negative costs: cosine of picture and caption less that of picture and negative"
-    nearer = "How much nearer a positive is than a negative, in the text tower alone"
+    cost = "What a negative costs: cosine of image and caption less that of image and negative"
+    nearer = "How much nearer a positive is than a negative, in the text encoder alone"
     hn, hp = "Mean cosine of caption and negative", "Mean cosine of caption and positive"
     means: list[tuple[str, FloatArray, str, Known, Better]] = [
         ("intra_hn", found.intra_negative_N, hn, Known(), "lower"),
@@ -482,12 +482,12 @@ class EditedRows:
 
 def ask_rows(space: Space, rows: Sequence[Row]) -> EditedRows:
     """What the edits of each row cost in a space; NaN where there is no such edit."""
-    picture_ND = space.pictures([row.picture for row in rows])
+    image_ND = space.images([row.image for row in rows])
     caption_ND = space.captions([row.caption for row in rows])
     negative_ND = _encoded(space, [row.negative for row in rows], caption_ND)
     positive_ND = _encoded(space, [row.positive for row in rows], caption_ND)
-    found = sensitivity(picture_ND, caption_ND, negative_ND, positive_ND)
-    return EditedRows(tuple(rows), found, cosines(picture_ND, caption_ND))
+    found = sensitivity(image_ND, caption_ND, negative_ND, positive_ND)
+    return EditedRows(tuple(rows), found, cosines(image_ND, caption_ND))
 
 
 def _encoded(space: Space, texts: Sequence[str | None], like_ND: FloatArray) -> FloatArray:
@@ -528,18 +528,18 @@ class Sensitivity:
 
 
 def sensitivity(
-    picture_ND: FloatArray,
+    image_ND: FloatArray,
     caption_ND: FloatArray,
     negative_ND: FloatArray,
     positive_ND: FloatArray,
 ) -> Sensitivity:
     """Row by row."""
-    score_N = cosines(picture_ND, caption_ND)
+    score_N = cosines(image_ND, caption_ND)
     return Sensitivity(
         intra_negative_N=cosines(caption_ND, negative_ND),
         intra_positive_N=cosines(caption_ND, positive_ND),
-        gap_negative_N=score_N - cosines(picture_ND, negative_ND),
-        gap_positive_N=score_N - cosines(picture_ND, positive_ND),
+        gap_negative_N=score_N - cosines(image_ND, negative_ND),
+        gap_positive_N=score_N - cosines(image_ND, positive_ND),
     )
 
 

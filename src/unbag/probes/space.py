@@ -1,9 +1,9 @@
-"""Vectors of pictures and captions that probes ask for, and the geometry they are compared with.
+"""Vectors of images and captions that probes ask for, and the geometry they are compared with.
 
 A space is a model (`EncoderSpace`) or constructed, so that its verdict is known beforehand
 (`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
 
-Dimensions: N pictures or captions, D joint space, M gallery, L patches or
+Dimensions: N images or captions, D joint space, M gallery, L patches or
 words, W width of a layer.
 """
 
@@ -25,9 +25,9 @@ from unbag.types import (
     BoolArray,
     DualEncoder,
     FloatArray,
+    ImageSource,
     LayerEncoder,
     Layers,
-    Picture,
     TokenEncoder,
     TokenFeatures,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Space(Protocol):
-    """A joint space of pictures and captions."""
+    """A joint space of images and captions."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Space(Protocol):
 
     @property
     def damaged(self) -> Mapping[str, str]:
-        """Name of each picture that could not be opened so far, with the reason."""
+        """Name of each image that could not be opened so far, with the reason."""
 
     @property
     def layers(self) -> LayerView | None:
@@ -59,8 +59,8 @@ class Space(Protocol):
     def tokens(self) -> TokenView | None:
         """Patches and words in the joint space; None where the model does not show them."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        """Unit vectors [N, D]; NaN for a picture that cannot be opened."""
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        """Unit vectors [N, D]; NaN for an image that cannot be opened."""
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         """Unit vectors [N, D]."""
@@ -69,22 +69,22 @@ class Space(Protocol):
 class LayerView(Protocol):
     """Layers of both towers: 0 enters the first block, the last enters the projection.
 
-    Vectors are not at unit norm, and NaN for a picture that cannot be opened. A tower of a kind
+    Vectors are not at unit norm, and NaN for an image that cannot be opened. A tower of a kind
     that cannot be taken apart raises UnbagError.
     """
 
     @property
     def picture_depth(self) -> int:
-        """Number of layers of pictures, the first and the last included."""
+        """Number of layers of images, the first and the last included."""
 
     @property
     def caption_depth(self) -> int:
         """Number of layers of captions."""
 
-    def pictures(
-        self, pictures: Sequence[Picture], layers: Sequence[int]
+    def images(
+        self, images: Sequence[ImageSource], layers: Sequence[int]
     ) -> tuple[TokenFeatures, ...]:
-        """The layers asked for (-1 is the last), in one pass over the pictures."""
+        """The layers asked for (-1 is the last), in one pass over the images."""
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         """Likewise; captions are padded to the longest."""
@@ -93,7 +93,7 @@ class LayerView(Protocol):
 class TokenView(Protocol):
     """Patches and words as unit vectors in the joint space, [N, L, D]."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> TokenFeatures:
+    def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
         """Patches, row by row from the top left."""
 
     def captions(self, captions: Sequence[str]) -> TokenFeatures:
@@ -170,17 +170,17 @@ class EncoderSpace:
         self._cache = cache
         self._batch = batch_size
         self._progress = progress
-        self._picture: dict[str, FloatArray] = {}
+        self._image: dict[str, FloatArray] = {}
         self._caption: dict[str, FloatArray] = {}
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        """Unit vectors [N, D] in double precision; NaN for a picture that cannot be opened."""
-        keys = [picture.key for picture in pictures]
-        self._encode({k: p for k, p in zip(keys, pictures, strict=True) if k not in self._picture})
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
+        """Unit vectors [N, D] in double precision; NaN for an image that cannot be opened."""
+        keys = [image.key for image in images]
+        self._encode({k: p for k, p in zip(keys, images, strict=True) if k not in self._image})
         # Where nothing could be opened so far, the width is not known.
-        width = _width(self._picture)
+        width = _width(self._image)
         empty_D = np.full(width, np.nan)
-        rows = [self._picture[key] for key in keys]
+        rows = [self._image[key] for key in keys]
         return np.array([row if len(row) == width else empty_D for row in rows]).reshape(-1, width)
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
@@ -189,10 +189,10 @@ class EncoderSpace:
         rows = [self._caption[caption] for caption in captions]
         return np.array(rows).reshape(-1, _width(self._caption))
 
-    def _encode(self, pictures: Mapping[str, Picture], captions: tuple[str, ...] = ()) -> None:
-        if not pictures and not captions:
+    def _encode(self, images: Mapping[str, ImageSource], captions: tuple[str, ...] = ()) -> None:
+        if not images and not captions:
             return
-        plan = Plan(tuple(pictures.values()), tuple(pictures), captions, captions)
+        plan = Plan(tuple(images.values()), tuple(images), captions, captions)
         found = embed(
             self.encoder,
             plan,
@@ -201,8 +201,8 @@ class EncoderSpace:
             progress=self._progress,
         )
         self.damaged.update(found.damaged)
-        if pictures:
-            self._picture.update(zip(pictures, found.picture_ND.astype(float), strict=True))
+        if images:
+            self._image.update(zip(images, found.image_ND.astype(float), strict=True))
         if captions:
             self._caption.update(zip(captions, found.caption_ND.astype(float), strict=True))
 
@@ -215,28 +215,28 @@ class _InnerView(Generic[Encoder]):
     """Extracts what an encoder shows of its towers; each different input once a call."""
 
     def __init__(self, encoder: Encoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """Pictures that cannot be opened go to `damaged`."""
+        """Images that cannot be opened go to `damaged`."""
         self._encoder = encoder
         self._progress = progress
         self._damaged = damaged
 
-    def _extract_pictures(
+    def _extract_images(
         self,
-        pictures: Sequence[Picture],
+        images: Sequence[ImageSource],
         encode: Callable[[Tensor], Features],
         put: Callable[[Sequence[str], Features], None],
     ) -> None:
-        picture_of = {picture.key: picture for picture in pictures}
+        image_of = {image.key: image for image in images}
         damaged = extract_images(
             self._encoder,
-            picture_of,
-            batches_of(list(picture_of), LAYERS_BATCH),
+            image_of,
+            batches_of(list(image_of), LAYERS_BATCH),
             encode,
             put,
             label=f"{self._encoder.name}: patches",
             progress=self._progress,
         )
-        self._damaged.update({picture_of[key].name: why for key, why in damaged.items()})
+        self._damaged.update({image_of[key].name: why for key, why in damaged.items()})
 
     def _extract_captions(
         self,
@@ -262,43 +262,43 @@ class EncoderLayers(_InnerView[LayerEncoder]):
 
     @cached_property
     def picture_depth(self) -> int:
-        """Found by asking for one grey picture."""
+        """Found by asking for one grey image."""
         from PIL import Image
 
         pixels = self._encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
-        return len(self._encoder.picture_layers(pixels[None]).vector_NLW)
+        return len(self._encoder.image_layers(pixels[None]).vector_NLW)
 
     @cached_property
     def caption_depth(self) -> int:
         """Found by asking for one caption."""
-        return len(self._encoder.caption_layers(["a"]).vector_NLW)
+        return len(self._encoder.text_layers(["a"]).vector_NLW)
 
-    def pictures(
-        self, pictures: Sequence[Picture], layers: Sequence[int]
+    def images(
+        self, images: Sequence[ImageSource], layers: Sequence[int]
     ) -> tuple[TokenFeatures, ...]:
-        """The layers asked for, in one pass over the different pictures."""
+        """The layers asked for, in one pass over the different images."""
         kept = [_LayerVectors() for _ in layers]
         put = partial(_keep, kept, layers)
-        self._extract_pictures(pictures, self._encoder.picture_layers, put)
-        keys = [picture.key for picture in pictures]
+        self._extract_images(images, self._encoder.image_layers, put)
+        keys = [image.key for image in images]
         return tuple(one.features(keys) for one in kept)
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
         """Likewise; captions are padded to the longest."""
         kept = [_LayerVectors() for _ in layers]
         put = partial(_keep, kept, layers)
-        self._extract_captions(captions, self._encoder.caption_layers, put)
+        self._extract_captions(captions, self._encoder.text_layers, put)
         return tuple(one.features(captions) for one in kept)
 
 
 class EncoderTokens(_InnerView[TokenEncoder]):
     """Patches and words of a model in the joint space."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> TokenFeatures:
+    def images(self, images: Sequence[ImageSource]) -> TokenFeatures:
         """Patches, row by row from the top left."""
         kept = _LayerVectors()
-        self._extract_pictures(pictures, self._encoder.encode_patches, kept.add_tokens)
-        return kept.features([picture.key for picture in pictures])
+        self._extract_images(images, self._encoder.encode_patches, kept.add_tokens)
+        return kept.features([image.key for image in images])
 
     def captions(self, captions: Sequence[str]) -> TokenFeatures:
         """Words or their pieces."""

@@ -21,9 +21,9 @@ from typing import Literal
 import numpy as np
 
 from unbag.probes.base import (
+    ImagePair,
     Known,
     Options,
-    PicturePair,
     Probe,
     ProbeData,
     ProbedModel,
@@ -46,7 +46,7 @@ from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
 
 NAME = "stability"
-SAME_WORDS, PICTURES = ", same words", ", pictures"
+SAME_WORDS, IMAGES = ", same words", ", images"
 SIZES = (0.05, 0.10)
 """Of noise, relative to the vector."""
 LEAST_RANKED = 3
@@ -57,7 +57,7 @@ ROUNDINGS: tuple[Rounding, ...] = ("bfloat16", "float16")
 BETWEEN = {
     SAME_WORDS: "two captions of the same words",
     "": "two captions",
-    PICTURES: "two pictures",
+    IMAGES: "two images",
 }
 
 
@@ -97,12 +97,12 @@ PHRASES = {
     "more": "; over all kinds, the more alike the two the more it takes ({correlation})",
 }
 ABOUT = """\
-A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
+An image v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
 angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
 it is told in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
 of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
 of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
-brought back to unit length or not. The same for a caption between two pictures. Against the cosine:
+brought back to unit length or not. The same for a caption between two images. Against the cosine:
 Spearman's rank correlation of the angle with the cosine of the two that are compared; below 0, the
 more alike they are the less it takes. Changed by bfloat16 or float16: the share of all preferences
 that differ when vectors are kept in that precision. The question follows Li et al. 2024, the
@@ -114,7 +114,7 @@ def _ask(
     subject: ProbedModel, material: ProbeData, options: Options, progress: Progress
 ) -> ProbeResult:
     if subject.space is None:
-        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+        return ProbeResult(NAME, skipped=f"{subject.name} has no vectors of images and captions")
     return stability(subject.space, material, options)
 
 
@@ -135,7 +135,7 @@ def say(finding: ProbeResult) -> Verdict:
     else:
         case = "firm" if flipped.high < at.FIRM else "some"
     is_known = angle.n and angle.value == angle.value
-    against = finding.get(f"angle against cosine{PICTURES if suffix == PICTURES else ''}")
+    against = finding.get(f"angle against cosine{IMAGES if suffix == IMAGES else ''}")
     said = ""
     # Where the interval leaves 0 out.
     if against is not None and (against.estimate.low > 0 or against.estimate.high < 0):
@@ -163,13 +163,13 @@ def stability(space: Space, material: ProbeData, options: Options) -> ProbeResul
     rows = [row for row in material.rows if row.negative is not None]
     pairs = [pair for pair in material.pairs if pair.captions is not None]
     if not rows and not pairs:
-        needs = "captions with hard negatives, or pairs of pictures with a caption each"
+        needs = "captions with hard negatives, or pairs of images with a caption each"
         return ProbeResult(NAME, skipped=f"{material.about}: it needs {needs}")
     kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
     notes = (
         "A preference that is wrong does not count: see how many are right first.",
         *told_part(len(kept), len(rows), "rows"),
-        *told_part(len(kept_pairs), len(pairs), "pairs of pictures"),
+        *told_part(len(kept_pairs), len(pairs), "pairs of images"),
     )
     quantities: list[Quantity] = []
     plots: list[Scatter] = []
@@ -193,7 +193,7 @@ def stability(space: Space, material: ProbeData, options: Options) -> ProbeResul
         plots.append(_scatter(asked, "captions", options))
     if kept_pairs:
         between = of_pairs(space, kept_pairs)
-        quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
+        quantities += firmness(between, IMAGES, options) + by_cosine(between, IMAGES, options)
         plots.append(_scatter(between, "pictures", options))
     headline = next(one.name for one in quantities if one.name.startswith("angle"))
     return ProbeResult(NAME, tuple(quantities), headline, tuple(plots), notes)
@@ -325,30 +325,30 @@ class Compared:
 
 
 def of_rows(space: Space, rows: Sequence[Row]) -> Compared:
-    """A picture between its caption and a false one."""
+    """An image between its caption and a false one."""
     there = [row for row in rows if row.negative is not None]
     return _compared(
-        space.pictures([row.picture for row in there]),
+        space.images([row.image for row in there]),
         space.captions([row.caption for row in there]),
         space.captions([row.negative or "" for row in there]),
         [(row.id, cluster_of(row), row.kind) for row in there],
     )
 
 
-def of_pairs(space: Space, pairs: Sequence[PicturePair]) -> Compared:
-    """A caption between the picture it is true of and the other one, both captions of a pair."""
+def of_pairs(space: Space, pairs: Sequence[ImagePair]) -> Compared:
+    """A caption between the image it is true of and the other one, both captions of a pair."""
     every = [
-        (caption, *pictures, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
+        (caption, *images, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
         for pair in pairs
         if pair.captions is not None
-        for at, (caption, pictures) in enumerate(
+        for at, (caption, images) in enumerate(
             zip(pair.captions, ((pair.first, pair.second), (pair.second, pair.first)), strict=True)
         )
     ]
     return _compared(
         space.captions([one[0] for one in every]),
-        space.pictures([one[1] for one in every]),
-        space.pictures([one[2] for one in every]),
+        space.images([one[1] for one in every]),
+        space.images([one[2] for one in every]),
         [one[3] for one in every],
     )
 

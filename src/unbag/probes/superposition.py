@@ -1,6 +1,6 @@
 """The probe `superposition`: whether the vector of a pair is the sum of the vectors of its parts.
 
-Claim (S1, section 3.2): the vector of a picture with two things that is closest to both and far
+Claim (S1, section 3.2): the vector of an image with two things that is closest to both and far
 from all M others is the normalised sum of theirs. The exact optimum is the direction of
 w = 2 (i(x1) + i(x2)) - sum of all M; the claim follows only if that sum is about 0, that is, if
 M times `cone` is small. Real vectors lie in a cone, so everything is measured raw and around the
@@ -53,14 +53,14 @@ class SuperpositionThresholds(Thresholds):
         0.1,
         "a pair is a sum if its own is nearer than another pair's by surely more than this",
     )
-    MERGED = 0.95, "pictures above it are taken for the same, as by the probe agreement"
+    MERGED = 0.95, "images above it are taken for the same, as by the probe agreement"
 
 
 MARGIN = SuperpositionThresholds.MARGIN
 _TOLD = (
-    "The vector of a picture of two things is {how} the sum of theirs: around the mean, cosine "
+    "The vector of an image of two things is {how} the sum of theirs: around the mean, cosine "
     "{own}, and {other} for the sum of two other things in the same colours. With their colours "
-    "exchanged, pictures have cosine {exchanged}"
+    "exchanged, images have cosine {exchanged}"
 )
 VERDICTS: Mapping[str, tuple[Tone, str]] = {
     "unknown": (
@@ -69,7 +69,7 @@ VERDICTS: Mapping[str, tuple[Tone, str]] = {
     ),
     "no sum": ("told", f"{_TOLD}."),
     "merged": ("fails", f"{_TOLD}: a sum forgets what belongs to what."),
-    "undecided": ("mixed", f"{_TOLD}: whether that is one picture is not decided."),
+    "undecided": ("mixed", f"{_TOLD}: whether that is one image is not decided."),
     "beside": ("told", f"{_TOLD}: what belongs to what is there beside the sum."),
 }
 _SHOWN = (
@@ -81,7 +81,7 @@ _SHOWN = (
     "pair elsewhere",
     "colours exchanged",
 )
-NO_VECTORS = "has no vectors of pictures: there is nothing to add up"
+NO_VECTORS = "has no vectors of images: there is nothing to add up"
 ABOUT = f"""\
 Claim (methods.md 4.5; source S1, section 3.2): i(x,y) is the normalised sum of i(x) and i(y).
 Cosines of i(x,y) with that sum, with the exact optimum 2 (i(x) + i(y)) - sum of all M things, with
@@ -92,7 +92,7 @@ by surely more than {MARGIN:g}. The cone is the length of the mean unit vector o
 derivation needs M times the cone to be small against the length of the sum. If attributes add up
 too, i(x_a,y_b) is i(x_b,y_a): their cosine is reported, and the fit of i(x_a,y_b) =
 ((1 - shrink) (i(x) + i(y)) + p t(a) + q t(b)) / 2 with the share of squared length it explains
-(which a cone makes large by itself). Each i(.) is the mean over 8 or 16 pictures. Limits: single
+(which a cone makes large by itself). Each i(.) is the mean over 8 or 16 images. Limits: single
 things must not be strange to the model; a sum of vectors is a sum of whatever is drawn, colours
 included, hence the baseline in the same colours."""
 _PARTS = (
@@ -158,7 +158,7 @@ def bars(quantities: Sequence[Quantity]) -> Bars:
     known = {one.name: one for one in quantities}
     chosen = [known[name] for name in _SHOWN if name in known]
     return Bars(
-        "A picture of two things and sums of single things",
+        "An image of two things and sums of single things",
         tuple(replace(bar(one, one.name), note=one.about) for one in chosen),
         is_rate=False,
         about="Cosines, around the mean of all single things (centred) and as they are.",

@@ -1,6 +1,6 @@
 """The probe `transplant`: which part of a model was repaired, by exchanging parts with another.
 
-A model falls into three parts: picture tower, text tower, and read-out (the projections of both
+A model falls into three parts: image encoder, text encoder, and read-out (the projections of both
 into the joint space, and the scale). If a repair changed a score, the combinations say which part
 did it. Ours; related: model stitching (Bansal et al. 2021), without layers in between.
 
@@ -106,8 +106,8 @@ class ModelPart(NamedTuple):
 
 
 PARTS = (
-    ModelPart("picture", "picture tower"),
-    ModelPart("text", "text tower"),
+    ModelPart("picture", "image encoder"),
+    ModelPart("text", "text encoder"),
     ModelPart("read_out", "read-out"),
 )
 
@@ -115,7 +115,7 @@ PARTS = (
 class Combination(NamedTuple):
     """Which model each part is taken from."""
 
-    picture: Source
+    image: Source
     text: Source
     read_out: Source | None
     """None where there is no projection to take."""
@@ -146,7 +146,7 @@ def ask(
     spaces = (subject.other.space, subject.space)
     scopes = choose_scopes(rows, spaces, options)
     if not scopes:
-        return ProbeResult(NAME, skipped="no picture could be opened")
+        return ProbeResult(NAME, skipped="no image could be opened")
     used = tuple({row.id: row for some in scopes.values() for row in some}.values())
     right = credits(donors.choices, encode_variants(donors, spaces, used, progress))
     place = {row.id: at for at, row in enumerate(used)}
@@ -203,7 +203,7 @@ def say(finding: ProbeResult) -> Verdict:
 TRANSPLANT = Probe(
     name=NAME,
     question="Which part was repaired?",
-    about="The picture tower, the text tower and the read-out (both projections and the scale) of "
+    about="Image encoder, text encoder and read-out (both projections and the scale) of "
     "two models are combined in all eight ways; each whole is scored by the share of captions that "
     "beat their negative, a tie being a miss. Alone: the other model with one part of this one, "
     "minus the other model. Lost: this model minus itself with that part of the other. Kinds "
@@ -244,10 +244,10 @@ def choose_scopes(
 ) -> dict[str, tuple[Row, ...]]:
     """Some of every kind, and more of those on which the two models differ most, the most last.
 
-    Empty if no picture could be opened.
+    Empty if no image could be opened.
     """
     some = choose_rows(rows, options)
-    base_N, other_N = (wins(one.picture_ND, one) for one in (encode(s, some) for s in spaces))
+    base_N, other_N = (wins(one.image_ND, one) for one in (encode(s, some) for s in spaces))
     changes: dict[str, list[float]] = {}
     for row, change in zip(some, (other_N - base_N).tolist(), strict=True):
         if np.isfinite(change):
@@ -272,7 +272,7 @@ def encode_variants(
 ) -> dict[Variant, Encoded]:
     """Rows by every tower with every projection: all combinations are scored from these.
 
-    A picture's vector depends on the picture tower and its projection only, so the two models and
+    An image's vector depends on the image encoder and its projection only, so the two models and
     the two with their read-outs exchanged hold the vectors of all eight.
     """
     found = {(s, s): encode(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
@@ -287,17 +287,17 @@ def encode_variants(
 class Encoded:
     """Vectors of rows by one variant of both towers."""
 
-    picture_ND: FloatArray
+    image_ND: FloatArray
     caption_ND: FloatArray
     negative_ND: FloatArray
 
 
 def encode(space: Space, rows: Sequence[Row]) -> Encoded:
-    """Pictures, captions and negatives of rows."""
+    """Images, captions and negatives of rows."""
     captions = [row.caption for row in rows]
     vector_MD = space.captions([*captions, *(str(row.negative) for row in rows)])
-    picture_ND = space.pictures([row.picture for row in rows])
-    return Encoded(picture_ND, vector_MD[: len(rows)], vector_MD[len(rows) :])
+    image_ND = space.images([row.image for row in rows])
+    return Encoded(image_ND, vector_MD[: len(rows)], vector_MD[len(rows) :])
 
 
 def credits(
@@ -306,15 +306,15 @@ def credits(
     """Wins of each combination, [N]."""
     found = {}
     for choice in choices:
-        picture_ND = encoded[choice.picture, choice.read_out or choice.picture].picture_ND
-        found[choice] = wins(picture_ND, encoded[choice.text, choice.read_out or choice.text])
+        image_ND = encoded[choice.image, choice.read_out or choice.image].image_ND
+        found[choice] = wins(image_ND, encoded[choice.text, choice.read_out or choice.text])
     return found
 
 
-def wins(picture_ND: FloatArray, said: Encoded) -> FloatArray:
-    """1 where the caption beats its negative, 0 where not or at a tie, NaN without a picture."""
+def wins(image_ND: FloatArray, said: Encoded) -> FloatArray:
+    """1 where the caption beats its negative, 0 where not or at a tie, NaN without an image."""
     true_N, false_N = (
-        (picture_ND * said_ND).sum(axis=-1) for said_ND in (said.caption_ND, said.negative_ND)
+        (image_ND * said_ND).sum(axis=-1) for said_ND in (said.caption_ND, said.negative_ND)
     )
     return np.where(np.isfinite(true_N), (true_N - false_N > TIE).astype(float), np.nan)
 
@@ -347,15 +347,15 @@ def _quantities(
 def _grid(scope: str, right: Mapping[Combination, FloatArray], names: tuple[str, str]) -> Grid:
     who = dict(zip(SOURCES, names, strict=True))
     share = {choice: float(np.nanmean(value_N)) for choice, value_N in right.items()}
-    columns = [(c.text, c.read_out) for c in share if c.picture == "base"]
+    columns = [(c.text, c.read_out) for c in share if c.image == "base"]
     said = [f"text of {who[t]}" + (f", read-out of {who[r]}" if r else "") for t, r in columns]
     return Grid(
         title=f"Parts of two models: {scope}",
-        rows=tuple(f"pictures of {who[source]}" for source in SOURCES),
+        rows=tuple(f"images of {who[source]}" for source in SOURCES),
         columns=tuple(said),
         values=tuple(tuple(share[Combination(p, t, r)] for t, r in columns) for p in SOURCES),
-        row_name="picture tower",
-        column_name="text tower and read-out",
+        row_name="image encoder",
+        column_name="text encoder and read-out",
         about="share of captions that beat their negatives",
     )
 
@@ -452,7 +452,7 @@ class Donors:
 
     def _name(self, choice: Combination) -> str:
         who = dict(zip(SOURCES, self.names, strict=True))
-        said = f"pictures of {who[choice.picture]}, captions of {who[choice.text]}"
+        said = f"images of {who[choice.image]}, captions of {who[choice.text]}"
         return f"{said}, read-out of {who[choice.read_out]}" if choice.read_out else said
 
 
@@ -460,16 +460,16 @@ class Donors:
 class ModelParts:
     """Names of all weights of a model, each in exactly one part."""
 
-    picture: frozenset[str]
+    image: frozenset[str]
     text: frozenset[str]
     """What is neither tower's, such as the decoder of CoCa, counts here."""
     read_out: frozenset[str]
-    """Empty if neither tower has a projection; the scale then counts to the text tower."""
+    """Empty if neither tower has a projection; the scale then counts to the text encoder."""
     notes: tuple[str, ...] = ()
 
     def of(self, choice: Combination) -> frozenset[str]:
         """Names of the weights that come from the other model."""
-        every = (self.picture, self.text, self.read_out)
+        every = (self.image, self.text, self.read_out)
         taken = [names for names, source in zip(every, choice, strict=True) if source == "other"]
         return frozenset().union(*taken)
 
@@ -479,19 +479,19 @@ def parts_of(trainable: Trainable) -> ModelParts:
     _check_apart(trainable)
     places = _places(trainable.module)
     names = tuple(trainable.module.state_dict())
-    picture, text = (
+    image, text = (
         _below((place for layer in layers for part in layer for place in places[id(part)]), names)
-        for layers in (trainable.picture_layers, trainable.caption_layers)
+        for layers in (trainable.image_layers, trainable.text_layers)
     )
     ends = [
         _below(_projections(layers[-1], places), names)
-        for layers in (trainable.picture_layers, trainable.caption_layers)
+        for layers in (trainable.image_layers, trainable.text_layers)
     ]
     scale = _below((place for one in trainable.temperature for place in places[id(one)]), names)
     read_out = ends[0] | ends[1] | scale if ends[0] | ends[1] else frozenset()
-    rest = [name for name in names if name not in picture | text | scale]
-    picture = (picture | {name for name in rest if _is_within(name, picture, text)}) - read_out
-    return ModelParts(picture, frozenset(names) - picture - read_out, read_out, _notes(ends))
+    rest = [name for name in names if name not in image | text | scale]
+    image = (image | {name for name in rest if _is_within(name, image, text)}) - read_out
+    return ModelParts(image, frozenset(names) - image - read_out, read_out, _notes(ends))
 
 
 def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
@@ -507,7 +507,7 @@ def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
 def _check_apart(trainable: Trainable) -> None:
     from unbag.training.towers.base import weights_of
 
-    layers = trainable.picture_layers, trainable.caption_layers
+    layers = trainable.image_layers, trainable.text_layers
     first, second = ({id(weight) for weight in weights_of(one)} for one in layers)
     if shared := len(first & second):
         raise UnbagError(
@@ -533,17 +533,17 @@ def _below(places: Iterable[str], names: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name in names if name in starts or name.startswith(inside))
 
 
-def _is_within(name: str, picture: frozenset[str], text: frozenset[str]) -> bool:
-    """Whether a buffer lies right in the module of the picture tower."""
+def _is_within(name: str, image: frozenset[str], text: frozenset[str]) -> bool:
+    """Whether a buffer lies right in the module of the image encoder."""
     owner = name.rpartition(".")[0] + "."
-    near = [any(one.startswith(owner) for one in side) for side in (picture, text)]
+    near = [any(one.startswith(owner) for one in side) for side in (image, text)]
     return owner != "." and near == [True, False]
 
 
 def _projections(layer: Sequence[Part], places: Mapping[int, Sequence[str]]) -> Iterator[str]:
     """Where the last map into the joint space lies.
 
-    Not what only sounds like one: the head of SigLIP's picture tower pools, and so does that of
+    Not what only sounds like one: the head of SigLIP's image encoder pools, and so does that of
     timm's, which has a projection of its own inside.
     """
     from torch import nn

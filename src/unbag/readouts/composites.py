@@ -79,7 +79,7 @@ def composite_pool(
     """
     rows = [_rows(quads[at : at + STEP // 2]) for at in range(0, len(quads), STEP // 2)]
     pool = world_pool(encoder, view, rows, dtype=dtype, device=device, progress=progress)
-    # The second version is in reverse, so that rows of one picture are neighbours and those who
+    # The second version is in reverse, so that rows of one image are neighbours and those who
     # hold rows out see where a cut would part them.
     place_N = torch.arange(4 * len(quads), device=device)
     row_N = 2 * (place_N // 4) + torch.tensor([0, 1, 1, 0], device=device)[place_N % 4]
@@ -95,7 +95,7 @@ def composite_pool(
     code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
     return replace(
         pool,
-        picture_N=row_N,
+        image_N=row_N,
         caption_N=caption_N,
         negative_NK=negative_N[:, None],
         code=code,

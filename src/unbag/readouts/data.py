@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 from unbag.data.composites import pair_name
 from unbag.data.pairs import Pair, Pairs
 from unbag.edits.kinds import normalised
-from unbag.errors import PictureError, UnbagError
+from unbag.errors import ImageError, UnbagError
 from unbag.metrics.intervals import generator
 from unbag.models.batching import Fitting
 from unbag.models.features import FeatureStore, View, stacked
@@ -43,8 +43,8 @@ from unbag.training.data.world import (
     encode,
 )
 from unbag.training.recipes import Slot, hard_negative
-from unbag.types import DualEncoder, Picture, TokenFeatures
-from unbag.world.rendering import ScenePicture
+from unbag.types import DualEncoder, ImageSource, TokenFeatures
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene
 
 NEGATIVES_PER_CAPTION = 4
@@ -61,29 +61,29 @@ RELATION = [slot.name for slot in WORLD_NEGATIVES].index("relation")
 """Where the opposite of a stated relation stands among them."""
 STEP = 512
 """Scenes that are made together."""
-PICTURES = (512, 64)
+IMAGES = (512, 64)
 """Scenes that go through the tower at once, on a GPU and on a CPU, whose cache holds no more."""
 CAPTIONS = (4_096, 256)
 """Likewise."""
 MOST_BYTES = 12 << 30
 """Of features of pairs that are kept in memory, in half precision."""
 _HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000
-"""Share of the rows or pictures that no step sees, and the most of them."""
+"""Share of the rows or images that no step sees, and the most of them."""
 _Input = TypeVar("_Input")
 _AT_ONCE = 512
-"""Pictures or captions of pairs that are read from the store at once."""
+"""Images or captions of pairs that are read from the store at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
     """What a reader is trained on."""
 
-    picture: TokenFeatures
-    """Of the different pictures."""
+    image: TokenFeatures
+    """Of the different images."""
     caption: TokenFeatures
     """Of the different strings: captions and negatives alike."""
-    picture_N: Tensor
-    """Which of the pictures each row is about."""
+    image_N: Tensor
+    """Which of the images each row is about."""
     caption_N: Tensor
     """Which of the strings is its caption."""
     negative_NK: Tensor
@@ -97,16 +97,16 @@ class Pool:
     fingerprint: str = ""
 
     def __len__(self) -> int:
-        """Rows: a picture with one caption each."""
+        """Rows: an image with one caption each."""
         return len(self.caption_N)
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Pool:
         """On a device, features in `dtype`."""
         return replace(
             self,
-            picture=self.picture.to(device, dtype),
+            image=self.image.to(device, dtype),
             caption=self.caption.to(device, dtype),
-            picture_N=self.picture_N.to(device),
+            image_N=self.image_N.to(device),
             caption_N=self.caption_N.to(device),
             negative_NK=self.negative_NK.to(device),
             code={name: value.to(device) for name, value in self.code.items()},
@@ -115,7 +115,7 @@ class Pool:
     @property
     def nbytes(self) -> int:
         """Memory that the features take."""
-        return self.picture.nbytes + self.caption.nbytes
+        return self.image.nbytes + self.caption.nbytes
 
     def near(self, device: str) -> Pool:
         """On the device where half of its free memory is enough, else where it is.
@@ -127,7 +127,7 @@ class Pool:
         return self.to(device)
 
     def rows(self, start: int, stop: int) -> Pool:
-        """Some of the rows, with all pictures and strings; a view that costs no memory."""
+        """Some of the rows, with all images and strings; a view that costs no memory."""
         return self._picked(slice(start, stop))
 
     def only(self, place: int) -> Pool:
@@ -139,7 +139,7 @@ class Pool:
     def _picked(self, at: slice | Tensor) -> Pool:
         return replace(
             self,
-            picture_N=self.picture_N[at],
+            image_N=self.image_N[at],
             caption_N=self.caption_N[at],
             negative_NK=self.negative_NK[at],
             code={name: value[at] for name, value in self.code.items()},
@@ -147,12 +147,12 @@ class Pool:
 
     @cached_property
     def held_out(self) -> int:
-        """Rows at the end that no step sees: whole groups, of a picture and its opposite all."""
+        """Rows at the end that no step sees: whole groups, of an image and its opposite all."""
         return held_out(len(self), self._are_together, group=self.group)
 
     def _are_together(self, row: int, other: int) -> bool:
-        """Whether both are of one picture, or of two whose captions are each other's edits."""
-        before, after = (self.picture_N == self.picture_N[at] for at in (row, other))
+        """Whether both are of one image, or of two whose captions are each other's edits."""
+        before, after = (self.image_N == self.image_N[at] for at in (row, other))
         if before[other]:
             return True
         return all(
@@ -172,14 +172,14 @@ class Pool:
             negative = self.caption.rows(negative_BK.clamp(min=0).flatten()).to(
                 device, torch.float32
             )
-        # Which captions fit a picture of the batch besides its own.
+        # Which captions fit an image of the batch besides its own.
         also_true_BB = torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
         if self.find_truth is not None:
             truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
             also_true_BB = truth.also_true_BB.clone()
             also_true_BB.fill_diagonal_(False)
         return ReaderBatch(
-            picture=self.picture.rows(self.picture_N[row_B]).to(device, torch.float32),
+            image=self.image.rows(self.image_N[row_B]).to(device, torch.float32),
             caption=self.caption.rows(self.caption_N[row_B]).to(device, torch.float32),
             negative=negative,
             negative_mask_BK=mask_BK.to(device),
@@ -254,34 +254,34 @@ def pool_of(
     find_truth: FindTruth | None = None,
     group: int = 1,
 ) -> Pool:
-    """Parts of all rows; without a code, equal captions and pictures are found by their text."""
+    """Parts of all rows; without a code, equal captions and images are found by their text."""
     store = FeatureStore(encoder, view, cache=cache, progress=progress)
-    pictures = {row.picture.key: row.picture for row in rows}
+    images = {row.image.key: row.image for row in rows}
     every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
     texts = list(dict.fromkeys(every))
-    _check_size(store, list(pictures.values()), texts)
+    _check_size(store, list(images.values()), texts)
     whole = readable_rows(store, rows, texts, progress)
     if store.damaged and (group > 1 or code is not None):
         raise UnbagError(
             f"{count_text(len(store.damaged), 'picture')} cannot be read",
             expected="all of them, since each has its opposite",
         )
-    place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
+    place_of = {key: at for at, key in enumerate(dict.fromkeys(r.image.key for r in whole))}
     string_of = {text: at for at, text in enumerate(texts)}
     if code is None:
         said = [CaptionTexts(row.caption) for row in whole]
-        code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
+        code, find_truth = code_of(said, [row.image.key for row in whole]), find_equal
     most = max(len(row.negatives) for row in whole)
     # Some rows have fewer than others.
     padded = [(*row.negatives, *[None] * (most - len(row.negatives))) for row in whole]
     negatives = [[-1 if text is None else string_of[text] for text in one] for one in padded]
     digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
     for row in whole:
-        digest.update(repr((row.picture.key, row.caption, row.negatives)).encode())
+        digest.update(repr((row.image.key, row.caption, row.negatives)).encode())
     return Pool(
-        picture=_kept_in_half(store.images, [pictures[key] for key in place_of]),
+        image=_kept_in_half(store.images, [images[key] for key in place_of]),
         caption=_kept_in_half(store.texts, texts),
-        picture_N=torch.tensor([place_of[row.picture.key] for row in whole]),
+        image_N=torch.tensor([place_of[row.image.key] for row in whole]),
         caption_N=torch.tensor([string_of[row.caption] for row in whole]),
         negative_NK=torch.tensor(negatives, dtype=torch.int64).reshape(len(whole), most),
         code=dict(code),
@@ -294,9 +294,9 @@ def pool_of(
 
 @dataclass(frozen=True, eq=False)
 class PoolRow:
-    """A picture, a caption that fits it, and some that do not."""
+    """An image, a caption that fits it, and some that do not."""
 
-    picture: Picture
+    image: ImageSource
     caption: str
     negatives: tuple[str | None, ...] = ()
 
@@ -304,14 +304,14 @@ class PoolRow:
 def readable_rows(
     store: FeatureStore, rows: Sequence[PoolRow], texts: Sequence[str], progress: Progress
 ) -> list[PoolRow]:
-    """Rows whose picture can be opened, after features of all were computed; says which are not."""
-    pictures = {row.picture.key: row.picture for row in rows}
-    store.precompute(list(pictures.values()), texts)
-    for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+    """Rows whose image can be opened, after features of all were computed; says which are not."""
+    images = {row.image.key: row.image for row in rows}
+    store.precompute(list(images.values()), texts)
+    for line in left_out_lines({images[k].name: why for k, why in store.damaged.items()}):
         progress.say(line)
-    whole = [row for row in rows if row.picture.key not in store.damaged]
+    whole = [row for row in rows if row.image.key not in store.damaged]
     if not whole:
-        raise UnbagError("no picture can be opened", expected="at least one, to train on")
+        raise UnbagError("no image can be opened", expected="at least one, to train on")
     return whole
 
 
@@ -326,11 +326,11 @@ def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
             bad.append(error)
             continue
         found += [
-            PoolRow(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
+            PoolRow(pair.image, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
         ]
     if not found:
         raise UnbagError(
-            f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
+            f"no pair can be read: {pairs.about}", expected="images with captions to train on"
         )
     if bad and progress is not None:
         verb = "is" if len(bad) == 1 else "are"
@@ -353,15 +353,15 @@ def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
 
 
 def mixed(rows: Sequence[PoolRow]) -> list[PoolRow]:
-    """Pictures in an order that only their names decide, rows of one picture together.
+    """Images in an order that only their names decide, rows of one image together.
 
-    The last of them can then be kept apart: they are like all the others. Two opposite pictures
+    The last of them can then be kept apart: they are like all the others. Two opposite images
     that were pasted stand beside each other.
     """
 
     def drawn_and_name(row: PoolRow) -> tuple[bytes, str]:
-        name = pair_name(row.picture.name)
-        return blake2b(name.encode(errors="replace")).digest(), row.picture.name
+        name = pair_name(row.image.name)
+        return blake2b(name.encode(errors="replace")).digest(), row.image.name
 
     return sorted(rows, key=drawn_and_name)
 
@@ -376,20 +376,20 @@ def _kept_in_half(
     return stacked(found)
 
 
-def _check_size(store: FeatureStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
+def _check_size(store: FeatureStore, images: Sequence[ImageSource], texts: Sequence[str]) -> None:
     """Before hours are spent on features that memory cannot hold."""
     counts = store.encoder.count_tokens(texts)
     longest = texts[max(range(len(texts)), key=counts.__getitem__)]
-    # Kept in half of the precision they are computed in; of the first picture that can be opened.
+    # Kept in half of the precision they are computed in; of the first image that can be opened.
     size = 0
-    for picture in pictures:
-        with suppress(PictureError):
-            size = len(pictures) * (store.images([picture]).nbytes // 2)
+    for image in images:
+        with suppress(ImageError):
+            size = len(images) * (store.images([image]).nbytes // 2)
             break
     size += len(texts) * store.texts([longest]).nbytes // 2
     if size > MOST_BYTES:
         raise UnbagError(
-            f"parts of {len(pictures):,} pictures and of {len(texts):,} captions and negatives "
+            f"parts of {len(images):,} images and of {len(texts):,} captions and negatives "
             f"take {size / 2**30:.1f} gigabytes",
             expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
             hint="train on fewer pairs: a reader has few weights and needs no more",
@@ -418,28 +418,28 @@ def world_pool(
         dtype=torch.int64,
     ).reshape(len(caption_N), -1)
     is_plain = _is_plain(encoder, rows[0].scenes[0])
-    fitting, pictures = Fitting(encoder.name, progress.say), []
+    fitting, images = Fitting(encoder.name, progress.say), []
     with progress.task(f"{encoder.name}: patches", len(caption_N)) as advance:
         for some in rows:
             if is_plain:
                 pixels = _levels(some.pixels.to(encoder.device))
             else:
-                opened = (ScenePicture(scene, "").open() for scene in some.scenes)
+                opened = (SceneImage(scene, "").open() for scene in some.scenes)
                 pixels = torch.stack([encoder.prepare(image) for image in opened])
-            for part in torch.split(pixels, PICTURES[encoder.device == "cpu"]):
+            for part in torch.split(pixels, IMAGES[encoder.device == "cpu"]):
                 found = fitting.parts(partial(view.encode_images, encoder), part)
-                pictures.append(kept(stacked(found), device, dtype))
+                images.append(kept(stacked(found), device, dtype))
                 advance(len(part))
     code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
-    # Whether a negative holds in another picture is never asked: it is told from its own alone.
+    # Whether a negative holds in another image is never asked: it is told from its own alone.
     code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
     said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
     digest = blake2b(said.encode(), digest_size=12)
     digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
     return Pool(
-        picture=stacked(pictures),
+        image=stacked(images),
         caption=_read_captions(encoder, view, list(place), dtype, device, progress),
-        picture_N=torch.arange(len(caption_N), device=device),
+        image_N=torch.arange(len(caption_N), device=device),
         caption_N=caption_N.to(device),
         negative_NK=negative_NK.to(device),
         code={name: value.to(device) for name, value in code.items()},
@@ -451,13 +451,13 @@ def world_pool(
 
 
 def _levels(byte_N3HW: Tensor) -> Tensor:
-    """From -1 to 1, as `tiny:` prepares pictures."""
+    """From -1 to 1, as `tiny:` prepares images."""
     return byte_N3HW.float() / 127.5 - 1.0
 
 
 def _is_plain(encoder: DualEncoder, scene: Scene) -> bool:
     """Whether a model takes drawings as `tiny:` does; tried, not believed."""
-    found = encoder.prepare(ScenePicture(scene, "").open())
+    found = encoder.prepare(SceneImage(scene, "").open())
     wanted = _levels(drawn([scene]).to("cpu"))[0]
     return found.shape == wanted.shape and torch.allclose(found, wanted, atol=1e-6)
 
@@ -557,7 +557,7 @@ class _NoReads:
     """Stands where a model's preparation would: scenes and texts are made without one."""
 
     def prepare(self, image: object) -> Tensor:
-        raise AssertionError("no picture is prepared here")
+        raise AssertionError("no image is prepared here")
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
         raise AssertionError("no caption is read here")

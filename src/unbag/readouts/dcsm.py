@@ -3,9 +3,9 @@
 `dcsm` is what the released code does; `dcsm_fixed` marks words at their own tokens and standardises
 each map by itself, so that a score does not depend on the other candidates (methods.md 7.1).
 
-The columns of functional words ("left", "not") hold what stands for the word, whatever the picture.
+The columns of functional words ("left", "not") hold what stands for the word, whatever the image.
 
-Dimensions: N pairs, maps or captions, K calls, of which each compares P pictures with C captions, R
+Dimensions: N pairs, maps or captions, K calls, of which each compares P images with C captions, R
 rows of a map (CLS and patches), L columns (tokens), W width, D width of the joint space, T
 functional words, B rows of a batch, X negatives of a caption, G rows of a crowd. Of the network: O
 and I channels, D down and A across a window, H hidden units.
@@ -78,8 +78,8 @@ class DcsmSettings(ReaderEffort):
     """Whether what replaces them is trained; in the released code it stays as drawn."""
     dropout: float = bounded(0.0, low=0, below=1)
     shuffle_patches: Literal["no", "each", "same"] = "no"
-    """A control. `each`: patches of each picture in an order that only their vectors decide, so
-    that where they lay is lost. `same`: one drawn order for all pictures, which loses only who is
+    """A control. `each`: patches of each image in an order that only their vectors decide, so
+    that where they lay is lost. `same`: one drawn order for all images, which loses only who is
     whose neighbour."""
     only: Only = "all"
     """A control: the row of CLS, the column of the end token, or both, and zeros elsewhere."""
@@ -94,13 +94,13 @@ class Dcsm(Reader):
     maps_show = (
         "By how much the score falls when the cosine of a word with a patch is replaced by the "
         "mean of the map: orange cells speak for the caption, blue ones against it. Columns of "
-        "functional words are the same for all pictures; what they count for still depends on what "
+        "functional words are the same for all images; what they count for still depends on what "
         "is beside them."
     )
     maps_are_signed = True
 
     def __init__(self, settings: DcsmSettings, sizes: Sizes, *, name: str = "dcsm_fixed") -> None:
-        """For pictures of `sizes.patches` patches each."""
+        """For images of `sizes.patches` patches each."""
         super().__init__()
         self.name, self.settings, self.patches = name, settings, sizes.patches
         self.captions = MapCaptions(settings.align, settings.length, settings.padding)
@@ -126,25 +126,25 @@ class Dcsm(Reader):
         """Whether a score depends on what else is compared in the same call."""
         return self.settings.norm == "batch"
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; with norm="batch" the rows of a call share mean and deviation."""
-        return self._rows(picture, caption).flatten()
+        return self._rows(image, caption).flatten()
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C] in bounded memory, one product of matrices for many maps."""
-        found = self._state(picture, caption) if self.depends_on_call else None
+        found = self._state(image, caption) if self.depends_on_call else None
 
         def block(some: slice, others: slice) -> Tensor:
-            return self._cells(picture.rows(some), caption.rows(others), found=found)[0]
+            return self._cells(image.rows(some), caption.rows(others), found=found)[0]
 
-        return filled(len(picture), len(caption), self._numbers, block)
+        return filled(len(image), len(caption), self._numbers, block)
 
-    def maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What the network is given, row with row, [N, R, L]; for people who want to look."""
-        map_KPCRL, keep = self._paired(picture, caption)
+        map_KPCRL, keep = self._paired(image, caption)
         return standardise(map_KPCRL, moments(map_KPCRL, keep, by=self._by), keep)[0, :, 0]
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """What the score loses when one cell is hidden, exactly, [N, columns, patches].
 
         A hidden cell is zero in the standardised map, its mean; nothing is standardised again.
@@ -152,10 +152,10 @@ class Dcsm(Reader):
         if self.settings.shuffle_patches != "no":
             raise UnbagError(
                 f"the read-out {self.name!r} was trained with shuffle_patches="
-                f"{self.settings.shuffle_patches}, so that its rows are no places of a picture",
+                f"{self.settings.shuffle_patches}, so that its rows are no places of an image",
                 expected="shuffle_patches=no",
             )
-        map_NRL = self.maps(picture, caption)
+        map_NRL = self.maps(image, caption)
         score_N1: Tensor = self.net(map_NRL)[:, None]
         patch_L = torch.arange(self.patches, device=map_NRL.device)
         found = []
@@ -169,9 +169,9 @@ class Dcsm(Reader):
         """Without negatives the paper's: cross-entropy of rows plus that of columns.
 
         There each row's opposite is the row after it, so a crowd of 2B rows is the paper's batch
-        of B pictures, B captions and their opposites. With negatives it is `contrast`.
+        of B images, B captions and their opposites. With negatives it is `contrast`.
         """
-        size = len(batch.picture)
+        size = len(batch.image)
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
             # All whole crowds in one call, then what is left.
@@ -180,37 +180,35 @@ class Dcsm(Reader):
             parts = [(slice(0, whole), whole // each)]
             parts += [(slice(whole, size), 1)] if whole < size else []
             for rows, calls in parts:
-                pictures, captions = batch.picture.rows(rows), batch.caption.rows(rows)
-                yield rows, self._cells(pictures, captions, calls=calls)
+                images, captions = batch.image.rows(rows), batch.caption.rows(rows)
+                yield rows, self._cells(images, captions, calls=calls)
 
         if batch.negative is None:
             return 2 * block_info_nce(blocks(), batch.also_true_BB)
-        score_BX = self._rows(batch.picture, batch.negative)
+        score_BX = self._rows(batch.image, batch.negative)
         negative_BX = score_BX.float().masked_fill(~batch.negative_mask_BK, -torch.inf)
         return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BX)
 
-    def _rows(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Each picture with the captions that follow one another for it, as one call, [N, X]."""
-        map_KPCRL, keep = self._paired(picture, caption)
+    def _rows(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        """Each image with the captions that follow one another for it, as one call, [N, X]."""
+        map_KPCRL, keep = self._paired(image, caption)
         return self._read(map_KPCRL, keep, moments(map_KPCRL, keep, by=self._by))[0]
 
-    def _paired(
-        self, picture: TokenFeatures, caption: TokenFeatures
-    ) -> tuple[Tensor, Tensor | None]:
-        """Calls of one picture each become one call of many pictures."""
-        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
+    def _paired(self, image: TokenFeatures, caption: TokenFeatures) -> tuple[Tensor, Tensor | None]:
+        """Calls of one image each become one call of many images."""
+        map_KPCRL, keep = self._maps(image, caption, calls=len(image))
         return map_KPCRL.transpose(0, 1), None if keep is None else keep.transpose(0, 1)
 
     def _cells(
         self,
-        picture: TokenFeatures,
+        image: TokenFeatures,
         caption: TokenFeatures,
         *,
         calls: int = 1,
         found: Moments | None = None,
     ) -> Tensor:
-        """Every picture with every caption of its call, [K, P, C]."""
-        map_KPCRL, keep = self._maps(picture, caption, calls=calls)
+        """Every image with every caption of its call, [K, P, C]."""
+        map_KPCRL, keep = self._maps(image, caption, calls=calls)
         found = found or moments(map_KPCRL, keep, by=self._by)
         return self._read(map_KPCRL, keep, found)
 
@@ -221,20 +219,20 @@ class Dcsm(Reader):
         return score_N.view(map_KPCRL.shape[:3])
 
     def _maps(
-        self, picture: TokenFeatures, caption: TokenFeatures, *, calls: int
+        self, image: TokenFeatures, caption: TokenFeatures, *, calls: int
     ) -> tuple[Tensor, Tensor | None]:
         """Before standardising, and which cells count."""
-        mark_NL = self._check_parts(picture, caption)
-        picture_NRW = torch.cat([picture.pooled[:, None], self._placed(picture)], dim=1)
-        map_KPCRL = cosine_maps(picture_NRW.float(), caption.vector_NLW.float(), calls=calls)
+        mark_NL = self._check_parts(image, caption)
+        image_NRW = torch.cat([image.pooled[:, None], self._placed(image)], dim=1)
+        map_KPCRL = cosine_maps(image_NRW.float(), caption.vector_NLW.float(), calls=calls)
         if self.settings.functional_words:
             map_KPCRL = with_words(map_KPCRL, mark_NL, self.functional_TR)
         keep = kept_cells(self.settings.only, mark_NL, rows=self.patches + 1, calls=calls)
         return map_KPCRL, keep
 
-    def _placed(self, picture: TokenFeatures) -> Tensor:
-        """Patches in the order of the picture, unless a control wants another."""
-        vector_NLW = picture.vector_NLW
+    def _placed(self, image: TokenFeatures) -> Tensor:
+        """Patches in the order of the image, unless a control wants another."""
+        vector_NLW = image.vector_NLW
         if self.settings.shuffle_patches == "same":
             return vector_NLW[:, self.order_L]
         if self.settings.shuffle_patches == "each":
@@ -242,17 +240,17 @@ class Dcsm(Reader):
             return vector_NLW.gather(1, order_NL[..., None].expand_as(vector_NLW))
         return vector_NLW
 
-    def _state(self, picture: TokenFeatures, caption: TokenFeatures) -> Moments:
+    def _state(self, image: TokenFeatures, caption: TokenFeatures) -> Moments:
         """Over all pairs, from sums of each map: a matrix may be too large for one block."""
 
         def block(some: slice, others: slice) -> Tensor:
-            map_KPCRL, keep = self._maps(picture.rows(some), caption.rows(others), calls=1)
+            map_KPCRL, keep = self._maps(image.rows(some), caption.rows(others), calls=1)
             if keep is not None:
                 map_KPCRL = map_KPCRL.masked_fill(~keep, 0)
             cell = map_KPCRL[0].double()
             return torch.stack([cell.sum((2, 3)), cell.square().sum((2, 3))], dim=-1)
 
-        sums = filled(len(picture), len(caption), self._numbers, block)
+        sums = filled(len(image), len(caption), self._numbers, block)
         rows, length = self.patches + 1, self.settings.length
         every: dict[Only, int] = {
             "all": rows * length,
@@ -260,7 +258,7 @@ class Dcsm(Reader):
             "eos": rows,
             "cls_eos": rows + length - 1,
         }
-        count = every[self.settings.only] * len(picture) * len(caption)
+        count = every[self.settings.only] * len(image) * len(caption)
         total, squares = sums.sum((0, 1))
         mean = total / count
         variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
@@ -276,13 +274,13 @@ class Dcsm(Reader):
         copies = 4 if self.functional_TR.is_cuda else 2
         return copies * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
 
-    def _check_parts(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def _check_parts(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The marks of the captions; raises for parts that this reader was not built for."""
-        if picture.vector_NLW.shape[1] != self.patches:
+        if image.vector_NLW.shape[1] != self.patches:
             raise UnbagError(
-                f"pictures of {picture.vector_NLW.shape[1]} patches",
+                f"images of {image.vector_NLW.shape[1]} patches",
                 expected=f"{self.patches}, for which this {self.name} was built",
-                hint="pictures as the model prepares them, or a reader trained for these",
+                hint="images as the model prepares them, or a reader trained for these",
             )
         if caption.mark_NL is None or caption.vector_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
@@ -348,7 +346,7 @@ class MapCaptions:
             return found.vector_NLW, found.mask_NL, found.pooled
         tokens = encoder.encode_padded(captions, length=self.length)
         vector_NKD = tokens.vector_NLW.float()
-        pooled_ND = encoder.encode_captions(captions).float()
+        pooled_ND = encoder.encode_texts(captions).float()
         return vector_NKD, (vector_NKD != 0).any(dim=-1), pooled_ND
 
     def _say(self, said: str) -> None:
@@ -440,15 +438,15 @@ def _bare(word: str) -> str:
     return word.lower().strip(".,;:!?\"'()[]")
 
 
-def cosine_maps(picture_NRW: Tensor, caption_NLW: Tensor, *, calls: int) -> Tensor:
-    """All pictures with all captions of each call, [K, P, C, R, L], in one product."""
-    rows, width = picture_NRW.shape[1:]
+def cosine_maps(image_NRW: Tensor, caption_NLW: Tensor, *, calls: int) -> Tensor:
+    """All images with all captions of each call, [K, P, C, R, L], in one product."""
+    rows, width = image_NRW.shape[1:]
     length = caption_NLW.shape[1]
     flat = torch.bmm(
-        picture_NRW.reshape(calls, -1, width), caption_NLW.reshape(calls, -1, width).transpose(1, 2)
+        image_NRW.reshape(calls, -1, width), caption_NLW.reshape(calls, -1, width).transpose(1, 2)
     )
-    pictures, captions = len(picture_NRW) // calls, len(caption_NLW) // calls
-    return flat.view(calls, pictures, rows, captions, length).transpose(2, 3)
+    images, captions = len(image_NRW) // calls, len(caption_NLW) // calls
+    return flat.view(calls, images, rows, captions, length).transpose(2, 3)
 
 
 def functional_rows(rows: int, *, seed: int) -> Tensor:
@@ -459,7 +457,7 @@ def functional_rows(rows: int, *, seed: int) -> Tensor:
 
 
 def with_words(map_KPCRL: Tensor, mark_NL: Tensor, row_TR: Tensor) -> Tensor:
-    """Columns of functional words replaced by the row of the word, whatever the picture."""
+    """Columns of functional words replaced by the row of the word, whatever the image."""
     calls, _, captions, rows, length = map_KPCRL.shape
     mark_NL = mark_NL % END
     word_NRL = row_TR[(mark_NL - 1).clamp(min=0)].transpose(1, 2).to(map_KPCRL.dtype)

@@ -1,13 +1,13 @@
 """PACL: a reader that pools patches by how they fit the caption, and compares the sum with it.
 
-The picture's vector depends on the caption it is compared with (methods.md 7.2, 7.3). What the
+The image's vector depends on the caption it is compared with (methods.md 7.2, 7.3). What the
 released code does has the name `pacl`; where that trains another score than it tests, ours has
 another name, `pacl_fixed`.
 
 A sum over patches forgets where they were; one over turned patches does not (`rope`): channels 2k
 and 2k + 1 are a plane, in which the patch at place p is turned by p x 10000^(-2k/W).
 
-Dimensions: N pairs, P pictures, C captions, B rows of a batch, K negatives of a caption (in `_turn`
+Dimensions: N pairs, P images, C captions, B rows of a batch, K negatives of a caption (in `_turn`
 planes), L patches, W width of the encoder, D width of the learned space.
 """
 
@@ -55,7 +55,7 @@ places they came from. One is a permutation of the other, which a linear layer u
 
 def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
     """One part: the caption's vector in the joint space."""
-    pooled_ND = encoder.encode_captions(captions).float()
+    pooled_ND = encoder.encode_texts(captions).float()
     mask_NL = torch.ones((len(captions), 1), dtype=torch.bool)
     # Copied, since tensors that share memory cannot be written to one file.
     return TokenFeatures(pooled_ND[:, None].clone(), mask_NL, pooled_ND)
@@ -74,7 +74,7 @@ class PaclSettings(ReaderEffort):
     pool: Literal["text", "uniform"] = "text"
     """How patches are weighted when a pair is scored; uniform is what the released code tests."""
     taught: Literal["own", "each", "uniform"] = "own"
-    """How they are weighted in training: a picture by its own caption whatever it is compared with
+    """How they are weighted in training: an image by its own caption whatever it is compared with
     (as released), each cell by its own caption (as at test), or not at all."""
     rope: Rope = "none"
     form: Form = "concatenated"
@@ -95,7 +95,7 @@ class Pacl(Reader):
     settings: PaclSettings
     view = PATCHES
     maps_show = (
-        "The weight, from 0 to 1, with which each patch enters the picture's vector. PACL reads a "
+        "The weight, from 0 to 1, with which each patch enters the image's vector. PACL reads a "
         "caption as one vector, so a word is shown as if it were the whole caption."
     )
     maps_are_signed = False
@@ -110,32 +110,32 @@ class Pacl(Reader):
         self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
         self.captions = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Row with row, [N]; each picture pooled for its caption."""
-        patch_NLD, looked_NLD = self.projected(picture)
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        """Row with row, [N]; each image pooled for its caption."""
+        patch_NLD, looked_NLD = self.projected(image)
         caption_ND = self.said(caption)
-        weight_NL = self._weights(looked_NLD, caption_ND, picture.mask_NL)
+        weight_NL = self._weights(looked_NLD, caption_ND, image.mask_NL)
         return (pool(weight_NL[:, None], patch_NLD)[:, 0] * caption_ND).sum(dim=-1)
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C]; each cell pooled for its caption, in bounded memory."""
-        patch_PLD, looked_PLD = self.projected(picture)
+        patch_PLD, looked_PLD = self.projected(image)
         caption_CD = self.said(caption)
         is_even = self.settings.pool == "uniform"
-        return self._cells(patch_PLD, looked_PLD, picture.mask_NL, caption_CD, is_even=is_even)
+        return self._cells(patch_PLD, looked_PLD, image.mask_NL, caption_CD, is_even=is_even)
 
-    def weights(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def weights(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """How much each patch counts for the caption, [N, L]; zeros where there is no patch."""
-        return self._weights(self.projected(picture)[1], self.said(caption), picture.mask_NL)
+        return self._weights(self.projected(image)[1], self.said(caption), image.mask_NL)
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The weights for the caption, which is one part, [N, 1, L]."""
-        return self.weights(picture, caption)[:, None]
+        return self.weights(image, caption)[:, None]
 
     def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
-        """CLIP's loss at the fixed temperature, with pictures pooled as `taught` says."""
-        patch_BLD, looked_BLD = self.projected(batch.picture)
-        caption_BD, mask_BL = self.said(batch.caption), batch.picture.mask_NL
+        """CLIP's loss at the fixed temperature, with images pooled as `taught` says."""
+        patch_BLD, looked_BLD = self.projected(batch.image)
+        caption_BD, mask_BL = self.said(batch.caption), batch.image.mask_NL
         if self.settings.taught == "own":
             weight_BL = attention(looked_BLD, caption_BD, mask_BL, self.settings.sharpness)
             pooled_BD = pool(weight_BL[:, None], patch_BLD)[:, 0]
@@ -152,11 +152,11 @@ class Pacl(Reader):
         negative_BK = self._negatives(batch, patch_BLD, looked_BLD, mask_BL, is_even=is_even)
         return block_info_nce(blocks(), batch.also_true_BB, negative_BK=negative_BK)
 
-    def projected(self, picture: TokenFeatures) -> tuple[Tensor, Tensor]:
+    def projected(self, image: TokenFeatures) -> tuple[Tensor, Tensor]:
         """Patches that are summed, and patches as weights see them, [N, L, D] each."""
         settings = self.settings
         rope_in: Rope = settings.rope if settings.rope_at == "input" else "none"
-        patch_NLD = self.patches(turned(picture.vector_NLW.float(), rope_in, settings.form))
+        patch_NLD = self.patches(turned(image.vector_NLW.float(), rope_in, settings.form))
         if settings.rope_at == "input":
             return patch_NLD, patch_NLD
         return patch_NLD, turned(patch_NLD, settings.rope, settings.form)

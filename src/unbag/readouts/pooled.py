@@ -40,13 +40,13 @@ class Pooled(Reader):
         self.picture = _network(sizes.picture_width, settings.width)
         self.caption = _network(sizes.caption_width, settings.width)
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine, row with row."""
-        return (_unit(self.picture, picture) * _unit(self.caption, caption)).sum(dim=-1)
+        return (_unit(self.picture, image) * _unit(self.caption, caption)).sum(dim=-1)
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Cosine of all with all."""
-        return _unit(self.picture, picture) @ _unit(self.caption, caption).T
+        return _unit(self.picture, image) @ _unit(self.caption, caption).T
 
 
 def _unit(network: nn.Module, parts: TokenFeatures) -> Tensor:

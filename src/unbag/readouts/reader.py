@@ -1,8 +1,8 @@
-"""A reader: a small network that scores parts of pictures against parts of captions.
+"""A reader: a small network that scores parts of images against parts of captions.
 
 What a reader must offer, its contrastive loss, and the file that a trained reader is saved in.
 
-Dimensions: N pairs, P pictures, C captions, T parts of a caption, L patches, B rows of a batch, K
+Dimensions: N pairs, P images, C captions, T parts of a caption, L patches, B rows of a batch, K
 negatives of a caption, M = B x K, G rows that are contrasted (a crowd).
 """
 
@@ -54,24 +54,24 @@ class Reader(nn.Module):
         """Whether a score depends on what else is compared in the same call."""
         return False
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]; must not depend on the other rows unless the reader says so."""
         raise NotImplementedError
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
-        """Every picture with every caption, [P, C]."""
-        pictures, captions = len(picture), len(caption)
-        device = picture.vector_NLW.device
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        """Every image with every caption, [P, C]."""
+        images, captions = len(image), len(caption)
+        device = image.vector_NLW.device
         found = []
-        for start in range(0, pictures * captions, PAIRS_AT_ONCE):
-            at = torch.arange(start, min(start + PAIRS_AT_ONCE, pictures * captions), device=device)
+        for start in range(0, images * captions, PAIRS_AT_ONCE):
+            at = torch.arange(start, min(start + PAIRS_AT_ONCE, images * captions), device=device)
             found.append(
                 self.compare(
-                    picture.rows(at.div(captions, rounding_mode="floor")),
+                    image.rows(at.div(captions, rounding_mode="floor")),
                     caption.rows(at % captions),
                 )
             )
-        return torch.cat(found).view(pictures, captions)
+        return torch.cat(found).view(images, captions)
 
     def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
         """One number to be made small; `contrast_size` rows are told apart at a time."""
@@ -87,7 +87,7 @@ class MappedReader(Protocol):
     maps_are_signed: bool
     """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N, T, L], larger where a patch counts more.
 
         A reader to which a caption is one part (T = 1) is also asked with each word alone.
@@ -98,13 +98,13 @@ class MappedReader(Protocol):
 class ReaderBatch:
     """What a reader is taught with: frozen parts, on the reader's device."""
 
-    picture: TokenFeatures
+    image: TokenFeatures
     caption: TokenFeatures
     negative: TokenFeatures | None
     """B x K, row by row; rows that are masked mean nothing."""
     negative_mask_BK: Tensor
     also_true_BB: Tensor
-    """Caption j fits picture i although i != j: no negative."""
+    """Caption j fits image i although i != j: no negative."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ class Sizes:
 
 
 def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
-    """Picture finds caption among those of its crowd and its own negatives, caption finds picture.
+    """Image finds caption among those of its crowd and its own negatives, caption finds image.
 
-    The mean of both cross-entropies. Captions that fit a picture too are left out.
+    The mean of both cross-entropies. Captions that fit an image too are left out.
     """
 
     def blocks() -> Iterator[tuple[slice, Tensor]]:
-        for part in crowds(len(batch.picture), contrast_size):
-            score_GG = reader.compare_all(batch.picture.rows(part), batch.caption.rows(part))
+        for part in crowds(len(batch.image), contrast_size):
+            score_GG = reader.compare_all(batch.image.rows(part), batch.caption.rows(part))
             yield part, (reader.scale * score_GG)[None]
 
     negative_BK = None
@@ -134,12 +134,12 @@ def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tenso
 
 
 def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
-    """Each picture with its own negatives, [B, K]; minus infinity where there is none."""
+    """Each image with its own negatives, [B, K]; minus infinity where there is none."""
     if batch.negative is None:
         raise ValueError("a batch without negatives has no scores of them")
     size, each = batch.negative_mask_BK.shape
     row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
-    score_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
+    score_BK = reader.compare(batch.image.rows(row_M), batch.negative).view(size, each)
     return score_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
 
 
@@ -147,7 +147,7 @@ def negative_scores(reader: Reader, batch: ReaderBatch) -> Tensor:
 def accuracies(reader: Reader, batch: ReaderBatch) -> Tensor:
     """Whether the caption is above each of its own negatives, [B]; a tie is a miss."""
     other_BK = negative_scores(reader, batch)
-    return reader.compare(batch.picture, batch.caption) > other_BK.amax(dim=1)
+    return reader.compare(batch.image, batch.caption) > other_BK.amax(dim=1)
 
 
 def crowds(size: int, contrast_size: int) -> Iterator[slice]:
@@ -157,7 +157,7 @@ def crowds(size: int, contrast_size: int) -> Iterator[slice]:
 
 
 def filled(
-    pictures: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
+    images: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
 ) -> Tensor:
     """[P, C] from blocks of it, none of which needs more than `MOST_NUMBERS`.
 
@@ -166,7 +166,7 @@ def filled(
     across = max(1, min(captions, MOST_NUMBERS // numbers))
     down = max(1, MOST_NUMBERS // (numbers * across))
     rows = []
-    for some in crowds(pictures, down):
+    for some in crowds(images, down):
         rows.append(torch.cat([block(some, others) for others in crowds(captions, across)], dim=1))
     return torch.cat(rows)
 

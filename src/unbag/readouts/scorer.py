@@ -1,6 +1,6 @@
-"""Scorers that compare pictures and captions by a trained reader of their parts.
+"""Scorers that compare images and captions by a trained reader of their parts.
 
-Dimensions: N queries, P pictures, C captions.
+Dimensions: N queries, P images, C captions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unbag.models.features import FeatureStore
 from unbag.readouts.reader import Reader, reader_fingerprint
 from unbag.runs.cache import FeatureTable
 from unbag.runs.progress import Progress
-from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores, TokenFeatures
+from unbag.types import Caption, DualEncoder, ImageSource, Item, Query, Scores, TokenFeatures
 from unbag.types.items import prompts_of
 
 ROWS, COLUMNS = 32, 1_024
@@ -25,7 +25,7 @@ ROWS, COLUMNS = 32, 1_024
 QUERIES, QUERIES_ON_CPU = 1_024, 128
 """Pairs at most that are compared at once; a processor's cache holds no more."""
 MOST_BYTES = 256 << 20
-"""Of pictures' parts that are gathered on the device at once."""
+"""Of images' parts that are gathered on the device at once."""
 ITEMS = 1_024
 """Scored together: what they need lies ready, and a GPU that is asked for little waits."""
 
@@ -68,7 +68,7 @@ class ReaderScorer:
 
     def precompute(
         self,
-        pictures: Sequence[Picture],
+        images: Sequence[ImageSource],
         captions: Sequence[str],
         *,
         cache: Path | None,
@@ -83,14 +83,14 @@ class ReaderScorer:
         # What was there before leaves the memory first.
         self._store, self._seen, self._said = store, None, None
         self._said = store.text_table(captions, device)
-        table = store.image_table(pictures, device)
-        self._seen = None if table is None else _Known(table, pictures)
+        table = store.image_table(images, device)
+        self._seen = None if table is None else _Known(table, images)
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """One number a query; a caption of several prompts gets their mean."""
         if not queries:
             return torch.zeros(0, dtype=torch.float64)
-        pairs = [(q.picture, prompt) for q in queries for prompt in prompts_of(q.caption)]
+        pairs = [(q.image, prompt) for q in queries for prompt in prompts_of(q.caption)]
         counts = [len(prompts_of(query.caption)) for query in queries]
         found = [
             value_N
@@ -103,8 +103,8 @@ class ReaderScorer:
         return torch.stack([part.mean() for part in torch.split(value_M, counts)])
 
     @torch.inference_mode()
-    def _pairs(self, pairs: Sequence[tuple[Picture, str]]) -> Iterator[Tensor]:
-        seen, picture_M = self._find_pictures([picture for picture, _ in pairs])
+    def _pairs(self, pairs: Sequence[tuple[ImageSource, str]]) -> Iterator[Tensor]:
+        seen, image_M = self._find_images([image for image, _ in pairs])
         said, caption_M = self._find_captions([caption for _, caption in pairs])
         said = self._on_device(said)
         at_once = _that_fit(seen)
@@ -115,20 +115,20 @@ class ReaderScorer:
             if self._is_rounded:
                 # To the next power of two: the first is repeated.
                 at = functional.pad(at, (0, (1 << (count - 1).bit_length()) - count), value=0)
-            shown = self._on_device(seen.rows(picture_M[at].to(seen.device)))
+            shown = self._on_device(seen.rows(image_M[at].to(seen.device)))
             told = said.rows(caption_M[at].to(said.device))
             yield self.reader.compare(shown, told)[:count]
 
-    def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[TokenFeatures, Tensor]:
-        """Parts among which those of the pictures are, and in which rows."""
+    def _find_images(self, images: Sequence[ImageSource]) -> tuple[TokenFeatures, Tensor]:
+        """Parts among which those of the images are, and in which rows."""
         if self._seen is not None:
-            rows = [self._seen.row(picture) for picture in pictures]
+            rows = [self._seen.row(image) for image in images]
             if None not in rows:
                 return TokenFeatures(**self._seen.table.tensors), torch.tensor(rows)
         # By identity, since a key may be the hash of all pixels.
-        different = {id(picture): picture for picture in pictures}
+        different = {id(image): image for image in images}
         row_of = {one: at for at, one in enumerate(different)}
-        rows = [row_of[id(picture)] for picture in pictures]
+        rows = [row_of[id(image)] for image in images]
         return self.store.images(list(different.values())), torch.tensor(rows)
 
     def _find_captions(self, captions: Sequence[str]) -> tuple[TokenFeatures, Tensor]:
@@ -140,17 +140,17 @@ class ReaderScorer:
         return self.store.texts(list(row_of)), torch.tensor([row_of[c] for c in captions])
 
     @torch.inference_mode()
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """Scores of all pictures with all captions, [P, C]."""
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        """Scores of all images with all captions, [P, C]."""
         prompts = [prompt for caption in captions for prompt in prompts_of(caption)]
         counts = [len(prompts_of(caption)) for caption in captions]
-        score_PM = torch.empty((len(pictures), len(prompts)), dtype=torch.float64)
+        score_PM = torch.empty((len(images), len(prompts)), dtype=torch.float64)
         start = 0
-        while start < len(pictures):
+        while start < len(images):
             # The first tell how many fit.
-            seen, _ = self._find_pictures(pictures[start : start + ROWS])
-            stop = min(start + _that_fit(seen), len(pictures))
-            seen = self._gathered(*self._find_pictures(pictures[start:stop]))
+            seen, _ = self._find_images(images[start : start + ROWS])
+            stop = min(start + _that_fit(seen), len(images))
+            seen = self._gathered(*self._find_images(images[start:stop]))
             for first in range(0, len(prompts), COLUMNS):
                 said = self._gathered(*self._find_captions(prompts[first : first + COLUMNS]))
                 score_PM[start:stop, first : first + len(said)] = self._block(seen, said)
@@ -181,28 +181,27 @@ class ItemReaderScorer(ReaderScorer):
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
         """Item by item, as the released code of such a reader is run."""
         return [
-            Scores(item.id, self.score_matrix(item.pictures, item.captions).numpy())
-            for item in items
+            Scores(item.id, self.score_matrix(item.images, item.captions).numpy()) for item in items
         ]
 
 
 class _Known:
-    """Pictures of a table, found by identity before their key is asked for."""
+    """Images of a table, found by identity before their key is asked for."""
 
-    def __init__(self, table: FeatureTable, pictures: Sequence[Picture]) -> None:
+    def __init__(self, table: FeatureTable, images: Sequence[ImageSource]) -> None:
         # Kept, so that their identities stay taken.
-        self._pictures = tuple(pictures)
-        rows = [(picture, table.row_of.get(picture.key)) for picture in self._pictures]
-        self._row_of = {id(picture): row for picture, row in rows if row is not None}
+        self._images = tuple(images)
+        rows = [(image, table.row_of.get(image.key)) for image in self._images]
+        self._row_of = {id(image): row for image, row in rows if row is not None}
         self.table = table
 
-    def row(self, picture: Picture) -> int | None:
+    def row(self, image: ImageSource) -> int | None:
         """None for one that is not in the table, or cannot be used."""
-        at = self._row_of.get(id(picture))
-        return self.table.row_of.get(picture.key) if at is None else at
+        at = self._row_of.get(id(image))
+        return self.table.row_of.get(image.key) if at is None else at
 
 
 def _that_fit(seen: TokenFeatures) -> int:
-    """Pictures of such parts that may lie on the device at once."""
+    """Images of such parts that may lie on the device at once."""
     each = max(1, seen.vector_NLW[0].nbytes)
     return max(1, min(QUERIES, MOST_BYTES // each))

@@ -3,7 +3,7 @@
 The released form, as methods.md 7.4 describes it, has the name `sparc`; it counts padding as words
 and gives a word that fits all patches alike no patch at all. Ours, `sparc_fixed`, does neither.
 
-Dimensions: N pairs, P pictures (Q of them), C captions, B rows of a batch, K negatives of a
+Dimensions: N pairs, P images (Q of them), C captions, B rows of a batch, K negatives of a
 caption, L patches, T words, W width of the encoder, D width of the learned space.
 """
 
@@ -84,23 +84,23 @@ class Sparc(Reader):
         self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
         self.words = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
 
-    def compare(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Row with row, [N]."""
-        patch_NLD, (word_NTD, is_counted_NT) = self.looked(picture), self.said(caption)
-        gathered_NTD = self._gathered(word_NTD, patch_NLD, picture.mask_NL)
+        patch_NLD, (word_NTD, is_counted_NT) = self.looked(image), self.said(caption)
+        gathered_NTD = self._gathered(word_NTD, patch_NLD, image.mask_NL)
         mean_ND = mean_direction(gathered_NTD, is_counted_NT)
         return (mean_ND * mean_direction(word_NTD, is_counted_NT)).sum(dim=-1)
 
-    def compare_all(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def compare_all(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """[P, C], in bounded memory."""
-        patch_PLD, (word_CTD, is_counted_CT) = self.looked(picture), self.said(caption)
+        patch_PLD, (word_CTD, is_counted_CT) = self.looked(image), self.said(caption)
         caption_CD = mean_direction(word_CTD, is_counted_CT)
         words, width = word_CTD.shape[1:]
 
         def block(some: slice, others: slice) -> Tensor:
             patch_QLD, flat = patch_PLD[some], word_CTD[others].reshape(1, -1, width)
             gathered = self._gathered(
-                flat.expand(len(patch_QLD), -1, -1), patch_QLD, picture.mask_NL[some]
+                flat.expand(len(patch_QLD), -1, -1), patch_QLD, image.mask_NL[some]
             )
             mean_QCD = mean_direction(
                 gathered.view(len(patch_QLD), -1, words, width), is_counted_CT[others]
@@ -109,23 +109,23 @@ class Sparc(Reader):
 
         return filled(len(patch_PLD), len(word_CTD), words * sum(patch_PLD.shape[1:]), block)
 
-    def weights(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def weights(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """How much each patch counts for each word, [N, T, L]; zeros where there is no word."""
         word_NTD, _ = self.said(caption)
-        weight_NTL = self._weighted(word_NTD, self.looked(picture), picture.mask_NL)
+        weight_NTL = self._weighted(word_NTD, self.looked(image), image.mask_NL)
         return weight_NTL.masked_fill(~caption.mask_NL[..., None], 0)
 
-    def word_maps(self, picture: TokenFeatures, caption: TokenFeatures) -> Tensor:
+    def word_maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """The weights, [N, T, L]."""
-        return self.weights(picture, caption)
+        return self.weights(image, caption)
 
     def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
         """Half that of the whole, that of the words, and that of pairs if it is asked for."""
-        patch_BLD, (word_BTD, is_counted_BT) = self.looked(batch.picture), self.said(batch.caption)
+        patch_BLD, (word_BTD, is_counted_BT) = self.looked(batch.image), self.said(batch.caption)
         found = self.settings.whole * self._whole(
             batch, patch_BLD, word_BTD, is_counted_BT, contrast_size
         )
-        gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.picture.mask_NL)
+        gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.image.mask_NL)
         found = found + self.settings.local * word_patch_loss(
             gathered_BTD, word_BTD, batch.caption.mask_NL, scale=self.scale
         )
@@ -135,11 +135,11 @@ class Sparc(Reader):
             )
         return found
 
-    def looked(self, picture: TokenFeatures) -> Tensor:
+    def looked(self, image: TokenFeatures) -> Tensor:
         """Patches in the learned space, as long as they come, [N, L, D]."""
-        vector_NLW = turned(picture.vector_NLW.float(), self.settings.rope, self.settings.form)
+        vector_NLW = turned(image.vector_NLW.float(), self.settings.rope, self.settings.form)
         patch_NLD: Tensor = self.patches(vector_NLW)
-        return patch_NLD.masked_fill(~picture.mask_NL[..., None], 0)
+        return patch_NLD.masked_fill(~image.mask_NL[..., None], 0)
 
     def said(self, caption: TokenFeatures) -> tuple[Tensor, Tensor]:
         """Words in the learned space [N, T, D], and which count in a mean [N, T]."""
@@ -163,19 +163,19 @@ class Sparc(Reader):
         is_counted_BT: Tensor,
         contrast_size: int,
     ) -> Tensor:
-        mask_BL = batch.picture.mask_NL
+        mask_BL = batch.image.mask_NL
         mean_BD = patch_BLD.sum(dim=1) / mask_BL.sum(dim=1, keepdim=True)
-        picture_BD = functional.normalize(mean_BD, dim=-1)
+        image_BD = functional.normalize(mean_BD, dim=-1)
         caption_BD = mean_direction(word_BTD, is_counted_BT)
         negative_BK = None
         if batch.negative is not None:
             mask_BK = batch.negative_mask_BK
             negative_BKD = mean_direction(*self.said(batch.negative)).view(*mask_BK.shape, -1)
-            score_BK = torch.einsum("bd,bkd->bk", picture_BD, negative_BKD)
+            score_BK = torch.einsum("bd,bkd->bk", image_BD, negative_BKD)
             negative_BK = (self.scale * score_BK).masked_fill(~mask_BK, -torch.inf)
 
         blocks = (
-            (part, (self.scale * picture_BD[part] @ caption_BD[part].T)[None])
+            (part, (self.scale * image_BD[part] @ caption_BD[part].T)[None])
             for part in crowds(len(caption_BD), contrast_size)
         )
         return block_info_nce(blocks, batch.also_true_BB, negative_BK=negative_BK)
@@ -226,7 +226,7 @@ def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatu
     """
     if not isinstance(encoder, LayerEncoder):
         return last_texts(encoder, captions)  # Says what is missing.
-    layers = encoder.caption_layers([*captions, " ".join(["a"] * encoder.context)])
+    layers = encoder.text_layers([*captions, " ".join(["a"] * encoder.context)])
     count, pooled_NW = len(captions), layers.pooled_NW[-1]
     word_NLW = layers.vector_NLW[-1][:count].float().cpu()
     pooled_NW = word_NLW.mean(dim=1) if pooled_NW is None else pooled_NW[:count].float().cpu()

@@ -106,7 +106,7 @@ class ReaderReadout:
             called = job.called or self.name
             card = ReadoutCard(
                 f"The read-out {self.name} for {job.spec}",
-                "A small network that scores patches of a picture against words of a caption. The "
+                "A small network that scores patches of an image against words of a caption. The "
                 f"model under it\nstayed as it was; the reader means nothing for any other "
                 f"(fingerprint {encoder.fingerprint}).",
                 [f"unbag run --model {job.spec} --scorer {called}@FOLDER --bench world"],
@@ -152,9 +152,9 @@ class ReaderEffort:
 
     steps: int = bounded(2_000, low=1)
     batch_size: int = bounded(256, low=1)
-    """Pictures of a step."""
+    """Images of a step."""
     contrast_size: int = bounded(32, low=1)
-    """Pictures and captions that are told apart at a time; each picture has its negatives beside
+    """Images and captions that are told apart at a time; each image has its negatives beside
     them."""
     learning_rate: float = bounded(1e-3, above=0)
     warmup_steps: int = bounded(100, low=0)
@@ -275,7 +275,7 @@ def _make_pool(
     pairs = wanted.opened()
     if not pairs.has_edits:
         progress.say(
-            "the pairs have no edits, so that a reader learns to tell pictures apart and nothing "
+            "the pairs have no edits, so that a reader learns to tell images apart and nothing "
             "about word order; `unbag edit` makes hard negatives"
         )
     rows = mixed(rows_of(pairs, progress=progress))
@@ -306,14 +306,14 @@ def _numbers(reader: Reader, pool: Pool, device: str) -> tuple[tuple[str, ...], 
 def sizes_of(pool: Pool) -> Sizes:
     """Of the features in a pool."""
     return Sizes(
-        patches=pool.picture.vector_NLW.shape[1],
-        picture_width=pool.picture.vector_NLW.shape[2],
+        patches=pool.image.vector_NLW.shape[1],
+        picture_width=pool.image.vector_NLW.shape[2],
         caption_width=pool.caption.vector_NLW.shape[2],
     )
 
 
 def accuracy(reader: Reader, pool: Pool, *, device: str, batch_size: int = 256) -> float:
-    """Share of pictures whose caption is above all of its negatives; a tie is a miss.
+    """Share of images whose caption is above all of its negatives; a tie is a miss.
 
     On the pool it was trained on this says whether the reader can learn at all: a reader that
     cannot fit a few thousand fixed examples says nothing about the features.
@@ -332,9 +332,7 @@ def accuracy(reader: Reader, pool: Pool, *, device: str, batch_size: int = 256) 
 def _check_pool(pool: Pool, effort: ReaderEffort) -> None:
     """Refuse a pool from which nothing can be learned."""
     if len(pool) < 2:
-        raise UnbagError(
-            f"{len(pool)} pictures to train on", expected="at least two, to tell apart"
-        )
+        raise UnbagError(f"{len(pool)} images to train on", expected="at least two, to tell apart")
     if effort.contrast_size == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
         raise UnbagError(
             "a crowd of one and no hard negatives: there is nothing to tell a caption from",

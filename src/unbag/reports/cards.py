@@ -43,7 +43,7 @@ class Cost:
 
     steps: int
     samples: int
-    """Pictures seen, over all steps and processes."""
+    """Images seen, over all steps and processes."""
     seconds: float
     device: str
     """And how many, such as 8 x NVIDIA H200."""
@@ -110,7 +110,7 @@ def _what(card: Card) -> str:
         )
     return (
         f"`{card.base}`, fine-tuned with the recipe `{card.recipe}` against bag-of-words "
-        "behaviour: knowing which words fit a picture, but not how they belong together."
+        "behaviour: knowing which words fit an image, but not how they belong together."
     )
 
 
@@ -157,11 +157,11 @@ def _training(card: Card) -> str:
 def _cost(cost: Cost) -> str:
     hours, rest = divmod(round(cost.seconds), 3600)
     took = f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"
-    return f"{cost.steps:,} steps, {cost.samples:,} pictures, {took} on {cost.device}"
+    return f"{cost.steps:,} steps, {cost.samples:,} images, {took} on {cost.device}"
 
 
 def _agreement_table(exported: Exported) -> str:
-    rows = ["| folder | vectors | pixels | cosine of pictures |", "|---|---|---|---|"]
+    rows = ["| folder | vectors | pixels | cosine of images |", "|---|---|---|---|"]
     rows += [
         f"| `{one.place}` | {one.agreement.vectors:.1e} | {one.agreement.levels:.2f} of 255 "
         f"| {one.agreement.cosine:.6f} |"
@@ -169,10 +169,10 @@ def _agreement_table(exported: Exported) -> str:
     ]
     said = (
         "After writing, each form was read again by its library and compared with the model, on "
-        "drawn pictures and on captions of all lengths. *vectors*: the largest difference of a "
+        "drawn images and on captions of all lengths. *vectors*: the largest difference of a "
         "number of unit vectors, from the same pixels; *pixels*: the largest difference of the two "
-        "libraries' prepared pictures, which are resized by different code; *cosine of pictures*: "
-        "the smallest between a picture so prepared and the model's own vector."
+        "libraries' prepared images, which are resized by different code; *cosine of images*: "
+        "the smallest between an image so prepared and the model's own vector."
     )
     notes = "\n".join(f"- {note}" for note in exported.notes)
     parts = ["## The forms agree", said, "\n".join(rows), notes]
@@ -262,7 +262,7 @@ class Agreement:
     levels: float = 0.0
     """Largest difference of a prepared pixel from the model's own preparation, in levels of 255."""
     cosine: float = 1.0
-    """Smallest cosine of a picture prepared by this library with the model's own vector."""
+    """Smallest cosine of an image prepared by this library with the model's own vector."""
 
 
 @dataclass(frozen=True)
@@ -287,8 +287,7 @@ class ReadoutCard:
     settings: Mapping[str, object]
     numbers: str
     licence: str = (
-        "That of the model and of the pictures it was trained on; nothing is granted here beside "
-        "it."
+        "That of the model and of the images it was trained on; nothing is granted here beside it."
     )
 
 

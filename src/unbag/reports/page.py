@@ -232,7 +232,7 @@ def _breakable(name: str) -> Markup:
 
 def failure_card(failure: Failure) -> FailureCard:
     """One failure as it is shown."""
-    # Whether pictures compete for a caption; otherwise captions compete for a picture.
+    # Whether images compete for a caption; otherwise captions compete for an image.
     searches = failure.metric.startswith(("text_to_image", "image_pair"))
     by_caption = len(failure.captions) == 1 or searches or failure.metric == "image"
     lines = tuple(
@@ -241,8 +241,8 @@ def failure_card(failure: Failure) -> FailureCard:
             caption=caption,
             kind=failure.kinds[at].replace("_", " ") if failure.kinds else "",
             cells=tuple(
-                _failure_cell(failure, picture, at, by_caption=by_caption)
-                for picture in range(len(failure.pictures))
+                _failure_cell(failure, image, at, by_caption=by_caption)
+                for image in range(len(failure.images))
             ),
         )
         for at, caption in enumerate(failure.captions)
@@ -252,7 +252,7 @@ def failure_card(failure: Failure) -> FailureCard:
         scorer=failure.scorer,
         metric=failure.metric,
         tags=", ".join(f"{tag} {value}" for tag, value in failure.tags.items()),
-        pictures=tuple(safe_picture(address) for address in failure.pictures),
+        images=tuple(safe_image(address) for address in failure.images),
         lines=lines,
         rival="picture" if by_caption else "caption",
     )
@@ -266,21 +266,21 @@ class FailureCard:
     scorer: str
     metric: str
     tags: str
-    pictures: tuple[str, ...]
-    """Addresses that hold the picture themselves; empty where there is none to show."""
+    images: tuple[str, ...]
+    """Addresses that hold the image themselves; empty where there is none to show."""
     lines: tuple[FailureLine, ...]
     rival: str
-    """What a false cell was compared with: the true caption or the true picture."""
+    """What a false cell was compared with: the true caption or the true image."""
 
     @property
     def is_matrix(self) -> bool:
-        """Several pictures, shown as a small table."""
-        return len(self.pictures) > 1
+        """Several images, shown as a small table."""
+        return len(self.images) > 1
 
 
 @dataclass(frozen=True)
 class FailureLine:
-    """One caption with its cells, a cell a picture."""
+    """One caption with its cells, a cell an image."""
 
     letter: str
     caption: str
@@ -290,7 +290,7 @@ class FailureLine:
 
 @dataclass(frozen=True)
 class FailureCell:
-    """One picture with one caption."""
+    """One image with one caption."""
 
     is_true: bool
     score: str
@@ -299,28 +299,28 @@ class FailureCell:
     fault: Fault
 
 
-def _failure_cell(failure: Failure, picture: int, caption: int, *, by_caption: bool) -> FailureCell:
-    score = failure.scores[picture][caption]
+def _failure_cell(failure: Failure, image: int, caption: int, *, by_caption: bool) -> FailureCell:
+    score = failure.scores[image][caption]
     finite = [score for row in failure.scores for score in row if math.isfinite(score)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     share = (score - low) / (high - low) if math.isfinite(score) and high > low else 0.0
     return FailureCell(
-        is_true=failure.truth[picture][caption],
+        is_true=failure.truth[image][caption],
         score=score_text(score, finite),
         share=share,
-        fault=_fault(failure, picture, caption, by_caption=by_caption),
+        fault=_fault(failure, image, caption, by_caption=by_caption),
     )
 
 
-def _fault(failure: Failure, picture: int, caption: int, *, by_caption: bool) -> Fault:
+def _fault(failure: Failure, image: int, caption: int, *, by_caption: bool) -> Fault:
     """Against the weakest true score, as hard positives need; in retrieval against the best one."""
-    score = failure.scores[picture][caption]
-    if failure.truth[picture][caption] or not math.isfinite(score):
+    score = failure.scores[image][caption]
+    if failure.truth[image][caption] or not math.isfinite(score):
         return ""
     if by_caption:
         row = [(t[caption], s[caption]) for t, s in zip(failure.truth, failure.scores, strict=True)]
     else:
-        row = list(zip(failure.truth[picture], failure.scores[picture], strict=True))
+        row = list(zip(failure.truth[image], failure.scores[image], strict=True))
     true = [found for is_true, found in row if is_true and math.isfinite(found)]
     if not true:
         return ""
@@ -328,6 +328,6 @@ def _fault(failure: Failure, picture: int, caption: int, *, by_caption: bool) ->
     return "above" if score > rival else "tied" if score == rival else ""
 
 
-def safe_picture(address: str) -> str:
-    """The address if it holds the picture itself; anything a browser would fetch is left out."""
+def safe_image(address: str) -> str:
+    """The address if it holds the image itself; anything a browser would fetch is left out."""
     return address if _DATA_ADDRESS.fullmatch(address) else ""

@@ -59,9 +59,9 @@ def _seeing_text(judged: Sequence[HeadlineVerdict]) -> str:
 def _blind_text(judged: Sequence[HeadlineVerdict]) -> str:
     above = [v for v in judged if v.chance == "above"]
     if not above:
-        return "never sees a picture, and is above chance on no benchmark, as it should be."
+        return "never sees an image, and is above chance on no benchmark, as it should be."
     return (
-        "never sees a picture and is still above chance on "
+        "never sees an image and is still above chance on "
         f"{_share(len(above), len(judged))}{_names(above, chance=True)}: that much can be had "
         "there from the captions alone."
     )

@@ -156,7 +156,7 @@ def _caption(layout: Layout) -> str:
     metrics = {metric for sheet in layout.overview for metric in sheet.main_metrics}
     parts = ["percent [interval]", chance_legend(layout)]
     parts += ["↓ lower is better"] if metrics & LOWER_IS_BETTER else []
-    parts += ["blind: never sees a picture"] if any(c.is_blind for c in layout.columns) else []
+    parts += ["blind: never sees an image"] if any(c.is_blind for c in layout.columns) else []
     return "; ".join(parts)
 
 

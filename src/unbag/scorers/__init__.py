@@ -1,4 +1,4 @@
-"""Scorers: one number for each picture and caption, from a model."""
+"""Scorers: one number for each image and caption, from a model."""
 
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorer, make_scorers

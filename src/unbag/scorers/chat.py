@@ -1,6 +1,6 @@
 """Protocols that score captions by asking a chat model: yes, letters, likelihoods, free answers.
 
-Dimensions: P pictures, C captions, O orders.
+Dimensions: P images, C captions, O orders.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _AskingScorer:
 
 @dataclass(frozen=True)
 class Yes(_AskingScorer):
-    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
+    """VQAScore: P(Yes) after a question about image and caption, exp of the mean over its tokens.
 
     A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
     is, and the score of such a caption is its probability as the answer.
@@ -117,7 +117,7 @@ class Yes(_AskingScorer):
     is_normalised: bool = False
     """Divided by the sum over Yes and No, or over all answers of a closed question."""
     is_contrast: bool = False
-    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
+    """log P(Yes) with the image minus that without it: what the image adds to the prior."""
 
     @property
     def scoring(self) -> str:
@@ -148,18 +148,18 @@ class Yes(_AskingScorer):
         text = text_of(query.caption)
         if query.question is None:
             prompt = filled(self.prompt_set.caption, text=text)
-            return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+            return Ask(query.image, prompt, self._with("Yes", CLOSED))
         if is_closed([text]):
             others = alternatives(query.question, text)
-            return Ask(query.picture, query.question.text, self._with(text, others))
+            return Ask(query.image, query.question.text, self._with(text, others))
         prompt = filled(self.prompt_set.question, question=query.question.text, text=text)
-        return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+        return Ask(query.image, prompt, self._with("Yes", CLOSED))
 
     def _with(self, wanted: str, others: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((wanted, *others))) if self.is_normalised else (wanted,)
 
     def _prior(self, asks: Sequence[Ask]) -> dict[tuple[str, tuple[str, ...]], float]:
-        """Log-probability of the same answer to the same prompt without the picture, each once."""
+        """Log-probability of the same answer to the same prompt without the image, each once."""
         keys = list(dict.fromkeys((ask.prompt, ask.continuations) for ask in asks))
         found = logprobs_of(self.model, [Ask(None, *key) for key in keys])
         return {key: float(np.mean(one[0])) for key, one in zip(keys, found, strict=True)}
@@ -187,16 +187,16 @@ class Letters(_AskingScorer):
         return [self._scores(item, [next(found) for _ in self._asks(item)]) for item in items]
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """Captions asked about one picture under one question are the options of one choice."""
+        """Captions asked about one image under one question are the options of one choice."""
         groups: dict[tuple[str, object], list[int]] = {}
         for n, query in enumerate(queries):
-            groups.setdefault((query.picture.key, query.question), []).append(n)
+            groups.setdefault((query.image.key, query.question), []).append(n)
         found: dict[int, float] = {}
         for number, places in enumerate(groups.values()):
             first = queries[places[0]]
             captions = tuple(dict.fromkeys(queries[n].caption for n in places))
             nothing = np.zeros((1, len(captions)), dtype=np.bool_)
-            item = Item(str(number), (first.picture,), captions, nothing, question=first.question)
+            item = Item(str(number), (first.image,), captions, nothing, question=first.question)
             (scores,) = self.score_items([item])
             assert scores.values is not None
             for n in places:
@@ -211,11 +211,11 @@ class Letters(_AskingScorer):
         return [order[n:] + order[:n] for n in order]
 
     def _asks(self, item: Item) -> list[Ask]:
-        """For each picture, each order."""
+        """For each image, each order."""
         texts = [text_of(caption) for caption in item.captions]
         ends = scores_ends(self.model)
         if item.question is not None and _answers_itself(item):
-            return [Ask(p, item.question.text, tuple(texts), ends) for p in item.pictures]
+            return [Ask(p, item.question.text, tuple(texts), ends) for p in item.images]
         if len(texts) == 1:
             raise UnbagError(
                 f"item {item.id!r} has one caption, and a letter chooses among several",
@@ -232,7 +232,7 @@ class Letters(_AskingScorer):
                 question = item.question.text
                 prompt = filled(self.prompt_set.question, question=question, options=options)
             asks.append((prompt, letters))
-        return [Ask(p, prompt, letters, ends) for p in item.pictures for prompt, letters in asks]
+        return [Ask(p, prompt, letters, ends) for p in item.images for prompt, letters in asks]
 
     def _scores(self, item: Item, found: Sequence[list[list[float]]]) -> Scores:
         orders = self._orders(item)
@@ -241,7 +241,7 @@ class Letters(_AskingScorer):
             order = orders[number % len(orders)]
             by_place = [float(np.sum(tokens)) for tokens in one]
             rows.append(tuple(by_place[order.index(n)] for n in range(len(order))))
-        log_POC = np.array(rows).reshape(len(item.pictures), len(orders), len(item.captions))
+        log_POC = np.array(rows).reshape(len(item.images), len(orders), len(item.captions))
         kept = tuple(rows) if len(orders) > 1 else ()
         # Sorted, since a sum in another order ends in other digits, and breaks an exact tie.
         mean_PC = np.sort(log_POC, axis=1).mean(axis=1)
@@ -278,12 +278,12 @@ class OptionLikelihood(_AskingScorer):
         text = text_of(query.caption)
         ends = scores_ends(self.model)
         if query.question is None:
-            return Ask(query.picture, self.prompt_set.caption, (text,), ends)
+            return Ask(query.image, self.prompt_set.caption, (text,), ends)
         if is_closed([text]):
-            return Ask(query.picture, query.question.text, (text,), ends)
+            return Ask(query.image, query.question.text, (text,), ends)
         options = " ".join(query.question.options)
         prompt = filled(self.prompt_set.question, question=query.question.text, options=options)
-        return Ask(query.picture, prompt.strip(), (option_of(query.question, text),), ends)
+        return Ask(query.image, prompt.strip(), (option_of(query.question, text),), ends)
 
 
 @dataclass(frozen=True)
@@ -307,15 +307,15 @@ class FreeAnswer(_AskingScorer):
         return "free answers, M3ID" if self.is_contrastive else "free answers"
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """One answer a picture."""
+        """One answer an image."""
         asked = [self._checked(item) for item in items]
         asks = []
         for item, one in zip(items, asked, strict=True):
             form = self.prompt_set.question if item.question else self.prompt_set.caption
-            asks += [Ask(p, filled(form, question=one.text)) for p in item.pictures]
+            asks += [Ask(p, filled(form, question=one.text)) for p in item.images]
         answers = iter(self._answers(asks))
         return [
-            _scores(item, one, [next(answers) for _ in item.pictures])
+            _scores(item, one, [next(answers) for _ in item.images])
             for item, one in zip(items, asked, strict=True)
         ]
 
@@ -338,7 +338,7 @@ class FreeAnswer(_AskingScorer):
         if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
             raise UnbagError(
                 f"item {item.id!r} has ratings or a gallery, and an answer names one caption",
-                expected="items with a few captions, each true or false of each picture",
+                expected="items with a few captions, each true or false of each image",
                 hint="score this benchmark with --scorer yes",
             )
         return asked_of(item)

@@ -1,6 +1,6 @@
-"""Cosine between a picture vector and a caption vector: the score of every CLIP-like model.
+"""Cosine between an image vector and a caption vector: the score of every CLIP-like model.
 
-Dimensions: N pairs, P pictures, C captions, D joint space.
+Dimensions: N pairs, P images, C captions, D joint space.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from unbag.errors import UnbagError
 from unbag.models.batching import as_tensor, even, of_one_size
-from unbag.types import Caption, DualEncoder, Picture, Query
+from unbag.types import Caption, DualEncoder, ImageSource, Query
 from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
@@ -36,52 +36,51 @@ class Cosine:
         """The model's."""
         return self.encoder.fingerprint
 
-    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
+    def compare(self, image_ND: Tensor, caption_ND: Tensor) -> Tensor:
         """Row with row. Vectors have unit norm, so the cosine is the dot product.
 
         In double precision, so that the order of summation cannot break or make a tie.
         """
-        self._check_widths(picture_ND, caption_ND)
-        return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
+        self._check_widths(image_ND, caption_ND)
+        return (image_ND.double() * caption_ND.double()).sum(dim=-1)
 
-    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every picture with every caption, [P, C].
+    def compare_all(self, image_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Every image with every caption, [P, C].
 
         In double precision and then rounded, since a product of matrices sums in an order that
         depends on its shape: equal vectors must get equal scores in every block.
         """
-        self._check_widths(picture_PD, caption_CD)
-        return (picture_PD.double() @ caption_CD.double().T).float()
+        self._check_widths(image_PD, caption_CD)
+        return (image_PD.double() @ caption_CD.double().T).float()
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """Without cache or plan, for a handful of pairs."""
-        picture_ND = self._embed_pictures([query.picture for query in queries])
+        image_ND = self._embed_images([query.image for query in queries])
         caption_ND = self._embed_captions([query.caption for query in queries])
-        return self.compare(picture_ND, caption_ND)
+        return self.compare(image_ND, caption_ND)
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """Without cache or plan, [P, C]."""
-        return self.compare_all(self._embed_pictures(pictures), self._embed_captions(captions))
+        return self.compare_all(self._embed_images(images), self._embed_captions(captions))
 
-    def _embed_pictures(self, pictures: Sequence[Picture]) -> Tensor:
+    def _embed_images(self, images: Sequence[ImageSource]) -> Tensor:
         import torch
 
-        prepared = [self.encoder.prepare(picture.open()) for picture in pictures]
+        prepared = [self.encoder.prepare(image.open()) for image in images]
         pixels = torch.stack(list(even(of_one_size(prepared, model=self.name))))
-        return as_tensor(self.encoder.encode_pictures(pixels), model=self.name)
+        return as_tensor(self.encoder.encode_images(pixels), model=self.name)
 
     def _embed_captions(self, captions: Sequence[Caption]) -> Tensor:
         import torch
 
-        rows = [self.encoder.encode_captions(list(prompts_of(c))) for c in captions]
+        rows = [self.encoder.encode_texts(list(prompts_of(c))) for c in captions]
         return torch.stack([average(as_tensor(row, model=self.name)) for row in rows])
 
-    def _check_widths(self, picture_ND: Tensor, caption_ND: Tensor) -> None:
-        ours, theirs = picture_ND.shape[-1], caption_ND.shape[-1]
+    def _check_widths(self, image_ND: Tensor, caption_ND: Tensor) -> None:
+        ours, theirs = image_ND.shape[-1], caption_ND.shape[-1]
         if ours != theirs:
             raise UnbagError(
-                f"model {self.name!r} gives {ours} numbers for a picture and {theirs} for a "
-                "caption",
+                f"model {self.name!r} gives {ours} numbers for an image and {theirs} for a caption",
                 expected="vectors of one width: a cosine compares them number by number",
                 hint="mend encode_pictures or encode_captions of this model, and change its "
                 "fingerprint, by which vectors are cached",

@@ -1,9 +1,9 @@
-"""Linear probes: a scorer of classes by logistic regression on frozen picture vectors.
+"""Linear probes: a scorer of classes by logistic regression on frozen image vectors.
 
 The caption only says which class is meant; its words and the text encoder play no part. The
 published CIFAR and ImageNet numbers of the ARO paper are such probes, not zero-shot. The strength
 of the penalty is chosen on a held-out fifth of the training split; the test split is never seen.
-Dimensions: N pairs or training pictures, P pictures, C captions or classes, D embedding, E
+Dimensions: N pairs or training images, P images, C captions or classes, D embedding, E
 embedding and bias, B vectors of a block.
 """
 
@@ -27,9 +27,9 @@ from unbag.types import (
     Caption,
     DualEncoder,
     FloatArray,
+    ImageSource,
     IntArray,
     Item,
-    Picture,
     Query,
 )
 from unbag.types.items import text_of
@@ -53,7 +53,7 @@ def fit_probe(
     classes: tuple[Caption, ...],
     *,
     class_N: IntArray,
-    picture_ND: Vectors,
+    image_ND: Vectors,
     keys: Sequence[str],
     fingerprint: str,
     seed: int = 0,
@@ -63,30 +63,30 @@ def fit_probe(
     """Fit to the vectors of a training split, whose classes `training_classes` finds.
 
     Args:
-        encoder: Made the vectors, and scores pictures with the probe.
+        encoder: Made the vectors, and scores images with the probe.
         classes: The caption of each class.
-        class_N: Class of each picture.
-        picture_ND: Vectors as the encoder gives them: pooled, projected and of unit length; NaN
-            for pictures that cannot be opened.
-        keys: Of the pictures; they decide which are held out.
+        class_N: Class of each image.
+        image_ND: Vectors as the encoder gives them: pooled, projected and of unit length; NaN
+            for images that cannot be opened.
+        keys: Of the images; they decide which are held out.
         fingerprint: Of the training split.
         seed: Of what is held out.
         strengths: Of the penalty, to choose from.
         progress: Shows progress bars; None shows none.
     """
     progress = progress or Silent()
-    is_whole_N: BoolArray = np.all(np.isfinite(picture_ND), axis=1)
+    is_whole_N: BoolArray = np.all(np.isfinite(image_ND), axis=1)
     class_N = class_N[is_whole_N]
     keys = [key for key, is_whole in zip(keys, is_whole_N, strict=True) if is_whole]
     held_N = held_out(keys, class_N, seed=seed)
     if not held_N.any() or len(set(class_N[~held_N].tolist())) < len(classes):
         raise UnbagError(
-            f"the training split has {len(keys)} pictures that can be opened, which leaves some "
+            f"the training split has {len(keys)} images that can be opened, which leaves some "
             f"of {len(classes)} classes without any, or nothing to choose the strength on",
-            expected="pictures of each class, and two or more of some class",
+            expected="images of each class, and two or more of some class",
             hint="check the folder of the training split",
         )
-    vector_ND = picture_ND[is_whole_N].astype(np.float64)
+    vector_ND = image_ND[is_whole_N].astype(np.float64)
     mean_D = vector_ND.mean(axis=0)
     vector_ND -= mean_D
     scale = float(np.sqrt(np.mean(vector_ND**2))) or 1.0
@@ -121,33 +121,33 @@ def fit_probe(
 
 
 def training_classes(items: Sequence[Item]) -> tuple[tuple[Caption, ...], IntArray]:
-    """The captions that all items share, and which of them is true of each picture."""
+    """The captions that all items share, and which of them is true of each image."""
     captions = items[0].captions if items else ()
     class_N = np.zeros(len(items), dtype=np.int64)
     for i, item in enumerate(items):
         true_C = np.flatnonzero(true_cells(item.truth, item.id))
-        # By identity first: hashing a thousand classes for each of a million pictures is slow.
+        # By identity first: hashing a thousand classes for each of a million images is slow.
         is_same = item.captions is captions or item.captions == captions
-        if len(item.pictures) != 1 or len(true_C) != 1 or not is_same:
+        if len(item.images) != 1 or len(true_C) != 1 or not is_same:
             raise UnbagError(
-                f"training item {item.id!r} has {len(item.pictures)} pictures and {len(true_C)} "
+                f"training item {item.id!r} has {len(item.images)} images and {len(true_C)} "
                 f"true captions{'' if is_same else ', and other captions than the first item'}",
-                expected="one picture of one class, among classes that all items share",
+                expected="one image of one class, among classes that all items share",
                 hint="a linear probe needs a benchmark of classes, such as cifar10",
             )
         class_N[i] = true_C[0]
     empty = sorted(set(range(len(captions))) - set(class_N.tolist()))
     if len(captions) < 2 or empty:
         raise UnbagError(
-            f"the training split has {len(items)} pictures, and none of {len(empty)} of its "
+            f"the training split has {len(items)} images, and none of {len(empty)} of its "
             f"{len(captions)} classes",
-            expected="two classes or more, with pictures of each",
+            expected="two classes or more, with images of each",
         )
     return captions, class_N
 
 
 def held_out(keys: Sequence[str], class_N: IntArray, *, seed: int) -> BoolArray:
-    """A fifth of each class, drawn by hash of seed and picture; one of two at least, one never."""
+    """A fifth of each class, drawn by hash of seed and image; one of two at least, one never."""
     place = [blake2b(f"{seed}\0{key}".encode(), digest_size=8).digest() for key in keys]
     found_N = np.zeros(len(keys), dtype=np.bool_)
     for number in np.unique(class_N):
@@ -193,7 +193,7 @@ class _Tried(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinearProbe:
-    """Scores a picture and a class; made by `fit_probe`."""
+    """Scores an image and a class; made by `fit_probe`."""
 
     encoder: DualEncoder
     classes: tuple[Caption, ...]
@@ -234,30 +234,30 @@ class LinearProbe:
             )
         return torch.from_numpy(self.weight_CE[[place[caption] for caption in captions]])
 
-    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
+    def compare(self, image_ND: Tensor, caption_ND: Tensor) -> Tensor:
         """Row with row."""
-        product_N = (picture_ND.double() * caption_ND[:, :-1].double()).sum(dim=-1)
+        product_N = (image_ND.double() * caption_ND[:, :-1].double()).sum(dim=-1)
         return product_N + caption_ND[:, -1].double()
 
-    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every picture with every class, [P, C]; rounded as the cosine is, and for its reason."""
-        product_PC = picture_PD.double() @ caption_CD[:, :-1].double().T
+    def compare_all(self, image_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Every image with every class, [P, C]; rounded as the cosine is, and for its reason."""
+        product_PC = image_PD.double() @ caption_CD[:, :-1].double().T
         return (product_PC + caption_CD[:, -1].double()).float()
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """Without cache or plan, for a handful of pairs."""
-        picture_ND = self._embed([query.picture for query in queries])
-        return self.compare(picture_ND, self.caption_vectors([q.caption for q in queries]))
+        image_ND = self._embed([query.image for query in queries])
+        return self.compare(image_ND, self.caption_vectors([q.caption for q in queries]))
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """Without cache or plan, [P, C]."""
-        return self.compare_all(self._embed(pictures), self.caption_vectors(captions))
+        return self.compare_all(self._embed(images), self.caption_vectors(captions))
 
-    def _embed(self, pictures: Sequence[Picture]) -> Tensor:
+    def _embed(self, images: Sequence[ImageSource]) -> Tensor:
         import torch
 
-        prepared = even([self.encoder.prepare(picture.open()) for picture in pictures])
-        return self.encoder.encode_pictures(torch.stack(list(prepared)))
+        prepared = even([self.encoder.prepare(image.open()) for image in images])
+        return self.encoder.encode_images(torch.stack(list(prepared)))
 
 
 def untrained(model: object) -> LinearProbe:

@@ -1,4 +1,4 @@
-"""The question that a chat model is asked about the pictures of an item, and reading its answer.
+"""The question that a chat model is asked about the images of an item, and reading its answer.
 
 An item may bring its own question. Captions that differ in one relation make a question about that
 relation, in the words of the papers (What'sUp, COCO-spatial, GQA-spatial). All others become a
@@ -35,7 +35,7 @@ class AskedQuestion:
 
 
 def asked_of(item: Item) -> AskedQuestion:
-    """The question about every picture of an item."""
+    """The question about every image of an item."""
     captions = [text_of(caption) for caption in item.captions]
     if item.question is not None:
         return _own(item.question, captions)
@@ -79,13 +79,13 @@ def _relation_text(
     item: Item, relations: Sequence[CaptionRelation], first: str, second: str
 ) -> str:
     phrases = [r.phrase for r in relations]
-    if len(item.pictures) == 1 and is_turned(item.id):
+    if len(item.images) == 1 and is_turned(item.id):
         # The first caption of such items is the true one; the papers toss a coin here.
         phrases.reverse()
     if not second:
         listed = [f"on the {phrase}" for phrase in phrases]
         return f"Is the {first} {joined_by_or(listed)}? {_SHORT}"
-    ending = ENDINGS.get(frozenset(phrases)) if len(item.pictures) > 1 else _SHORT
+    ending = ENDINGS.get(frozenset(phrases)) if len(item.images) > 1 else _SHORT
     count = _COUNTS.get(len(phrases), str(len(phrases)))
     ending = ending or _MANY.replace("{count}", count)
     return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending}"
@@ -191,7 +191,7 @@ class CaptionRelation:
     """A relation as a question and as an answer says it."""
 
     phrase: str
-    """In a question between two things; for a place in the picture, after "on the"."""
+    """In a question between two things; for a place in the image, after "on the"."""
     keywords: tuple[str, ...]
 
 
@@ -227,7 +227,7 @@ ENDINGS: Mapping[frozenset[str], str] = MappingProxyType(
         frozenset({_FRONT.phrase, _BEHIND.phrase}): "Answer front or behind.",
     }
 )
-"""How the published question about a pair of relations ends, with its two pictures."""
+"""How the published question about a pair of relations ends, with its two images."""
 _SHORT = "Give a short answer."
 _MANY = "Choose from the {count} options."
 _COUNTS = {2: "two", 3: "three", 4: "four"}

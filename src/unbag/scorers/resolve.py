@@ -47,9 +47,9 @@ def make_scorer(
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
         raise UnbagError(
-            f"the scorer 'cosine' needs one vector a picture and one a caption, and {model.name!r} "
+            f"the scorer 'cosine' needs one vector an image and one a caption, and {model.name!r} "
             "has none",
-            expected="a dual encoder, or BLIP; BLIP-2 has several vectors for a picture",
+            expected="a dual encoder, or BLIP; BLIP-2 has several vectors for an image",
             hint="leave --scorer out to use the model's own",
         )
     scorer = factory(model)

@@ -1,10 +1,10 @@
 """Measure a model before and after training on the same benchmarks: what it gained and lost.
 
 `price` gives one row for each metric, with a paired interval, for the terminal or a model card.
-Beside both models stands a blind reader: what it reaches can be had without any picture, so a
+Beside both models stands a blind reader: what it reaches can be had without any image, so a
 repair that reaches no more has not shown that it looks.
 
-Dimensions: N pairs of texts, D vectors, P pictures, C captions.
+Dimensions: N pairs of texts, D vectors, P images, C captions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from unbag.types import (
     Comparison,
     DualEncoder,
     Estimate,
-    Picture,
+    ImageSource,
     Query,
     RunContents,
 )
@@ -65,7 +65,7 @@ Section = Literal[
 ]
 
 DEFAULT: tuple[Benchmark, ...] = (world.SWAP, world.RELATION, world.REPLACE, world.RETRIEVAL)
-"""Where a user names none: pictures are drawn, so any model can be asked without a download."""
+"""Where a user names none: images are drawn, so any model can be asked without a download."""
 DRAWINGS = (
     "world benchmarks are drawings of simple shapes: what they show of a model trained on "
     "photographs need not hold for photographs; name benchmarks with --bench"
@@ -126,8 +126,8 @@ NEWTON_STEPS = 60
 """Of Newton's method, at most."""
 MAX_SLOPE = 1e-9
 """Largest slope at which it stops."""
-MAX_PICTURES = 2_000
-"""Pictures whose captions are read; more would tell it little and cost time."""
+MAX_IMAGES = 2_000
+"""Images whose captions are read; more would tell it little and cost time."""
 MIN_NEGATIVES = 100
 """Negatives below which there is no reader."""
 TEXTS_AT_ONCE = 256
@@ -199,7 +199,7 @@ class BeforeAfter:
     folder: Path
     """The run folder with both models' scores and the report."""
     notes: tuple[str, ...] = ()
-    """Sections that are empty and why, what could not be measured, what the pictures are."""
+    """Sections that are empty and why, what could not be measured, what the images are."""
 
     def of(self, section: Section) -> tuple[BeforeAfterRow, ...]:
         """The rows of one section."""
@@ -216,7 +216,7 @@ class BeforeAfterRow:
     change: Comparison
     """After minus before on the units that both were judged on, with a paired interval."""
     blind: Estimate | None = None
-    """Of a reader that sees no picture; only where it is asked for understanding."""
+    """Of a reader that sees no image; only where it is asked for understanding."""
 
     @property
     def benchmark(self) -> str:
@@ -275,7 +275,7 @@ def side_of(benchmark: Benchmark) -> Side:
 
 
 def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
-    """Whether any of them draws its pictures."""
+    """Whether any of them draws its images."""
     return any("unbag world" in benchmark.sources for benchmark in benchmarks)
 
 
@@ -361,12 +361,12 @@ def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | No
     rows = list(_contrasts(batches))
     if len(rows) < MIN_NEGATIVES:
         return None
-    apart_ND = differences(encoder.encode_captions, rows)
-    weight_D = fit_reader(apart_ND, [row.picture for row in rows])
+    apart_ND = differences(encoder.encode_texts, rows)
+    weight_D = fit_reader(apart_ND, [row.image for row in rows])
     said = repr((encoder.fingerprint, rows, STRENGTHS, NEWTON_STEPS))
     about = (
         f"blind: a linear reader of the caption vectors of {encoder.name}, told of {len(rows):,} "
-        "of the same edits; it sees no picture, so a number that does not pass its own is no "
+        "of the same edits; it sees no image, so a number that does not pass its own is no "
         "evidence of looking"
     )
     fingerprint = f"blind-{blake2b(said.encode(), digest_size=12).hexdigest()}"
@@ -375,7 +375,7 @@ def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | No
 
 @dataclass(frozen=True, eq=False)
 class BlindReader:
-    """Scores a caption by a direction in the caption vectors of a model; no picture is opened.
+    """Scores a caption by a direction in the caption vectors of a model; no image is opened.
 
     The direction is that of a logistic regression without bias on differences of caption vectors,
     fitted to prefer each caption to its negative.
@@ -396,21 +396,19 @@ class BlindReader:
         new = sorted(set(texts) - self._known.keys(), key=lambda text: (len(text), text))
         for at in range(0, len(new), TEXTS_AT_ONCE):
             some = new[at : at + TEXTS_AT_ONCE]
-            vector_ND = self.encoder.encode_captions(some).double().cpu()
+            vector_ND = self.encoder.encode_texts(some).double().cpu()
             self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
         return [self._known[text] for text in texts]
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """All scores equal, [P, C]: a gallery asks which picture, and that cannot be read."""
-        return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        """All scores equal, [P, C]: a gallery asks which image, and that cannot be read."""
+        return torch.zeros(len(images), len(captions), dtype=torch.float64)
 
 
 def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
-    """One caption of each of some pictures, spread over all, with its negatives."""
+    """One caption of each of some images, spread over all, with its negatives."""
     every = batches.pairs
-    places = np.unique(
-        np.linspace(0, len(every) - 1, min(MAX_PICTURES, len(every)), dtype=np.int64)
-    )
+    places = np.unique(np.linspace(0, len(every) - 1, min(MAX_IMAGES, len(every)), dtype=np.int64))
     pairs = list(readable_pairs(every, places.tolist()))
     texts = draw_texts(pairs, Draw(batches.seed, 0), batches.columns, batches.made)
     for number, said in enumerate(texts):
@@ -422,7 +420,7 @@ def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
 class Contrast(NamedTuple):
     """A caption and a negative of it."""
 
-    picture: int
+    image: int
     caption: str
     negative: str
     kind: str = ""
@@ -437,16 +435,16 @@ def differences(read: Callable[[Sequence[str]], Tensor], rows: Sequence[Contrast
     return vector[[place[r.caption] for r in rows]] - vector[[place[r.negative] for r in rows]]
 
 
-def fit_reader(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
+def fit_reader(apart_ND: Tensor, image_N: Sequence[int]) -> Tensor:
     """Weights [D] of vectors, from differences that are first brought to one deviation."""
     # A feature that hardly moves, such as one of MiniLM's by 2e-33, must not be blown up.
     deviation_D = apart_ND.std(dim=0).clamp_min(1e-12)
-    return choose_and_fit(apart_ND / deviation_D, picture_N) / deviation_D
+    return choose_and_fit(apart_ND / deviation_D, image_N) / deviation_D
 
 
-def choose_and_fit(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
-    """The strength that does best on a fifth of the pictures, then all of them."""
-    is_held_N = torch.tensor([at % 5 == 0 for at in picture_N])
+def choose_and_fit(apart_ND: Tensor, image_N: Sequence[int]) -> Tensor:
+    """The strength that does best on a fifth of the images, then all of them."""
+    is_held_N = torch.tensor([at % 5 == 0 for at in image_N])
     rest_ND, held_ND = apart_ND[~is_held_N], apart_ND[is_held_N]
     right = [float((held_ND @ fit_preference(rest_ND, s) > 0).double().mean()) for s in STRENGTHS]
     return fit_preference(apart_ND, STRENGTHS[int(np.argmax(right))])

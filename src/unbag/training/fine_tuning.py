@@ -303,7 +303,7 @@ class FineTuning(Task[Batch]):
         """Names a micro-batch size of half as many images."""
         now = self.job.micro_batch_size or len(batch)
         return UnbagError(
-            f"{self.device} has no room for {now} pictures and their captions at once",
+            f"{self.device} has no room for {now} images and their captions at once",
             expected="a part of the batch that fits; the gradient is that of the whole batch",
             hint=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
         )

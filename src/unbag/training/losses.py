@@ -9,7 +9,7 @@ is NaN).
 Read-outs compute scores of their own and use `info_nce`, `block_info_nce` and `word_patch_loss`.
 
 Dimensions: B batch, D joint space, K edits of a caption (P positives), M edits of the whole batch,
-C columns of a matrix of logits, T true captions of a picture, R captions that have a negative. Of
+C columns of a matrix of logits, T true captions of an image, R captions that have a negative. Of
 read-outs: N blocks of G pairs each; N captions of T words.
 """
 
@@ -82,15 +82,15 @@ def block_info_nce(
     *,
     negative_BK: Tensor | None = None,
 ) -> Tensor:
-    """InfoNCE within blocks of the batch: mean over pictures to captions and captions to pictures.
+    """InfoNCE within blocks of the batch: mean over images to captions and captions to images.
 
-    Papers: PACL and SPARC (its term of whole pictures) with the batch as one block; DCSM, which
-    takes the sum of both directions, twice this. Hard negatives are columns of their picture.
+    Papers: PACL and SPARC (its term of whole images) with the batch as one block; DCSM, which
+    takes the sum of both directions, twice this. Hard negatives are columns of their image.
 
     Args:
         blocks: Some rows of the batch, and the logits [N, G, G] of the N blocks they make.
-        also_true_BB: True where a caption fits a picture that is not its own: left out.
-        negative_BK: Logits of each picture with its negatives; missing ones are minus infinity.
+        also_true_BB: True where a caption fits an image that is not its own: left out.
+        negative_BK: Logits of each image with its negatives; missing ones are minus infinity.
     """
     import torch
 
@@ -146,46 +146,46 @@ def contrastive(embedded: Embedded) -> Tensor:
 def contrastive_negatives(embedded: Embedded) -> Tensor:
     """Half the sum of picture-to-caption-or-negative and caption-to-picture cross-entropy.
 
-    Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every picture is held against the
-    negatives of the whole batch, not of its own caption alone. A negative has no picture, so the
-    other direction is that of the plain contrastive loss. NegCLIP's hard pictures need nothing
-    more: they and their captions make the batch twice as large (2B pictures against 4B captions).
+    Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every image is held against the
+    negatives of the whole batch, not of its own caption alone. A negative has no image, so the
+    other direction is that of the plain contrastive loss. NegCLIP's hard images need nothing
+    more: they and their captions make the batch twice as large (2B images against 4B captions).
 
     Needs negatives; a missing one is no column, and without any the loss is the plain contrastive
     one. Captions marked `also_true` and negatives marked `negative_true` are left out.
     """
     logit_BB = pair_logits(embedded)
-    negative_BM = negative_logits(embedded, embedded.picture_BD)
+    negative_BM = negative_logits(embedded, embedded.image_BD)
     return (info_nce(logit_BB, negative_BK=negative_BM) + info_nce(logit_BB.T)) / 2
 
 
 def svlc_negative(embedded: Embedded) -> Tensor:
-    """Each picture chooses between its caption and the negatives of that caption.
+    """Each image chooses between its caption and the negatives of that caption.
 
     Paper: Teaching Structured Vision & Language Concepts (SVLC), with its released code (TSVLC).
     Needs negatives; captions without one are not in the mean, and without any the loss is 0.
     """
     edits = negatives(embedded)
-    logit_BK = edit_logits(embedded, embedded.picture_BD, edits)
+    logit_BK = edit_logits(embedded, embedded.image_BD, edits)
     return own_above_edits(own_logits(embedded), logit_BK, edits.mask_BK)
 
 
 def svlc_positive(
     embedded: Embedded, *, symmetric: bool = False, kl: float = 0.0, common_batch: float = 0.0
 ) -> Tensor:
-    """Picture and caption each find their positive among the positives of the other captions.
+    """Image and caption each find their positive among the positives of the other captions.
 
     Paper: SVLC, as `svlc_negative`; also the hard-positive loss of "The Hard Positive Truth".
     Needs positives; captions without one are in no mean, no row and no column, and without any the
     loss is 0. A caption with several positives counts once: its positives are averaged, and are
     never held against each other. Others marked `also_true` are left out of the denominators.
 
-    `symmetric` lets the positive find its picture and its caption too. `kl` and `common_batch` are
-    weights (`KL_WEIGHT`, `COMMON_BATCH_WEIGHT` in the released code): a picture should find caption
+    `symmetric` lets the positive find its image and its caption too. `kl` and `common_batch` are
+    weights (`KL_WEIGHT`, `COMMON_BATCH_WEIGHT` in the released code): an image should find caption
     and positive equally likely, between the two or in the batch of all captions and positives.
     """
     chosen = _chosen(embedded)
-    anchors = (embedded.picture_BD, embedded.caption_BD)
+    anchors = (embedded.image_BD, embedded.caption_BD)
     found_M = sum(_finds_positive(embedded, chosen, of_BD) for of_BD in anchors) / 2
     if symmetric:
         back_M = sum(_found_by_positive(embedded, chosen, of_BD) for of_BD in anchors) / 2
@@ -242,7 +242,7 @@ def _equal_between_two(embedded: Embedded, chosen: _Chosen) -> Tensor:
     import torch
 
     caption_M = own_logits(embedded)[chosen.owner_M]
-    logit_BM = embedded.scale * embedded.picture_BD @ chosen.vector_MD.T
+    logit_BM = embedded.scale * embedded.image_BD @ chosen.vector_MD.T
     positive_M = _of_owner(logit_BM, chosen)
     return _from_uniform(torch.stack([caption_M, positive_M], dim=1), caption_M, positive_M)
 
@@ -250,11 +250,11 @@ def _equal_between_two(embedded: Embedded, chosen: _Chosen) -> Tensor:
 def _equal_in_batch(embedded: Embedded, chosen: _Chosen) -> Tensor:
     import torch
 
-    caption_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
+    caption_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
     caption_MB = caption_BB[chosen.owner_M]
-    # Whether caption j fits the picture of m, where _others_out asks for picture j and caption m.
+    # Whether caption j fits the image of m, where _others_out asks for image j and caption m.
     caption_MB = caption_MB.masked_fill(_others_out(embedded, chosen, is_turned=True).T, NOTHING)
-    positive_MM = _positive_logits(embedded, chosen, embedded.picture_BD)
+    positive_MM = _positive_logits(embedded, chosen, embedded.image_BD)
     both = torch.cat([caption_MB, positive_MM], dim=1)
     return _from_uniform(both, _of_owner(caption_MB.T, chosen), positive_MM.diagonal())
 
@@ -292,7 +292,7 @@ def _from_uniform(logit_MC: Tensor, one_M: Tensor, other_M: Tensor) -> Tensor:
 
 
 def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive") -> Tensor:
-    """Similarity of a caption and its negatives against that of the caption and its picture.
+    """Similarity of a caption and its negatives against that of the caption and its image.
 
     Paper: CE-CLIP eq. 3. `paper` is the equation as printed: the pair itself is not in its
     denominator, so the loss has no lower bound and falls without end as the pair grows more
@@ -385,7 +385,7 @@ def next_threshold(
 
 
 def _gaps(embedded: Embedded, edits: Edits) -> Tensor:
-    logit_BK = edit_logits(embedded, embedded.picture_BD, edits)
+    logit_BK = edit_logits(embedded, embedded.image_BD, edits)
     return own_logits(embedded)[:, None] - logit_BK
 
 
@@ -396,9 +396,9 @@ def _thresholds(embedded: Embedded, edits: Edits) -> Tensor:
 
 
 def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Tensor:
-    """Log-loss of `this caption fits this picture` over captions and hard negatives.
+    """Log-loss of `this caption fits this image` over captions and hard negatives.
 
-    Paper: SigLIP, eq. 1; hard negatives as columns that fit no picture are our addition. SigLIP
+    Paper: SigLIP, eq. 1; hard negatives as columns that fit no image are our addition. SigLIP
     divides the sum by the batch (`rows`); `cells`, the mean over cells, does not grow with the
     batch.
 
@@ -409,7 +409,7 @@ def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Ten
     from torch.nn.functional import softplus
 
     logit_BB = pair_logits(embedded)
-    logit_BC = torch.cat([logit_BB, negative_logits(embedded, embedded.picture_BD)], dim=1)
+    logit_BC = torch.cat([logit_BB, negative_logits(embedded, embedded.image_BD)], dim=1)
     sign_BC = torch.ones_like(logit_BC)
     sign_BC.diagonal().fill_(-1.0)
     # A cell that is left out holds -inf and sign +1, so it adds exactly nothing.
@@ -435,8 +435,8 @@ def triple_margin(embedded: Embedded, *, form: Form = "softplus", margin: float 
     from torch.nn.functional import relu, softplus
 
     wrong, right = negatives(embedded), positives(embedded)
-    wrong_BK = edit_logits(embedded, embedded.picture_BD, wrong)
-    right_BP = edit_logits(embedded, embedded.picture_BD, right)
+    wrong_BK = edit_logits(embedded, embedded.image_BD, wrong)
+    right_BP = edit_logits(embedded, embedded.image_BD, right)
     true_BT = torch.cat([own_logits(embedded)[:, None], right_BP], dim=1)
     is_there_B1 = right.mask_BK.new_ones(len(true_BT), 1)
     is_true_BT = torch.cat([is_there_B1, right.mask_BK], dim=1)
@@ -448,9 +448,9 @@ def triple_margin(embedded: Embedded, *, form: Form = "softplus", margin: float 
 
 
 def distil(embedded: Embedded) -> Tensor:
-    """Half the sum of KL(start || now) of pictures over captions and of captions over pictures.
+    """Half the sum of KL(start || now) of images over captions and of captions over images.
 
-    Distillation from the starting weights: which caption fits which picture is to stay as it was.
+    Distillation from the starting weights: which caption fits which image is to stay as it was.
     Paper: learning without forgetting, here between the rows and columns of the similarity matrix
     of the batch, each model at its own scale; a choice of ours.
 
@@ -466,8 +466,8 @@ def distil(embedded: Embedded) -> Tensor:
             hint="Term(..., needs_start=True) asks the trainer for them",
         )
     start = embedded.start
-    old_BB = (start.scale * start.picture_BD @ start.caption_BD.T).detach()
-    now_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
+    old_BB = (start.scale * start.image_BD @ start.caption_BD.T).detach()
+    now_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
     return (_divergence(old_BB, now_BB) + _divergence(old_BB.T, now_BB.T)) / 2
 
 
@@ -508,15 +508,15 @@ def _edits(embedded: Embedded, vector_BKD: Tensor | None, mask_BK: Tensor | None
 
 
 def own_logits(embedded: Embedded) -> Tensor:
-    """[B], each picture with its caption."""
-    return embedded.scale * (embedded.picture_BD * embedded.caption_BD).sum(dim=1)
+    """[B], each image with its caption."""
+    return embedded.scale * (embedded.image_BD * embedded.caption_BD).sum(dim=1)
 
 
 def pair_logits(embedded: Embedded) -> Tensor:
-    """[B, B], every picture with every caption; others that also fit are left out."""
+    """[B, B], every image with every caption; others that also fit are left out."""
     import torch
 
-    logit_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
+    logit_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
     if embedded.also_true_BB is not None:
         is_pair = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
         logit_BB = logit_BB.masked_fill(embedded.also_true_BB & ~is_pair, NOTHING)
@@ -524,7 +524,7 @@ def pair_logits(embedded: Embedded) -> Tensor:
 
 
 def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
-    """[B, M], every picture or caption with every negative of the batch; true ones left out."""
+    """[B, M], every image or caption with every negative of the batch; true ones left out."""
     edits = negatives(embedded)
     # Missing ones stay as columns that add nothing: to drop them the device would have to be asked
     # how many there are.
@@ -536,7 +536,7 @@ def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
 
 
 def edit_logits(embedded: Embedded, of_BD: Tensor, edits: Edits) -> Tensor:
-    """[B, K], each picture or caption with the edits of its own caption; 0 where there is none."""
+    """[B, K], each image or caption with the edits of its own caption; 0 where there is none."""
     import torch
 
     return embedded.scale * torch.einsum("bd,bkd->bk", of_BD, edits.vector_BKD)

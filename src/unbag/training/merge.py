@@ -188,12 +188,12 @@ def check_same_vectors(
     shown = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
     both = zip(*shown, strict=True)
     if not all(one.shape == two.shape and bool((one == two).all()) for one, two in both):
-        raise _unlike(base, tuned, "prepare a picture in two ways", hint)
+        raise _unlike(base, tuned, "prepare an image in two ways", hint)
     if base.context != tuned.context or base.count_tokens(PROBES) != tuned.count_tokens(PROBES):
         raise _unlike(base, tuned, "have two tokenizers", hint)
     pixels = torch.stack(shown[0])
     vectors = [
-        torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(PROBES)])
+        torch.cat([encoder.encode_images(pixels), encoder.encode_texts(PROBES)])
         for encoder in (filled, tuned)
     ]
     if not float((vectors[0] - vectors[1]).abs().max()) < MAX_DIFFERENCE:

@@ -81,7 +81,7 @@ class Recipe:
     positives: tuple[Slot, ...] = ()
     epochs: int = bounded(5, low=1)
     batch_size: int = bounded(256, low=1)
-    """Pictures of one optimiser step, over all processes."""
+    """Images of one optimiser step, over all processes."""
     learning_rate: float = bounded(5e-6, above=0)
     weight_decay: float = bounded(0.1, low=0)
     betas: tuple[float, float] = bounded((0.9, 0.98), low=0, below=1)
@@ -94,9 +94,9 @@ class Recipe:
     freeze: Freeze = Freeze()
     lora: Lora | None = None
     masks_equal: bool = True
-    """Captions of the batch that say the same as another picture's are no negatives of it."""
-    hard_pictures: bool = False
-    """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
+    """Captions of the batch that say the same as another image's are no negatives of it."""
+    hard_images: bool = False
+    """Each image brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
     l2_to_init: float = bounded(0.0, low=0)
     """Weight of the squared distance to the first weights."""
 
@@ -204,10 +204,10 @@ def clip_ft() -> Recipe:
     )
 
 
-def neg_clip(*, hard_pictures: bool = True) -> Recipe:
-    """NegCLIP: captions with words exchanged in the denominator, and pictures that are alike.
+def neg_clip(*, hard_images: bool = True) -> Recipe:
+    """NegCLIP: captions with words exchanged in the denominator, and images that are alike.
 
-    Without `hard_pictures` no neighbours are needed, and it is NegCLIP's captions alone.
+    Without `hard_images` no neighbours are needed, and it is NegCLIP's captions alone.
     """
     return Recipe(
         name="neg_clip",
@@ -216,7 +216,7 @@ def neg_clip(*, hard_pictures: bool = True) -> Recipe:
         "field's and stand in neither",
         objective=Objective((Term("contrastive_negatives", 1.0, contrastive_negatives),)),
         negatives=(Slot("swap", ("neg_clip",)),),
-        hard_pictures=hard_pictures,
+        hard_images=hard_images,
     )
 
 
@@ -360,7 +360,7 @@ def ce_clip_fixed(
 
 
 def locked_image(*, sides: bool = False) -> Recipe:
-    """The picture tower as it is, the caption tower trained: the same-data control.
+    """The image encoder as it is, the text encoder trained: the same-data control.
 
     `sides` puts left and right exchanged into the denominator.
     """

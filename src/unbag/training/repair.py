@@ -73,7 +73,7 @@ def repair(
 
     Args:
         model: Loaded by name; it stays as it is.
-        pairs: Pictures with captions: a file, a folder, or `world`.
+        pairs: Images with captions: a file, a folder, or `world`.
         recipe: By name, of `make_recipe`, or your own.
         out: Folder of the run.
         seed: Of the order of pairs, of what is drawn, and of dropout.
@@ -154,7 +154,7 @@ class Repaired:
 
     trained: Trained
     batch_size: int
-    """Pictures per step."""
+    """Images per step."""
     comparison: BeforeAfter | None = None
     exported: Exported | None = None
 
@@ -166,10 +166,10 @@ class DataConfig:
     path: str
     """A file, folder or pattern, or `world`."""
     form: str | None = None
-    pictures: Path | None = None
+    images: Path | None = None
     neighbours: Path | None = None
     caption_column: str = ""
-    picture_column: str = ""
+    image_column: str = ""
     skips_missing: bool = False
     skips_bad: bool = False
 
@@ -256,7 +256,7 @@ def _describe_training(
     """Say what is trained on, and warn of settings that do not fit the model or the data."""
     for line in (
         f"data: {batches.about}",
-        f"steps: {len(batches):,} of {recipe.batch_size:,} pictures",
+        f"steps: {len(batches):,} of {recipe.batch_size:,} images",
     ):
         progress.say(line)
     terms = [term.name for term in recipe.objective.terms if term.weight]

@@ -1,7 +1,7 @@
 """One training step: the gradient of the loss of the whole batch, in the memory of one part of it.
 
 `cached_step` takes any parts that embed something and a loss of all their vectors; `add_gradient`
-is the step of a dual encoder, whose parts are slices of the pictures and groups of captions of like
+is the step of a dual encoder, whose parts are slices of the images and groups of captions of like
 length. The vectors of other processes are constants here, so the same path serves one process and
 many.
 
@@ -28,7 +28,7 @@ from unbag.types import Embedded
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A slice of one side of a batch, such as some of its pictures, that is embedded at once."""
+    """A slice of one side of a batch, such as some of its images, that is embedded at once."""
 
     embed: Callable[[], Tensor]
     """Its vectors, [N, D]; called twice where gradients are cached."""
@@ -59,7 +59,7 @@ def cached_step(
     memory of one part and half as much time again.
 
     Args:
-        sides: Parts of each input of the loss, such as pictures and captions.
+        sides: Parts of each input of the loss, such as images and captions.
         loss: Of the vectors of each side, [N, D] in the order of its parts.
         keeps_graphs: Run every part once, where the graphs of all fit into memory.
         device: Of the parts.
@@ -104,29 +104,29 @@ def add_gradient(
     start: Trainable | None = None,
 ) -> StepResult:
     """Compute the loss and add its gradient to `.grad` of every open weight."""
-    pictures = _picture_parts(trainable, batch, plan, step)
+    images = _image_parts(trainable, batch, plan, step)
     found: list[tuple[Embedded, Losses]] = []
 
-    def loss(picture_ND: Tensor, caption_UD: Tensor) -> Tensor:
-        embedded = _embedded(picture_ND, caption_UD, batch, trainable, plan, threshold_K)
+    def loss(image_ND: Tensor, caption_UD: Tensor) -> Tensor:
+        embedded = _embedded(image_ND, caption_UD, batch, trainable, plan, threshold_K)
         if start is not None:
             # The same batch by the weights before training.
             with torch.no_grad():
                 with autocast(plan.device, plan.precision):
-                    picture_ND, caption_UD = (
+                    image_ND, caption_UD = (
                         torch.cat([part() for part in parts(start, batch, plan, step)])
-                        for parts in (_picture_parts, _caption_parts)
+                        for parts in (_image_parts, _caption_parts)
                     )
-                before = _embedded(picture_ND, caption_UD, batch, start, plan, None)
+                before = _embedded(image_ND, caption_UD, batch, start, plan, None)
             embedded = replace(embedded, start=before)
         losses = plan.recipe.objective(embedded)
         found.append((embedded, losses))
         return losses.total
 
     cached_step(
-        [pictures, _caption_parts(trainable, batch, plan, step)],
+        [images, _caption_parts(trainable, batch, plan, step)],
         loss,
-        keeps_graphs=len(pictures) == 1,
+        keeps_graphs=len(images) == 1,
         device=plan.device,
         precision=plan.precision,
     )
@@ -149,7 +149,7 @@ class StepPlan:
     device: str
     precision: Precision = "float32"
     micro_batch_size: int | None = None
-    """Pictures of a part, the captions that belong to them in another; None for all at once."""
+    """Images of a part, the captions that belong to them in another; None for all at once."""
     seed: int = 0
     find_truth: FindTruth | None = None
     is_seeded: bool = True
@@ -165,28 +165,28 @@ class StepResult:
     """For the next step."""
 
 
-def _picture_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
+def _image_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
     size = plan.micro_batch_size or len(batch)
-    is_trained = any(weight.requires_grad for weight in weights_of(trainable.picture_layers))
+    is_trained = any(weight.requires_grad for weight in weights_of(trainable.image_layers))
     parts = []
     for number, at in enumerate(range(0, len(batch), size)):
         piece = batch.pixels[at : at + size]
 
         def embed(piece=piece) -> Tensor:  # type: ignore[no-untyped-def]
-            return trainable.embed_pictures(piece.to(plan.device, non_blocking=True))
+            return trainable.embed_images(piece.to(plan.device, non_blocking=True))
 
         parts.append(Part(embed, _seed(plan, step, 2 * number), is_trained))
     return parts
 
 
 def _caption_parts(trainable: Trainable, batch: Batch, plan: StepPlan, step: int) -> list[Part]:
-    is_trained = any(weight.requires_grad for weight in weights_of(trainable.caption_layers))
+    is_trained = any(weight.requires_grad for weight in weights_of(trainable.text_layers))
     parts = []
     for number, group in enumerate(batch.groups):
 
         def embed(group: CaptionGroup = group) -> Tensor:
             inputs = {k: v.to(plan.device, non_blocking=True) for k, v in group.inputs.items()}
-            return trainable.embed_captions(inputs)
+            return trainable.embed_texts(inputs)
 
         parts.append(Part(embed, _seed(plan, step, 2 * number + 1), is_trained))
     return parts
@@ -198,7 +198,7 @@ def _seed(plan: StepPlan, step: int, part: int) -> int | None:
 
 
 def _embedded(
-    picture_ND: Tensor,
+    image_ND: Tensor,
     caption_UD: Tensor,
     batch: Batch,
     trainable: Trainable,
@@ -220,7 +220,7 @@ def _embedded(
     negative_BKD, negative_mask_BK = _edits(string_UD, batch.negative_BK, plan)
     positive_BPD, positive_mask_BP = _edits(string_UD, batch.positive_BP, plan)
     return Embedded(
-        picture_BD=gathered(picture_ND, plan.team),
+        image_BD=gathered(image_ND, plan.team),
         caption_BD=gathered(string_UD.index_select(0, caption_B), plan.team),
         scale=scale,
         bias=temperature[1] if len(temperature) > 1 else torch.zeros_like(scale),

@@ -34,7 +34,7 @@ class Benchmark:
     folder: str = ""
     """Name of that folder, where several benchmarks share one; else the benchmark's own name."""
     sources: tuple[str, ...] = ()
-    """Where its pictures come from; a model trained on one of them deserves a warning."""
+    """Where its images come from; a model trained on one of them deserves a warning."""
     published: tuple[Published, ...] = ()
     errata: Errata | None = None
     load_training: Loader | None = None
@@ -55,7 +55,7 @@ class Benchmark:
 
 
 Loader: TypeAlias = Callable[[Path | None], Sequence[Item]]
-"""Takes the folder of a benchmark (None if it makes its own data); opens no picture."""
+"""Takes the folder of a benchmark (None if it makes its own data); opens no image."""
 
 
 @dataclass(frozen=True)
@@ -111,5 +111,5 @@ class Download:
     """Bytes; 0 where it is not known."""
     unpack: str = ""
     """For an archive: the folder, below that of --data, its members go to; else empty."""
-    has_pictures: bool = False
-    """Pictures are gigabytes: they are fetched only where the user asks for them."""
+    has_images: bool = False
+    """Images are gigabytes: they are fetched only where the user asks for them."""

@@ -1,6 +1,6 @@
-"""Test items and what they are made of (pictures, captions, questions), and edits of captions.
+"""Test items and what they are made of (images, captions, questions), and edits of captions.
 
-Dimensions: P pictures, C captions, T true cells.
+Dimensions: P images, C captions, T true cells.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One test question: pictures, captions, and which belong together."""
+    """One test question: images, captions, and which belong together."""
 
     id: str
-    pictures: tuple[Picture, ...]
+    images: tuple[ImageSource, ...]
     captions: tuple[Caption, ...]
     truth: Truth
     """[P, C]: bool, or float ratings, or Sparse. By convention the original caption comes first,
@@ -56,12 +56,12 @@ class Item:
             if truth.dtype != np.bool_:
                 truth = truth.astype(np.float64)
             object.__setattr__(self, "truth", truth)
-        expected = (len(self.pictures), len(self.captions))
+        expected = (len(self.images), len(self.captions))
         found = tuple(self.truth.shape)
         if found != expected or 0 in expected:
             raise UnbagError(
                 f"item {self.id!r}: truth has shape {found}",
-                expected=f"pictures x captions = {expected}, neither empty",
+                expected=f"images x captions = {expected}, neither empty",
                 hint="check the loader of this benchmark",
             )
         if self.kinds and len(self.kinds) != len(self.captions):
@@ -72,8 +72,8 @@ class Item:
 
 
 @runtime_checkable
-class Picture(Protocol):
-    """A picture not yet opened."""
+class ImageSource(Protocol):
+    """An image not yet opened."""
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class Picture(Protocol):
         """What to call it in a message: a path, or where in the world it comes from."""
 
     def open(self) -> Image:
-        """Decode to RGB. Raises OSError or ValueError when the picture is damaged."""
+        """Decode to RGB. Raises OSError or ValueError when the image is damaged."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def text_of(caption: Caption) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What a chat model is asked about the picture; the item's captions are then the answers."""
+    """What a chat model is asked about the image; the item's captions are then the answers."""
 
     text: str
     options: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ Truth: TypeAlias = BoolArray | FloatArray | Sparse
 class Query(NamedTuple):
     """One thing to score."""
 
-    picture: Picture
+    image: ImageSource
     caption: Caption
     question: Question | None = None
 
@@ -154,7 +154,7 @@ class Given:
     """With the seed it decides what is drawn."""
     text: str
     others: tuple[str, ...] = ()
-    """Other captions of the same picture: what they say is no hard negative."""
+    """Other captions of the same image: what they say is no hard negative."""
 
 
 @dataclass(frozen=True)

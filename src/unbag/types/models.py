@@ -2,7 +2,7 @@
 
 Protocols: there is nothing to inherit, matching attributes are enough.
 
-Dimensions: N pictures or captions, D embedding, L tokens or patches, W width, B batch, K edits of a
+Dimensions: N images or captions, D embedding, L tokens or patches, W width, B batch, K edits of a
 caption.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from unbag.types.items import Caption, FloatArray, Item, Picture, Query
+from unbag.types.items import Caption, FloatArray, ImageSource, Item, Query
 from unbag.types.scores import Scores
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Scorer(Named, Protocol):
 
     @property
     def is_blind(self) -> bool:
-        """True if the picture is never looked at."""
+        """True if the image is never looked at."""
 
     def score(self, queries: Sequence[Query]) -> Numbers:
         """As many numbers as queries, in their order."""
@@ -59,16 +59,16 @@ class EmbeddingScorer(Scorer, Protocol):
     def encoder(self) -> DualEncoder:
         """Where the vectors come from."""
 
-    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
-        """Score picture i with caption i, [N]."""
+    def compare(self, image_ND: Tensor, caption_ND: Tensor) -> Tensor:
+        """Score image i with caption i, [N]."""
 
-    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Score every picture with every caption, [P, C]."""
+    def compare_all(self, image_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Score every image with every caption, [P, C]."""
 
 
 @runtime_checkable
 class FittedScorer(EmbeddingScorer, Protocol):
-    """An embedding scorer that knows its captions by itself: only pictures are embedded."""
+    """An embedding scorer that knows its captions by itself: only images are embedded."""
 
     def caption_vectors(self, captions: Sequence[Caption]) -> Tensor:
         """What `compare` gets in place of the encoder's vectors, a row a caption."""
@@ -78,8 +78,8 @@ class FittedScorer(EmbeddingScorer, Protocol):
 class MatrixScorer(Scorer, Protocol):
     """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """The scores of all pairs, [pictures, captions]."""
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        """The scores of all pairs, [images, captions]."""
 
 
 @runtime_checkable
@@ -89,13 +89,13 @@ class ItemScorer(Scorer, Protocol):
     def score_items(self, items: Sequence[Item]) -> Sequence[Scores]:
         """Scores of each item, in their order, with answers and unread answers where it has any.
 
-        A picture that cannot be opened raises OSError or ValueError, as `open` does.
+        An image that cannot be opened raises OSError or ValueError, as `open` does.
         """
 
 
 @runtime_checkable
 class DualEncoder(Named, Protocol):
-    """One vector for a picture, one for a caption. Vectors come with unit norm, float32, on CPU."""
+    """One vector for an image, one for a caption. Vectors come with unit norm, float32, on CPU."""
 
     @property
     def device(self) -> str:
@@ -114,15 +114,15 @@ class DualEncoder(Named, Protocol):
         """Tokens a caption can have, special ones included; longer captions are cut."""
 
     def prepare(self, image: Image) -> Tensor:
-        """Pixels as the picture tower wants them. Runs in reader threads, so it must be pure."""
+        """Pixels as the image encoder wants them. Runs in reader threads, so it must be pure."""
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Tokens of each caption before cutting, special ones included."""
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared pictures to [N, D]."""
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """[N, ...] prepared images to [N, D]."""
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """N captions to [N, D]."""
 
 
@@ -194,7 +194,7 @@ _VECTORS = frozenset({"vector_NLW", "pooled_NW"})
 
 @runtime_checkable
 class PaddedEncoder(TokenEncoder, Protocol):
-    """A token encoder that also shows what its caption tower makes of padding."""
+    """A token encoder that also shows what its text encoder makes of padding."""
 
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """Word vectors [N, length, D], of padding too; the mask is True at the caption's own.
@@ -208,10 +208,10 @@ class PaddedEncoder(TokenEncoder, Protocol):
 class LayerEncoder(DualEncoder, Protocol):
     """A dual encoder that shows what stands after each layer."""
 
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        """[N, ...] prepared pictures, layer by layer."""
+    def image_layers(self, pixels: Tensor) -> Layers:
+        """[N, ...] prepared images, layer by layer."""
 
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """N captions, layer by layer."""
 
 
@@ -244,14 +244,14 @@ class Layers:
 
 @runtime_checkable
 class Generator(Named, Protocol):
-    """A chat model: scores continuations of a prompt about a picture, and answers freely."""
+    """A chat model: scores continuations of a prompt about an image, and answers freely."""
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         """Log-probability of every token of every continuation; None asks the language prior."""
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         """A free answer of at most `longest` tokens, decoded greedily."""
 
 
@@ -259,7 +259,7 @@ class Generator(Named, Protocol):
 class Embedded:
     """The embedded batch that a loss is given. A missing edit is masked, never a placeholder."""
 
-    picture_BD: Tensor
+    image_BD: Tensor
     caption_BD: Tensor
     scale: Tensor
     bias: Tensor
@@ -271,9 +271,9 @@ class Embedded:
     positive_mask_BK: Tensor | None = None
     positive_kinds: tuple[str, ...] = ()
     also_true_BB: Tensor | None = None
-    """True where caption j also fits picture i although i != j; such pairs are no negatives."""
+    """True where caption j also fits image i although i != j; such pairs are no negatives."""
     negative_true_BBK: Tensor | None = None
-    """True where negative k of caption j fits picture i; never at i = j."""
+    """True where negative k of caption j fits image i; never at i = j."""
     threshold_K: Tensor | None = None
     """Margins of the rank loss by column, carried from step to step by the trainer."""
     start: Embedded | None = None

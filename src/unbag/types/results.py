@@ -23,7 +23,7 @@ class Result:
     about: str = field(default="", kw_only=True)
     """What the benchmark asks, in one sentence."""
     is_blind: bool = field(default=False, kw_only=True)
-    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
+    """The scorer never looked at an image: a baseline that a good benchmark keeps at chance."""
     overall: Mapping[str, Estimate]
     by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     """Keyed as tag=value; every entry is a micro average."""
@@ -83,11 +83,11 @@ class RunRecord:
     fingerprints: Mapping[str, str]
     """Of every model's weights and every benchmark's items."""
     damaged: tuple[str, ...] = ()
-    """Pictures that could not be opened, by name."""
+    """Images that could not be opened, by name."""
     truncated: Mapping[str, int] = field(default_factory=dict)
     """Captions cut to the context length, by model."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Items left out because their pictures are missing, by benchmark."""
+    """Items left out because their images are missing, by benchmark."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What the loader of each benchmark said, and which of its scores are only bounds."""
     incomplete: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -162,22 +162,21 @@ class Failure:
     scorer: str
     item: str
     metric: str
-    pictures: tuple[str, ...]
-    """data: addresses of small pictures."""
+    images: tuple[str, ...]
+    """data: addresses of small images."""
     captions: tuple[str, ...]
     kinds: tuple[str, ...]
     truth: tuple[tuple[bool, ...], ...]
-    """Row a picture, column a caption."""
+    """Row an image, column a caption."""
     scores: tuple[tuple[float, ...], ...]
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, matrix in (("truth", self.truth), ("scores", self.scores)):
-            if [len(row) for row in matrix] != [len(self.captions)] * len(self.pictures):
+            if [len(row) for row in matrix] != [len(self.captions)] * len(self.images):
                 raise UnbagError(
                     f"field failure.{name} has rows of {[len(row) for row in matrix]} entries",
-                    expected=f"pictures x captions = {len(self.pictures)} rows of "
-                    f"{len(self.captions)}",
+                    expected=f"images x captions = {len(self.images)} rows of {len(self.captions)}",
                     hint="the file was changed; run again to write it anew",
                 )
 
@@ -194,4 +193,4 @@ class RunContents:
     """What was scored but could not be measured or compared, and why."""
     references: tuple[Reference, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What a reader must know before trusting a number, such as training on the test's pictures."""
+    """What a reader must know before trusting a number, such as training on the test's images."""

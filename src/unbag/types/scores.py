@@ -1,6 +1,6 @@
 """What a model answers to an item (scores), and what is measured from it (outcomes, estimates).
 
-Dimensions: P pictures, C captions, U units of a metric, Q queries, K kept candidates.
+Dimensions: P images, C captions, U units of a metric, Q queries, K kept candidates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scores:
     text_to_image: Ranks | None = None
     image_to_text: Ranks | None = None
     answers: tuple[str, ...] = ()
-    """Raw answers of a chat model, picture by picture, where the protocol has them."""
+    """Raw answers of a chat model, image by image, where the protocol has them."""
     order_logprobs: tuple[tuple[float, ...], ...] = ()
     """Log-probabilities of the options for each order they were shown in."""
     unparsed: int = 0
@@ -54,7 +54,7 @@ class Ranks:
     true_Q: IntArray
     """True candidates of the query in all."""
     gallery: int
-    """Candidates that could be scored; damaged pictures are not among them."""
+    """Candidates that could be scored; damaged images are not among them."""
     top_QK: IntArray
     """Indices of the best-scored candidates, best first, for the failure gallery."""
     top_score_QK: FloatArray
@@ -85,7 +85,7 @@ class Outcomes:
     value_U: FloatArray
     """Credit of the unit; NaN where it is invalid (some score was not a finite number)."""
     clusters: tuple[str, ...]
-    """Units of one cluster share a picture or a set and are resampled together."""
+    """Units of one cluster share an image or a set and are resampled together."""
     tags: tuple[Mapping[str, str], ...]
     tie_U: BoolArray
     chance_U: FloatArray

@@ -1,6 +1,6 @@
 """The benchmarks of the built-in world; they need no files.
 
-Every caption of an item is true of some picture of its group and false of another, so that a
+Every caption of an item is true of some image of its group and false of another, so that a
 scorer that never looks gains nothing (methods.md 12.3).
 """
 
@@ -22,7 +22,7 @@ from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric, Sparse
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import place_apart, sample_look, what_sup_set
 from unbag.world.quads import FLAT, Quad, orbit, quads, triples
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.stream import split_seed
 from unbag.world.truth import holds_matrix
@@ -155,7 +155,7 @@ def triple_items(families: Sequence[str], *, n: int) -> tuple[Item, ...]:
     return tuple(
         Item(
             id=f"{family}/{i}/{k}",
-            pictures=(ScenePicture(t.scene, f"world/{family}/{i}/{k // 4}"),),
+            images=(SceneImage(t.scene, f"world/{family}/{i}/{k // 4}"),),
             captions=(t.caption, t.negative, t.positive),
             truth=np.array([[True, False, True]]),
             group=f"{family}/{i}",
@@ -178,8 +178,8 @@ def pair_items(family: str, *, n: int) -> tuple[Item, ...]:
     return tuple(
         Item(
             id=f"{family}/{i}",
-            pictures=tuple(
-                ScenePicture(scene, f"world/{family}/{i}/{k}") for k, scene in enumerate(q.scenes)
+            images=tuple(
+                SceneImage(scene, f"world/{family}/{i}/{k}") for k, scene in enumerate(q.scenes)
             ),
             captions=(q.captions[0][0], q.captions[1][0]),
             truth=np.eye(2, dtype=np.bool_),
@@ -192,7 +192,7 @@ def pair_items(family: str, *, n: int) -> tuple[Item, ...]:
 def order_items(*, n: int) -> tuple[Item, ...]:
     """1 x 4: captions of exactly the same words in four orders, one true; each true of one scene.
 
-    ARO shuffles words into nonsense, which a language model can tell without the picture. Here all
+    ARO shuffles words into nonsense, which a language model can tell without the image. Here all
     four are sentences, and each is the truth of another scene.
     """
     found = []
@@ -203,7 +203,7 @@ def order_items(*, n: int) -> tuple[Item, ...]:
             # Index 1 exchanges the things, 2 the colours, 3 both: exclusive or relates them.
             item = Item(
                 id=f"order/{i}/{k}",
-                pictures=(ScenePicture(scene, f"world/order/{i}/{k}"),),
+                images=(SceneImage(scene, f"world/order/{i}/{k}"),),
                 captions=tuple(o.captions[k ^ change] for change in range(4)),
                 truth=np.array([[True, False, False, False]]),
                 group=f"order/{i}",
@@ -242,8 +242,8 @@ def _set_item(
         return None
     return Item(
         id=f"pairs-{subset}/{i}",
-        pictures=tuple(
-            ScenePicture(scene, f"world/pairs-{subset}/{i}/{k}") for k, scene in enumerate(scenes)
+        images=tuple(
+            SceneImage(scene, f"world/pairs-{subset}/{i}/{k}") for k, scene in enumerate(scenes)
         ),
         captions=tuple(realise(ast) for ast in asts),
         truth=truth,
@@ -252,10 +252,10 @@ def _set_item(
 
 
 def retrieval_items(*, n: int) -> tuple[Item, ...]:
-    """Two galleries of the same n pictures: captions as they are, and with all words shuffled.
+    """Two galleries of the same n images: captions as they are, and with all words shuffled.
 
     Captions name both things with their colours. Truth is what holds, so a caption may have more
-    than one picture.
+    than one image.
     """
     scenes: list[Scene] = []
     asts: list[Ast] = []
@@ -273,11 +273,11 @@ def retrieval_items(*, n: int) -> tuple[Item, ...]:
             break
     row_T, column_T = np.nonzero(holds_matrix(asts, scenes))
     captions = [realise(ast) for ast in asts]
-    pictures = tuple(ScenePicture(s, f"world/retrieval/{i}") for i, s in enumerate(scenes))
+    images = tuple(SceneImage(s, f"world/retrieval/{i}") for i, s in enumerate(scenes))
     return tuple(
         Item(
             id=f"retrieval/{order}",
-            pictures=pictures,
+            images=images,
             captions=tuple(captions if order == "kept" else map(shuffled, captions)),
             truth=Sparse((n, n), row_T, column_T),
             group="retrieval",

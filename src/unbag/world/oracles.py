@@ -14,10 +14,10 @@ from hashlib import blake2b
 import numpy as np
 
 from unbag.errors import UnbagError, unknown_name
-from unbag.types import FloatArray, Item, Picture, Query, Sparse
+from unbag.types import FloatArray, ImageSource, Item, Query, Sparse
 from unbag.types.items import prompts_of
 from unbag.world.grammar import ContentWord, content_words, holds, parse
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene
 
 
@@ -37,14 +37,14 @@ class Oracle:
     fingerprint: str
     scoring: str
     is_blind: bool
-    judge: Callable[[Picture, str], float]
+    judge: Callable[[ImageSource, str], float]
 
     def score(self, queries: Sequence[Query]) -> FloatArray:
         """One number a query; the number of an ensemble is the mean over its prompts."""
         values = []
         for query in queries:
             texts = prompts_of(query.caption)
-            values.append(sum(self.judge(query.picture, text) for text in texts) / len(texts))
+            values.append(sum(self.judge(query.image, text) for text in texts) / len(texts))
         return np.array(values, dtype=np.float64)
 
 
@@ -54,8 +54,8 @@ def semantic() -> Oracle:
     Words that make no sentence of the world (shuffled captions) say nothing, and hold nowhere.
     """
 
-    def judge(picture: Picture, text: str) -> float:
-        scene = scene_of(picture)
+    def judge(image: ImageSource, text: str) -> float:
+        scene = scene_of(image)
         try:
             return float(holds(parse(text), scene))
         except UnbagError:
@@ -75,7 +75,7 @@ def bag_of_words() -> Oracle:
         "oracle:bag-of-words/1",
         "bag of words",
         False,
-        lambda picture, text: bag_score(text, scene_of(picture)),
+        lambda image, text: bag_score(text, scene_of(image)),
     )
 
 
@@ -92,14 +92,14 @@ def bag_score(text: str, scene: Scene) -> float:
 
 
 def position_blind() -> Oracle:
-    """A fixed preference among captions, whatever the picture shows."""
+    """A fixed preference among captions, whatever the image shows."""
     return Oracle(
-        "oracle:blind", "oracle:blind/1", "caption only", True, lambda picture, text: _hashed(text)
+        "oracle:blind", "oracle:blind/1", "caption only", True, lambda image, text: _hashed(text)
     )
 
 
 def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> Oracle:
-    """1 for the original caption of a picture, 0 for any edit of it: knows edits, not pictures.
+    """1 for the original caption of an image, 0 for any edit of it: knows edits, not images.
 
     Args:
         items: The benchmark; by convention the first caption of an item is its original.
@@ -107,15 +107,15 @@ def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> O
         seed: Of that noise.
     """
     originals = {
-        (picture.key, text)
+        (image.key, text)
         for item in items
-        for picture in item.pictures
+        for image in item.images
         for text in prompts_of(item.captions[0])
     }
 
-    def judge(picture: Picture, text: str) -> float:
-        noise = _hashed(f"{seed}|{picture.key}|{text}") if epsilon else 0.0
-        return float((picture.key, text) in originals) + epsilon * noise
+    def judge(image: ImageSource, text: str) -> float:
+        noise = _hashed(f"{seed}|{image.key}|{text}") if epsilon else 0.0
+        return float((image.key, text) in originals) + epsilon * noise
 
     identity = blake2b(repr(sorted(originals)).encode(), digest_size=8).hexdigest()
     mark = f"oracle:detector/1/{identity}/{epsilon:g}/{seed}"
@@ -125,7 +125,7 @@ def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> O
 def best_blind(items: Sequence[Item]) -> Oracle:
     """The caption-only scorer that has seen the answers: how often each caption is true.
 
-    A benchmark on which it beats chance can be solved in part without pictures. Equal shares are
+    A benchmark on which it beats chance can be solved in part without images. Equal shares are
     told apart by a fixed hash, so that chance reads as 50, not as ties. Captions it has not seen
     get the mean of those it has.
     """
@@ -137,7 +137,7 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     share_of = {text: float(np.mean(shares)) for text, shares in told.items()}
     usual = float(np.mean(list(share_of.values()))) if share_of else 0.0
 
-    def judge(picture: Picture, text: str) -> float:
+    def judge(image: ImageSource, text: str) -> float:
         return share_of.get(text, usual) + 1e-9 * _hashed(text)
 
     identity = blake2b(repr(sorted(share_of.items())).encode(), digest_size=8).hexdigest()
@@ -146,23 +146,23 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     )
 
 
-def scene_of(picture: Picture) -> Scene:
-    """The scene behind a picture of the world."""
-    if isinstance(picture, ScenePicture):
-        return picture.scene
+def scene_of(image: ImageSource) -> Scene:
+    """The scene behind an image of the world."""
+    if isinstance(image, SceneImage):
+        return image.scene
     raise UnbagError(
-        f"picture {picture.name!r} has no scene",
+        f"picture {image.name!r} has no scene",
         expected="a picture drawn from the built-in world: oracles read the scene, not the pixels",
         hint="run oracles on the world benchmarks only",
     )
 
 
 def _shares(item: Item) -> FloatArray:
-    """[C]: the share of the item's pictures each caption is true of, or its mean rating."""
+    """[C]: the share of the item's images each caption is true of, or its mean rating."""
     if isinstance(item.truth, Sparse):
-        pictures, captions = item.truth.shape
+        images, captions = item.truth.shape
         count_C = np.bincount(item.truth.column_T, minlength=captions).astype(np.float64)
-        return count_C / pictures
+        return count_C / images
     share_C: FloatArray = np.asarray(item.truth, dtype=np.float64).mean(axis=0)
     return share_C
 

@@ -1,7 +1,7 @@
 """2 x 2 tests without a leak: two scenes, each with two captions of its own.
 
 Every caption is an original, a hard positive and a hard negative equally often, so that a scorer
-that never looks at the picture ranks originals above negatives in exactly half of all cases.
+that never looks at the image ranks originals above negatives in exactly half of all cases.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _TEXTURES: tuple[Texture, ...] = get_args(Texture)
 
 
 @dataclass(frozen=True)
-class ScenePicture:
-    """A picture of the world: drawn when opened, known by its scene."""
+class SceneImage:
+    """An image of the world: drawn when opened, known by its scene."""
 
     scene: Scene
     name: str

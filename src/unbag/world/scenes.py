@@ -20,7 +20,7 @@ RENDERER = 1
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything a picture shows. Things later in the tuple are drawn over earlier ones."""
+    """Everything an image shows. Things later in the tuple are drawn over earlier ones."""
 
     things: tuple[Thing, ...]
     noise_seed: int

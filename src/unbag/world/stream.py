@@ -125,7 +125,7 @@ class Knobs:
     """Share of the other captions that deny something absent."""
     related: float = 0.5
     """Share of the scenes of two things placed in one of the eight relations although the caption
-    does not say so; without them an overlap in the picture would announce a relation caption."""
+    does not say so; without them an overlap in the image would announce a relation caption."""
     p_coloured: float = 0.5
     """Chance that a mention in a relation, a count or a denial, or of a single thing, says its
     colour."""
@@ -139,7 +139,7 @@ class Knobs:
     scene only. Such pairs are drawn from both_bound and relation in proportion to their shares."""
     order: Literal["random", "larger_first", "listed_first"] = "random"
     """Which thing is named first. larger_first is the leak of pilot B (a cue only together with the
-    picture, for sizes do not depend on shapes here); listed_first puts the shape that comes first
+    image, for sizes do not depend on shapes here); listed_first puts the shape that comes first
     in the vocabulary first, a leak that a caption-only scorer can use."""
     order_strength: float = 0.9
     """How often an order other than random is kept."""

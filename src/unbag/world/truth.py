@@ -38,7 +38,7 @@ _KIND: dict[type[Ast], int] = {Obj: 0, And: 1, Rel: 2, Count: 3, Not: 4, Has: 5}
 
 def holds_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> BoolArray:
     """[S, C]: whether each caption holds in each scene."""
-    return cast("BoolArray", holds_codes(encode_captions(captions), encode_scenes(scenes)))
+    return cast("BoolArray", holds_codes(encode_texts(captions), encode_scenes(scenes)))
 
 
 def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Array:
@@ -94,7 +94,7 @@ def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
     return SceneCodes(thing_ST, related_SRT)
 
 
-def encode_captions(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
+def encode_texts(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
     """Captions as integers."""
     rows = []
     for ast in captions:

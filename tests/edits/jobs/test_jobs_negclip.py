@@ -1,4 +1,4 @@
-"""NegCLIP's TSV: as its trainer reads it, with near pictures and without."""
+"""NegCLIP's TSV: as its trainer reads it, with near images and without."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_tsv_of_negclip_as_its_trainer_reads_it(tmp_path: Path) -> None:
     assert found["neg_image"].tolist() == [[], []]
 
 
-def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> None:
+def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
     json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "caption": DOG})
     summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
     assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
@@ -81,7 +81,7 @@ def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> Non
     assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
 
 
-def test_negclip_needs_pictures_and_neighbours_need_negclip(tmp_path: Path) -> None:
+def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> None:
     json_lines(tmp_path / "a.jsonl", {"caption": DOG})
     with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no picture") as caught:
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")

@@ -18,7 +18,7 @@ from .made import CAT, CUP, DOG, run, shard, source
 
 
 def short(found: list[Entry]) -> list[tuple[str, list[tuple[str, str]]]]:
-    return [(e.picture, [(c.id, c.text) for c in e.captions]) for e in found]
+    return [(e.image, [(c.id, c.text) for c in e.captions]) for e in found]
 
 
 def read(path: Path, **more: str | bool | int) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -40,7 +40,7 @@ def test_json_lines_hold_one_caption_or_several(tmp_path: Path) -> None:
     ]
 
 
-def test_lines_of_one_picture_stand_together(tmp_path: Path) -> None:
+def test_lines_of_one_image_stand_together(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [("x", DOG), ("x", CAT), ("y", CUP), ("x", CUP)]
     path.write_text("".join(json.dumps({"image": i, "caption": c}) + "\n" for i, c in rows))
@@ -62,8 +62,8 @@ def test_a_constant_column_does_not_join_a_whole_file() -> None:
 
 
 @pytest.mark.parametrize("is_line", [True, False])
-def test_very_many_captions_of_one_picture_are_parted(tmp_path: Path, is_line: bool) -> None:
-    """In one line, or in a list of records that all name one picture."""
+def test_very_many_captions_of_one_image_are_parted(tmp_path: Path, is_line: bool) -> None:
+    """In one line, or in a list of records that all name one image."""
     number = 2 * MOST_TOGETHER + 1
     said = [f"a dog sees {at} cats" for at in range(number)]
     path = tmp_path / ("a.jsonl" if is_line else "a.json")
@@ -131,13 +131,13 @@ def test_a_tsv_as_csv_writes_it(tmp_path: Path) -> None:
 def test_columns_can_be_named_or_numbered(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(f"id\tsaid\tphoto\nk\t{DOG}\tx.jpg\n")
-    assert read(path, caption_column="said", picture_column="photo") == [("x.jpg", [("k", DOG)])]
+    assert read(path, caption_column="said", image_column="photo") == [("x.jpg", [("k", DOG)])]
     path.write_text(f"http://x\t{DOG}\nhttp://y\t{CAT}\n")
-    found = read(path, caption_column="2", picture_column="1")
+    found = read(path, caption_column="2", image_column="1")
     assert found == [("http://x", [("1", DOG)]), ("http://y", [("2", CAT)])]
 
 
-def test_parquet_of_text_lists_and_pictures_inside(tmp_path: Path) -> None:
+def test_parquet_of_text_lists_and_images_inside(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     photo = [{"bytes": b"1", "path": "x.jpg"}, {"bytes": b"2", "path": None}]
     pq.write_table(pa.table({"caption": [[DOG, CAT], [CUP]], "image": photo}), path)
@@ -182,7 +182,7 @@ def test_shards_by_folder_pattern_and_range(tmp_path: Path) -> None:
     assert read(tmp_path / "s-000.tar") == wanted[:2]
 
 
-def test_chunks_never_part_a_picture_and_limits_keep_the_last_one_whole(tmp_path: Path) -> None:
+def test_chunks_never_part_a_image_and_limits_keep_the_last_one_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"captions": [DOG, CAT, CUP]}) + "\n" for _ in range(5)))
     found = list(chunks(entries(source(path)), 4))

@@ -89,7 +89,7 @@ def test_tables_keep_their_rows_and_columns(tmp_path: Path) -> None:
 
 def test_a_table_without_a_header_stays_without_one(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(f"http://x\t{DOG}\n")
-    source = Source(str(tmp_path / "a.tsv"), "tsv", caption_column="2", picture_column="1")
+    source = Source(str(tmp_path / "a.tsv"), "tsv", caption_column="2", image_column="1")
     job = EditJob(source, tmp_path / "b.tsv", form="tsv", kinds=KINDS)
     run_edit(job, runner=InProcess(make))
     [row] = csv.reader((tmp_path / "b.tsv").read_text().splitlines(), delimiter="\t")

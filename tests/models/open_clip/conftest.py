@@ -102,7 +102,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Configs, registered with open_clip under tiny-NAME; a tokenizer; a text tower's config."""
+    """Configs, registered with open_clip under tiny-NAME; a tokenizer; a text encoder's config."""
     folder = tmp_path_factory.mktemp("architectures")
     _save_words(folder / "words")
     _save_bert(folder / "bert")

@@ -1,4 +1,4 @@
-"""Our vectors against plain open_clip code, for every kind of text and picture tower."""
+"""Our vectors against plain open_clip code, for every kind of text and image encoder."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ def images() -> list[Image.Image]:
 def plain_vectors(parts: Any) -> tuple[torch.Tensor, torch.Tensor]:
     model, transform, tokenizer = parts
     pixels = torch.stack([transform(image) for image in images()])
-    picture = normalize(model.encode_image(pixels), dim=-1)
-    return picture, normalize(model.encode_text(tokenizer(CAPTIONS)), dim=-1)
+    source = normalize(model.encode_image(pixels), dim=-1)
+    return source, normalize(model.encode_text(tokenizer(CAPTIONS)), dim=-1)
 
 
 @pytest.mark.parametrize("name", TRIMMED + WHOLE)
 def test_cosines_are_those_of_plain_open_clip(name: str, loaded: Made, plain: Made) -> None:
     ours = loaded(name)
-    picture_ND, caption_ND = plain_vectors(plain(name))
+    image_ND, caption_ND = plain_vectors(plain(name))
     pixels = torch.stack([ours.prepare(image) for image in images()])
-    our_picture_ND, our_caption_ND = ours.encode_pictures(pixels), ours.encode_captions(CAPTIONS)
-    cosine, our_cosine = picture_ND @ caption_ND.T, our_picture_ND @ our_caption_ND.T
+    our_image_ND, our_caption_ND = ours.encode_images(pixels), ours.encode_texts(CAPTIONS)
+    cosine, our_cosine = image_ND @ caption_ND.T, our_image_ND @ our_caption_ND.T
     torch.testing.assert_close(our_cosine, cosine, rtol=0, atol=1e-6)
     torch.testing.assert_close(our_caption_ND, caption_ND, rtol=0, atol=1e-5)
-    torch.testing.assert_close(our_picture_ND, picture_ND, rtol=0, atol=1e-5)
-    # The towers do tell captions and pictures apart, so that equality means something.
+    torch.testing.assert_close(our_image_ND, image_ND, rtol=0, atol=1e-5)
+    # The towers do tell captions and images apart, so that equality means something.
     assert name == "first" or (caption_ND @ caption_ND.T).min() < 0.9
-    assert our_picture_ND.dtype == our_caption_ND.dtype == torch.float32
+    assert our_image_ND.dtype == our_caption_ND.dtype == torch.float32
 
 
 def length_run(encoder: Any, captions: list[str]) -> int:
-    """How many places the transformer of the text tower saw."""
+    """How many places the transformer of the text encoder saw."""
     seen: list[int] = []
     tower = getattr(encoder.model, "text", encoder.model).transformer
 
@@ -68,7 +68,7 @@ def length_run(encoder: Any, captions: list[str]) -> int:
         seen.append((args[0] if args else kwargs["input_ids"]).shape[1])
 
     hook = tower.register_forward_pre_hook(watch, with_kwargs=True)
-    encoder.encode_captions(captions)
+    encoder.encode_texts(captions)
     hook.remove()
     return seen[0]
 
@@ -101,10 +101,10 @@ def test_cutting_the_padding_of_the_others_would_change_them(name: str, loaded: 
 def test_any_batch_and_order_gives_the_same_scores(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     pixels = torch.stack([encoder.prepare(image) for image in images()])
-    score_PC = encoder.encode_pictures(pixels) @ encoder.encode_captions(CAPTIONS).T
-    picture = torch.cat([encoder.encode_pictures(one[None]) for one in pixels.flip(0)]).flip(0)
-    caption = torch.cat([encoder.encode_captions([one]) for one in CAPTIONS[::-1]]).flip(0)
-    torch.testing.assert_close(picture @ caption.T, score_PC, rtol=0, atol=1e-5)
+    score_PC = encoder.encode_images(pixels) @ encoder.encode_texts(CAPTIONS).T
+    source = torch.cat([encoder.encode_images(one[None]) for one in pixels.flip(0)]).flip(0)
+    caption = torch.cat([encoder.encode_texts([one]) for one in CAPTIONS[::-1]]).flip(0)
+    torch.testing.assert_close(source @ caption.T, score_PC, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["clip", "coca", "siglip", "bert-mean", "resnet"])
@@ -118,8 +118,8 @@ def test_half_precision_agrees_with_float32(name: str, loaded: Made, saved: Made
         patch.setattr("warnings.warn", lambda *a, **k: None)
         rounded = load(f"tiny-{name}@{saved(name)}", dtype="bfloat16")
     pixels = torch.stack([exact.prepare(image) for image in images()])
-    score_PC = exact.encode_pictures(pixels) @ exact.encode_captions(captions).T
-    rounded_PC = rounded.encode_pictures(pixels) @ rounded.encode_captions(captions).T
+    score_PC = exact.encode_images(pixels) @ exact.encode_texts(captions).T
+    rounded_PC = rounded.encode_images(pixels) @ rounded.encode_texts(captions).T
     assert rounded_PC.dtype == torch.float32
     # Eight bits of mantissa through two layers of large random weights.
     assert (rounded_PC - score_PC).abs().max() < 0.05
@@ -164,15 +164,15 @@ def test_full_size_vit_b_32(tmp_path: Any) -> None:
     transform = library().image_transform(224, is_train=False)
     tokenizer = library().get_tokenizer("ViT-B-32-quickgelu")
     parts = model, transform, tokenizer
-    picture_ND, caption_ND = plain_vectors(parts)
+    image_ND, caption_ND = plain_vectors(parts)
     pixels = torch.stack([ours.prepare(image) for image in images()])
-    our_cosine = ours.encode_pictures(pixels) @ ours.encode_captions(CAPTIONS).T
-    torch.testing.assert_close(our_cosine, picture_ND @ caption_ND.T, rtol=0, atol=1e-6)
+    our_cosine = ours.encode_images(pixels) @ ours.encode_texts(CAPTIONS).T
+    torch.testing.assert_close(our_cosine, image_ND @ caption_ND.T, rtol=0, atol=1e-6)
     assert ours.name == "ViT-B-32-quickgelu@b32"
 
 
 def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
-    """A text tower that counted from the end would be run whole."""
+    """A text encoder that counted from the end would be run whole."""
     from unbag.models.open_clip.encoder import OpenClip
 
     clip = loaded("clip")
@@ -181,9 +181,9 @@ def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
     odd = OpenClip(
         model, name="odd", fingerprint="odd", tokenizer=clip.tokenize, prepare=clip.prepare
     )
-    assert odd.text.whole_because == "its text tower gives other vectors without padding"
-    assert odd.encode_captions(["a"]).std() == 0
-    with pytest.raises(UnbagError, match="word vectors of this text tower are not known"):
+    assert odd.text.whole_because == "its text encoder gives other vectors without padding"
+    assert odd.encode_texts(["a"]).std() == 0
+    with pytest.raises(UnbagError, match="word vectors of this text encoder are not known"):
         odd.encode_tokens(["a"])
 
 
@@ -209,5 +209,5 @@ def test_compiled_towers_give_the_same_vectors(loaded: Made, monkeypatch: Any) -
         compiles=True,
     )
     assert compiled == [{}, {"dynamic": True}]
-    found = fast.encode_captions(CAPTIONS[:2])
-    torch.testing.assert_close(found, clip.encode_captions(CAPTIONS[:2]), rtol=0, atol=1e-5)
+    found = fast.encode_texts(CAPTIONS[:2])
+    torch.testing.assert_close(found, clip.encode_texts(CAPTIONS[:2]), rtol=0, atol=1e-5)

@@ -48,8 +48,8 @@ def test_every_form_of_a_checkpoint_gives_the_same_vectors(
     }  # fmt: skip
     torch.save(forms[form], tmp_path / "weights.pt")
     found = load(f"tiny-clip@{tmp_path / 'weights.pt'}")
-    expected = loaded("clip").encode_captions(CAPTIONS)
-    assert torch.equal(found.encode_captions(CAPTIONS), expected)
+    expected = loaded("clip").encode_texts(CAPTIONS)
+    assert torch.equal(found.encode_texts(CAPTIONS), expected)
     assert found.fingerprint == loaded("clip").fingerprint
 
 
@@ -59,7 +59,7 @@ def test_the_first_form_of_a_text_tower_loads_into_the_second(
     state = {key.removeprefix("text."): v for key, v in load_file(saved("custom")).items()}
     save_file(state, tmp_path / "first.safetensors")
     found = load(f"tiny-custom@{tmp_path / 'first.safetensors'}")
-    assert torch.equal(found.encode_captions(CAPTIONS), loaded("custom").encode_captions(CAPTIONS))
+    assert torch.equal(found.encode_texts(CAPTIONS), loaded("custom").encode_texts(CAPTIONS))
 
 
 def test_half_precision_files_and_the_pickles_of_old_torch_are_read(
@@ -68,7 +68,7 @@ def test_half_precision_files_and_the_pickles_of_old_torch_are_read(
     half = {key: value.half() for key, value in state.items()}
     torch.save(half, tmp_path / "half.pt", _use_new_zipfile_serialization=False)
     found = load(f"tiny-clip@{tmp_path / 'half.pt'}")
-    difference = found.encode_captions(CAPTIONS) - loaded("clip").encode_captions(CAPTIONS)
+    difference = found.encode_texts(CAPTIONS) - loaded("clip").encode_texts(CAPTIONS)
     assert difference.abs().max() < 0.01
     assert found.fingerprint != loaded("clip").fingerprint
 
@@ -102,7 +102,7 @@ def test_an_exported_folder_says_everything_itself(
     folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
     found = load(f"local-dir:{folder}")
     assert found.name == "mine"
-    assert torch.equal(found.encode_captions(CAPTIONS), loaded("clip").encode_captions(CAPTIONS))
+    assert torch.equal(found.encode_texts(CAPTIONS), loaded("clip").encode_texts(CAPTIONS))
     assert repr(found._prepare).count("0.25") == 3
 
 
@@ -118,7 +118,7 @@ def exported(weights: Path, config: Path, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_config_beside_the_file_says_how_pictures_are_prepared(
+def test_a_config_beside_the_file_says_how_images_are_prepared(
     saved: Made, home: Path, tmp_path: Path
 ) -> None:
     folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")

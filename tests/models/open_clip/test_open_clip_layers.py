@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.errors import UnbagError
-from unbag.models.open_clip.layers import picture_layers, through
+from unbag.models.open_clip.layers import image_layers, through
 from unbag.models.open_clip.loading import load
 from unbag.models.open_clip.text import Unknown, project
 from unbag.types import LayerEncoder, Layers
@@ -28,7 +28,7 @@ def pixels_for(encoder: Any, count: int = 2) -> torch.Tensor:
 
 
 def projected(visual: Any, last: torch.Tensor) -> torch.Tensor:
-    """As each kind of picture tower projects what it pooled."""
+    """As each kind of image encoder projects what it pooled."""
     if hasattr(visual, "trunk"):
         own = getattr(visual.trunk.head, "fc", visual.trunk.head)
         last = visual.head(own(last))
@@ -55,18 +55,18 @@ def test_it_is_a_layer_encoder(loaded: Made) -> None:
      ("vit-avg", 6, 100, False), ("vit-token", 6, 100, True), ("vit-own", 6, 100, True),
      ("convnext", 4, 4, False)],
 )  # fmt: skip
-def test_picture_layers_end_where_the_picture_vector_begins(
+def test_image_layers_end_where_the_image_vector_begins(
     name: str, blocks: int, places: int, has_class: bool, loaded: Made
 ) -> None:
     encoder = loaded(name)
     pixels = pixels_for(encoder)
-    found = encoder.picture_layers(pixels)
+    found = encoder.image_layers(pixels)
     assert [one.shape[:2] for one in found.vector_NLW] == [(2, places)] * (blocks + 2)
     assert read_at(found) == [has_class] * (blocks + 1) + [True]
     assert found.mask_NL.all()
     assert found.mask_NL.shape == (2, places)
     last = projected(encoder.model.visual, found.pooled_NW[-1])
-    torch.testing.assert_close(last, encoder.encode_pictures(pixels), rtol=0, atol=1e-5)
+    torch.testing.assert_close(last, encoder.encode_images(pixels), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -75,7 +75,7 @@ def test_last_places_projected_are_the_patches(name: str, loaded: Made) -> None:
     """Where pooling is a choice or a mean; attention takes places another way."""
     encoder = loaded(name)
     pixels = pixels_for(encoder)
-    last = projected(encoder.model.visual, encoder.picture_layers(pixels).vector_NLW[-1])
+    last = projected(encoder.model.visual, encoder.image_layers(pixels).vector_NLW[-1])
     expected = encoder.encode_patches(pixels).vector_NLW
     torch.testing.assert_close(last, expected, rtol=0, atol=1e-5)
 
@@ -84,7 +84,7 @@ def test_last_places_projected_are_the_patches(name: str, loaded: Made) -> None:
 def test_layers_of_a_vision_transformer_are_its_blocks(loaded: Made) -> None:
     visual = loaded("clip").model.visual
     pixels = pixels_for(loaded("clip"))
-    found = loaded("clip").picture_layers(pixels)
+    found = loaded("clip").image_layers(pixels)
     hidden = visual._embeds(pixels)
     for layer, block in enumerate(visual.transformer.resblocks):
         torch.testing.assert_close(found.vector_NLW[layer], hidden[:, 1:])
@@ -96,13 +96,13 @@ def test_layers_of_a_vision_transformer_are_its_blocks(loaded: Made) -> None:
 @torch.no_grad()
 def test_attention_pooling_is_given_the_last_places(loaded: Made) -> None:
     coca, siglip, resnet = loaded("coca"), loaded("siglip"), loaded("resnet")
-    found = coca.picture_layers(pixels_for(coca))
+    found = coca.image_layers(pixels_for(coca))
     torch.testing.assert_close(found.vector_NLW[-1], found.vector_NLW[-2])
-    last = siglip.picture_layers(pixels_for(siglip)).vector_NLW[-1]
+    last = siglip.image_layers(pixels_for(siglip)).vector_NLW[-1]
     trunk = siglip.model.visual.trunk
     expected = normalize(trunk.attn_pool(last), dim=-1)
-    torch.testing.assert_close(expected, siglip.encode_pictures(pixels_for(siglip)))
-    found = resnet.picture_layers(pixels_for(resnet))
+    torch.testing.assert_close(expected, siglip.encode_images(pixels_for(siglip)))
+    found = resnet.image_layers(pixels_for(resnet))
     place = resnet.model.visual.attnpool.positional_embedding[1:]
     torch.testing.assert_close(found.vector_NLW[-1], found.vector_NLW[-2] + place)
 
@@ -113,7 +113,7 @@ def test_stages_of_a_resnet_are_averaged_to_the_last_grid(loaded: Made) -> None:
     pixels = pixels_for(loaded("resnet"))
     stem = visual.stem(pixels)
     assert stem.shape[2:] == (16, 16)
-    first = loaded("resnet").picture_layers(pixels).vector_NLW[0]
+    first = loaded("resnet").image_layers(pixels).vector_NLW[0]
     torch.testing.assert_close(first[:, 1], stem[:, :, :8, 8:].mean(dim=(2, 3)))
 
 
@@ -125,12 +125,12 @@ NATIVE = ["clip", "deep", "custom", "first", "last", "looking", "bare", "eos", "
 def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     tower = encoder.text.tower
-    found = encoder.caption_layers(CAPTIONS)
+    found = encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == len(found.pooled_NW) == tower.transformer.layers + 2
     assert all(read_at(found))
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     last = normalize(project(tower, found.pooled_NW[-1]), dim=-1)
-    torch.testing.assert_close(last, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
+    torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
     words = normalize(project(tower, found.vector_NLW[-1]), dim=-1)
     expected = encoder.encode_tokens(CAPTIONS)
     torch.testing.assert_close(words, expected.vector_NLW, rtol=0, atol=1e-5)
@@ -143,13 +143,13 @@ def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> N
 @torch.no_grad()
 def test_cocas_class_token_is_read_out_and_is_no_word(loaded: Made) -> None:
     encoder = loaded("coca")
-    tower, found = encoder.text.tower, encoder.caption_layers(CAPTIONS)
+    tower, found = encoder.text.tower, encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == 4
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     entering = tower.cls_emb + tower.positional_embedding[-1]
     torch.testing.assert_close(found.pooled_NW[0], entering.expand(3, -1))
     last = normalize(project(tower, found.pooled_NW[-1]), dim=-1)
-    torch.testing.assert_close(last, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
+    torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -158,13 +158,13 @@ def test_caption_layers_of_a_tower_of_transformers(
     name: str, has_class: bool, loaded: Made
 ) -> None:
     encoder = loaded(name)
-    found = encoder.caption_layers(CAPTIONS)
+    found = encoder.text_layers(CAPTIONS)
     assert read_at(found) == [has_class] * 3 + [True]
     # BERT has its norms inside its blocks.
     torch.testing.assert_close(found.vector_NLW[-1], found.vector_NLW[-2])
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
     last = normalize(encoder.text.tower.proj(found.pooled_NW[-1]), dim=-1)
-    torch.testing.assert_close(last, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
+    torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -196,10 +196,10 @@ def test_what_is_compiled_shows_its_layers(
         warnings.simplefilter("ignore")
         fast = load(f"tiny-{name}@{saved(name)}", compiles=True)
     pixels = pixels_for(fast)
-    fast.encode_pictures(pixels), fast.encode_captions(CAPTIONS)
+    fast.encode_images(pixels), fast.encode_texts(CAPTIONS)
     for ours, theirs in (
-        (fast.picture_layers(pixels), loaded(name).picture_layers(pixels)),
-        (fast.caption_layers(CAPTIONS), loaded(name).caption_layers(CAPTIONS)),
+        (fast.image_layers(pixels), loaded(name).image_layers(pixels)),
+        (fast.text_layers(CAPTIONS), loaded(name).text_layers(CAPTIONS)),
     ):
         for one, other in zip(ours.vector_NLW, theirs.vector_NLW, strict=True):
             torch.testing.assert_close(one, other)
@@ -207,17 +207,17 @@ def test_what_is_compiled_shows_its_layers(
 
 def test_towers_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnbagError, match="layers of a Linear are not known"):
-        picture_layers(torch.nn.Linear(2, 2), torch.zeros(1, 2))
+        image_layers(torch.nn.Linear(2, 2), torch.zeros(1, 2))
     encoder = loaded("vit-avg")
     pixels = pixels_for(encoder, 1)
     monkeypatch.setattr(encoder.model.visual.trunk, "global_pool", "max")
     with pytest.raises(
         UnbagError, match="layers of a VisionTransformer with pooling 'max' are not"
     ):
-        encoder.picture_layers(pixels)
+        encoder.image_layers(pixels)
     monkeypatch.setattr(loaded("clip").model.visual, "pool_type", "none")
     with pytest.raises(UnbagError, match="vision transformer with pooling 'none' are not known"):
-        loaded("clip").picture_layers(pixels_for(loaded("clip"), 1))
+        loaded("clip").image_layers(pixels_for(loaded("clip"), 1))
 
 
 @pytest.mark.parametrize("kind", ["test_resnet", "test_efficientnet"])
@@ -226,12 +226,12 @@ def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
     visual = torch.nn.Module()
     visual.trunk = timm.create_model(kind, num_classes=0).eval()
     with pytest.raises(UnbagError, match=r"layers of a (ResNet|EfficientNet) are not known"):
-        picture_layers(visual, torch.zeros(1, 3, 64, 64))
+        image_layers(visual, torch.zeros(1, 3, 64, 64))
 
 
 def test_text_towers_of_unknown_kinds_say_so(loaded: Made) -> None:
     with pytest.raises(
-        UnbagError, match="a text tower that runs whole, since its text tower is of"
+        UnbagError, match="a text encoder that runs whole, since its text encoder is of"
     ):
         Unknown(None).layers(torch.zeros(1, 2).long(), torch.ones(1, 2).bool())
     text = loaded("bert-mean").text

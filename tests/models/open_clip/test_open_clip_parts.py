@@ -43,8 +43,8 @@ def test_every_weight_is_in_one_part(loaded: Loaded, kind: str) -> None:
     parts = parts_of(trainable)
     names = set(trainable.module.state_dict())
     assert parts.read_out == READ_OUT[kind]
-    assert parts.picture == {n for n in names if n.startswith("visual.")} - READ_OUT[kind]
-    assert parts.text == names - parts.picture - parts.read_out
+    assert parts.image == {n for n in names if n.startswith("visual.")} - READ_OUT[kind]
+    assert parts.text == names - parts.image - parts.read_out
     lacks = LACK.get(kind)
     told = f"the {lacks} tower has no separate projection: the read-out is that of the other"
     assert parts.notes == ((f"{told}, and the scale",) if lacks else ())
@@ -53,7 +53,7 @@ def test_every_weight_is_in_one_part(loaded: Loaded, kind: str) -> None:
 def vectors(encoder: DualEncoder) -> tuple[Tensor, Tensor]:
     noise = np.random.default_rng(1).integers(0, 256, (40, 40, 3), dtype=np.uint8)
     pixels = encoder.prepare(Image.fromarray(noise))[None]
-    return encoder.encode_pictures(pixels), encoder.encode_captions(["a red dog", "a"])
+    return encoder.encode_images(pixels), encoder.encode_texts(["a red dog", "a"])
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "resnet"])
@@ -71,7 +71,7 @@ def test_combinations_of_two_models(loaded: Loaded, kind: str) -> None:
         assert all(map(torch.equal, vectors(end.encoder), vectors(whole)))
         assert end.encoder.scale == whole.scale
         assert end.encoder.bias == whole.bias
-    # The vector of a picture is that of its tower and read-out, whatever the captions come from.
+    # The vector of an image is that of its tower and read-out, whatever the captions come from.
     one, two = found[1], found[3]
     assert (one.choice, two.choice) == (
         Combination("base", "base", "other"),

@@ -39,7 +39,7 @@ def test_patches_are_unit_vectors_in_the_joint_space(
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["vit-avg", "convnext"])
-def test_the_picture_vector_of_a_mean_lies_among_its_patches(name: str, loaded: Made) -> None:
+def test_the_image_vector_of_a_mean_lies_among_its_patches(name: str, loaded: Made) -> None:
     visual = loaded(name).model.visual
     pixels = pixels_for(loaded(name))
     mean_ND = patches(visual, pixels).mean(dim=1)
@@ -64,7 +64,7 @@ def test_patches_of_clip_are_projected_as_the_class_token_is(loaded: Made) -> No
 
 @torch.no_grad()
 def test_patches_under_attention_pooling_are_its_vector_of_one_place(loaded: Made) -> None:
-    """A picture tower that pools a sequence of equal places gives the vector of each place."""
+    """An image encoder that pools a sequence of equal places gives the vector of each place."""
     visual = loaded("coca").model.visual
     one_NW = torch.randn(3, visual.ln_pre.weight.shape[0])
     pooled_ND = visual._pool(one_NW[:, None].expand(-1, 7, -1))[0] @ visual.proj
@@ -103,7 +103,7 @@ def test_the_last_word_vector_is_the_caption_vector(name: str, loaded: Made) -> 
     found = encoder.encode_tokens(CAPTIONS)
     last_N = found.mask_NL.sum(dim=1) - 1
     last_ND = found.vector_NLW[torch.arange(3), last_N]
-    torch.testing.assert_close(last_ND, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
+    torch.testing.assert_close(last_ND, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["coca", "bert-mean", "siglip"])
@@ -123,7 +123,7 @@ def test_the_mean_of_words_is_the_caption_where_pooling_is_a_mean(loaded: Made) 
     with torch.no_grad():
         word_LD = encoder.text.words(token_NL, length=int(real_NL.sum()))[0]
     mean_D = normalize(word_LD.mean(dim=0), dim=-1)
-    torch.testing.assert_close(mean_D, encoder.encode_captions(CAPTIONS[:1])[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(mean_D, encoder.encode_texts(CAPTIONS[:1])[0], rtol=0, atol=1e-5)
 
 
 def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:

@@ -39,12 +39,12 @@ def pixels(of: Any) -> Tensor:
 
 
 def captions(of: Trainable) -> Tensor:
-    return of.embed_captions(of.reads.tokenize(CAPTIONS))
+    return of.embed_texts(of.reads.tokenize(CAPTIONS))
 
 
 def loss(of: Trainable) -> Tensor:
     """The bias shifts the sigmoid of every pair."""
-    logit_NN = of.embed_pictures(pixels(of.reads)) @ captions(of).T * of.temperature[0].exp()
+    logit_NN = of.embed_images(pixels(of.reads)) @ captions(of).T * of.temperature[0].exp()
     logit_NN = logit_NN + sum(of.temperature[1:])
     return -nn.functional.logsigmoid(logit_NN * (2 * torch.eye(3) - 1)).mean()
 
@@ -61,12 +61,12 @@ def test_vectors_are_those_of_the_encoder(loaded: Loaded, kind: str) -> None:
     trainable = make_trainable(encoder, device="cpu")
     if kind != "bert-mean":
         assert trainable.module.training
-    # Text towers of transformers have dropout; batch norms stay as locks set them.
+    # Text encoders of transformers have dropout; batch norms stay as locks set them.
     set_training(trainable, Freeze(text="all" if kind == "bert-mean" else 0))
-    found_ND = trainable.embed_pictures(pixels(trainable.reads))
-    wanted_ND = encoder.encode_pictures(pixels(encoder))
+    found_ND = trainable.embed_images(pixels(trainable.reads))
+    wanted_ND = encoder.encode_images(pixels(encoder))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
-    wanted_ND = encoder.encode_captions(CAPTIONS)
+    wanted_ND = encoder.encode_texts(CAPTIONS)
     torch.testing.assert_close(captions(trainable), wanted_ND, rtol=0, atol=1e-6)
 
 
@@ -87,8 +87,8 @@ def test_gradient_reaches_every_weight_of_a_tower(loaded: Loaded, kind: str) -> 
 )  # fmt: skip
 def test_layers_hold_every_weight_once(loaded: Loaded, kind: str, eyes: int, words: int) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
-    assert (len(trainable.picture_layers), len(trainable.caption_layers)) == (eyes, words)
-    layers = (*trainable.picture_layers, *trainable.caption_layers, trainable.temperature)
+    assert (len(trainable.image_layers), len(trainable.text_layers)) == (eyes, words)
+    layers = (*trainable.image_layers, *trainable.text_layers, trainable.temperature)
     held = sorted(id(weight) for weight in weights_of(layers))
     assert held == sorted(id(weight) for weight in trainable.module.parameters())
 
@@ -103,10 +103,10 @@ def test_the_ends_of_a_tower_are_its_embedding_and_its_projection(loaded: Loaded
     norms = ("visual.ln_pre", "visual.ln_post", "ln_final")
     before, after, final = ({f"{norm}.weight", f"{norm}.bias"} for norm in norms)
     embedding = {"visual.conv1.weight", "visual.class_embedding", "visual.positional_embedding"}
-    assert names(trainable.picture_layers[0]) == embedding | before
-    assert names(trainable.picture_layers[-1]) == after | {"visual.proj"}
-    assert names(trainable.caption_layers[0]) == {"token_embedding.weight", "positional_embedding"}
-    assert names(trainable.caption_layers[-1]) == final | {"text_projection"}
+    assert names(trainable.image_layers[0]) == embedding | before
+    assert names(trainable.image_layers[-1]) == after | {"visual.proj"}
+    assert names(trainable.text_layers[0]) == {"token_embedding.weight", "positional_embedding"}
+    assert names(trainable.text_layers[-1]) == final | {"text_projection"}
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "coca"])
@@ -139,8 +139,8 @@ def test_bytes_are_sent_where_evaluation_sends_them(loaded: Loaded) -> None:
     trainable = make_trainable(encoder, device="cpu")
     level_NCHW = pixels(pickle.loads(pickle.dumps(trainable.reads)))
     assert level_NCHW.dtype == torch.uint8
-    found_ND = trainable.embed_pictures(level_NCHW)
-    wanted_ND = whole.encode_pictures(pixels(whole))
+    found_ND = trainable.embed_images(level_NCHW)
+    wanted_ND = whole.encode_images(pixels(whole))
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
 
 
@@ -176,16 +176,16 @@ def test_a_snapshot_is_what_would_be_saved(loaded: Loaded, kind: str, tmp_path: 
     assert snapshot.fingerprint != trainable.fingerprint
     save_file(snapshot.model.state_dict(), tmp_path / "a.safetensors")
     found_ND, shown_ND = (
-        snapshot.encode_captions(CAPTIONS),
-        snapshot.encode_pictures(pixels(snapshot)),
+        snapshot.encode_texts(CAPTIONS),
+        snapshot.encode_images(pixels(snapshot)),
     )
     step(trainable)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         saved = load(f"tiny-{kind}@{tmp_path / 'a.safetensors'}")
-    assert torch.equal(saved.encode_captions(CAPTIONS), found_ND)
-    assert torch.equal(saved.encode_pictures(pixels(saved)), shown_ND)
-    assert torch.equal(snapshot.encode_captions(CAPTIONS), found_ND)
+    assert torch.equal(saved.encode_texts(CAPTIONS), found_ND)
+    assert torch.equal(saved.encode_images(pixels(saved)), shown_ND)
+    assert torch.equal(snapshot.encode_texts(CAPTIONS), found_ND)
     assert (saved.scale, saved.bias) == (snapshot.scale, snapshot.bias)
     assert (saved.bias != 0.0) == (kind == "siglip")
     assert trainable.encoder("later").fingerprint != snapshot.fingerprint
@@ -207,18 +207,18 @@ def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
     plain = merged(trainable.module)
     assert list(plain.state_dict()) == list(start)
     snapshot = trainable.encoder("lora")
-    found_ND = trainable.embed_pictures(pixels(trainable.reads)).detach()
-    shown_ND = snapshot.encode_pictures(pixels(snapshot))
+    found_ND = trainable.embed_images(pixels(trainable.reads)).detach()
+    shown_ND = snapshot.encode_images(pixels(snapshot))
     torch.testing.assert_close(shown_ND, found_ND, rtol=0, atol=1e-5)
     found_ND = captions(trainable).detach()
-    torch.testing.assert_close(snapshot.encode_captions(CAPTIONS), found_ND, rtol=0, atol=1e-5)
+    torch.testing.assert_close(snapshot.encode_texts(CAPTIONS), found_ND, rtol=0, atol=1e-5)
     changed = {name for name, value in plain.state_dict().items() if (value != start[name]).any()}
     scale = {"logit_scale", "logit_bias"} & set(start)
     assert changed > scale
     ends = ("in_proj_weight", "out_proj.weight", "c_fc.weight", "c_proj.weight", "fc1.weight",
             "fc2.weight", "qkv.weight", "proj.weight")  # fmt: skip
     assert all(name.endswith(ends) for name in changed - scale)
-    closed = trainable.picture_layers[0] + trainable.picture_layers[-1]  # type: ignore[operator]
+    closed = trainable.image_layers[0] + trainable.image_layers[-1]  # type: ignore[operator]
     assert not any(weight.requires_grad for weight in weights_of([closed]))
 
 
@@ -272,7 +272,7 @@ def test_bfloat16_is_close(loaded: Loaded) -> None:
     exact_ND = captions(trainable)
     with torch.autocast("cpu", torch.bfloat16):
         found_ND = captions(trainable)
-        shown_ND = trainable.embed_pictures(pixels(trainable.reads))
+        shown_ND = trainable.embed_images(pixels(trainable.reads))
     assert found_ND.dtype == shown_ND.dtype == torch.float32
     torch.testing.assert_close(found_ND, exact_ND, rtol=0, atol=0.05)
     torch.testing.assert_close(shown_ND.norm(dim=-1), torch.ones(3), rtol=0, atol=1e-6)

@@ -65,7 +65,7 @@ def test_the_ways_out_work_without_a_word_and_differ() -> None:
     assert plain.name == "tiny-clip/laion2b_plain"
     assert quick.name == "tiny-clip-quickgelu/dfn2b"
     assert plain.fingerprint != quick.fingerprint
-    difference = plain.encode_captions(CAPTIONS) - quick.encode_captions(CAPTIONS)
+    difference = plain.encode_texts(CAPTIONS) - quick.encode_texts(CAPTIONS)
     assert difference.abs().max() > 1e-3
     assert plain.trained_on == ("LAION-2B",)
     assert quick.trained_on == ("DFN-2B",)
@@ -78,7 +78,7 @@ def test_weights_of_openai_get_their_activation_and_it_is_said() -> None:
     with pytest.warns(UserWarning, match="OpenAI's weights were trained with QuickGELU, so it is"):
         found = load("tiny-clip/openai")
     other = load("tiny-clip-quickgelu/openai")
-    assert torch.equal(found.encode_captions(CAPTIONS), other.encode_captions(CAPTIONS))
+    assert torch.equal(found.encode_texts(CAPTIONS), other.encode_texts(CAPTIONS))
     assert found.trained_on == ()
 
 
@@ -189,7 +189,7 @@ def test_nothing_is_said_of_architectures_that_have_only_gelu() -> None:
         assert bool(check_file_activation(arch, architecture(arch), file, str(file))) == is_said
 
 
-def test_pictures_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: Path) -> None:
+def test_images_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: Path) -> None:
     (tmp_path / "mine.safetensors").touch()
     source = find_source(parse(f"ViT-B-16-SigLIP@{tmp_path / 'mine.safetensors'}"))
     assert source.preparation["mean"] == (0.5, 0.5, 0.5)
@@ -202,7 +202,7 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('other-words')}")
     assert raised.value.message == (
-        "the text tower of other-words.safetensors has 49500 words, and the tokenizer of "
+        "the text encoder of other-words.safetensors has 49500 words, and the tokenizer of "
         "tiny-clip gives 49408"
     )
     with pytest.raises(UnbagError, match="has 16 places, and the tokenizer of tiny-clip gives 77"):
@@ -212,9 +212,9 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("other-words", "has 49408 tokens, and the text tower was trained with 49500"),
-        ("few-words", "has 12 tokens, and the text tower knows 8"),
-        ("other-eos", "ends a caption with 4, and the text tower waits for 2"),
+        ("other-words", "has 49408 tokens, and the text encoder was trained with 49500"),
+        ("few-words", "has 12 tokens, and the text encoder knows 8"),
+        ("other-eos", "ends a caption with 4, and the text encoder waits for 2"),
         ("largest", "does not end a caption with its largest id"),
     ],
 )
@@ -241,6 +241,6 @@ def test_captions_at_full_length_are_said(saved: Made) -> None:
     with pytest.warns(UserWarning, match="all 77 tokens") as said:
         load(f"tiny-looking-quickgelu@{saved('looking')}")
     assert [str(one.message) for one in said] == [
-        "tiny-looking-quickgelu@looking: captions run at all 77 tokens, since its text tower "
+        "tiny-looking-quickgelu@looking: captions run at all 77 tokens, since its text encoder "
         "looks at padding"
     ]

@@ -40,8 +40,8 @@ def test_all_but_the_weights_is_the_same(name: str, loaded: Made) -> None:
     pixels = encoder.prepare(image)
     torch.testing.assert_close(other.prepare(image), pixels)
     assert other.count_tokens(CAPTIONS) == encoder.count_tokens(CAPTIONS)
-    assert other.encode_pictures(pixels[None]).shape == encoder.encode_pictures(pixels[None]).shape
-    assert not torch.allclose(other.encode_captions(CAPTIONS), encoder.encode_captions(CAPTIONS))
+    assert other.encode_images(pixels[None]).shape == encoder.encode_images(pixels[None]).shape
+    assert not torch.allclose(other.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
     assert other.trained_on == ()
 
 
@@ -54,9 +54,9 @@ def test_a_seed_is_a_twin_and_a_fingerprint(loaded: Made) -> None:
     )
     assert first.fingerprint == again.fingerprint
     assert len({first.fingerprint, other.fingerprint, encoder.fingerprint}) == 3
-    vectors = first.encode_captions(CAPTIONS)
-    assert torch.equal(vectors, again.encode_captions(CAPTIONS))
-    assert not torch.allclose(vectors, other.encode_captions(CAPTIONS))
+    vectors = first.encode_texts(CAPTIONS)
+    assert torch.equal(vectors, again.encode_texts(CAPTIONS))
+    assert not torch.allclose(vectors, other.encode_texts(CAPTIONS))
 
 
 def test_no_weight_is_what_the_memory_held(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:

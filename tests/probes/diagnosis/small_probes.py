@@ -15,10 +15,10 @@ from unbag.probes.base import (
     Bar,
     Bars,
     Grid,
+    ImagePair,
     Known,
     Lines,
     Options,
-    PicturePair,
     Probe,
     ProbeData,
     ProbedModel,
@@ -44,27 +44,27 @@ def small_material(*, pairs: int = 4, rows: int = 6) -> ProbeData:
     kinds = ("left/right", "swap_attributes")
     kept = [pair for kind in kinds for pair in every.pairs if pair.relation == kind]
     half = pairs // 2
-    chosen: list[PicturePair] = [*kept[:half], *kept[200 : 200 + half]]
+    chosen: list[ImagePair] = [*kept[:half], *kept[200 : 200 + half]]
     few: tuple[Row, ...] = every.rows[:rows]
     return ProbeData("a few drawings", few, tuple(chosen), is_world=True, notes=("a note",))
 
 
 class Counted(Tiny):
-    """Counts every picture and every caption that goes through a tower."""
+    """Counts every image and every caption that goes through a tower."""
 
     def __init__(self, name: str = "counted") -> None:
         base = load_tiny("base")
         super().__init__(untrained(base.config, seed=3), name=name, device="cpu")
-        self.pictures_seen = 0
+        self.images_seen = 0
         self.captions_seen: list[str] = []
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        self.pictures_seen += len(pixels)
-        return super().encode_pictures(pixels)
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        self.images_seen += len(pixels)
+        return super().encode_images(pixels)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         self.captions_seen += list(captions)
-        return super().encode_captions(captions)
+        return super().encode_texts(captions)
 
 
 class Plain:
@@ -79,10 +79,10 @@ class Plain:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         return [len(caption.split()) for caption in captions]
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         return torch.nn.functional.normalize(pixels.mean(dim=(1, 2)) + 1, dim=-1)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         rows = torch.tensor([[len(c), c.count("e"), 1.0] for c in captions])
         return torch.nn.functional.normalize(rows, dim=-1)
 
@@ -99,9 +99,9 @@ def _share(subject: ProbedModel, material: ProbeData, options: Options, _: Progr
     """Rows whose caption beats the negative, and a statistic of the same."""
     assert subject.space is not None
     rows = [row for row in material.rows if row.negative is not None]
-    picture_ND = subject.space.pictures([row.picture for row in rows])
-    true_N = (picture_ND * subject.space.captions([row.caption for row in rows])).sum(axis=1)
-    false_N = (picture_ND * subject.space.captions([str(r.negative) for r in rows])).sum(axis=1)
+    image_ND = subject.space.images([row.image for row in rows])
+    true_N = (image_ND * subject.space.captions([row.caption for row in rows])).sum(axis=1)
+    false_N = (image_ND * subject.space.captions([str(r.negative) for r in rows])).sum(axis=1)
     gap_N = true_N - false_N
 
     def middle(index: IntArray) -> float:

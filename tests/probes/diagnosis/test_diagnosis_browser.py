@@ -101,10 +101,10 @@ def test_two_models_stand_side_by_side_and_under_each_other_on_a_phone(
     )
 
 
-def test_a_map_shows_the_picture_under_every_word(open_page: Open, files: dict[str, Path]) -> None:
+def test_a_map_shows_the_image_under_every_word(open_page: Open, files: dict[str, Path]) -> None:
     seen = open_page(files["two"], 1280, "light")
     tiles = seen.page.locator("#maps .tiles li")
-    # A picture and two words, for each of two models.
+    # An image and two words, for each of two models.
     assert tiles.count() == 6
     assert [t.split("\n")[0] for t in tiles.all_inner_texts()][:2] == ["picture", "star"]
     used = seen.page.locator("#maps use").first.bounding_box()
@@ -117,8 +117,8 @@ def test_all_columns_of_parts_are_seen_without_scrolling(open_page: Open, tmp_pa
     # What a repair did stands in the last columns: hidden, the table says the opposite.
     names = "tiny:base", "tiny:hard_negative"
     columns = tuple(f"text of {one}, read-out of {two}" for one in names for two in names)
-    rows = tuple(f"pictures of {one}" for one in names)
-    grid = Grid("Parts", rows, columns, ((0.5,) * 4,) * 2, "picture tower", "text and read-out")
+    rows = tuple(f"images of {one}" for one in names)
+    grid = Grid("Parts", rows, columns, ((0.5,) * 4,) * 2, "image encoder", "text and read-out")
     found = made(against=True)
     first = found.answers[0]
     first = replace(first, finding=replace(first.finding, plots=(grid,)), other=None)

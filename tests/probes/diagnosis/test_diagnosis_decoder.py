@@ -37,14 +37,14 @@ def test_a_decoder_stands_beside_the_tower_it_sees_through() -> None:
     assert [one.title for one in found.maps] == ["small"] * 3 + ["decoder"] * 3
     assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
     before, after = found.maps[0], found.maps[3]
-    assert (before.caption, before.picture) == (after.caption, after.picture)
+    assert (before.caption, before.image) == (after.caption, after.image)
     assert [one.word for one in after.maps] == after.caption.split()
     assert (before.is_signed, after.is_signed) == (False, True)
     page = render_diagnosis(found)
     assert "small, before training</p>" in page
     assert "decoder, after training</p>" in page
-    assert page.count("asked: “Describe the picture in one sentence.”") == 3
-    # Two colours are told apart over a grey picture; those of one over the picture as it is.
+    assert page.count("asked: “Describe the image in one sentence.”") == 3
+    # Two colours are told apart over a grey image; those of one over the image as it is.
     assert [page.count(f'<ul class="tiles{kind}">') for kind in ("", " signed")] == [3, 3]
     assert not found.notes[1:]
 
@@ -73,7 +73,7 @@ def test_a_decoder_without_patches_has_no_map_and_says_so(
     sees: Literal["cls", "nothing"], what: str
 ) -> None:
     model = decoder(replace(SMALL, sees=sees))
-    said = f"{NOTE}: decoder sees {what} of a picture, and no patches that could be taken away"
+    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be taken away"
     alone = asked(model)
     assert (alone.maps, alone.notes[1:]) == ((), (said,))
     beside = asked(model.tower, YES(model))

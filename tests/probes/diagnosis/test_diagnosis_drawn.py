@@ -192,7 +192,7 @@ def test_examples_are_a_pair_of_sides_and_a_swap_of_colours() -> None:
     pairs = material.pairs
     assert pairs[0].captions is not None
     assert pairs[2].captions is not None
-    assert [picture for picture, _ in found] == [pairs[0].first, pairs[0].second, pairs[2].first]
+    assert [image for image, _ in found] == [pairs[0].first, pairs[0].second, pairs[2].first]
     assert [caption for _, caption in found] == [*pairs[0].captions, pairs[2].captions[0]]
     rows = replace(material, pairs=())
     assert all(caption in {row.caption for row in rows.rows} for _, caption in examples(rows))

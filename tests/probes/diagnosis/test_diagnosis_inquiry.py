@@ -9,7 +9,7 @@ import pytest
 
 import unbag as ub
 from unbag.api import _probes
-from unbag.data.images import PixelPicture
+from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import (
@@ -32,7 +32,7 @@ from unbag.probes.diagnosis.diagnose import (
 )
 from unbag.probes.diagnosis.text import to_json
 from unbag.registry import names
-from unbag.types import FloatArray, IntArray, Picture
+from unbag.types import FloatArray, ImageSource, IntArray
 
 from .small_probes import AGAIN, BROKEN, OPTIONS, SHARE, SKIPS, Counted, Plain, small_material
 
@@ -43,13 +43,13 @@ def config(*probes: Probe) -> DiagnosisConfig:
     )
 
 
-def test_every_picture_and_caption_is_encoded_once_over_all_probes() -> None:
+def test_every_image_and_caption_is_encoded_once_over_all_probes() -> None:
     asked = config(SHARE, AGAIN, SHARE)
     examine(asked)
     model = asked.model
     assert isinstance(model, Counted)
     rows = small_material().rows
-    assert model.pictures_seen == len({row.picture.key for row in rows})
+    assert model.images_seen == len({row.image.key for row in rows})
     texts = {text for row in rows for text in (row.caption, row.negative)}
     assert sorted(model.captions_seen) == sorted(map(str, texts))
 
@@ -171,15 +171,15 @@ def test_no_questions_are_no_questions() -> None:
     assert examine(config()).answers == ()
 
 
-class _Torn(PixelPicture):
+class _Torn(PixelImage):
     def open(self) -> object:  # type: ignore[override]
         raise OSError("torn")
 
 
-def test_pictures_that_cannot_be_opened_are_named() -> None:
+def test_images_that_cannot_be_opened_are_named() -> None:
     material = small_material()
-    torn: Picture = _Torn(np.zeros((8, 8, 3), dtype=np.uint8))  # type: ignore[assignment]
-    rows = (replace(material.rows[0], picture=torn), *material.rows[1:])
+    torn: ImageSource = _Torn(np.zeros((8, 8, 3), dtype=np.uint8))  # type: ignore[assignment]
+    rows = (replace(material.rows[0], image=torn), *material.rows[1:])
     found = examine(replace(config(SHARE), material=replace(material, rows=rows)))
     assert any("cannot be used" in note and "torn" in note for note in found.notes)
 

@@ -1,4 +1,4 @@
-"""Over all probes that there are, each picture and each caption goes through a tower once."""
+"""Over all probes that there are, each image and each caption goes through a tower once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Remembering(Tiny):
         super().__init__(untrained(small, seed=0), name="small", device="cpu")
         self.seen: Counter[bytes | str] = Counter()
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         self.seen.update(one.numpy().tobytes() for one in pixels)
-        return super().encode_pictures(pixels)
+        return super().encode_images(pixels)
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         self.seen.update(captions)
-        return super().encode_captions(captions)
+        return super().encode_texts(captions)
 
 
 def test_nothing_is_encoded_twice() -> None:

@@ -48,7 +48,7 @@ def test_maps_of_the_reader_stand_beside_those_of_the_model() -> None:
     assert found.model.name == "counted+sparc_fixed"
     assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
     before, after = found.maps[0], found.maps[3]
-    assert (before.caption, before.picture) == (after.caption, after.picture)
+    assert (before.caption, before.image) == (after.caption, after.image)
     assert [one.word for one in before.maps] == [one.word for one in after.maps]
     assert np.allclose([np.sum(one.values) for one in after.maps], 1, atol=0.01)
     assert NOTE in found.notes
@@ -89,7 +89,7 @@ def test_scenes_are_scored_by_the_read_out() -> None:
     items = profile_items(n=2, seed=0)[:3]
     subject = make_subject(model, scorer=scorer)
     assert (subject.name, subject.has_readout) == (scorer.name, True)
-    expected = [scorer.score_matrix(item.pictures, item.captions)[0] for item in items]
+    expected = [scorer.score_matrix(item.images, item.captions)[0] for item in items]
     for mine, theirs in zip(score_items(subject, items, Silent()), expected, strict=True):
         assert torch.allclose(torch.from_numpy(mine), theirs, atol=1e-6)
 

@@ -31,7 +31,7 @@ ArmsOfBase = Mapping[ArmKey, ArmResult]
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """Pictures on which a claim is tried."""
+    """Images on which a claim is tried."""
 
     name: str
     """As verdicts say it."""

@@ -37,7 +37,7 @@ from unbag.readouts.decoder.lessons import (
     words_asked,
     words_of,
 )
-from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
+from unbag.readouts.decoder.model import DecoderNet, Made, image_tokens, view_of
 from unbag.readouts.decoder.saving import DecoderOrigin, read_decoder, save_decoder
 from unbag.readouts.decoder.training import DecoderTask, fits, of_world, share_right
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
@@ -148,8 +148,8 @@ def _train_decoder(
         words = replace(words, asks=False)
     material = base.material(settings)
     first = material.count - material.held_out
-    trained = [fact for fact in material.facts if fact.picture < first]
-    held = [fact for fact in material.facts if fact.picture >= first]
+    trained = [fact for fact in material.facts if fact.image < first]
+    held = [fact for fact in material.facts if fact.image >= first]
 
     def ask_relations(net: DecoderNet) -> float:
         score = _score_decoder(net, words, base, settings)
@@ -210,10 +210,10 @@ def keep(
 
 
 def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
-    """What a decoder sees of the questions' pictures."""
+    """What a decoder sees of the questions' images."""
     if settings.sees == "nothing":
         return None
-    return picture_tokens(base.question_pictures(base.encoder, view_of(settings)), settings)
+    return image_tokens(base.question_images(base.encoder, view_of(settings)), settings)
 
 
 _PAIRS = 2_048
@@ -236,14 +236,14 @@ def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderS
     net.eval()
 
     @torch.inference_mode()
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         # Of like length together, so that little is padded.
         order_M = np.argsort(lessons.length_M[caption_M], kind="stable")
         value_M = np.empty(len(order_M))
         for start in range(0, len(order_M), _PAIRS):
             at = order_M[start : start + _PAIRS]
             batch = lessons.batch(caption_M[at])
-            row_B = torch.from_numpy(picture_M[at]).to(device)
+            row_B = torch.from_numpy(image_M[at]).to(device)
             # In single precision, whatever trained it: bfloat16 gives captions that are nearly as
             # probable the same number, and a tie counts as a miss.
             logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
@@ -291,7 +291,7 @@ def teach(
         settings: Of the decoder.
         few: Lessons to learn by heart.
         lessons: All lessons.
-        held: Lessons about pictures that no step sees.
+        held: Lessons about images that no step sees.
         look: A number that is asked of the decoder ten times on the way.
     """
     device, seed, seen_NLV = base.settings.device, base.seed, base.material(settings).seen_NLV
@@ -491,7 +491,7 @@ class _Lessons:
         return self._prompts[row]
 
     def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
-        """Captions, then negatives; and which of them also fit each picture, [B, T]."""
+        """Captions, then negatives; and which of them also fit each image, [B, T]."""
         at = torch.from_numpy(row_B).to(next(iter(self.code.values())).device)
         truth = self._truth({key: value[at] for key, value in self.code.items()})
         texts = [self.captions[row] for row in row_B]
@@ -552,15 +552,15 @@ def _score_vectors(
 
     caption_CW = embedded(None, base.questions.captions)
 
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         asked = [
             said
             for item in items
             for said in [instruction(question_of(item) if asks else None)]
-            * (len(item.pictures) * len(item.captions))
+            * (len(item.images) * len(item.captions))
         ]
         place: dict[tuple[int, str], int] = {}
-        keys = zip(picture_M.tolist(), asked, strict=True)
+        keys = zip(image_M.tolist(), asked, strict=True)
         at_M = np.array([place.setdefault(key, len(place)) for key in keys])
         query = embedded(np.array([row for row, _ in place]), [text for _, text in place])
         value_M: FloatArray = (query[at_M] * caption_CW[caption_M]).sum(dim=-1).numpy()

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from unbag.data import PixelPicture
+from unbag.data import PixelImage
 from unbag.data.captions import Source
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
@@ -162,8 +162,8 @@ class Bench:
     @cached_property
     def asked(self) -> PhotoQuestions:
         """Of photographs that could be opened; refused where they say too little."""
-        place_of = self.seen.pictures.row_of
-        pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
+        place_of = self.seen.images.row_of
+        pairs = [pair for pair in self.collection.asked.pairs if pair.image.name in place_of]
         has_edits = any(not edit.is_positive for p in pairs for some in p.edits for edit in some)
         asked = make_questions(pairs, place_of) if has_edits else None
         groups = groups_of(asked.kinds) if asked is not None else {}
@@ -180,7 +180,7 @@ class Bench:
     def heads(self, start: Path | None, seed: int) -> CachedTowers:
         """As a file has them, or before training."""
         towers = make_trainable(load_heads(start, seed=seed), device=self.order.device)
-        return CachedTowers(towers, images=self.seen.pictures, texts=self.seen.captions)
+        return CachedTowers(towers, images=self.seen.images, texts=self.seen.captions)
 
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
@@ -237,7 +237,7 @@ def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     numbers = triple_means(found["scores"].astype(float), bench.asked.kinds)
     recall = {
         "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
-        "image_to_text@1": float(np.mean(found["picture_rank"] == 0)),
+        "image_to_text@1": float(np.mean(found["image_rank"] == 0)),
     }
     return replace(wanted, loss=loss, numbers={**numbers, "photos-retrieval": recall})
 
@@ -251,7 +251,7 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     vector_NC = captions.vectors
     weight_C = fit_reader(
         differences(lambda texts: vector_NC[[captions.row_of[t] for t in texts]], learned),
-        [row.picture for row in learned],
+        [row.image for row in learned],
     )
     value_N = (vector_NC.double() @ weight_C).numpy()
     asked = bench.asked
@@ -307,7 +307,7 @@ def captions_file(given: Path) -> Path:
     if not file.is_file():
         raise UnbagError(
             f"there is no file {file}",
-            expected=f"a folder with {CAPTIONS}, or a file of captions beside its pictures",
+            expected=f"a folder with {CAPTIONS}, or a file of captions beside its images",
             hint="check the path given with --photos; lab/docs/index.md has the form of a line",
         )
     return file
@@ -328,7 +328,7 @@ class ListedPairs:
     has_edits: bool = True
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
         return len(self.pairs)
 
     def __getitem__(self, place: int) -> Pair:
@@ -348,7 +348,7 @@ class Collection:
 class PhotoFeatures:
     """What both parts make of a collection."""
 
-    pictures: FeatureTable
+    images: FeatureTable
     captions: FeatureTable
 
 
@@ -373,7 +373,7 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
     edits = folder / _EDITS
     try:
         run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
-        return open_pairs(str(edits), pictures=file.parent)
+        return open_pairs(str(edits), images=file.parent)
     except UnbagError as error:
         # Readers speak of the options of other commands.
         hint = error.hint
@@ -386,11 +386,11 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
 
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
-    """By a hash of the pixels' file: one picture under two names falls on one side."""
+    """By a hash of the pixels' file: one image under two names falls on one side."""
     train: list[Pair] = []
     asked: list[Pair] = []
     for pair in pairs:
-        digest = blake2b(pair.picture.key.encode(), digest_size=6).digest()
+        digest = blake2b(pair.image.key.encode(), digest_size=6).digest()
         (train if int.from_bytes(digest, "big") % APART else asked).append(pair)
     parts = (ListedPairs(tuple(part), about, fingerprint) for part in (train, asked))
     return Collection(*parts)
@@ -416,8 +416,8 @@ def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -
         texts.update(dict.fromkeys(pair.captions))
         texts.update((edit.text, None) for some in pair.edits for edit in some)
     say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
-    pictures = image_table(model, [pair.picture for pair in both], cache, Silent())
-    return PhotoFeatures(pictures, text_table(model, tuple(texts), cache, Silent()))
+    images = image_table(model, [pair.image for pair in both], cache, Silent())
+    return PhotoFeatures(images, text_table(model, tuple(texts), cache, Silent()))
 
 
 _NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")
@@ -425,7 +425,7 @@ _COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
 
 
 def drawn_collection() -> Collection:
-    """A picture of one dot for each sentence."""
+    """An image of one dot for each sentence."""
     pairs = []
     for number, ((one, other), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
         caption = f"the {colour} {one} and the big {other}"
@@ -436,7 +436,7 @@ def drawn_collection() -> Collection:
             Edit(f"the {colour} {one} and the large {other}", "synonym", True, (0, 0)),
         )
         dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
-        pairs.append(Pair(str(number), PixelPicture(dot, str(number)), (caption,), (edits,)))
+        pairs.append(Pair(str(number), PixelImage(dot, str(number)), (caption,), (edits,)))
     return shared_out(pairs, about="drawn", fingerprint="drawn")
 
 
@@ -445,9 +445,9 @@ def drawn_features(collection: Collection) -> PhotoFeatures:
     both = (*collection.train.pairs, *collection.asked.pairs)
     texts = [text for pair in both for text in pair.captions]
     texts += [edit.text for pair in both for some in pair.edits for edit in some]
-    pictures = [pair.picture.name for pair in both]
+    images = [pair.image.name for pair in both]
     return PhotoFeatures(
-        _drawn_table(pictures, WIDE), _drawn_table(list(dict.fromkeys(texts)), WORDS_WIDE)
+        _drawn_table(images, WIDE), _drawn_table(list(dict.fromkeys(texts)), WORDS_WIDE)
     )
 
 

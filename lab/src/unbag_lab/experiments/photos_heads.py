@@ -92,7 +92,7 @@ def photos_heads_script() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    train = open_pairs(given.train, pictures=given.pictures)
+    train = open_pairs(given.train, images=given.images)
     with open_run_folder(given.out, HEADS_RUN, resumes=RESUMES) as folder:
         folder.begin(RunIdentity(train=train.fingerprint), {})
         write_numbers(_numbers(given, train), given.numbers)
@@ -102,7 +102,7 @@ def _numbers(given: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
     learned = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
     bench = _bench(given, train, learned)
     # A linear reader of the caption part's features.
-    weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
+    weight_F = fit_reader(differences(bench.read, learned), [row.image for row in learned])
 
     def score(texts: Sequence[str]) -> list[float]:
         scores: list[float] = (bench.read(texts).double() @ weight_F).tolist()
@@ -121,14 +121,14 @@ class HeadsBench:
     train: Pairs
     asked: PhotoQuestions
     ordered: tuple[Ordered, ...]
-    pictures: FeatureTable
+    images: FeatureTable
     captions: FeatureTable
     out: Path
 
     def towers(self, encoder: Photo) -> CachedTowers:
         """A model that starts at its heads."""
         towers = make_trainable(encoder, device="cpu")
-        return CachedTowers(towers, images=self.pictures, texts=self.captions)
+        return CachedTowers(towers, images=self.images, texts=self.captions)
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """Features of texts."""
@@ -171,14 +171,14 @@ class HeadsBench:
         """What a model answers."""
         towers = self.towers(encoder)
         found = answers(towers, self.asked, device="cpu")
-        picture_ND = towers.embed_pictures(self.asked.place_N)
+        image_ND = towers.embed_images(self.asked.place_N)
         texts = list(dict.fromkeys(text for one in self.ordered for text in one.texts))
         place = {text: at for at, text in enumerate(texts)}
-        text_ND = towers.embed_captions(towers.reads.tokenize(texts))
+        text_ND = towers.embed_texts(towers.reads.tokenize(texts))
 
         def score(photograph: int, some: Sequence[str]) -> list[float]:
             rows = [place[text] for text in some]
-            scores: list[float] = (text_ND[rows] @ picture_ND[photograph]).tolist()
+            scores: list[float] = (text_ND[rows] @ image_ND[photograph]).tolist()
             return scores
 
         return found | order_right(self.ordered, score)
@@ -194,7 +194,7 @@ class HeadsBench:
         return found
 
     def by_reading(self, name: str, score: ReadsTexts) -> list[ArmNumber]:
-        """The same questions to one who is given no picture; retrieval cannot be asked."""
+        """The same questions to one who is given no image; retrieval cannot be asked."""
         asked = self.asked
         shuffles = (text for one in self.ordered for text in one.texts)
         texts = list(dict.fromkeys((*asked.texts, *shuffles)))
@@ -211,7 +211,7 @@ class HeadsBench:
 
 
 def _bench(given: argparse.Namespace, train: Pairs, learned: Sequence[Contrast]) -> HeadsBench:
-    val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
+    val = opened(open_pairs(given.val, images=given.images), limit=given.limit)
     tagger = find_tagger()
     assert tagger is not None, "two of the four shuffles need a tagger"
     ordered = tuple(make_ordered(val, tagger))
@@ -219,14 +219,14 @@ def _bench(given: argparse.Namespace, train: Pairs, learned: Sequence[Contrast])
     # What is only asked about needs no features of what was trained on.
     every = () if all(path.exists() for path in paths) else opened(train)
     model, said = load("random"), Silent()
-    pictures = image_table(model, [p.picture for p in (*every, *val)], given.cache, said)
-    asked = make_questions(val, pictures.row_of)
+    images = image_table(model, [p.image for p in (*every, *val)], given.cache, said)
+    asked = make_questions(val, images.row_of)
     texts = dict.fromkeys((*drawable_texts(every), *asked.texts))
     texts.update((text, None) for one in ordered for text in one.texts)
     texts.update((text, None) for row in learned for text in (row.caption, row.negative))
     captions = text_table(model, tuple(texts), given.cache, said)
-    print(f"features of {len(pictures.row_of):,} photographs, {len(texts):,} texts", flush=True)
-    return HeadsBench(train, asked, ordered, pictures, captions, given.out)
+    print(f"features of {len(images.row_of):,} photographs, {len(texts):,} texts", flush=True)
+    return HeadsBench(train, asked, ordered, images, captions, given.out)
 
 
 PRECISION = "order: precision"

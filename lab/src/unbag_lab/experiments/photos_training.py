@@ -53,16 +53,16 @@ from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Trainable
 from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Trainer
-from unbag.types import BoolArray, FloatArray, IntArray, Picture
+from unbag.types import BoolArray, FloatArray, ImageSource, IntArray
 from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
 from unbag_lab.pages import table
 from unbag_lab.training import precision_of, run_to_end, training_folder
 from unbag_lab.verdict import interval
 
 WHOLE_PART = 18
-"""Layers of the picture tower before its head."""
+"""Layers of the image encoder before its head."""
 WHOLE_TEXT = 7
-"""Layers of the caption tower before its head."""
+"""Layers of the text encoder before its head."""
 SEEN: tuple[Slot, ...] = (
     Slot(
         "swap",
@@ -121,15 +121,15 @@ BUILD: Mapping[str, PhotosArm] = MappingProxyType(
 
 
 def repair_arms(base: str) -> dict[str, PhotosArm]:
-    """Each loss with all open, with the picture part locked, and with both parts locked."""
+    """Each loss with all open, with the image part locked, and with both parts locked."""
     found = {}
     parts = {"": (0, 0), "-locked": (WHOLE_PART, 0), "-heads": (WHOLE_PART, WHOLE_TEXT)}
-    for suffix, (picture, caption) in parts.items():
+    for suffix, (image, caption) in parts.items():
         # Heads alone learn little at the rate of towers.
         rate = 3e-4 if caption else 5e-5
         for name, loss in PUBLISHED_REPAIRS.items():
             recipe = _plain(
-                name + suffix, freeze=Freeze(picture, caption), rate=rate, epochs=10, batch_size=256
+                name + suffix, freeze=Freeze(image, caption), rate=rate, epochs=10, batch_size=256
             )
             recipe = replace(
                 recipe, objective=loss.objective, negatives=SEEN, positives=SEEN_POSITIVES
@@ -239,7 +239,7 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
                 triples.append((at, number, row.setdefault(edit.text, len(row)), positive))
                 kinds.append((edit.kind, other.kind if other else ""))
     said = torch.tensor(captions)
-    place_N = torch.tensor([place[pair.picture.name] for pair in pairs])
+    place_N = torch.tensor([place[pair.image.name] for pair in pairs])
     return PhotoQuestions(
         place_N, tuple(row), said[:, 0], said[:, 1], torch.tensor(triples), tuple(kinds)
     )
@@ -268,26 +268,26 @@ def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
 def answers(trainable: Trainable, asked: PhotoQuestions, *, device: str) -> dict[str, Any]:
     """Ranks of both directions and scores of every triple, as arrays of a few bytes each."""
     trainable.module.eval()
-    picture_ND = trainable.embed_pictures(asked.place_N.to(device)).float()
+    image_ND = trainable.embed_images(asked.place_N.to(device)).float()
     parts = []
     for at in range(0, len(asked.texts), _AT_ONCE):
         inputs = trainable.reads.tokenize(asked.texts[at : at + _AT_ONCE])
-        parts.append(trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}))
+        parts.append(trainable.embed_texts({k: v.to(device) for k, v in inputs.items()}))
     text_ND = torch.cat(parts).float()
-    score_QN = text_ND[asked.caption_Q.to(device)] @ picture_ND.T
+    score_QN = text_ND[asked.caption_Q.to(device)] @ image_ND.T
     own_Q = score_QN.gather(1, asked.owner_Q.to(device)[:, None])
     rank_Q = (score_QN > own_Q).sum(dim=1)
-    is_own_QN = asked.owner_Q.to(device)[:, None] == torch.arange(len(picture_ND), device=device)
+    is_own_QN = asked.owner_Q.to(device)[:, None] == torch.arange(len(image_ND), device=device)
     best_N = torch.where(is_own_QN, score_QN, -torch.inf).max(dim=0).values
     rank_N = ((score_QN > best_N) & ~is_own_QN).sum(dim=0)
     t = asked.triple_T4.to(device)
     scores = [
-        torch.where(t[:, k] < 0, torch.nan, (picture_ND[t[:, 0]] * text_ND[t[:, k]]).sum(dim=1))
+        torch.where(t[:, k] < 0, torch.nan, (image_ND[t[:, 0]] * text_ND[t[:, k]]).sum(dim=1))
         for k in (1, 2, 3)
     ]
     return {
         "caption_rank": rank_Q.cpu().numpy().astype(np.int16),
-        "picture_rank": rank_N.cpu().numpy().astype(np.int16),
+        "image_rank": rank_N.cpu().numpy().astype(np.int16),
         "scores": torch.stack(scores, dim=1).cpu().numpy().astype(np.float32),
     }
 
@@ -308,7 +308,7 @@ def photos_script() -> None:
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    train, held = (open_pairs(name, pictures=given.pictures) for name in (given.train, given.val))
+    train, held = (open_pairs(name, images=given.images) for name in (given.train, given.val))
     with open_run_folder(given.out, PHOTOS_RUN, resumes=RESUMES) as folder:
         identity = RunIdentity(
             train=train.fingerprint,
@@ -377,7 +377,7 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
     said = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
     write_text(folder / f"{name}.json", json.dumps(said) + "\n")
     write_atomically(answered, partial(save_file, found))
-    recalls = [100 * float(np.mean(found[key] == 0)) for key in ("caption_rank", "picture_rank")]
+    recalls = [100 * float(np.mean(found[key] == 0)) for key in ("caption_rank", "image_rank")]
     print(
         f"{stage} {seed} {name}: loss {loss:.3f}, R@1 text to image {recalls[0]:.1f}, "
         f"image to text {recalls[1]:.1f}, {seconds:.0f} s",
@@ -399,14 +399,14 @@ class Store:
     """
 
     def __init__(self, pairs: Sequence[Pair], encoder: Photo, *, device: str) -> None:
-        pictures = [pair.picture for pair in pairs]
-        self.place = {picture.name: at for at, picture in enumerate(pictures)}
+        images = [pair.image for pair in pairs]
+        self.place = {image.name: at for at, image in enumerate(images)}
         reads = PhotoReads(encoder.tokenizer)
         with ThreadPoolExecutor(16) as pool:
-            prepared = list(pool.map(lambda one: reads.prepare(one.open()), pictures))
+            prepared = list(pool.map(lambda one: reads.prepare(one.open()), images))
         self.pixels = torch.stack(prepared).to(device)
         parts = [
-            encoder.picture_features((self.pixels[at : at + _AT_ONCE].float() - 127.0) / 128.0)
+            encoder.image_features((self.pixels[at : at + _AT_ONCE].float() - 127.0) / 128.0)
             for at in range(0, len(self.pixels), _AT_ONCE)
         ]
         self.features = FeatureTable(self.place, {VECTOR: torch.cat(parts).to(device)})
@@ -420,21 +420,21 @@ class StoredPhoto(PhotoTrainable):
         self.store = store
         self.reads = StoredReads(encoder.tokenizer, store.place)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Places [N] to unit vectors [N, D]."""
-        return super().embed_pictures(self.store.pixels[pixels])
+        return super().embed_images(self.store.pixels[pixels])
 
 
 class StoredReads(PhotoReads):
-    """A picture is its place in the store."""
+    """An image is its place in the store."""
 
     def __init__(self, tokenizer: Any, place: dict[str, int]) -> None:
         super().__init__(tokenizer)
         self._place = place
 
-    def kept(self, picture: Picture) -> Tensor:
+    def kept(self, image: ImageSource) -> Tensor:
         """Nothing is opened."""
-        return torch.tensor(self._place[picture.name])
+        return torch.tensor(self._place[image.name])
 
 
 FEWEST = 20
@@ -442,7 +442,7 @@ FEWEST = 20
 ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
 LOCKED = {
     "": "All open",
-    "-locked": "Picture part locked",
+    "-locked": "Image part locked",
     "-heads": "Both parts locked, heads open",
 }
 RECALLS = ("text to image R@1", "text to image R@5", "image to text R@1", "image to text R@5")
@@ -463,8 +463,8 @@ def photos_table_script() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.results.is_dir():
-        pairs = opened(open_pairs(given.val, pictures=given.pictures))
-        place = {pair.picture.name: at for at, pair in enumerate(pairs)}
+        pairs = opened(open_pairs(given.val, images=given.images))
+        place = {pair.image.name: at for at, pair in enumerate(pairs)}
         asked = make_questions(pairs, place)
         numbers = []
         for stage in ("build", "repair"):
@@ -517,7 +517,7 @@ def numbers_of(
     for k in (1, 5):
         for name, key, owner in (
             ("text to image", "caption_rank", asked.owner_Q.numpy()),
-            ("image to text", "picture_rank", everyone),
+            ("image to text", "image_rank", everyone),
         ):
             if only is None or f"{name} R@{k}" in only:
                 rank = [np.asarray(one[key] < k, dtype=float) for one in answers]

@@ -66,7 +66,7 @@ M3ID_ENDING = "-m3id"
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
 """Decoders, and how many of their answers are frequent ones."""
 BENCHMARKS = ("world-pairs-a", "world-pairs-b")
-"""Sets of pictures whose captions are such relations, opposite ones beside each other."""
+"""Sets of images whose captions are such relations, opposite ones beside each other."""
 SMALL_EVERY = 10
 _SECONDS = 70.0
 
@@ -194,7 +194,7 @@ class _Lab:
 
     @cached_property
     def asked(self) -> Tensor:
-        """Features of the pictures that are asked about, [N, L, V]."""
+        """Features of the images that are asked about, [N, L, V]."""
         found = question_features(self.base, self.settings)
         assert found is not None
         return found
@@ -206,7 +206,7 @@ class _Lab:
         every = relation_lessons(material.facts, share=share, seed=base.seed)
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
         first = material.count - material.held_out
-        trained = [one for one in every if one.picture < first]
+        trained = [one for one in every if one.image < first]
         said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
         words = words_of([*said, *texts_asked(), *base.questions.captions])
         found = teach(
@@ -216,7 +216,7 @@ class _Lab:
             few=trained[: base.settings.fit_rows],
             lessons=trained,
             # Without a prior for every arm, so that shares can be compared.
-            held=[one for one in fair if one.picture >= first],
+            held=[one for one in fair if one.image >= first],
         )
         return found, words
 
@@ -247,16 +247,16 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
         found = stated(fact.caption)
         if found is None or not found.second:
             continue
-        rng = np.random.default_rng((seed, 11, fact.picture))
+        rng = np.random.default_rng((seed, 11, fact.image))
         # The same draw for every share, so that two arms differ in as few questions as they must.
         is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
         as_said = (found.relation in FREQUENT) == is_frequent
         first, second = (found.first, found.second) if as_said else (found.second, found.first)
         own = found.relation if as_said else OPPOSITE[found.relation]
         phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
-        asked = asked_between([f"the {first} {one} the {second}" for one in phrases], pictures=2)
+        asked = asked_between([f"the {first} {one} the {second}" for one in phrases], images=2)
         answer = asked.keywords[phrases.index(own)][0]
-        lessons.append(Lesson(fact.picture, _KIND, _prompt(asked.text), answer))
+        lessons.append(Lesson(fact.image, _KIND, _prompt(asked.text), answer))
     return lessons
 
 
@@ -266,7 +266,7 @@ def item_lessons(items: Sequence[Item]) -> list[Lesson]:
     for item in items:
         captions = [str(caption) for caption in item.captions]
         for at in range(0, len(captions), 2):
-            asked = asked_between(captions[at : at + 2], pictures=2)
+            asked = asked_between(captions[at : at + 2], images=2)
             found += [Lesson(0, _KIND, _prompt(asked.text), words[0]) for words in asked.keywords]
     return found
 
@@ -276,7 +276,7 @@ def texts_asked() -> list[str]:
     found = []
     for phrase in sorted(FREQUENT):
         captions = [f"the thing {one} the thing" for one in (phrase, OPPOSITE[phrase])]
-        asked = asked_between(captions, pictures=2)
+        asked = asked_between(captions, images=2)
         found += [_prompt(asked.text), *(words[0] for words in asked.keywords)]
     return found
 
@@ -295,20 +295,20 @@ def score_answers(
     """Of each caption of an item: its answer to the question between it and its opposite."""
     net.eval()
 
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         lessons = make_lessons(item_lessons(items), words, context=context).to(device)
-        # Cells stand picture by picture, lessons caption by caption.
+        # Cells stand image by image, lessons caption by caption.
         found, first = [], 0
         for item in items:
             own = np.arange(first, first + len(item.captions))
-            found.append(np.tile(own, len(item.pictures)))
+            found.append(np.tile(own, len(item.images)))
             first += len(item.captions)
         lesson_M = np.concatenate(found)
         value_M = np.empty(len(lesson_M))
         for start in range(0, len(lesson_M), _ROWS):
             some = slice(start, start + _ROWS)
             batch = lessons.batch(lesson_M[some])
-            seen_BLV = seen_NLV[torch.from_numpy(picture_M[some]).to(seen_NLV.device)]
+            seen_BLV = seen_NLV[torch.from_numpy(image_M[some]).to(seen_NLV.device)]
             said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
             value_M[some] = said_B.cpu().numpy()
         return value_M
@@ -319,7 +319,7 @@ def score_answers(
 def blind_share(
     net: DecoderNet, words: Words, items: Sequence[Item], *, context: int, device: str
 ) -> float:
-    """What the language prior gives the frequent one of two answers, without any picture."""
+    """What the language prior gives the frequent one of two answers, without any image."""
     lessons = make_lessons(item_lessons(items), words, context=context).to(device)
     batch = lessons.batch(np.arange(len(lessons)))
     said_M = answer_log(net, None, batch, end=words.end, m3id=None)

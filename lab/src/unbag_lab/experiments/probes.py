@@ -70,7 +70,7 @@ class Probes:
     """Existing models, probed; see `unbag_lab.plan.Experiment`."""
 
     name = "probes"
-    about = "models that exist are asked where pictures and captions lie and what can be read"
+    about = "models that exist are asked where images and captions lie and what can be read"
     arms = ARMS
     reads_bases = True
     on_processor = True
@@ -242,8 +242,8 @@ KINDS = (
     "replace_shape",
 )
 """Of edits that it is taught by."""
-_OF_ONE_PICTURE = ("original", "accuracy", "individual")
-"""Of a single picture; a benchmark has one of them."""
+_OF_ONE_IMAGE = ("original", "accuracy", "individual")
+"""Of a single image; a benchmark has one of them."""
 LONGEST = 3
 _READ = (
     "world-swap",
@@ -297,29 +297,29 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
 
 
 def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseReader]) -> float:
-    """The metric of a single picture, each item judged by its reader."""
+    """The metric of a single image, each item judged by its reader."""
 
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         parts = [
-            np.tile([reader_of(item).score(str(c)) for c in item.captions], len(item.pictures))
+            np.tile([reader_of(item).score(str(c)) for c in item.captions], len(item.images))
             for item in items
         ]
         return np.concatenate(parts)
 
     found = questions.measured(score)[name]
-    return next(found[metric] for metric in _OF_ONE_PICTURE if metric in found)
+    return next(found[metric] for metric in _OF_ONE_IMAGE if metric in found)
 
 
 def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> float:
     """Each half of the items, by group, is judged by a reader that was taught by the other."""
     readers: list[PhraseReader] = []
 
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         for half in (1, 0):
             some = [item for item in items if _half(item) == half]
             contrasts = [one for item in some for one in _contrasts(item)]
             readers.append(taught(contrasts, penalties))
-        return np.zeros(len(picture_M))
+        return np.zeros(len(image_M))
 
     # The items come with the question: it is asked once to teach by them, once to judge.
     questions.measured(score)
@@ -331,7 +331,7 @@ def _half(item: Item) -> int:
 
 
 def _contrasts(item: Item) -> Iterator[CaptionContrast]:
-    """Every true caption of a picture beside every false one."""
+    """Every true caption of an image beside every false one."""
     assert not isinstance(item.truth, Sparse)
     for true_C in item.truth:
         for true in np.flatnonzero(true_C):
@@ -340,7 +340,7 @@ def _contrasts(item: Item) -> Iterator[CaptionContrast]:
 
 
 class CaptionContrast(NamedTuple):
-    """Two captions of one picture."""
+    """Two captions of one image."""
 
     true: str
     false: str

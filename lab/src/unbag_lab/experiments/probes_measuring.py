@@ -53,7 +53,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unbag.data.images import GRIDS, ShuffledPicture, rearranged
+from unbag.data.images import GRIDS, ShuffledImage, rearranged
 from unbag.metrics.retrieval import DIRECTIONS
 from unbag.models.tiny import Tiny
 from unbag.probes.agreement import agree
@@ -69,7 +69,7 @@ from unbag.probes.order import (
     encode_shuffled,
     search,
     search_captions,
-    search_pictures,
+    search_images,
     shuffle_captions,
 )
 from unbag.probes.sensitivity import sensitivity
@@ -78,7 +78,7 @@ from unbag.probes.superposition import cone, fit_additive, superposition
 from unbag.runs.cache import Vectors
 from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.training.data.world import drawn
-from unbag.types import FloatArray, IntArray, Item, Picture, Sparse
+from unbag.types import FloatArray, ImageSource, IntArray, Item, Sparse
 from unbag.world.benchmarks import pair_items, retrieval_items, set_items, triple_items
 from unbag_lab.questions import Questions, scene_of
 
@@ -103,11 +103,11 @@ def ask(space: TinySpace, asked: ProbeQuestions) -> Numbers:
 def benchmarks(space: Space, questions: Questions) -> Numbers:
     """By benchmark and metric, by the cosine."""
 
-    def cosine(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        space.pictures([picture for item in items for picture in item.pictures])
+    def cosine(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        space.images([image for item in items for image in item.images])
         space.captions([str(caption) for item in items for caption in item.captions])
         parts = [
-            space.pictures(item.pictures) @ space.captions(list(map(str, item.captions))).T
+            space.images(item.images) @ space.captions(list(map(str, item.captions))).T
             for item in items
         ]
         return np.concatenate([part.ravel() for part in parts])
@@ -122,20 +122,20 @@ class Amount:
     times: int
     """Items of benchmarks, in the number of the registered."""
     gallery: int
-    """Pictures to search among."""
+    """Images to search among."""
     draws: int
-    """Of each shuffle of captions; pictures are shuffled once, since each must be encoded anew."""
+    """Of each shuffle of captions; images are shuffled once, since each must be encoded anew."""
     rings: int
     """Of four things each."""
     sets: int
-    """Of four pictures to read from; each of 16 pairs of things has as many."""
+    """Of four images to read from; each of 16 pairs of things has as many."""
     edited: int
     """Captions with edits by which a reader of captions is taught; a third of them test it."""
     quads: int
     """Whose captions and edits are compared, of each benchmark of edits; and as many sets of
-    pictures of each kind. They are among the items of benchmarks, so little is encoded for them."""
+    images of each kind. They are among the items of benchmarks, so little is encoded for them."""
     effort: Effort
-    """Of readers of pictures; strengths are those of standardised features."""
+    """Of readers of images; strengths are those of standardised features."""
     penalties: tuple[float, ...]
     """Among which a reader of captions chooses."""
     benchmarks: tuple[str, ...] | None = None
@@ -149,24 +149,24 @@ class ProbeQuestions:
     """What every model of a base is asked."""
 
     questions: Questions
-    triples: Mapping[str, tuple[EditedPicture, ...]]
+    triples: Mapping[str, tuple[EditedImage, ...]]
     """By benchmark."""
-    pairs: Mapping[str, tuple[tuple[Picture, Picture], ...]]
-    """Different pictures of the same things, by what differs."""
+    pairs: Mapping[str, tuple[tuple[ImageSource, ImageSource], ...]]
+    """Different images of the same things, by what differs."""
     gallery: Gallery
     shuffled: tuple[Shuffled, ...]
     """Every draw of every shuffle of the gallery's captions."""
     rings: tuple[Ring, ...]
-    sheet: ProbeSheet[Picture]
+    sheet: ProbeSheet[ImageSource]
     effort: Effort
     seed: int
 
 
 @dataclass(frozen=True)
-class EditedPicture:
-    """A picture, its caption, a hard negative and a hard positive."""
+class EditedImage:
+    """An image, its caption, a hard negative and a hard positive."""
 
-    picture: Picture
+    image: ImageSource
     caption: str
     negative: str
     positive: str
@@ -178,7 +178,7 @@ def make_asked(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuest
     assert isinstance(searched.truth, Sparse)
     captions = tuple(map(str, searched.captions))
     truth = searched.truth
-    gallery = Gallery(tuple(searched.pictures), captions, truth.row_T, truth.column_T)
+    gallery = Gallery(tuple(searched.images), captions, truth.row_T, truth.column_T)
     seeds = range(seed, seed + amount.draws)
     return ProbeQuestions(
         questions,
@@ -202,21 +202,21 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def _triples(families: Sequence[str], quads: int) -> tuple[EditedPicture, ...]:
+def _triples(families: Sequence[str], quads: int) -> tuple[EditedImage, ...]:
     """Each once: the world turns caption and positive round, after which positives cost nothing."""
     each = -(-quads // len(families))
     seen: set[tuple[object, str, str]] = set()
     found = []
     for item in triple_items(families, n=each):
-        (picture,), (caption, negative, positive) = item.pictures, item.captions
-        one = EditedPicture(picture, str(caption), str(negative), str(positive))
-        if (picture.key, one.positive, one.caption) not in seen:
-            seen.add((picture.key, one.caption, one.positive))
+        (image,), (caption, negative, positive) = item.images, item.captions
+        one = EditedImage(image, str(caption), str(negative), str(positive))
+        if (image.key, one.positive, one.caption) not in seen:
+            seen.add((image.key, one.caption, one.positive))
             found.append(one)
     return tuple(found)
 
 
-def _pairs(sets: int) -> dict[str, tuple[tuple[Picture, Picture], ...]]:
+def _pairs(sets: int) -> dict[str, tuple[tuple[ImageSource, ImageSource], ...]]:
     a, b = set_items("a", n=sets), set_items("b", n=sets)
     chosen = {
         "left/right": (a, 0),
@@ -226,20 +226,20 @@ def _pairs(sets: int) -> dict[str, tuple[tuple[Picture, Picture], ...]]:
         "colours": (pair_items("swap", n=sets), 0),
     }
     return {
-        name: tuple((item.pictures[at], item.pictures[at + 1]) for item in items)
+        name: tuple((item.images[at], item.images[at + 1]) for item in items)
         for name, (items, at) in chosen.items()
     }
 
 
 def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
-    """Where captions, edits, pictures and concepts lie in a space."""
+    """Where captions, edits, images and concepts lie in a space."""
     concepts = concept_vectors(space, asked.rings)
     caption_MD = space.captions(asked.gallery.captions)
     return {
         **edits(space, asked),
         "conditions": conditions(concepts),
         "superposition": sums(concepts),
-        "cone": cones(concepts, space.pictures(asked.gallery.pictures), caption_MD),
+        "cone": cones(concepts, space.images(asked.gallery.images), caption_MD),
         "agreement": agreement(space, asked),
     }
 
@@ -250,7 +250,7 @@ def edits(space: Space, asked: ProbeQuestions) -> Numbers:
     gap: dict[str, float] = {}
     for name, rows in asked.triples.items():
         found = sensitivity(
-            space.pictures([row.picture for row in rows]),
+            space.images([row.image for row in rows]),
             space.captions([row.caption for row in rows]),
             space.captions([row.negative for row in rows]),
             space.captions([row.positive for row in rows]),
@@ -322,12 +322,12 @@ def sums(concepts: Concepts) -> dict[str, float]:
     return {**numbers, "explained": fit.explained}
 
 
-def cones(concepts: Concepts, picture_MD: FloatArray, caption_MD: FloatArray) -> dict[str, float]:
-    """How narrow it is, and how far pictures lie from captions."""
+def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> dict[str, float]:
+    """How narrow it is, and how far images lie from captions."""
     thing_BSD = concepts.thing_BSD
     single = cone(_flat(thing_BSD))
     both_ND = _flat(thing_BSD + np.roll(thing_BSD, -1, axis=1))
-    between_D = picture_MD.mean(axis=0) - caption_MD.mean(axis=0)
+    between_D = image_MD.mean(axis=0) - caption_MD.mean(axis=0)
     of_all = single * thing_BSD.shape[0] * thing_BSD.shape[1]
     of_two = float(np.linalg.norm(both_ND, axis=-1).mean())
     return {
@@ -341,9 +341,9 @@ def cones(concepts: Concepts, picture_MD: FloatArray, caption_MD: FloatArray) ->
 
 
 def agreement(space: Space, asked: ProbeQuestions) -> dict[str, float]:
-    """How near pictures are that differ in one way."""
+    """How near images are that differ in one way."""
     sides = {
-        name: tuple(space.pictures([pair[k] for pair in pairs]) for k in (0, 1))
+        name: tuple(space.images([pair[k] for pair in pairs]) for k in (0, 1))
         for name, pairs in asked.pairs.items()
     }
     gallery_MD = np.concatenate([vector_ND for both in sides.values() for vector_ND in both])
@@ -364,14 +364,14 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
 def order_free(space: Space, asked: ProbeQuestions) -> dict[str, float]:
     """Recall, and how much of it every shuffle keeps."""
     gallery = asked.gallery
-    picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
-    original = search(picture_PD, caption_CD, gallery)
-    shuffled_SPD = encode_shuffled(space, gallery.pictures, [asked.seed])
+    image_PD, caption_CD = space.images(gallery.images), space.captions(gallery.captions)
+    original = search(image_PD, caption_CD, gallery)
+    shuffled_SPD = encode_shuffled(space, gallery.images, [asked.seed])
     ways = {way: way.replace("_", " ") for way in DIRECTIONS}
     found = {f"recall, {said}": float(np.nanmean(original.hit[way])) for way, said in ways.items()}
     for one in (
-        *search_captions(space, picture_PD, gallery, asked.shuffled),
-        *search_pictures(shuffled_SPD, caption_CD, gallery),
+        *search_captions(space, image_PD, gallery, asked.shuffled),
+        *search_images(shuffled_SPD, caption_CD, gallery),
     ):
         for way, spoken in ways.items():
             hit_SQ = one.hit[way]
@@ -390,14 +390,14 @@ WIDEST = "all patches"
 _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
     {"left/right": ((0, 1), (2, 3)), "binding": ((0, 2), (1, 3))}
 )
-"""Pictures of a set of four that differ in a label alone."""
+"""Images of a set of four that differ in a label alone."""
 
 
 def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
     """All readers of all labels."""
     sheet = asked.sheet
     cls_NW, patch_NLW = space.last_layer(sheet.given)
-    vector_ND = space.pictures(sheet.given)
+    vector_ND = space.images(sheet.given)
     places = {
         "projected": vector_ND,
         "unprojected": cls_NW,
@@ -509,7 +509,7 @@ def _fit_reader(
     )
 
 
-_PICTURES = (512, 64)
+_IMAGES = (512, 64)
 """That go through the tower at once, on a GPU and on a processor."""
 _CAPTIONS = (4_096, 256)
 
@@ -526,62 +526,62 @@ class TinySpace:
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
         self._encoder = encoder
         self._at = int(encoder.device == "cpu")
-        self._picture: dict[Hashable, FloatArray] = {}
+        self._image: dict[Hashable, FloatArray] = {}
         self._caption: dict[str, FloatArray] = {}
 
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+    def images(self, images: Sequence[ImageSource]) -> FloatArray:
         """Unit vectors [N, D] in double precision."""
-        keys = [_key(picture) for picture in pictures]
-        missing = {k: p for k, p in zip(keys, pictures, strict=True) if k not in self._picture}
+        keys = [_key(image) for image in images]
+        missing = {k: p for k, p in zip(keys, images, strict=True) if k not in self._image}
         some = list(missing.values())
-        for at in range(0, len(some), _PICTURES[self._at]):
-            self._look(some[at : at + _PICTURES[self._at]])
-        return np.array([self._picture[key] for key in keys])
+        for at in range(0, len(some), _IMAGES[self._at]):
+            self._look(some[at : at + _IMAGES[self._at]])
+        return np.array([self._image[key] for key in keys])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         """Unit vectors [N, D] in double precision."""
         missing = sorted({c for c in captions if c not in self._caption}, key=lambda c: (len(c), c))
         for at in range(0, len(missing), _CAPTIONS[self._at]):
             some = missing[at : at + _CAPTIONS[self._at]]
-            vector_BD = self._encoder.encode_captions(some).double().numpy()
+            vector_BD = self._encoder.encode_texts(some).double().numpy()
             self._caption.update(zip(some, vector_BD, strict=True))
         return np.array([self._caption[caption] for caption in captions])
 
-    def last_layer(self, pictures: Sequence[Picture]) -> tuple[Vectors, Vectors]:
+    def last_layer(self, images: Sequence[ImageSource]) -> tuple[Vectors, Vectors]:
         """What enters the projection: CLS [N, W] and patches [N, L, W]; not kept."""
-        step = _PICTURES[self._at]
-        parts = [self._look(pictures[at : at + step]) for at in range(0, len(pictures), step)]
+        step = _IMAGES[self._at]
+        parts = [self._look(images[at : at + step]) for at in range(0, len(images), step)]
         every_NLW = np.concatenate([part.float().cpu().numpy() for part in parts])
         return every_NLW[:, 0], every_NLW[:, 1:]
 
     @torch.inference_mode()
-    def _look(self, pictures: Sequence[Picture]) -> Tensor:
+    def _look(self, images: Sequence[ImageSource]) -> Tensor:
         """One pass: vectors are kept, the last layer goes out."""
         tower = self._encoder.towers.picture
-        pixels = _levels(pictures, self._encoder.device).float() / 127.5 - 1.0
+        pixels = _levels(images, self._encoder.device).float() / 127.5 - 1.0
         last_BLW: Tensor = tower.norm(tower.blocks(tower.enter(pixels)))
         vector_BD = functional.normalize(tower.project(last_BLW[:, 0]), dim=-1)
         found_BD = vector_BD.double().cpu().numpy()
-        self._picture.update(zip(map(_key, pictures), found_BD, strict=True))
+        self._image.update(zip(map(_key, images), found_BD, strict=True))
         return last_BLW
 
 
-def _key(picture: Picture) -> Hashable:
-    """Scenes compare by what they show, whatever a picture is called."""
-    if isinstance(picture, ShuffledPicture):
-        return scene_of(picture.picture), picture.kind, picture.seed
-    return scene_of(picture)
+def _key(image: ImageSource) -> Hashable:
+    """Scenes compare by what they show, whatever an image is called."""
+    if isinstance(image, ShuffledImage):
+        return scene_of(image.image), image.kind, image.seed
+    return scene_of(image)
 
 
-def _levels(pictures: Sequence[Picture], device: str) -> Tensor:
+def _levels(images: Sequence[ImageSource], device: str) -> Tensor:
     """Bytes [B, 3, H, W]; what is shuffled is cut after it is drawn, and filled up with black.
 
     Nine patches of 64 pixels leave one row and one column, which public code leaves black too.
     """
-    plain = [one.picture if isinstance(one, ShuffledPicture) else one for one in pictures]
+    plain = [one.image if isinstance(one, ShuffledImage) else one for one in images]
     level_B3HW = drawn([scene_of(one) for one in plain]).to(device)
-    for at, one in enumerate(pictures):
-        if isinstance(one, ShuffledPicture):
+    for at, one in enumerate(images):
+        if isinstance(one, ShuffledImage):
             image_HW3 = level_B3HW[at].permute(1, 2, 0).cpu().numpy()
             cut_HW3 = rearranged(image_HW3, GRIDS[one.kind], one.order())
             high, wide = cut_HW3.shape[:2]

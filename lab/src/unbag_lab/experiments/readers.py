@@ -88,7 +88,7 @@ class ReadoutSettings:
     device: str = "cpu"
     workers: int = 0
     text: str = "minilm"
-    """Another text tower, by name or folder, for the arms that read captions with it."""
+    """Another text encoder, by name or folder, for the arms that read captions with it."""
     size: Size = "full"
 
     def seed_of(self, base: Path) -> int:
@@ -136,7 +136,7 @@ class Base:
 
     @cached_property
     def joined(self) -> DualEncoder:
-        """The picture tower with another text model."""
+        """The image encoder with another text model."""
         spec = f"joined:tiny:{self.path}+{self.settings.text}"
         found = load_model(spec, device=self.settings.device)
         assert isinstance(found, DualEncoder)
@@ -159,7 +159,7 @@ class Base:
         self._kept = self._looked = None
 
     def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, TokenFeatures, TokenFeatures]:
-        """The pool, and parts of the questions' pictures and captions; one view at a time."""
+        """The pool, and parts of the questions' images and captions; one view at a time."""
         encoder: DualEncoder = self.random if arm.is_random else self.encoder
         if arm.text:
             encoder = self.joined
@@ -168,19 +168,19 @@ class Base:
             self._kept = None
             device = self.settings.device
             pool = world_pool(encoder, view, self.rows, device=device)
-            pictures = self.question_pictures(encoder, view, torch.float16)
+            images = self.question_images(encoder, view, torch.float16)
             texts = self.questions.captions
             captions = [
                 view.encode_texts(encoder, texts[at : at + _CAPTIONS]).to(device, torch.float16)
                 for at in range(0, len(texts), _CAPTIONS)
             ]
-            self._key, self._kept = key, (pool, pictures, stacked(captions))
+            self._key, self._kept = key, (pool, images, stacked(captions))
         return self._kept
 
-    def question_pictures(
+    def question_images(
         self, encoder: DualEncoder, view: View, dtype: torch.dtype | None = None
     ) -> TokenFeatures:
-        """What a view shows of the questions' pictures."""
+        """What a view shows of the questions' images."""
         device = self.settings.device
         found = [
             view.encode_images(encoder, pixels.to(device).float() / 127.5 - 1.0).to(device, dtype)
@@ -189,7 +189,7 @@ class Base:
         return stacked(found)
 
     def material(self, settings: DecoderSettings) -> DecoderData:
-        """What decoders see of the rows' pictures; one view at a time is kept."""
+        """What decoders see of the rows' images; one view at a time is kept."""
         key = (settings.sees, settings.layer, settings.keeps)
         if self._looked is None or self._looked[0] != key:
             self._looked = None
@@ -255,7 +255,7 @@ _SMALL_NET = (*_FEW, "net=mlp", "length=16")
 enough file to ship."""
 _BY_HEART = ("dropout=0", "learning_rate=1e-2")
 """How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
-text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what
+text encoder gives a caption and its edit almost the same vector, a tenth of it is louder than what
 tells them apart. At the rate that all share, 8,000 steps are too few."""
 _PLACES = ("rope=2d", *_BY_HEART)
 SHARED = ("learning_rate=1e-3", "warmup_steps=200", "weight_decay=0.01", "batch_size=256")
@@ -270,7 +270,7 @@ class ReaderArm:
     is_random: bool = False
     """Reads an untrained twin of the base: what the reader can do by itself."""
     text: bool = False
-    """Reads captions with another text tower (MiniLM), locked as the picture tower is."""
+    """Reads captions with another text encoder (MiniLM), locked as the image encoder is."""
     taught_as: str = ""
     """Another arm whose weights it takes, to be scored in another way."""
     is_long: bool = False
@@ -377,7 +377,7 @@ def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print)
 def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     arm, settings = find_arm(name), base.settings
     effort = arm.effort(settings.steps_of(arm))
-    pool, pictures, captions = base.parts(arm, _view(arm))
+    pool, images, captions = base.parts(arm, _view(arm))
     if arm.only_relations:
         pool = pool.only(RELATION)
     sizes, held = sizes_of(pool), pool.held_out
@@ -416,7 +416,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         )
         save_head(reader, folder / f"{name}.safetensors", head)
     reader.eval()
-    numbers = base.questions.measured(_score(reader, pictures, captions))
+    numbers = base.questions.measured(_score(reader, images, captions))
     return base.result(name, {**numbers, "fit": fit_numbers}, steps=effort.steps, loss=loss)
 
 
@@ -439,31 +439,31 @@ def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, flo
 _PAIRS = 4_096
 
 
-def _score(reader: Reader, pictures: TokenFeatures, captions: TokenFeatures) -> Score:
+def _score(reader: Reader, images: TokenFeatures, captions: TokenFeatures) -> Score:
     """By its parts; one whose scores depend on the call is asked item by item."""
-    device = pictures.vector_NLW.device
+    device = images.vector_NLW.device
 
     def some(parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
         return parts.rows(row_N).to(str(device), torch.float32)
 
     @torch.inference_mode()
-    def by_item(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+    def by_item(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         found, end = [], 0
         for item in items:
-            rows, columns = len(item.pictures), len(item.captions)
+            rows, columns = len(item.images), len(item.captions)
             start, end = end, end + rows * columns
-            at_P = torch.from_numpy(picture_M[start:end:columns]).to(device)
+            at_P = torch.from_numpy(image_M[start:end:columns]).to(device)
             at_C = torch.from_numpy(caption_M[start : start + columns]).to(device)
-            cells = reader.compare_all(some(pictures, at_P), some(captions, at_C))
+            cells = reader.compare_all(some(images, at_P), some(captions, at_C))
             found.append(cells.flatten())
         value_M: FloatArray = torch.cat(found).double().cpu().numpy()
         return value_M
 
     @torch.inference_mode()
-    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        both = (torch.from_numpy(picture_M).to(device), torch.from_numpy(caption_M).to(device))
+    def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        both = (torch.from_numpy(image_M).to(device), torch.from_numpy(caption_M).to(device))
         found: list[Tensor] = [
-            reader.compare(some(pictures, p), some(captions, c))
+            reader.compare(some(images, p), some(captions, c))
             for p, c in zip(*(torch.split(one, _PAIRS) for one in both), strict=True)
         ]
         value_M: FloatArray = torch.cat(found).double().cpu().numpy()

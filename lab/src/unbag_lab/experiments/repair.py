@@ -193,7 +193,7 @@ def repair(
     )
     folder = out / settings.experiment / base.stem
     folder.mkdir(parents=True, exist_ok=True)
-    # The null of every pair number: pictures that are alike have vectors that are alike.
+    # The null of every pair number: images that are alike have vectors that are alike.
     null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
     asked: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
     if settings.asks_base:
@@ -245,7 +245,7 @@ class FamilyQuestions(Questions):
                     family = replace(
                         asked,
                         items=[asked.items[n] for n in at],
-                        pictures=[asked.pictures[n] for n in at],
+                        images=[asked.images[n] for n in at],
                         captions=[asked.captions[n] for n in at],
                     )
                     found[name] = metrics_of(family, score)
@@ -313,7 +313,7 @@ def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     told = [one for step in range(steps) for one in batches.told(step)[1]]
     asked = [one for step in range(steps, 2 * steps) for one in batches.told(step)[1]]
     rows = list(_negatives(told))
-    weight_V = fit_reader(differences(_places, rows), [row.picture for row in rows])
+    weight_V = fit_reader(differences(_places, rows), [row.image for row in rows])
     negatives = list(_negatives(asked))
     groups = {
         slot.name: [one for one in negatives if one.kind == slot.name] for slot in WORLD_NEGATIVES

@@ -66,7 +66,7 @@ from unbag_lab.training import precision_of, take_turns
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
 LOCKED = "-locked"
-"""Ends the name of an arm whose picture tower stays as it is."""
+"""Ends the name of an arm whose image encoder stays as it is."""
 View = Literal["all", "swap", "replace", "rephrased"]
 """What an arm is shown: all edits, those that exchange words, those that put another word, or
 captions in another form in place of hard positives."""
@@ -113,7 +113,7 @@ PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
         recipe.name: recipe
         for recipe in (
             clip_ft(),
-            neg_clip(hard_pictures=False),
+            neg_clip(hard_images=False),
             hard_negative(),
             hard_positive(),
             ce_clip_fixed(),
@@ -122,7 +122,7 @@ PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
 )
 """The published recipes; arms take their losses alone, everything else is the same in all."""
 ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUBLISHED_REPAIRS))
-"""The published repairs, with both towers open and with the picture tower locked."""
+"""The published repairs, with both towers open and with the image encoder locked."""
 
 
 def _without(recipe: Recipe, term: str) -> Objective:
@@ -220,7 +220,7 @@ def train_arms(
     started = time.monotonic()
     encoder = read(base, name=base.stem, device=settings.device)
     places = make_places(encoder, settings.device)
-    shared, seed = SharedPictures(is_shared=places is None), seed_of(base, settings)
+    shared, seed = SharedImages(is_shared=places is None), seed_of(base, settings)
     arms = {name: RepairArm(encoder, name, settings, seed, shared, places) for name in names}
     memory = shared_memory() if settings.device.startswith("cuda") else None
     trainers = {name: Trainer(arm, memory=memory) for name, arm in arms.items()}
@@ -286,7 +286,7 @@ class RepairArm(FineTuning):
         name: str,
         settings: RepairSettings,
         seed: int,
-        shared: SharedPictures,
+        shared: SharedImages,
         places: FixedViews | None,
     ) -> None:
         """Before any step; `places` where steps are recorded."""
@@ -365,8 +365,8 @@ def known_truth(code: Mapping[str, Tensor]) -> Truth:
     return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
-class SharedPictures:
-    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
+class SharedImages:
+    """Vectors of the images of a batch, the same for all arms whose image encoder is locked."""
 
     def __init__(self, *, is_shared: bool) -> None:
         """Recorded steps share none and compute their own: they cannot wait for one another."""
@@ -381,18 +381,18 @@ class SharedPictures:
 
 
 class LockedTiny(TinyTrainable):
-    """Towers of which the picture tower stays as the base has it."""
+    """Towers of which the image encoder stays as the base has it."""
 
-    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
+    def __init__(self, encoder: Tiny, shared: SharedImages, *, device: str) -> None:
         super().__init__(encoder, device=device)
         self._shared = shared
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Of the batch that the shared vectors look at; the first arm that asks computes them."""
         if not self._shared.is_shared:
-            return super().embed_pictures(pixels).detach()
+            return super().embed_images(pixels).detach()
         if self._shared.vector_BD is None:
-            self._shared.vector_BD = super().embed_pictures(pixels).detach()
+            self._shared.vector_BD = super().embed_images(pixels).detach()
         return self._shared.vector_BD
 
 
@@ -404,7 +404,7 @@ _FORMS = 2
 
 @dataclass(frozen=True, eq=False)
 class RepairBatch(Batch):
-    """A batch, and the same pictures and captions with other positives."""
+    """A batch, and the same images and captions with other positives."""
 
     rephrased: Batch | None = None
 
@@ -539,7 +539,7 @@ def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: st
 
 
 _TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
+"""What `unbag.training.towers.adapters` calls the inputs of its text encoder."""
 _ROUND_STRINGS, _ROUND_TOKENS = 256, 8
 """A room more is a recording more of every arm; room that is not used is time in every step."""
 
@@ -572,7 +572,7 @@ class FixedBatch:
     """Tensors that stay where they are."""
 
     def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
-        """Room for batches of as many pictures, negatives and positives, and so many strings."""
+        """Room for batches of as many images, negatives and positives, and so many strings."""
         assert isinstance(like.pixels, torch.Tensor)
         device = like.pixels.device
         inputs = {

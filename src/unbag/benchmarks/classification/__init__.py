@@ -1,1 +1,1 @@
-"""Recognition benchmarks: one picture, and a caption or several prompts for each class."""
+"""Recognition benchmarks: one image, and a caption or several prompts for each class."""

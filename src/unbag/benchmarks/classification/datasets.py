@@ -2,7 +2,7 @@
 
 Published zero-shot numbers on ImageNet use CLIP's names of the 1,000 classes and its 80 prompts,
 which open_clip carries. Two of those names (missile, sunglasses) stand for two classes each, whose
-pictures are ties: wrong by our rule, half of them right by the official one.
+images are ties: wrong by our rule, half of them right by the official one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from unbag.benchmarks.classification.folders import (
 from unbag.benchmarks.classification.readers import Classes, ClassList, Labelled
 from unbag.benchmarks.files import Folder
 from unbag.benchmarks.sources import described
-from unbag.data.images import PixelPicture
+from unbag.data.images import PixelImage
 from unbag.errors import IncompleteWarning, UnbagError
 from unbag.metrics.choice import Classify
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader
@@ -36,7 +36,7 @@ from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader
 def _benchmark(
     name: str, load: Loader, files: tuple[str, ...] = ("*/*",), training: Loader | None = None
 ) -> Benchmark:
-    """A recognition set as a benchmark: top-1 accuracy over pictures, and over classes."""
+    """A recognition set as a benchmark: top-1 accuracy over images, and over classes."""
     return Benchmark(
         **described(name),
         load=load,
@@ -74,7 +74,7 @@ class ImageNet:
     is_training: bool = False
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item a picture."""
+        """One item an image."""
         parts = ("train",) if self.is_training else ("val", "test")
         return ClassFolder(
             "imagenet1k",
@@ -130,9 +130,9 @@ class Cifar:
     """Loads one split of CIFAR; call it with the folder of the benchmark.
 
     The binary files of its authors, or class folders. The Python version of the archives is
-    pickled, which can run code when it is read; the binary version holds the same pictures.
+    pickled, which can run code when it is read; the binary version holds the same images.
 
-    Dimensions: N pictures, B bytes of a record, C = 3 colours, H and W pixels.
+    Dimensions: N images, B bytes of a record, C = 3 colours, H and W pixels.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Cifar:
     class_file: str
     """The names of the classes, in their order."""
     labels: int
-    """Bytes before the pixels of each picture; the last of them is the class."""
+    """Bytes before the pixels of each image; the last of them is the class."""
     is_training: bool = False
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
@@ -154,10 +154,10 @@ class Cifar:
 
     def _read(self, folder: Folder) -> Classes:
         names = lines_of(folder, f"{self.folder}/{self.class_file}")
-        found = [one for file in self.files for one in self._pictures(folder, file, len(names))]
+        found = [one for file in self.files for one in self._images(folder, file, len(names))]
         return Classes(tuple(names), found)
 
-    def _pictures(self, folder: Folder, file: str, classes: int) -> list[Labelled]:
+    def _images(self, folder: Folder, file: str, classes: int) -> list[Labelled]:
         place = f"{self.folder}/{file}"
         path = folder.root / place
         if not path.is_file():
@@ -174,7 +174,7 @@ class Cifar:
             )
         pixel_NCHW = record_NB[:, self.labels :].reshape(-1, 3, SIDE, SIDE)
         return [
-            Labelled(f"{file}/{at}", PixelPicture(pixels, f"{path}[{at}]"), int(label))
+            Labelled(f"{file}/{at}", PixelImage(pixels, f"{path}[{at}]"), int(label))
             for at, (pixels, label) in enumerate(
                 zip(pixel_NCHW.transpose(0, 2, 3, 1), label_N, strict=True)
             )

@@ -1,4 +1,4 @@
-"""Recognition from class folders: <root>/<class>/<picture>, a caption (or several prompts) a class.
+"""Recognition from class folders: <root>/<class>/<image>, a caption (or several prompts) a class.
 
 Beside the folders may lie classnames.txt (one name a line, in the sorted order of the folders, or
 folder, tab, name) and templates.txt (one prompt a line, with {} for the name). Where they do not,
@@ -45,7 +45,7 @@ class ClassFolder:
     """Two classes may have one name: the published names of ImageNet do. They always tie."""
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item a picture, with all classes as captions."""
+        """One item an image, with all classes as captions."""
         folder = Folder.of(root, self.name)
         there = [folder.root / part for part in self.parts if (folder.root / part).is_dir()]
         if self.is_training and not there:
@@ -59,8 +59,8 @@ class ClassFolder:
         if len(classes) < 2:
             raise UnbagError(
                 f"{top} of {self.name} has {len(classes)} class folders",
-                expected="one folder of pictures for each class",
-                hint="lay the pictures out as <root>/<class name>/<picture>",
+                expected="one folder of images for each class",
+                hint="lay the images out as <root>/<class name>/<image>",
             )
         names = _names(folder, classes, dict(self.names), self.codes)
         if not self.may_repeat:
@@ -70,11 +70,11 @@ class ClassFolder:
         for at, (place, name) in enumerate(zip(classes, names, strict=True)):
             truth = one_of(at, len(classes))
             tag = name if names.count(name) == 1 else f"{name} ({place})"
-            for picture in _pictures(top / place):
+            for image in _images(top / place):
                 items.append(
                     Item(
-                        id=f"{place}/{picture}",
-                        pictures=(folder.picture(top / place, picture, f"{place}/{picture}"),),
+                        id=f"{place}/{image}",
+                        images=(folder.image(top / place, image, f"{place}/{image}"),),
                         captions=captions,
                         truth=truth,
                         tags={"class": tag},
@@ -97,11 +97,11 @@ def _folders(top: Path) -> list[str]:
     )
 
 
-def _pictures(place: Path) -> list[str]:
+def _images(place: Path) -> list[str]:
     found = sorted(path.name for path in place.iterdir() if path.suffix.lower() in ENDINGS)
     if not found:
         raise UnbagError(
-            f"the class folder {place} has no pictures",
+            f"the class folder {place} has no images",
             expected=f"files ending in {', '.join(sorted(ENDINGS))}",
             hint="fill or remove the folder",
         )
@@ -166,7 +166,7 @@ def class_captions(
 
 
 def one_of(at: int, classes: int) -> BoolArray:
-    """The truth that all pictures of a class share."""
+    """The truth that all images of a class share."""
     truth: BoolArray = np.zeros((1, classes), dtype=np.bool_)
     truth[0, at] = True
     truth.flags.writeable = False

@@ -1,6 +1,6 @@
 """Recognition from the lists and archives of the authors of data sets, as torchvision keeps them.
 
-Dimensions: N pictures, H and W pixels, C = 3 colours.
+Dimensions: N images, H and W pixels, C = 3 colours.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from unbag.benchmarks.classification.folders import (
     usual_names,
 )
 from unbag.benchmarks.files import Folder, not_official
-from unbag.data.images import PixelPicture
+from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import check_names
-from unbag.types import Item, Picture
+from unbag.types import ImageSource, Item
 from unbag.types.json import from_json
 
 Pixels = NDArray[np.uint8]
@@ -48,7 +48,7 @@ class ClassList:
     templates: tuple[str, ...]
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
-        """One item a picture, with all classes as captions."""
+        """One item an image, with all classes as captions."""
         folder = Folder.of(root, self.name)
         found = self.read(folder)
         names = _names(folder, found.names)
@@ -57,12 +57,12 @@ class ClassList:
         return [
             Item(
                 id=name,
-                pictures=(picture,),
+                images=(image,),
                 captions=captions,
                 truth=truths[label],
                 tags={"class": names[label]},
             )
-            for name, picture, label in found.pictures
+            for name, image, label in found.images
         ]
 
 
@@ -71,14 +71,14 @@ class Classes:
     """Everything a data set for classification says."""
 
     names: tuple[str, ...]
-    pictures: Sequence[Labelled]
+    images: Sequence[Labelled]
 
 
 class Labelled(NamedTuple):
-    """A picture, what to call it, and the number of its class."""
+    """An image, what to call it, and the number of its class."""
 
     id: str
-    picture: Picture
+    image: ImageSource
     label: int
 
 
@@ -97,12 +97,12 @@ def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
 
 
 def food101(folder: Folder) -> Classes:
-    """meta/test.json: pictures by class."""
+    """meta/test.json: images by class."""
     file = "meta/test.json"
     listed = from_json(dict[str, tuple[str, ...]], folder.json(file), file)
     names = sorted(listed)
     found = [
-        Labelled(name, folder.picture(folder.root / "images", f"{name}.jpg", file), at)
+        Labelled(name, folder.image(folder.root / "images", f"{name}.jpg", file), at)
         for at, kind in enumerate(names)
         for name in listed[kind]
     ]
@@ -120,20 +120,20 @@ def dtd(folder: Folder) -> Classes:
     label_of = {name: at for at, name in enumerate(names)}
     found = []
     for line in lines:
-        picture = folder.picture(place, line, f"{file}: {line!r}")
-        found.append(Labelled(line, picture, label_of[line.partition("/")[0]]))
+        image = folder.image(place, line, f"{file}: {line!r}")
+        found.append(Labelled(line, image, label_of[line.partition("/")[0]]))
     return _checked(folder, file, [_spaced(name) for name in names], found)
 
 
 def sun397(folder: Folder) -> Classes:
-    """ClassName.txt lists the classes; the pictures of one lie in its folder.
+    """ClassName.txt lists the classes; the images of one lie in its folder.
 
-    The authors' ten splits are not read: all pictures count, as in torchvision.
+    The authors' ten splits are not read: all images count, as in torchvision.
     """
     file = "ClassName.txt"
     places = [line.strip("/") for line in lines_of(folder, file)]
     found = [
-        Labelled(f"{place}/{path.name}", folder.picture(folder.root / place, path.name, file), at)
+        Labelled(f"{place}/{path.name}", folder.image(folder.root / place, path.name, file), at)
         for at, place in enumerate(places)
         for path in sorted((folder.root / place).glob("sun_*.jpg"))
     ]
@@ -143,40 +143,40 @@ def sun397(folder: Folder) -> Classes:
 
 
 def pets(folder: Folder) -> Classes:
-    """annotations/test.txt: picture, class from 1, cat or dog, breed; pictures bear the names."""
+    """annotations/test.txt: image, class from 1, cat or dog, breed; images bear the names."""
     file = "annotations/test.txt"
     names: dict[int, str] = {}
     found = []
     for line in lines_of(folder, file):
         cells = line.split()
         if len(cells) != 4 or not cells[1].isdecimal():
-            raise _no_line(folder, file, line, "picture, class, species, breed")
+            raise _no_line(folder, file, line, "image, class, species, breed")
         label = int(cells[1]) - 1
         names.setdefault(label, _spaced(cells[0].rpartition("_")[0]))
-        picture = folder.picture(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
-        found.append(Labelled(cells[0], picture, label))
+        image = folder.image(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
+        found.append(Labelled(cells[0], image, label))
     if sorted(names) != list(range(len(names))):
         raise UnbagError(
-            f"{file} of {folder.benchmark} has pictures of {len(names)} classes with gaps",
-            expected="pictures of every class",
+            f"{file} of {folder.benchmark} has images of {len(names)} classes with gaps",
+            expected="images of every class",
             hint="download it again",
         )
     return _checked(folder, file, [names[label] for label in range(len(names))], found)
 
 
 def aircraft(folder: Folder) -> Classes:
-    """data/variants.txt lists the classes, data/images_variant_test.txt: picture, class."""
+    """data/variants.txt lists the classes, data/images_variant_test.txt: image, class."""
     file = "data/images_variant_test.txt"
     names = lines_of(folder, "data/variants.txt")
     label_of = {name: at for at, name in enumerate(names)}
     found = []
     for line in lines_of(folder, file):
-        picture, _, kind = line.partition(" ")
+        image, _, kind = line.partition(" ")
         if kind not in label_of:
-            raise _no_line(folder, file, line, "picture and one of data/variants.txt")
+            raise _no_line(folder, file, line, "image and one of data/variants.txt")
         place, where = folder.root / "data/images", f"{file}: {line!r}"
-        opened = folder.picture(place, f"{picture}.jpg", where)
-        found.append(Labelled(picture, opened, label_of[kind]))
+        opened = folder.image(place, f"{image}.jpg", where)
+        found.append(Labelled(image, opened, label_of[kind]))
     return _checked(folder, file, names, found)
 
 
@@ -190,8 +190,8 @@ def gtsrb(folder: Folder) -> Classes:
         if not name or not label or not label.isdecimal() or int(label) >= len(names):
             raise _no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
         place = folder.root / "GTSRB/Final_Test/Images"
-        picture = folder.picture(place, name, f"{file}, row {number}")
-        found.append(Labelled(name, picture, int(label)))
+        image = folder.image(place, name, f"{file}, row {number}")
+        found.append(Labelled(name, image, int(label)))
     return _checked(folder, file, names, found)
 
 
@@ -200,7 +200,7 @@ def _spaced(name: str) -> str:
 
 
 def flowers102(folder: Folder) -> Classes:
-    """setid.mat says which pictures are of the test split, imagelabels.mat their classes from 1."""
+    """setid.mat says which images are of the test split, imagelabels.mat their classes from 1."""
     names = usual_names("flowers102")
     ids = _row(folder, "setid.mat", "tstid")
     labels = _row(folder, "imagelabels.mat", "labels")
@@ -208,10 +208,10 @@ def flowers102(folder: Folder) -> Classes:
     for number in map(int, ids):
         label = int(labels[number - 1]) - 1 if 1 <= number <= len(labels) else -1
         if not 0 <= label < len(names):
-            raise _no_line(folder, "setid.mat", f"picture {number}", "a picture with a class")
+            raise _no_line(folder, "setid.mat", f"image {number}", "an image with a class")
         name = f"image_{number:05d}.jpg"
-        picture = folder.picture(folder.root / "jpg", name, "setid.mat")
-        found.append(Labelled(name, picture, label))
+        image = folder.image(folder.root / "jpg", name, "setid.mat")
+        found.append(Labelled(name, image, label))
     return _checked(folder, "setid.mat", names, found)
 
 
@@ -226,8 +226,8 @@ def cars(folder: Folder) -> Classes:
     for name, number in zip(notes["fname"], notes["class"], strict=True):
         if not isinstance(name, str) or not 1 <= int(number) <= len(names):
             raise _no_line(folder, file, f"{name}: {number}", "a name and the number of a class")
-        picture = folder.picture(folder.root / "cars_test", name, f"{file}: {name}")
-        found.append(Labelled(name, picture, int(number) - 1))
+        image = folder.image(folder.root / "cars_test", name, f"{file}: {name}")
+        found.append(Labelled(name, image, int(number) - 1))
     return _checked(folder, file, names, found)
 
 
@@ -266,8 +266,8 @@ def _checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[La
     """What was read, if it is anything."""
     if len(names) < 2 or not found:
         raise UnbagError(
-            f"{file} of {folder.benchmark} gives {len(found)} pictures of {len(names)} classes",
-            expected="pictures of at least two classes",
+            f"{file} of {folder.benchmark} gives {len(found)} images of {len(names)} classes",
+            expected="images of at least two classes",
             hint="check that the files are whole and lie where they belong",
         )
     return Classes(tuple(names), found)
@@ -296,7 +296,7 @@ def svhn(folder: Folder) -> Classes:
     content = _variables(folder, file)
     pixel, label = content.get("X"), content.get("y")
     if pixel is None or label is None or pixel.ndim != 4 or pixel.dtype != np.uint8:
-        raise _odd(folder, file, "X of bytes [height, width, 3, pictures] and y")
+        raise _odd(folder, file, "X of bytes [height, width, 3, images] and y")
     label_N = np.atleast_1d(label).ravel().astype(np.int64) % 10
     return _classes(folder, file, usual_names("svhn"), np.moveaxis(pixel, 3, 0), label_N)
 
@@ -306,7 +306,7 @@ def stl10(folder: Folder) -> Classes:
     file, side = "test_X.bin", 96
     byte_B = np.frombuffer(_content(folder, file), dtype=np.uint8)
     if len(byte_B) % (3 * side * side):
-        raise _odd(folder, file, f"pictures of 3 x {side} x {side} bytes")
+        raise _odd(folder, file, f"images of 3 x {side} x {side} bytes")
     pixel_NHWC = byte_B.reshape(-1, 3, side, side).transpose(0, 3, 2, 1)
     label_N = np.frombuffer(_content(folder, "test_y.bin"), dtype=np.uint8).astype(np.int64) - 1
     names = lines_of(folder, "class_names.txt")
@@ -324,11 +324,11 @@ def _classes(
     labels = [int(label) for label in label_N]
     fits = len(labels) == len(pixel_NHWC) > 0 and len(names) > 1
     if not fits or not all(0 <= label < len(names) for label in labels):
-        raise _odd(folder, file, f"as many pictures as labels, each one of {len(names)} classes")
+        raise _odd(folder, file, f"as many images as labels, each one of {len(names)} classes")
     if pixel_NHWC.shape[3] != 3:
-        raise _odd(folder, file, "pictures of three colours")
+        raise _odd(folder, file, "images of three colours")
     found = [
-        Labelled(str(at), PixelPicture(pixels, f"{folder.root / file}[{at}]"), label)
+        Labelled(str(at), PixelImage(pixels, f"{folder.root / file}[{at}]"), label)
         for at, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
     ]
     return Classes(tuple(names), found)

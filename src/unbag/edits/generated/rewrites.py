@@ -45,7 +45,7 @@ PROBE = "Answer with one word: yes."
 """Asked after prompts without an answer: whether the server answers at all."""
 REPLACE_PROMPT = """\
 Replace exactly one word of the following caption by a synonym, so that the caption still says the \
-same about the picture. Leave all other words, their order and the punctuation as they are. Do not \
+same about the image. Leave all other words, their order and the punctuation as they are. Do not \
 explain anything. Answer with the changed caption only.
 
 {caption}"""

@@ -34,12 +34,12 @@ class Survey:
     """What a collection holds."""
 
     captions: int
-    pictures: int
-    """Entries: captions without a picture are one each."""
+    images: int
+    """Entries: captions without an image are one each."""
     nameless: int
-    """Captions without a picture."""
+    """Captions without an image."""
     come_back: int
-    """Pictures that come again after others: their captions are not checked against each other."""
+    """Images that come again after others: their captions are not checked against each other."""
     bad: int
     """Broken lines that are left out."""
     bad_named: tuple[str, ...]
@@ -135,17 +135,17 @@ class JobEntries:
 def surveyed(source: Source) -> Survey:
     """Read all of it; raises UnbagError for what is broken, missing or there twice."""
     bad = Bad(source.skips_bad)
-    ids, pictures = array("Q"), array("Q")
+    ids, images = array("Q"), array("Q")
     nameless = count = 0
     before = ""
     for entry in entries(source, bad):
         count += 1
         ids.extend(_hash(caption.id) for caption in entry.captions)
-        if not entry.picture:
+        if not entry.image:
             nameless += len(entry.captions)
-        elif entry.picture != before:
-            pictures.append(_hash(entry.picture))
-        before = entry.picture
+        elif entry.image != before:
+            images.append(_hash(entry.image))
+        before = entry.image
     if not ids:
         raise UnbagError(
             f"{source.name} holds no captions"
@@ -160,7 +160,7 @@ def surveyed(source: Source) -> Survey:
             expected="an id for each caption",
             hint="mend the ids; without a field or column id they are made from the line",
         )
-    back = len(_repeated(pictures))
+    back = len(_repeated(images))
     return Survey(len(ids), count, nameless, back, bad.count, tuple(bad.named))
 
 

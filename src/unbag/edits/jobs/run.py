@@ -97,7 +97,7 @@ class EditJob:
     leak: str = ""
     """A language model that tries to tell edits from originals; for the summary."""
     neighbours: Path | None = None
-    """For NegCLIP's TSV: JSON lines of {"picture", "neighbours"}."""
+    """For NegCLIP's TSV: JSON lines of {"image", "neighbours"}."""
     chunk: int = 512
     """Captions that are edited and saved together."""
 
@@ -163,7 +163,7 @@ class EditJob:
             "captions": source.fingerprint(),
             "captions_form": source.form,
             "caption_column": source.caption_column,
-            "picture_column": source.picture_column,
+            "image_column": source.image_column,
             "bad_lines": "skip" if source.skips_bad else "error",
             "limit": source.limit,
             "format": self.form,
@@ -275,7 +275,7 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
             expected="a picture for each caption: NegCLIP's TSV names it",
             hint="name the column or field with --picture-column",
         )
-    progress.say(f"{found.captions:,} captions of {found.pictures:,} pictures in {job.source.name}")
+    progress.say(f"{found.captions:,} captions of {found.images:,} pictures in {job.source.name}")
     if found.bad:
         progress.say(f"{found.bad:,} broken lines are left out, first {found.bad_named[0]}")
     if found.come_back:

@@ -18,11 +18,11 @@ from unbag.edits.lexicon import (
     AGES,
     ALIVE,
     COLOURS,
+    IMAGES,
     MATERIALS,
     NO_THINGS,
     NOT_ATTRIBUTES,
     PEOPLE,
-    PICTURES,
     REPLACED_SIZES,
     REPLACED_STATES,
     is_fixed,
@@ -154,7 +154,7 @@ def _is_movable(parsed: Parsed, one: Attribute) -> bool:
     text, after = parsed.lower[one.word], parsed.lower[one.word + 1]
     if text in NOT_ATTRIBUTES or text in _SHADES or not text.isalpha():
         return False
-    if is_fixed(text, after) or parsed.words[one.noun].lemma in PICTURES | NO_THINGS:
+    if is_fixed(text, after) or parsed.words[one.noun].lemma in IMAGES | NO_THINGS:
         return False
     before = parsed.lower_at(one.word - 1)
     if "-" in (before, after) or before in _SHADES or _follows_noun(parsed, one.word):
@@ -242,7 +242,7 @@ def _lists(parsed: Parsed) -> Iterator[_List]:
 
 def _is_movable_inside(parsed: Parsed, at: int, noun: int) -> bool:
     text = parsed.lower[at]
-    if text in NOT_ATTRIBUTES or parsed.words[noun].lemma in PICTURES | NO_THINGS:
+    if text in NOT_ATTRIBUTES or parsed.words[noun].lemma in IMAGES | NO_THINGS:
         return False
     before = parsed.words[at - 1] if at else None
     if before is not None and (before.text == "-" or before.dep in ("npadvmod", "advmod")):

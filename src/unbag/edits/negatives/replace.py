@@ -19,9 +19,9 @@ from unbag.edits.lexicon import (
     COLOURS,
     DOINGS,
     GROUPINGS,
+    IMAGES,
     NO_THINGS,
     PEOPLE,
-    PICTURES,
     REPLACED_COLOURS,
     REPLACED_FABRICS,
     REPLACED_MATERIALS,
@@ -88,7 +88,7 @@ _FLAT = _RELATIONS.words("flat")
 _STILL = _RELATIONS.words("still")
 _RELATION_VERBS = _RELATIONS.table("verbs")
 _DONE_BY_ANIMALS = _RELATIONS.words("done_by_animals")
-_NO_SUBJECTS = _RELATIONS.words("parts") | NO_THINGS | PICTURES | DOINGS
+_NO_SUBJECTS = _RELATIONS.words("parts") | NO_THINGS | IMAGES | DOINGS
 _ON_WAY = _RELATIONS.words("ways")
 _NOT_DONE_TO = _RELATIONS.words("not_done_to")
 _FITTING = _RELATIONS.sets("fitting")
@@ -234,8 +234,8 @@ def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
     if noun is None:
         return REPLACED_COLOURS[text] if _is_worn(parsed, at) else ()
     lemma = parsed.lemma_at(noun)
-    # "Black and white" says how a picture was taken.
-    if lemma in PICTURES or lemma in ("cross", "tv", "television", "movie"):
+    # "Black and white" says how an image was taken.
+    if lemma in IMAGES or lemma in ("cross", "tv", "television", "movie"):
         return ()
     if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or lemma in PEOPLE or lemma in COLOURS:
         return ()
@@ -293,7 +293,7 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
     is_alive = lemma in ALIVE
     # "three years old", "rain soaked"
     follows_noun = at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
-    if follows_noun or lemma in GROUPINGS or lemma in PICTURES:
+    if follows_noun or lemma in GROUPINGS or lemma in IMAGES:
         return
     if is_alive and lemma in _CHILDREN:
         return
@@ -356,7 +356,7 @@ def _other_prepositions(parsed: Parsed, relation: NounRelation) -> Iterator[Chan
     has_name = noun > 0 and parsed.words[noun - 1].dep == "compound"
     if not is_still or has_name or thing not in _THINGS or last + 1 != relation.object.first:
         return
-    # The subject may be a word for a place or a picture, or belong to the object.
+    # The subject may be a word for a place or an image, or belong to the object.
     if parsed.lemma_at(relation.subject.head) not in _NO_SUBJECTS:
         for new in _other_links(parsed.text_of(first, last).lower(), thing):
             yield (parsed.change(first, last, new),)

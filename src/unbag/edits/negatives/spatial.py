@@ -98,7 +98,7 @@ def front_behind(parsed: Parsed) -> list[Changes]:
     depths = [
         parsed.change(at, at, _DEPTHS[word])
         for at, word in enumerate(parsed.lower)
-        if word in _DEPTHS and _is_in_picture(parsed, at)
+        if word in _DEPTHS and _is_in_image(parsed, at)
     ]
     if len({one.new for one in depths}) == 2:
         return [tuple(depths)]
@@ -221,7 +221,7 @@ def _behind(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(at, at, "in front of")
 
 
-def _is_in_picture(parsed: Parsed, at: int) -> bool:
+def _is_in_image(parsed: Parsed, at: int) -> bool:
     """As in "in the background", "in background"; but no sky comes to the foreground."""
     start = next((i for i in (at - 1, at - 2, at - 3) if parsed.lower_at(i) in ("in", "int")), 0)
     if not start:

@@ -17,9 +17,9 @@ from unbag.edits.kinds import Changes, Kind, Rule, rule_kind
 from unbag.edits.lexicon import (
     DOINGS,
     GROUPINGS,
+    IMAGES,
     NO_THINGS,
     NOT_ATTRIBUTES,
-    PICTURES,
     is_fixed,
     is_near,
     word_lists,
@@ -45,7 +45,7 @@ from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, VERB_TAGS, Parsed, Phr
 _TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
 _CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, frozenset(("RB", "RBR", "RBS")))
-_LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
+_LEFT_OUT = NO_THINGS | IMAGES | GROUPINGS | DOINGS
 _NEVER_SWAPPED = word_lists("nouns").words("never_swapped")
 
 
@@ -78,7 +78,7 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
     """Two noun phrases, with article, number and adjectives; verbs agree.
 
     Something must be said of one of them. Between two circumstances of a third thing the exchange
-    often leaves the picture as it is: "he walks along tracks in a forest".
+    often leaves the image as it is: "he walks along tracks in a forest".
     """
     if len(parsed.phrases) < 2:
         return []

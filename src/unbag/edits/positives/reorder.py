@@ -19,10 +19,10 @@ from unbag.edits.kinds import Changes, rule_kind
 from unbag.edits.lexicon import (
     ALIVE,
     COLOUR_NAMES,
+    IMAGES,
     LOOKING_BACK,
     MASS,
     PEOPLE,
-    PICTURES,
     WORD_GROUPS,
     word_lists,
 )
@@ -264,11 +264,11 @@ def _adjectives(parsed: Parsed) -> Iterator[Changes]:
 
 
 def _is_black_and_white(parsed: Parsed, pair: tuple[str, str], after: int) -> bool:
-    """Said of a picture it is a way of taking pictures; alone it may be."""
+    """Said of an image it is a way of taking images; alone it may be."""
     if set(pair) != {"black", "white"}:
         return False
     rest = parsed.words[after : after + 2]
-    return not rest or any(w.lemma in PICTURES for w in rest) or rest[0].tag not in NOUN_TAGS
+    return not rest or any(w.lemma in IMAGES for w in rest) or rest[0].tag not in NOUN_TAGS
 
 
 def _verbs(parsed: Parsed) -> Iterator[Changes]:

@@ -1,8 +1,8 @@
-"""Matching heads of BLIP and BLIP-2 as scorers: how well a picture and a caption match.
+"""Matching heads of BLIP and BLIP-2 as scorers: how well an image and a caption match.
 
 BLIP has the towers of its contrastive loss too, so it is also a dual encoder.
 
-Dimensions: Q queries, P pictures of a window, N pairs of a batch, L patches or tokens, H hidden, D
+Dimensions: Q queries, P images of a window, N pairs of a batch, L patches or tokens, H hidden, D
 joint space.
 """
 
@@ -15,7 +15,7 @@ from warnings import warn
 import torch
 
 from unbag.models.batching import Fitting
-from unbag.models.huggingface.dual import Pictures, TwoTowers, states
+from unbag.models.huggingface.dual import ImagePreparation, TwoTowers, states
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import plain_config, read_towers, torch_dtype
 from unbag.models.layers import laid_out, unit_vectors
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _VERSION = "hf-blip-1"
 """Raise it whenever the code here changes a number."""
 WINDOW = 64
-"""Pictures kept in memory as patches at a time."""
+"""Images kept in memory as patches at a time."""
 BATCH = 64
 """Pairs read together, of nearly the same length."""
 
@@ -80,25 +80,25 @@ class Match:
 
     @torch.inference_mode()
     def score(self, queries: Sequence[Query]) -> Tensor:
-        """One number a query. A picture goes through its tower once for all of its captions."""
+        """One number a query. An image goes through its tower once for all of its captions."""
         places: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
-            places.setdefault(id(query.picture), []).append(i)
+            places.setdefault(id(query.image), []).append(i)
         score_Q = torch.zeros(len(queries), dtype=torch.float64)
         several = list(places.values())
         for at in range(0, len(several), WINDOW):
             window = several[at : at + WINDOW]
-            pixels = [self.reader.prepare(queries[rows[0]].picture.open()) for rows in window]
+            pixels = [self.reader.prepare(queries[rows[0]].image.open()) for rows in window]
             patch_PLH = self._fitting(self.reader.look, torch.stack(pixels))
             self._read(self._pairs(queries, window), patch_PLH, score_Q)
         prompts_Q = torch.tensor([len(prompts_of(query.caption)) for query in queries])
         return score_Q / prompts_Q
 
     def _pairs(self, queries: Sequence[Query], window: Sequence[Sequence[int]]) -> list[_Pair]:
-        """Every prompt with its picture, shortest first."""
+        """Every prompt with its image, shortest first."""
         places = [
-            (query, picture, prompt)
-            for picture, rows in enumerate(window)
+            (query, image, prompt)
+            for image, rows in enumerate(window)
             for query in rows
             for prompt in prompts_of(queries[query].caption)
         ]
@@ -107,7 +107,7 @@ class Match:
 
     def _read(self, pairs: Sequence[_Pair], patch_PLH: Tensor, score_Q: Tensor) -> None:
         def read(some: Sequence[_Pair]) -> Tensor:
-            patch_NLH = patch_PLH[[pair.picture for pair in some]]
+            patch_NLH = patch_PLH[[pair.image for pair in some]]
             logit_N2 = self.reader.match(patch_NLH, [pair.prompt for pair in some]).double()
             return logit_N2[:, 1] - logit_N2[:, 0]
 
@@ -118,11 +118,11 @@ class Match:
 
 
 class _Pair(NamedTuple):
-    """A prompt of a query, and the place of its picture in the window."""
+    """A prompt of a query, and the place of its image in the window."""
 
     length: int
     query: int
-    picture: int
+    image: int
     prompt: str
 
 
@@ -139,7 +139,7 @@ class TowerMatch(Match):
 
 
 class _Blip(TwoTowers):
-    """What both have: a picture tower, a tokenizer and a place to compute."""
+    """What both have: an image encoder, a tokenizer and a place to compute."""
 
     text_config = "text_config"
     """Part of the configuration that describes the reader of captions."""
@@ -159,16 +159,16 @@ class _Blip(TwoTowers):
         self.name = name
         self.device = device
         self.model = model.to(device=device, dtype=torch_dtype(dtype))
-        self.pictures = Pictures(image_processor, name=name, device=device)
+        self.images = ImagePreparation(image_processor, name=name, device=device)
         text = getattr(model.config, self.text_config)
         self.captions = make_captions(text, tokenizer, is_padded=False, has_mask=True)
-        said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
+        said = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
         self.fingerprint = fingerprint("hf-blip", model.state_dict(), *said)
         self._look = torch.compile(model.vision_model) if compiles else model.vision_model
 
     def look(self, pixels: Tensor) -> Tensor:
-        """Prepared pictures to their patches, [N, L, H]."""
-        hidden: Tensor = self._look(**self._picture_inputs(pixels)).last_hidden_state
+        """Prepared images to their patches, [N, L, H]."""
+        hidden: Tensor = self._look(**self._image_inputs(pixels)).last_hidden_state
         return hidden
 
     def _seen(self, patch_NLH: Tensor) -> dict[str, Tensor]:
@@ -190,13 +190,13 @@ class Blip(_Blip):
         return logit_N2.cpu()
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared pictures to unit vectors [N, D]."""
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """[N, ...] prepared images to unit vectors [N, D]."""
         return unit_vectors(self.model.vision_proj(self.look(pixels)[:, 0]))
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """Captions, read without a picture, to unit vectors [N, D]."""
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
+        """Captions, read without an image, to unit vectors [N, D]."""
         return unit_vectors(self.model.text_proj(self._read(captions, {})[:, 0]))
 
     @torch.inference_mode()
@@ -212,14 +212,14 @@ class Blip(_Blip):
         return TokenFeatures(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
+    def image_layers(self, pixels: Tensor) -> Layers:
         """Patches after each layer, and the class token."""
-        _, hidden = states(self.model.vision_model, self._picture_inputs(pixels))
+        _, hidden = states(self.model.vision_model, self._image_inputs(pixels))
         return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens after each layer, read without a picture; the first is read out."""
+    def text_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens after each layer, read without an image; the first is read out."""
         inputs = self._caption_inputs(captions)
         _, hidden = states(self.model.text_encoder, inputs)
         return laid_out(hidden, [one[:, 0] for one in hidden], inputs["attention_mask"])
@@ -233,7 +233,7 @@ class Blip(_Blip):
 class Blip2(_Blip):
     """BLIP-2: a reader of pairs, and no dual encoder.
 
-    Its contrastive score takes the best of 32 vectors of a picture.
+    Its contrastive score takes the best of 32 vectors of an image.
     """
 
     text_config = "qformer_config"
@@ -255,4 +255,4 @@ class Blip2(_Blip):
 
 
 PairReader: TypeAlias = Blip | Blip2
-"""A model that reads a caption while it looks at the patches of a picture."""
+"""A model that reads a caption while it looks at the patches of an image."""

@@ -29,7 +29,7 @@ from unbag.models.huggingface.loading import (
     tokenizer_rules,
 )
 from unbag.models.weights import fingerprint
-from unbag.types import Generator, Picture
+from unbag.types import Generator, ImageSource
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _VERSION = "2"
 """Of this code: part of the fingerprint."""
 _READERS = 4
-"""Threads that open and prepare pictures."""
+"""Threads that open and prepare images."""
 
 
 def load_chat(
@@ -64,7 +64,7 @@ def load_chat(
     model = model.to(dtype=getattr(torch, dtype))
     if not hasattr(processor, "tokenizer"):
         raise UnbagError(
-            f"{source.name} has no tokenizer beside its picture preparation",
+            f"{source.name} has no tokenizer beside its image preparation",
             expected="the processor of a chat model",
             hint="save its processor into the same folder (processor.save_pretrained)",
         )
@@ -107,7 +107,7 @@ def _runner(model: Any, processor: Any, device: str) -> CausalRunner | BlipRunne
     if model.config.is_encoder_decoder:
         raise UnbagError(
             f"{model.config.model_type!r} reads with an encoder and answers with a decoder",
-            expected="a model that reads picture and prompt as one sequence, or an InstructBLIP",
+            expected="a model that reads image and prompt as one sequence, or an InstructBLIP",
             hint="docs/models.md lists the kinds that are supported",
         )
     return CausalRunner(model, model.config.model_type, device, pad)
@@ -121,7 +121,7 @@ def _image_token_id(name: str, model: Any, processor: Any) -> int:
         if isinstance(found, int):
             return found
     raise UnbagError(
-        f"{name} names no token that stands for a picture",
+        f"{name} names no token that stands for an image",
         expected="image_token_id in its config or processor",
         hint="take the config and processor that belong to this model",
     )
@@ -154,10 +154,10 @@ def _fingerprinted(
 
 
 class Ask(NamedTuple):
-    """One prompt about one picture, and the continuations whose probability is wanted."""
+    """One prompt about one image, and the continuations whose probability is wanted."""
 
-    picture: Picture | None
-    """None asks the language prior: the same prompt without the picture."""
+    image: ImageSource | None
+    """None asks the language prior: the same prompt without the image."""
     prompt: str
     continuations: tuple[str, ...] = ()
     ends: bool = False
@@ -187,10 +187,10 @@ class ContrastiveGenerator(Generator, Protocol):
 class HiddenGenerator(Generator, Protocol):
     """A chat model that shows what it has made of all that it read: VLM2Vec embeds with that."""
 
-    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
-        """The last layer's hidden state at the last token of picture and text, [N, W].
+    def last_hidden(self, asks: Sequence[tuple[ImageSource | None, str]]) -> Tensor:
+        """The last layer's hidden state at the last token of image and text, [N, W].
 
-        The picture stands first, then the text as it is, without a chat template. float32, on the
+        The image stands first, then the text as it is, without a chat template. float32, on the
         CPU, not normalised; the same whatever stands in the same batch.
         """
 
@@ -205,14 +205,14 @@ def logprobs_of(model: Generator, asks: Sequence[Ask]) -> list[list[list[float]]
             expected="a chat model with `logprobs_of`, as those of transformers have",
             hint="use a scorer without the end token, such as yes",
         )
-    return [model.logprobs(ask.picture, ask.prompt, ask.continuations) for ask in asks]
+    return [model.logprobs(ask.image, ask.prompt, ask.continuations) for ask in asks]
 
 
 def answers_of(model: Generator, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
     """A free answer to every ask."""
     if isinstance(model, BatchGenerator):
         return model.answers_of(asks, longest=longest)
-    return [model.answer(ask.picture, ask.prompt, longest=longest) for ask in asks]
+    return [model.answer(ask.image, ask.prompt, longest=longest) for ask in asks]
 
 
 def scores_ends(model: Generator) -> bool:
@@ -222,7 +222,7 @@ def scores_ends(model: Generator) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ChatModel:
-    """Scores continuations and answers freely. Pictures are prepared once for all prompts."""
+    """Scores continuations and answers freely. Images are prepared once for all prompts."""
 
     name: str
     fingerprint: str
@@ -233,21 +233,21 @@ class ChatModel:
     ends: frozenset[int]
     """Tokens after which an answer is over."""
     context: int | None = None
-    """Tokens a sequence can have, those of the picture included."""
+    """Tokens a sequence can have, those of the image included."""
     m3id: M3ID = field(default_factory=M3ID)
     scores_ends: bool = True
     """The end of an answer is a token like any other here, if there is one."""
 
     def logprobs(
-        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
     ) -> list[list[float]]:
         """Log-probability of every token of every continuation; None asks the language prior."""
-        return self.logprobs_of([Ask(picture, prompt, tuple(continuations))])[0]
+        return self.logprobs_of([Ask(image, prompt, tuple(continuations))])[0]
 
     def logprobs_of(self, asks: Sequence[Ask]) -> list[list[list[float]]]:
-        """The same for many asks at once, in batches; asks about one picture share its tokens."""
+        """The same for many asks at once, in batches; asks about one image share its tokens."""
         rows, places = self._rows(asks)
-        # Pictures with pictures: a batch either has them or not, and those of one stand together.
+        # Images with images: a batch either has them or not, and those of one stand together.
         order: dict[int, int] = {}
         for row in rows:
             order.setdefault(id(row.seen), len(order))
@@ -266,20 +266,20 @@ class ChatModel:
             for one in places
         ]
 
-    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
         """A free answer of at most `longest` tokens, decoded greedily."""
-        return self.answers_of([Ask(picture, prompt)], longest=longest)[0]
+        return self.answers_of([Ask(image, prompt)], longest=longest)[0]
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """The same for many asks at once."""
         return self._answers(asks, None, longest)
 
     def answers_of_m3id(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
-        """The same with M3ID: what the picture adds to the language prior counts more and more."""
+        """The same with M3ID: what the image adds to the language prior counts more and more."""
         return self._answers(asks, self.m3id, longest)
 
-    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
-        """The last layer's hidden state at the last token of picture and text, [N, W], float32."""
+    def last_hidden(self, asks: Sequence[tuple[ImageSource | None, str]]) -> Tensor:
+        """The last layer's hidden state at the last token of image and text, [N, W], float32."""
         import torch
 
         if not asks:
@@ -290,23 +290,23 @@ class ChatModel:
             with _belonging(self.name), torch.inference_mode():
                 return runner.hidden([row for _, row in part]).float()
 
-        # Of like length together, so that little is padded; a batch has pictures or has none.
+        # Of like length together, so that little is padded; a batch has images or has none.
         at = sorted(range(len(rows)), key=lambda n: len(rows[n].tokens))
         parts = _by_sight([(n, rows[n]) for n in at])
         found_NW = torch.cat([self.fitting(read, part) for part in parts])
         back_N = torch.argsort(torch.tensor([n for part in parts for n, _ in part]))
         return found_NW[back_N]
 
-    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[ChatRow]:
-        """The same as tokens and prepared pictures, for a runner's `hidden`."""
+    def hidden_rows(self, asks: Sequence[tuple[ImageSource | None, str]]) -> list[ChatRow]:
+        """The same as tokens and prepared images, for a runner's `hidden`."""
         self._causal()
         texts = [plainly(self.preparer, text, sees=p is not None) for p, text in asks]
         seen = self._see(
             {p.key: (p, text) for (p, _), text in zip(asks, texts, strict=True) if p is not None}
         )
         rows = []
-        for (picture, words), text in zip(asks, texts, strict=True):
-            own = seen[picture.key] if picture is not None else None
+        for (image, words), text in zip(asks, texts, strict=True):
+            own = seen[image.key] if image is not None else None
             rows.append(ChatRow(own, self.preparer.prompt_of(own, text), words=words))
             self._check_length(len(rows[-1].prompt), words)
         return rows
@@ -321,7 +321,7 @@ class ChatModel:
         raise UnbagError(
             f"{self.name} is an InstructBLIP, whose Q-Former reads the prompt a second time and "
             "whose language model may be an encoder and a decoder",
-            expected="a chat model that reads picture and text as one sequence, such as a LLaVA, "
+            expected="a chat model that reads image and text as one sequence, such as a LLaVA, "
             "to have a hidden state of",
             hint="another chat model; `--scorer yes` works with this one",
         )
@@ -351,29 +351,29 @@ class ChatModel:
     ) -> tuple[list[ChatRow], list[list[_Position]]]:
         """One row for each beginning of an answer; asks that share one share the row."""
         prompts = self.preparer.prompts
-        first = {ask.picture.key: (ask.picture, ask.prompt) for ask in asks if ask.picture}
+        first = {ask.image.key: (ask.image, ask.prompt) for ask in asks if ask.image}
         seen = self._see(
             {key: (p, prompts.render(text, sees=True)) for key, (p, text) in first.items()}
         )
         rows: list[ChatRow] = []
-        # By picture, prompt and what is given of the answer; tokens wanted after it, row by row.
+        # By image, prompt and what is given of the answer; tokens wanted after it, row by row.
         row_of: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         wanted: list[list[int]] = []
         places: list[list[_Position]] = []
         for ask in asks:
-            rendered = prompts.render(ask.prompt, sees=ask.picture is not None)
-            picture = seen[ask.picture.key] if ask.picture is not None else None
-            prompt = self.preparer.prompt_of(picture, rendered)
+            rendered = prompts.render(ask.prompt, sees=ask.image is not None)
+            image = seen[ask.image.key] if ask.image is not None else None
+            prompt = self.preparer.prompt_of(image, rendered)
             if not answers:
-                rows.append(ChatRow(picture, prompt, words=ask.prompt))
+                rows.append(ChatRow(image, prompt, words=ask.prompt))
                 continue
             one: list[_Position] = []
             for continuation in ask.continuations:
                 *given, last = prompts.answer_tokens(rendered, continuation, ends=ask.ends)
                 self._check_length(len(prompt) + len(given), ask.prompt)
-                at = row_of.setdefault((id(picture), prompt, tuple(given)), len(rows))
+                at = row_of.setdefault((id(image), prompt, tuple(given)), len(rows))
                 if at == len(rows):
-                    rows.append(ChatRow(picture, prompt, tuple(given), words=ask.prompt))
+                    rows.append(ChatRow(image, prompt, tuple(given), words=ask.prompt))
                     wanted.append([])
                 if last not in wanted[at]:
                     wanted[at].append(last)
@@ -383,13 +383,13 @@ class ChatModel:
             rows = [replace(r, last=tuple(w)) for r, w in zip(rows, wanted, strict=True)]
         return rows, places
 
-    def _see(self, first: Mapping[str, tuple[Picture, Rendered]]) -> dict[str, Seen]:
-        """Every picture once, prepared in threads, with any prompt about it."""
+    def _see(self, first: Mapping[str, tuple[ImageSource, Rendered]]) -> dict[str, Seen]:
+        """Every image once, prepared in threads, with any prompt about it."""
         # Filters of warnings belong to the whole process: set here, not by each reader.
         with quietly(), ThreadPoolExecutor(_READERS) as pool:
             made: dict[str, Future[Seen]] = {
-                key: pool.submit(self.preparer.see, picture, rendered)
-                for key, (picture, rendered) in first.items()
+                key: pool.submit(self.preparer.see, image, rendered)
+                for key, (image, rendered) in first.items()
             }
         return {key: one.result() for key, one in made.items()}
 
@@ -413,7 +413,7 @@ class ChatModel:
     def _check_length(self, tokens: int, prompt: str) -> None:
         if self.context is not None and tokens > self.context:
             raise UnbagError(
-                f"{self.name}: the prompt {prompt[:60]!r} has {tokens} tokens with its picture "
+                f"{self.name}: the prompt {prompt[:60]!r} has {tokens} tokens with its image "
                 "and answer",
                 expected=f"at most {self.context}",
                 hint="take a shorter prompt (--prompts), or a model with a longer context",
@@ -429,7 +429,7 @@ class _Position(NamedTuple):
 
 
 def _by_sight(rows: list[tuple[int, ChatRow]]) -> list[list[tuple[int, ChatRow]]]:
-    """Those with a picture and those without cannot stand in one batch."""
+    """Those with an image and those without cannot stand in one batch."""
     seeing = [pair for pair in rows if pair[1].seen is not None]
     blind = [pair for pair in rows if pair[1].seen is None]
     return [some for some in (seeing, blind) if some]

@@ -1,4 +1,4 @@
-"""Prompts and pictures as the tokens and tensors that a chat model reads.
+"""Prompts and images as the tokens and tensors that a chat model reads.
 
 An answer is scored as the chat template yields it: what stands between the prompt and an answer
 (" Yes" or "Yes") is found by rendering the template with an answer in it.
@@ -15,9 +15,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from unbag.errors import PictureError, UnbagError
+from unbag.errors import ImageError, UnbagError
 from unbag.models.huggingface.loading import quietly
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +29,7 @@ _TEXT = frozenset({"input_ids", "attention_mask", "labels"})
 _FAILURES = (ValueError, TypeError, RuntimeError, ZeroDivisionError)
 """What processors raise."""
 _USUAL = 336
-"""Side of a picture that any model takes."""
+"""Side of an image that any model takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class Prompts:
         return Rendered(text, text, self._around[0])
 
     def check_words(self, prompt: str) -> None:
-        """Refuse a prompt that holds the mark of a picture."""
+        """Refuse a prompt that holds the mark of an image."""
         if self.image_token and self.image_token in prompt:
             raise UnbagError(
                 f"the prompt {prompt!r} holds {self.image_token!r}",
-                expected="words: this is where the model puts its picture",
+                expected="words: this is where the model puts its image",
                 hint="take the mark out of the caption (for a benchmark, in a copy of its files "
                 "given with --data), or take a model with another mark",
             )
@@ -181,9 +181,9 @@ class Plain:
     """How a family without a chat template is asked; {prompt} is put in as it is."""
 
     seeing: str
-    """What the processor reads together with the picture."""
+    """What the processor reads together with the image."""
     blind: str
-    """The same without the picture."""
+    """The same without the image."""
     context: str
     """The end of what the language model sees before it answers."""
     lead: str
@@ -207,33 +207,33 @@ PLAIN: Mapping[str, Plain] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Preparer:
-    """Runs a processor once a picture, whatever the number of prompts about it."""
+    """Runs a processor once an image, whatever the number of prompts about it."""
 
     prompts: Prompts
     image_token_id: int
 
-    def see(self, picture: Picture, rendered: Rendered) -> Seen:
-        """Open and prepare a picture; any prompt about it will do."""
+    def see(self, source: ImageSource, rendered: Rendered) -> Seen:
+        """Open and prepare an image; any prompt about it will do."""
         import torch
 
-        image = picture.open()
+        image = source.open()
         try:
             found = self._processed(image, rendered)
         except _FAILURES as error:
-            # Is it this picture, or would every picture fail?
+            # Is it this image, or would every image fail?
             try:
                 self._processed(image.resize((_USUAL, _USUAL)), rendered)
             except _FAILURES:
                 raise UnbagError(
-                    f"{self.prompts.name} cannot prepare any picture: {error}",
-                    expected="a processor and a chat template that put the picture into the prompt",
+                    f"{self.prompts.name} cannot prepare any image: {error}",
+                    expected="a processor and a chat template that put the image into the prompt",
                     hint="take the processor and chat_template that belong to this model",
                 ) from error
-            raise PictureError(
-                picture.key,
-                f"{self.prompts.name} cannot prepare the picture {picture.name} "
+            raise ImageError(
+                source.key,
+                f"{self.prompts.name} cannot prepare the image {source.name} "
                 f"({image.size[0]} x {image.size[1]} pixels): {error}",
-                expected="a picture of a shape that this model takes",
+                expected="an image of a shape that this model takes",
                 hint="cut it to a usual shape",
             ) from error
         whole = [int(i) for i in found["input_ids"][0]]
@@ -256,7 +256,7 @@ class Preparer:
         )
 
     def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
-        """Tokens of a prompt, with those of the picture in their place."""
+        """Tokens of a prompt, with those of the image in their place."""
         tokens = self.prompts.tokens(rendered.text, is_start=True)
         if seen is None:
             return tuple(tokens)
@@ -266,28 +266,28 @@ class Preparer:
             raise UnbagError(
                 f"the chat template of {self.prompts.name} puts words of the prompt before the "
                 "picture",
-                expected="the picture first, so that all prompts about it share their beginning",
+                expected="the image first, so that all prompts about it share their beginning",
             )
         return (*seen.head, *self._tail(rendered, tokens[len(seen.before) :]))
 
     def _head(self, whole: list[int], rendered: Rendered) -> tuple[list[int], list[int]]:
-        """The expanded tokens up to the end of the picture, and the same as tokenized."""
+        """The expanded tokens up to the end of the image, and the same as tokenized."""
         if self.image_token_id not in whole:
             raise UnbagError(
-                f"the prompt of {self.prompts.name} has no place for the picture "
+                f"the prompt of {self.prompts.name} has no place for the image "
                 f"(token {self.image_token_id}): {rendered.text!r}",
-                expected="a chat template that puts the picture into the prompt",
+                expected="a chat template that puts the image into the prompt",
                 hint="take the processor and chat_template that belong to this model",
             )
         tokens = self.prompts.tokens(rendered.text, is_start=True)
         if self.image_token_id not in tokens:
-            # The processor itself puts the picture in front of everything.
+            # The processor itself puts the image in front of everything.
             return whole[: len(whole) - len(tokens)], []
         last = len(tokens) - tokens[::-1].index(self.image_token_id)
         tail = self._tail(rendered, tokens[last:])
         if whole[len(whole) - len(tail) :] != tail:
             raise UnbagError(
-                f"the processor of {self.prompts.name} rewrites the prompt after the picture",
+                f"the processor of {self.prompts.name} rewrites the prompt after the image",
                 expected="the tokens of the prompt as its tokenizer gives them",
                 hint="this kind of model is not supported yet",
             )
@@ -321,7 +321,7 @@ class ChatRow:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A prepared picture: its tensors, and the tokens of a prompt up to its end."""
+    """A prepared image: its tensors, and the tokens of a prompt up to its end."""
 
     head: tuple[int, ...]
     kinds: Mapping[str, tuple[int, ...]]
@@ -329,7 +329,7 @@ class Seen:
     arrays: Mapping[str, Tensor]
     """Pixels and what describes them, as a batch of one."""
     before: tuple[int, ...]
-    """The head as tokenized, where one token stands for the picture."""
+    """The head as tokenized, where one token stands for the image."""
 
 
 def padded(
@@ -349,7 +349,7 @@ def padded(
 
 
 def joined(seen: Sequence[Seen], *, device: str, dtype: Any) -> dict[str, Tensor]:
-    """Tensors of several pictures as one batch; what differs in size is filled with zeros.
+    """Tensors of several images as one batch; what differs in size is filled with zeros.
 
     Zeros are what the processors themselves fill with, and what the models then leave out.
     """

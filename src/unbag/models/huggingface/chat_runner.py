@@ -3,7 +3,7 @@
 A runner gives logits, or hidden states for those who embed with them; `Decoder` takes the most
 probable token each time, optionally against the language prior (M3ID).
 
-Dimensions: N rows or answers, B pictures, L tokens, P tokens of a shared beginning, K last
+Dimensions: N rows or answers, B images, L tokens, P tokens of a shared beginning, K last
 positions, V vocabulary, T axes of positions, W width of the language model.
 """
 
@@ -32,21 +32,21 @@ SHARES_BEGINNING = frozenset(
 )  # fmt: skip
 """Kinds with causal attention throughout, so that a beginning does not depend on its end."""
 SHARES_FEATURES = frozenset({"paligemma"})
-"""Kinds whose prompt and picture look at each other."""
+"""Kinds whose prompt and image look at each other."""
 NOTHING = -1
 """Stands after the end of an answer."""
-_BETWEEN_PICTURE_AND_TEXT = "\n"
-"""Stands between the picture and the text, as in the data that VLM2Vec was trained on."""
+_BETWEEN_IMAGE_AND_TEXT = "\n"
+"""Stands between the image and the text, as in the data that VLM2Vec was trained on."""
 
 
 @dataclass(frozen=True, eq=False)
 class CausalRunner:
-    """Runs a chat model that reads picture, prompt and answer as one sequence.
+    """Runs a chat model that reads image, prompt and answer as one sequence.
 
     In one of three ways, from the fastest to the safest. Where attention is causal, the beginning
-    that all prompts about a picture share (the picture itself) is run once and its keys and values
-    serve every prompt. Where words change what the picture's tokens become, only the picture
-    tower's features are computed once. For all other kinds a picture is run with every prompt.
+    that all prompts about an image share (the image itself) is run once and its keys and values
+    serve every prompt. Where words change what the image's tokens become, only the image
+    tower's features are computed once. For all other kinds an image is run with every prompt.
     """
 
     model: Any
@@ -54,7 +54,7 @@ class CausalRunner:
     device: str
     pad: int
     is_shared: bool = True
-    """False runs every prompt with its picture, to compare."""
+    """False runs every prompt with its image, to compare."""
 
     def logits(self, rows: Sequence[ChatRow], keep: int) -> Tensor:
         """Logits at the last `keep` tokens of every row, [N, K, V]."""
@@ -108,7 +108,7 @@ class CausalRunner:
         features: Tensor | None = None,
         caches: bool = False,
     ) -> tuple[Tensor, CausalState | None]:
-        """Every row from its first token on, with its own picture."""
+        """Every row from its first token on, with its own image."""
         inputs = self._inputs(rows, features=features)
         found = self._forward(keep=keep, use_cache=caches, **inputs)
         state = None
@@ -131,7 +131,7 @@ class CausalRunner:
         kinds = self._kinds(rows, left=left)
         position_TNL = self._positions(token_NL, mask_NL, kinds, arrays)
         if features is not None:
-            # As the models of transformers look into the output of a picture tower.
+            # As the models of transformers look into the output of an image encoder.
             arrays = {"mm_encoder_outputs": {"image": SimpleNamespace(pooler_output=features)}}
         if "token_type_ids" in self._accepts and "token_type_ids" in kinds:
             arrays["token_type_ids"] = kinds["token_type_ids"]
@@ -143,7 +143,7 @@ class CausalRunner:
         }
 
     def _by_beginning(self, rows: Sequence[ChatRow], seen: Sequence[Seen], keep: int) -> Tensor:
-        """Read each picture once, then the rest of every prompt about it."""
+        """Read each image once, then the rest of every prompt about it."""
         import torch
 
         places = {id(one): b for b, one in enumerate(seen)}
@@ -212,7 +212,7 @@ class CausalRunner:
     def _positions(
         self, token_NL: Tensor, mask_NL: Tensor, kinds: dict[str, Tensor], arrays: dict[str, Any]
     ) -> Tensor:
-        """[N, L], or [3, N, L] where a picture's tokens have a place in time, height and width."""
+        """[N, L], or [3, N, L] where an image's tokens have a place in time, height and width."""
         if "image_grid_thw" in arrays and self._has_axes:
             found: Tensor = self.model.model.get_rope_index(
                 token_NL,
@@ -254,8 +254,8 @@ def _shared(rows: Sequence[ChatRow]) -> int:
 class BlipRunner:
     """Runs an InstructBLIP.
 
-    Its Q-Former reads the prompt too, so that what it says of a picture differs from prompt to
-    prompt: only the picture tower's output is computed once. Its language model is a decoder, or an
+    Its Q-Former reads the prompt too, so that what it says of an image differs from prompt to
+    prompt: only the image encoder's output is computed once. Its language model is a decoder, or an
     encoder that reads the prompt and a decoder that answers (Flan-T5).
     """
 
@@ -330,7 +330,7 @@ class BlipRunner:
 
     @contextmanager
     def _recalled(self, pixels: Tensor, places: Sequence[int]) -> Iterator[None]:
-        """The picture tower answers with what it said of each picture once."""
+        """The image encoder answers with what it said of each image once."""
         tower = self.model.vision_model
         once = tower(pixel_values=pixels, return_dict=True)
         again = type(once)(**{name: value[list(places)] for name, value in once.items()})
@@ -350,7 +350,7 @@ class BlipState:
 
 
 def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:
-    """A text behind the mark of a picture, or alone; VLM2Vec reads it without a chat template."""
+    """A text behind the mark of an image, or alone; VLM2Vec reads it without a chat template."""
     prompts = preparer.prompts
     if not text.strip():
         raise UnbagError(
@@ -362,12 +362,12 @@ def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:
         # Its processor writes the start token and a line end by itself, whatever it is given.
         return prompts.render(text, sees=sees)
     prompts.check_words(text)
-    whole = f"{_mark(preparer)}{_BETWEEN_PICTURE_AND_TEXT}{text}" if sees else text
+    whole = f"{_mark(preparer)}{_BETWEEN_IMAGE_AND_TEXT}{text}" if sees else text
     return Rendered(whole, whole, "")
 
 
 def _mark(preparer: Preparer) -> str:
-    """What stands for a picture, with the tokens that the model knows around one."""
+    """What stands for an image, with the tokens that the model knows around one."""
     prompts = preparer.prompts
     tokenizer = prompts.tokenizer
     own = prompts.image_token or str(tokenizer.convert_ids_to_tokens(preparer.image_token_id))
@@ -395,7 +395,7 @@ def last_hidden(model: Any, inputs: Mapping[str, Any], mask_NL: Tensor) -> Tenso
         raise UnbagError(
             f"a {type(model).__name__} gives hidden states of shape {shape} for tokens of shape "
             f"{tuple(mask_NL.shape)}",
-            expected="one vector a token, those of the picture included",
+            expected="one vector a token, those of the image included",
             hint="this kind of model cannot be embedded with yet",
         )
     return pooled(hidden, mask_NL)
@@ -422,7 +422,7 @@ class Decoder:
     longest: int
 
     def __call__(self, pairs: Sequence[tuple[ChatRow, ChatRow | None]]) -> Tensor:
-        """Rows with their picture and, for M3ID, without it; tokens of the answers, [N, L]."""
+        """Rows with their image and, for M3ID, without it; tokens of the answers, [N, L]."""
         import torch
 
         runner: Any = self.runner
@@ -458,13 +458,13 @@ class M3ID:
     """Decoding against the language prior: how strongly, and when.
 
     Favero et al. 2024, as described in "On Erroneous Agreements", sec. 5.1. The longer the answer,
-    the more the language prior would take over, so the more what the picture adds is weighted.
+    the more the language prior would take over, so the more what the image adds is weighted.
     """
 
     alpha: float = 0.6
     """A token more probable than this is left alone."""
     forgetting: float = 0.15
-    """Lambda: how fast the picture is forgotten, per token."""
+    """Lambda: how fast the image is forgotten, per token."""
     first: int = 1
     """Number of the first step. With 0 the first token is never changed, nor then an answer of one
     letter; the paper does not say."""

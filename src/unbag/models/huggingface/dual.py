@@ -3,7 +3,7 @@
 `KINDS` says for each family where its vectors are read and which way patches and tokens take into
 the joint space.
 
-Dimensions: N pictures or captions, L patches or tokens, D joint space, F numbers of a patch.
+Dimensions: N images or captions, L patches or tokens, D joint space, F numbers of a patch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TwoTowers:
     name: str
     device: str
     model: Any
-    pictures: Pictures
+    images: ImagePreparation
     captions: Captions
 
     @property
@@ -54,8 +54,8 @@ class TwoTowers:
         return self.captions.context
 
     def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-        return self.pictures(image)
+        """One image by the model's own image processor."""
+        return self.images(image)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
@@ -73,14 +73,14 @@ class TwoTowers:
             return made(
                 model.eval().requires_grad_(False),
                 self.captions.tokenizer,
-                self.pictures.processor,
+                self.images.processor,
                 name=name,
                 device=self.device,
                 dtype=str(old.dtype).removeprefix("torch."),
             )
 
-    def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        inputs = self.pictures.inputs(pixels.to(self.device, non_blocking=True))
+    def _image_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
+        inputs = self.images.inputs(pixels.to(self.device, non_blocking=True))
         return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
 
     def _caption_inputs(
@@ -119,26 +119,26 @@ class HfDual(TwoTowers):
         )
         check_end(model.config, tokenizer, kind, name=name)
         self.scale, self.bias = _temperature(model)
-        self._ask_picture, self._ask_caption = model.get_image_features, model.get_text_features
+        self._ask_image, self._ask_caption = model.get_image_features, model.get_text_features
         # In full precision: a lower one hides a difference, or makes one.
         self.model = model.to(device=device, dtype=torch.float32)
         self.captions = self._exact(captions)
         self.model = model.to(dtype=torch_dtype(dtype))
-        self.pictures = Pictures(image_processor, name=name, device=device)
+        self.images = ImagePreparation(image_processor, name=name, device=device)
         self._check_widths()
-        said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
+        said = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
         self.fingerprint = fingerprint("hf", model.state_dict(), *said)
         if compiles:
-            self._ask_picture = torch.compile(self._ask_picture)
+            self._ask_image = torch.compile(self._ask_image)
             self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared pictures to unit vectors [N, D]."""
-        return unit_vectors(_pooled(self._ask_picture(**self._picture_inputs(pixels))))
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """[N, ...] prepared images to unit vectors [N, D]."""
+        return unit_vectors(_pooled(self._ask_image(**self._image_inputs(pixels))))
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D]: at their real length where that is exact."""
         return self._embed(captions)
 
@@ -150,7 +150,7 @@ class HfDual(TwoTowers):
         """
         if self.kind.patches is None:
             raise self._no_parts("patches")
-        inputs = self._picture_inputs(pixels)
+        inputs = self._image_inputs(pixels)
         hidden = self.model.vision_model(**inputs).last_hidden_state
         vector_NLD = unit_vectors(self.kind.patches(self.model, hidden))
         mask_NL = inputs.get("pixel_attention_mask")
@@ -186,13 +186,13 @@ class HfDual(TwoTowers):
         return TokenFeatures(vector_NLD, how.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
+    def image_layers(self, pixels: Tensor) -> Layers:
         """Patches after each layer, and the class token where that is read out.
 
         SigLIP pools by attention: its last patches are what that is given, its last pooled vector
         is what it gives. Maps of ALIGN are averaged to the grid of the last.
         """
-        inputs = self._picture_inputs(pixels)
+        inputs = self._image_inputs(pixels)
         if self.kind.looks is None:
             raise self._unknown_layers("picture", "looks")
         tower = self.model.vision_model
@@ -205,7 +205,7 @@ class HfDual(TwoTowers):
         return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens after each layer, special ones included, and the one that is read out."""
         inputs = self._caption_inputs(captions)
         token_NL = inputs["input_ids"]
@@ -244,16 +244,16 @@ class HfDual(TwoTowers):
 
     def _runs_padded(self, captions: Captions, why: str) -> str:
         return (
-            f"{self.name}: the text tower {why}, so captions run at {captions.context} tokens, "
+            f"{self.name}: the text encoder {why}, so captions run at {captions.context} tokens, "
             "which is right but slow"
         )
 
     def _check_widths(self) -> None:
-        picture_D = self.encode_pictures(self.pictures.example()[None]).shape[1:]
-        caption_D = self.encode_captions(["a"]).shape[1:]
-        if picture_D != caption_D or len(picture_D) != 1:
+        image_D = self.encode_images(self.images.example()[None]).shape[1:]
+        caption_D = self.encode_texts(["a"]).shape[1:]
+        if image_D != caption_D or len(image_D) != 1:
             raise UnbagError(
-                f"{self.name}: vectors of shape {tuple(picture_D)} for a picture and "
+                f"{self.name}: vectors of shape {tuple(image_D)} for an image and "
                 f"{tuple(caption_D)} for a caption",
                 expected="one vector each, of the same width",
                 hint="this kind of model cannot be scored by cosine",
@@ -311,11 +311,11 @@ def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> N
         )
 
 
-class Pictures:
-    """An image processor that prepares one picture at a time, always to the same shape."""
+class ImagePreparation:
+    """An image processor that prepares one image at a time, always to the same shape."""
 
     def __init__(self, processor: Any, *, name: str, device: str = "cpu") -> None:
-        """Try two shapes of picture: batches need one shape of pixels."""
+        """Try two shapes of image: batches need one shape of pixels."""
         from PIL import Image
 
         self.processor = processor
@@ -331,9 +331,9 @@ class Pictures:
         shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]
         if shapes[0] != shapes[1]:
             raise UnbagError(
-                f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide picture "
+                f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide image "
                 f"and {shapes[1]} for a high one",
-                expected="one shape, so that pictures can be run together",
+                expected="one shape, so that images can be run together",
                 hint="set a fixed size, or do_center_crop, in preprocessor_config.json",
             )
         if device != "cpu" and not self.is_packed:
@@ -362,7 +362,7 @@ class Pictures:
         return self._processed(image, do_rescale=False, do_normalize=False)
 
     def inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        """Arguments of the picture tower by name, from stacked prepared pictures."""
+        """Arguments of the image encoder by name, from stacked prepared images."""
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         if not self.is_packed:
@@ -374,7 +374,7 @@ class Pictures:
         }
 
     def example(self) -> Tensor:
-        """A prepared picture, to try a model on."""
+        """A prepared image, to try a model on."""
         from PIL import Image
 
         return self(Image.new("RGB", (40, 30), (90, 120, 150)))
@@ -391,7 +391,7 @@ def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]
     Read by hooks rather than `output_hidden_states`, whose last entry stands before the final norm
     in some models and behind it in others, from version to version.
     """
-    # AltCLIP's text tower is one of RoBERTa with a norm and a linear layer on top.
+    # AltCLIP's text encoder is one of RoBERTa with a norm and a linear layer on top.
     blocks = blocks_of(getattr(tower, "roberta", tower))
     found, hidden = recorded(blocks, lambda: tower(**inputs))
     return found, [*hidden, found.last_hidden_state]
@@ -413,7 +413,7 @@ class ModelFamily:
     """With end token 2 in its config, pools at the largest token number instead: configs of CLIP
     said 2 by mistake for long, and transformers keeps to that."""
     looks: Literal["class", "attention", "map"] | None = None
-    """What the picture tower pools with, where its layers are known: a class token, attention
+    """What the image encoder pools with, where its layers are known: a class token, attention
     over patches, or the mean of a map."""
     patches: Project | None = None
     tokens: Project | None = None
@@ -422,7 +422,7 @@ class ModelFamily:
 def _siglip_patches(model: Any, hidden: Any) -> Tensor:
     """SigLIP pools by attention. A patch goes through that head alone.
 
-    It gets the vector that the picture would have if this were its only patch.
+    It gets the vector that the image would have if this were its only patch.
     """
     shape = hidden.shape
     pooled: Tensor = model.vision_model.head(hidden.reshape(shape[0] * shape[1], 1, shape[2]))
@@ -446,7 +446,7 @@ _BERT = ModelFamily(
     ),
     tokens=lambda model, hidden: model.text_projection(hidden),
 )
-"""CLIP's picture tower beside a text tower like BERT."""
+"""CLIP's image encoder beside a text encoder like BERT."""
 _CLIP = replace(_BERT, pools="end", has_mask=False)
 """Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
 transformers asks the device at every pass whether anything is masked."""
@@ -457,7 +457,7 @@ KINDS: Mapping[str, ModelFamily] = {
     "aimv2": ModelFamily("end"),
     "chinese_clip": _BERT,
     "altclip": _BERT,
-    # Its picture vector is the mean of its last map, [N, D, height, width].
+    # Its image vector is the mean of its last map, [N, D, height, width].
     "align": replace(
         _BERT,
         most=64,

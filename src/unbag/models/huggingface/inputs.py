@@ -1,4 +1,4 @@
-"""Captions as the token ids that a text tower of transformers was trained on.
+"""Captions as the token ids that a text encoder of transformers was trained on.
 
 Dimensions: N captions, L tokens.
 """
@@ -26,13 +26,13 @@ _AT_ONCE = 256
 _ENDLESS = 1_000_000
 """A tokenizer without a limit says 10**30."""
 _OFFSET = frozenset({"roberta", "xlm-roberta", "camembert", "altclip", "altclip_text_model"})
-"""Text towers that count positions from the padding token on, as RoBERTa does."""
+"""Text encoders that count positions from the padding token on, as RoBERTa does."""
 
 
 def make_captions(
     config: Any, tokenizer: Any, *, is_padded: bool, has_mask: bool, most: int | None = None
 ) -> Captions:
-    """For a text tower of this configuration; `most` where it was trained on fewer tokens."""
+    """For a text encoder of this configuration; `most` where it was trained on fewer tokens."""
     text = getattr(config, "text_config", config)
     if tokenizer.pad_token_id is None:
         raise UnbagError(
@@ -91,7 +91,7 @@ class Captions:
         return [len(ids) for ids in self._ids(captions)]
 
     def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
-        """Arguments of the text tower: input_ids [N, L] and, where there is one, the mask."""
+        """Arguments of the text encoder: input_ids [N, L] and, where there is one, the mask."""
         import torch
 
         every = zip(captions, self._ids(captions), strict=True)

@@ -186,7 +186,7 @@ def read_tokenizer(source: HfSource) -> Any:
 
 
 def read_processor(source: HfSource) -> Any:
-    """The processor of a chat model: pictures, words and chat template together."""
+    """The processor of a chat model: images, words and chat template together."""
     from transformers import AutoProcessor
 
     return _read(source, "its processor", AutoProcessor.from_pretrained)

@@ -223,7 +223,7 @@ def load_state(
             is_text = name in (ending, f"text.{ending}")
             if is_text and wanted[name].shape[1:] == state[name].shape[1:]:
                 raise UnbagError(
-                    f"the text tower of {source} has {len(state[name])} {what}, and the tokenizer "
+                    f"the text encoder of {source} has {len(state[name])} {what}; the tokenizer "
                     f"of {arch} gives {len(wanted[name])}",
                     expected="weights trained with this tokenizer: the scores would be wrong",
                     hint="name the architecture it was trained with before the @",
@@ -254,7 +254,7 @@ def _renamed(
     for name in [n for n in state if n in _NO_WEIGHTS or n.endswith(POSITIONS)]:
         if name not in wanted:
             del state[name]
-    # The text tower stands at the top in the first form of CLIP, and below `text.` in the second.
+    # The text encoder stands at the top in the first form of CLIP, and below `text.` in the second.
     if "text.token_embedding.weight" in wanted and "token_embedding.weight" in state:
         state = {f"text.{n}" if n.startswith(_TEXT_TOWER) else n: v for n, v in state.items()}
     elif "token_embedding.weight" in wanted and "text.token_embedding.weight" in state:
@@ -359,8 +359,8 @@ def is_quick(config: Mapping[str, Any]) -> bool:
 def has_activation_choice(config: Mapping[str, Any]) -> bool:
     """False if both towers come from other libraries, which bring their own activation."""
     vision, text = config["vision_cfg"], config["text_cfg"]
-    own_picture = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
-    return bool(own_picture or not text.get("hf_model_name"))
+    own_image = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
+    return bool(own_image or not text.get("hf_model_name"))
 
 
 def activation_name(quick: bool) -> str:

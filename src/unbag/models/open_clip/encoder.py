@@ -1,4 +1,4 @@
-"""Dual encoders of open_clip in the interface of unbag, and how their pictures are prepared.
+"""Dual encoders of open_clip in the interface of unbag, and how their images are prepared.
 
 Dimensions: N inputs, L tokens or patches, D joint space.
 """
@@ -15,7 +15,7 @@ import torch
 from unbag.models.batching import Levels, levels
 from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.checkpoint import build
-from unbag.models.open_clip.layers import patches, picture_layers
+from unbag.models.open_clip.layers import image_layers, patches
 from unbag.models.open_clip.library import library
 from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
 from unbag.models.weights import seeded
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unbag.models.open_clip.text import Tokenizer
 
 PARTS = ("mean", "std", "interpolation", "resize_mode")
-"""What open_clip's table says of the preparation of pictures."""
+"""What open_clip's table says of the preparation of images."""
 
 
 class OpenClip:
@@ -119,7 +119,7 @@ class OpenClip:
     def _check_lengths(self) -> None:
         """Real lengths only if they give open_clip's own vectors: tried, not believed."""
         token_NL, _ = self.tokenize(["a red cube", "a"])
-        plain = Unknown(self.model, "its text tower gives other vectors without padding")
+        plain = Unknown(self.model, "its text encoder gives other vectors without padding")
         token_NL = token_NL.to(self.device)
         apart = (
             (unit_vectors(self.text.pooled(token_NL)) - unit_vectors(plain.pooled(token_NL)))
@@ -130,13 +130,13 @@ class OpenClip:
             self.text = plain
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit vectors [N, D]."""
         found = self.model.visual(self._placed(pixels))
         return unit_vectors(found[0] if isinstance(found, tuple) else found)
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Unit vectors [N, D], run at their real length where that is exact."""
         token_NL, _ = self.tokenize(captions)
         return unit_vectors(self.text.pooled(token_NL.to(self.device)))
@@ -172,12 +172,12 @@ class OpenClip:
         return TokenFeatures(vector_NLD, real_NL)
 
     @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
+    def image_layers(self, pixels: Tensor) -> Layers:
         """Places after each layer, and the class token where that is read out."""
-        return picture_layers(self.model.visual, self._placed(pixels))
+        return image_layers(self.model.visual, self._placed(pixels))
 
     @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
+    def text_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens after each layer, and the one that is read out."""
         return self.text.layers(*self._tokens(captions))
 
@@ -207,7 +207,7 @@ def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor
 
 
 def full_preparation(preparation: Mapping[str, Any], size: object) -> dict[str, Any]:
-    """Every part, with the size the picture tower wants."""
+    """Every part, with the size the image encoder wants."""
     default = asdict(library().transform.PreprocessCfg())
     return {**default, "size": size, **preparation}
 
@@ -233,7 +233,7 @@ def note_on_preparation(arch: str) -> str:
     if all(default[key] == value for key, value in found.items()):
         return ""
     return (
-        f"{arch}: pictures are prepared as for all published weights of {arch} "
+        f"{arch}: images are prepared as for all published weights of {arch} "
         f"({', '.join(f'{key} {value}' for key, value in found.items())}); open_clip itself takes "
         "the preparation of OpenAI's weights for a bare file"
     )

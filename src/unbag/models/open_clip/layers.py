@@ -1,9 +1,9 @@
-"""Patch vectors and layers of open_clip's picture towers.
+"""Patch vectors and layers of open_clip's image encoders.
 
 Where attention pools, the last layer of the places is what that attention is given, and the last
 pooled vector is what it gives.
 
-Dimensions: N pictures, P or L places, W width of a layer, H heads, D joint space.
+Dimensions: N images, P or L places, W width of a layer, H heads, D joint space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def patches(visual: Any, pixels: Tensor) -> Tensor:
     """[N, P, D], not normalised, row by row from the top left.
 
-    A place's vector is what the picture's vector would be if the pooling saw this place alone: for
+    A place's vector is what the image's vector would be if the pooling saw this place alone: for
     a class token or a mean, the same layer norm and projection; for attention, its value path
     (which MaskCLIP, Zhou et al. 2022, reads from CLIP's ResNets).
     """
@@ -90,7 +90,7 @@ def _patches_of_tokens(visual: Any, hidden_NLW: Tensor) -> Tensor:
 
 
 def _each_alone(hidden_NPW: Tensor, pool: Any) -> Tensor:
-    """Every place as if it were the whole picture."""
+    """Every place as if it were the whole image."""
     count, places, width = hidden_NPW.shape
     pooled = pool(hidden_NPW.reshape(count * places, 1, width))
     # CoCa's class token pooling takes the first of its queries.
@@ -100,16 +100,16 @@ def _each_alone(hidden_NPW: Tensor, pool: Any) -> Tensor:
 
 
 def _unknown_patches(kind: str) -> UnbagError:
-    """The error for a picture tower without places."""
+    """The error for an image encoder without places."""
     return UnbagError(
         f"patch vectors of a {kind} are not known",
         expected="a vision transformer, a ResNet of CLIP, or a network of timm with known pooling",
-        hint="use the picture vector",
+        hint="use the image vector",
     )
 
 
-def picture_layers(visual: Any, pixels: Tensor) -> Layers:
-    """For a picture tower of any kind whose parts are known."""
+def image_layers(visual: Any, pixels: Tensor) -> Layers:
+    """For an image encoder of any kind whose parts are known."""
     if hasattr(visual, "trunk"):
         return _layers_of_trunk(visual.trunk, pixels)
     if hasattr(visual, "attnpool"):
@@ -203,7 +203,7 @@ def _unknown_layers(kind: str) -> UnbagError:
         f"layers of a {kind} are not known",
         expected="a vision transformer, a ResNet of CLIP, or a network of timm that has blocks "
         "and pools by token, mean or attention, or has stages and pools by mean",
-        hint="use the picture vector, or its patches",
+        hint="use the image vector, or its patches",
     )
 
 

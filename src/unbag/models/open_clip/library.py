@@ -146,7 +146,7 @@ def nearest(
 
 
 def trained_on(tag: str) -> tuple[str, ...]:
-    """Names of collections; nothing for OpenAI's, whose pictures nobody outside has seen."""
+    """Names of collections; nothing for OpenAI's, whose images nobody outside has seen."""
     clean = tag.lower().replace("-", "_")
     fitting = [start for start in _BY_START if clean.startswith(start)]
     return _BY_START[max(fitting, key=len)] if fitting else ()

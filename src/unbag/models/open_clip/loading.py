@@ -1,4 +1,4 @@
-"""Loads models of open_clip: finds their weights, config, tokenizer and picture preparation."""
+"""Loads models of open_clip: finds their weights, config, tokenizer and image preparation."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class OpenClipSource:
     tokenizer: str
     """As open_clip.get_tokenizer takes it."""
     preparation: dict[str, Any] = field(default_factory=dict)
-    """Of pictures, where it is not open_clip's default."""
+    """Of images, where it is not open_clip's default."""
     trained_on: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What a user must know and may not have expected."""

@@ -1,4 +1,4 @@
-"""Text towers and tokenizers of open_clip, run at the captions' real length where that is exact.
+"""Text encoders and tokenizers of open_clip, run at the captions' real length where that is exact.
 
 A caption is padded to the tower's context, and most of the work is spent on padding. It can be cut
 off where no token that counts can see it: in a causal tower that pools at the end token, and in
@@ -34,7 +34,7 @@ _REMEMBERED = 1 << 17
 
 
 def text_tower(model: Any) -> TextTower:
-    """The kind of a model's text tower."""
+    """The kind of a model's text encoder."""
     text = getattr(model, "text", None)
     if text is None:
         return Native(model, model.text_pool_type, int(getattr(model, "text_eos_id", None) or 0))
@@ -60,8 +60,8 @@ class Native:
     def whole_because(self) -> str:
         """Why captions run at full length: padding reaches the vector; "" where it does not."""
         if self.tower.attn_mask is None:
-            return "its text tower looks at padding"
-        return "its text tower reads the last place" if self.pool == "last" else ""
+            return "its text encoder looks at padding"
+        return "its text encoder reads the last place" if self.pool == "last" else ""
 
     def pooled(self, token_NL: Tensor) -> Tensor:
         """The projected token at the end of each caption, [N, D], not at unit norm."""
@@ -191,7 +191,7 @@ class Masked:
         """Poolers that leave padding out are known by name."""
         known = ("MeanPooler", "ClsPooler", "ClsLastHiddenStatePooler")
         pooler = type(self.tower.pooler).__name__
-        return "" if pooler in known else f"its text tower pools with {pooler}"
+        return "" if pooler in known else f"its text encoder pools with {pooler}"
 
     def pooled(self, token_NL: Tensor) -> Tensor:
         """As open_clip pools and projects."""
@@ -203,7 +203,7 @@ class Masked:
         """Last hidden states, projected; refused where pooling is more than a choice or a mean."""
         if getattr(self.tower.transformer, "pooler", None) is not None:
             raise UnbagError(
-                "this text tower has a layer of its own for the pooled vector",
+                "this text encoder has a layer of its own for the pooled vector",
                 expected="a tower whose words can be projected as the caption is",
                 hint="use the caption vector",
             )
@@ -240,7 +240,7 @@ class Unknown:
     """A tower we know nothing about: run as open_clip runs it."""
 
     model: Any
-    whole_because: str = "its text tower is of an unknown kind"
+    whole_because: str = "its text encoder is of an unknown kind"
 
     def pooled(self, token_NL: Tensor) -> Tensor:
         """At full length."""
@@ -250,17 +250,17 @@ class Unknown:
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """Never."""
         raise UnbagError(
-            "word vectors of this text tower are not known",
+            "word vectors of this text encoder are not known",
             hint="use the caption vector",
         )
 
     def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
         """Never."""
-        raise _no_layers(f"text tower that runs whole, since {self.whole_because}")
+        raise _no_layers(f"text encoder that runs whole, since {self.whole_because}")
 
 
 TextTower: TypeAlias = Native | Classed | Masked | Unknown
-"""A text tower of any kind."""
+"""A text encoder of any kind."""
 
 
 def _no_layers(kind: str) -> UnbagError:
@@ -300,16 +300,16 @@ def load_tokenizer(name: str, arch: str) -> Tokenizer:
 
 
 def check_fit(tokenizer: Tokenizer, *, arch: str, rows: int, pool: str, end: int | None) -> None:
-    """Refuse a tokenizer whose ids mean something else to this text tower."""
+    """Refuse a tokenizer whose ids mean something else to this text encoder."""
     wrong = ""
     if tokenizer.vocabulary > rows:
-        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower knows {rows}"
+        wrong = f"has {tokenizer.vocabulary} tokens, and the text encoder knows {rows}"
     elif isinstance(tokenizer, ClipTokenizer) and tokenizer.vocabulary != rows:
-        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower was trained with {rows}"
+        wrong = f"has {tokenizer.vocabulary} tokens, and the text encoder was trained with {rows}"
     elif pool == "eos" and tokenizer.end != end:
-        wrong = f"ends a caption with {tokenizer.end}, and the text tower waits for {end}"
+        wrong = f"ends a caption with {tokenizer.end}, and the text encoder waits for {end}"
     elif pool == "argmax" and tokenizer.end != tokenizer.vocabulary - 1:
-        wrong = "does not end a caption with its largest id, where the text tower looks"
+        wrong = "does not end a caption with its largest id, where the text encoder looks"
     if wrong:
         raise UnbagError(
             f"the tokenizer of {arch} {wrong}",

@@ -67,7 +67,7 @@ class Diagnosis:
     maps: tuple[Maps, ...] = ()
     """Words over patches, of the model, of its read-out, and of the other."""
     notes: tuple[str, ...] = ()
-    """What was left out of the material, pictures that could not be opened ..."""
+    """What was left out of the material, images that could not be opened ..."""
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
@@ -150,7 +150,7 @@ class DiagnosisConfig:
     has_random_init: bool = True
     """Put every question to the same model with random weights as well."""
     has_maps: bool = True
-    """Draw maps of words over a few pictures, for which a chat model runs dozens of times."""
+    """Draw maps of words over a few images, for which a chat model runs dozens of times."""
     cache: Path | None = None
     batch_size: int = 256
     command: str = ""
@@ -397,10 +397,10 @@ def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
 
 
 def _damage(subject: ProbedModel) -> tuple[str, ...]:
-    """Pictures of either model; the twin sees the same."""
+    """Images of either model; the twin sees the same."""
     spaces = [one.space for one in (subject, subject.other) if one is not None]
     damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
-    return tuple(f"picture {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
+    return tuple(f"image {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
 
 
 def differences(

@@ -52,7 +52,7 @@ JSON, PAGE = "diagnosis.json", "diagnosis.html"
 DIAGNOSIS = "diagnosis"
 """The kind of a folder of both."""
 NEAR = (255, 120, 0)
-"""Colour of patches that are near to a word; it is seen on dark and on light pictures."""
+"""Colour of patches that are near to a word; it is seen on dark and on light images."""
 AGAINST = (0, 130, 255)
 """Of those that speak against it, where numbers have a sign."""
 STRONGEST = 190
@@ -286,7 +286,7 @@ class SideView:
     axis: Markup | None = None
     cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
     tiles: tuple[TileView, ...] = ()
-    picture: str = ""
+    image: str = ""
     is_signed: bool = False
     when: str = ""
     asked: str = ""
@@ -436,7 +436,7 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
             SideView(
                 name,
                 tiles=tiles,
-                picture=plot.picture,
+                image=plot.image,
                 is_signed=plot.is_signed,
                 when=plot.when,
                 asked=plot.asked,
@@ -470,7 +470,7 @@ def _high(one: WordMap) -> float:
 
 
 def _glow(one: WordMap, start: float, wide: float) -> str:
-    """A tiny picture, a pixel a patch: the nearer the word, the stronger."""
+    """A tiny image, a pixel a patch: the nearer the word, the stronger."""
     from PIL import Image
 
     image = Image.new("RGBA", (len(one.values[0]), len(one.values)))

@@ -1,7 +1,7 @@
 """Language models of decoders: read from a folder, made from scratch, or run without transformers.
 
 A core installation has no transformers, and to import it takes longer than to score a few hundred
-pictures with a small head. `SmallLanguage` is the same network for a plain small Llama; its numbers
+images with a small head. `SmallLanguage` is the same network for a plain small Llama; its numbers
 are those of transformers to rounding (tested).
 
 Dimensions: N rows, L tokens, W width, H heads, E width of a head.

@@ -52,11 +52,11 @@ class DecoderSettings:
     """
 
     sees: Literal["patches", "cls", "nothing"] = "patches"
-    """cls: one token, the vector that the picture tower reads out; nothing: captions only."""
+    """cls: one token, the vector that the image encoder reads out; nothing: captions only."""
     asks: bool = True
     """False leaves the question out: only captions as answers, to an empty prompt."""
     layer: Literal["second_last", "last"] = "second_last"
-    """Block of the picture tower whose output is read; LLaVA reads the second to last."""
+    """Block of the image encoder whose output is read; LLaVA reads the second to last."""
     language: str = SCRATCH
     """Or the folder of a causal language model of transformers, with its tokenizer."""
     width: int = bounded(192, low=1)
@@ -75,7 +75,7 @@ class DecoderSettings:
     scenes: int = bounded(40_000, low=1)
     """Of the world, where that is trained on."""
     blind: float = bounded(0.1, low=0, high=1)
-    """Share of steps without the picture, so that the language prior is the model's own."""
+    """Share of steps without the image, so that the language prior is the model's own."""
     steps: int = bounded(20_000, low=1)
     """On the world relations were a coin after 6,000, and told after these (docs/decoder.md)."""
     connector_steps: int | None = None
@@ -151,19 +151,19 @@ class DecoderSettings:
 
 @dataclass(frozen=True)
 class DecoderFact:
-    """What is said of one picture."""
+    """What is said of one image."""
 
-    picture: int
-    """Row among the pictures."""
+    image: int
+    """Row among the images."""
     caption: str
     negatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One question about one picture, with its answer."""
+    """One question about one image, with its answer."""
 
-    picture: int
+    image: int
     kind: str
     prompt: str
     answer: str
@@ -187,10 +187,10 @@ def _of_one(fact: DecoderFact, wording: str, seed: int) -> Iterator[Lesson]:
 
     def worded(prompts: Sequence[Prompt], *what: object) -> Prompt:
         some = [p for p in prompts if wording == "all" or p.is_published]
-        return some[_number(len(some), seed, fact.picture, fact.caption, *what)]
+        return some[_number(len(some), seed, fact.image, fact.caption, *what)]
 
     def lesson(kind: str, prompt: str, answer: str) -> Lesson:
-        return Lesson(fact.picture, kind, prompt, answer)
+        return Lesson(fact.image, kind, prompt, answer)
 
     describe = worded(OPTIONS, "describe").caption
     yield lesson("describe", describe, fact.caption)
@@ -202,27 +202,27 @@ def _of_one(fact: DecoderFact, wording: str, seed: int) -> Iterator[Lesson]:
             prompt = worded(LETTERS, "letters", negative, letter)
             yield lesson("letters", filled(prompt.caption, options=lettered(pair)), letter)
         for turned in (False, True):
-            beside = 1 + _number(2, seed, fact.picture, negative, turned)
+            beside = 1 + _number(2, seed, fact.image, negative, turned)
             asked, answer = _freely(fact.caption, negative, turned, beside)
             prompt = worded(ANSWER, "answer", negative, turned)
             yield lesson("answer", filled(prompt.caption, question=asked), answer)
 
 
-def _freely(caption: str, negative: str, is_turned: bool, pictures: int) -> tuple[str, str]:
+def _freely(caption: str, negative: str, is_turned: bool, images: int) -> tuple[str, str]:
     """As `unbag run --scorer answer` asks: by the relation in which they differ, or a choice.
 
-    A question about an item of two pictures ends otherwise than one about a single picture.
+    A question about an item of two images ends otherwise than one about a single image.
     """
     captions = (negative, caption) if is_turned else (caption, negative)
     own = captions.index(caption)
-    asked = asked_between(captions, pictures=pictures)
+    asked = asked_between(captions, images=images)
     return asked.text, asked.labels[own] if asked.labels else asked.keywords[own][0]
 
 
-def asked_between(captions: Sequence[str], *, pictures: int) -> AskedQuestion:
-    """The question about captions, as about an item of so many pictures."""
-    truth = np.zeros((pictures, len(captions)), dtype=np.bool_)
-    return asked_of(Item("", (_Nothing(),) * pictures, tuple(captions), truth))
+def asked_between(captions: Sequence[str], *, images: int) -> AskedQuestion:
+    """The question about captions, as about an item of so many images."""
+    truth = np.zeros((images, len(captions)), dtype=np.bool_)
+    return asked_of(Item("", (_Nothing(),) * images, tuple(captions), truth))
 
 
 def _number(below: int, *what: object) -> int:
@@ -232,7 +232,7 @@ def _number(below: int, *what: object) -> int:
 
 @dataclass(frozen=True)
 class _Nothing:
-    """Stands for a picture where only the words of a question are wanted."""
+    """Stands for an image where only the words of a question are wanted."""
 
     key: str = ""
     name: str = ""
@@ -333,7 +333,7 @@ class Pretrained:
         return self.end if own is None else int(own)
 
     def plain(self, text: str) -> list[int]:
-        """Without special tokens: the picture stands first."""
+        """Without special tokens: the image stands first."""
         return [int(i) for i in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
     def ask(self, prompt: str) -> list[int]:
@@ -362,7 +362,7 @@ class Pretrained:
 
 
 Words: TypeAlias = WordLevel | Pretrained
-"""Tokens of prompts and answers, with the picture before all of it."""
+"""Tokens of prompts and answers, with the image before all of it."""
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:
@@ -376,7 +376,7 @@ def _some(tokens: list[int], answer: str) -> list[int]:
 class Lessons:
     """All lessons of a training. Tensors may lie on a GPU; lengths and kinds stay with Python."""
 
-    picture_M: Tensor
+    image_M: Tensor
     token_MT: Tensor
     at_MA: Tensor
     target_MA: Tensor
@@ -397,7 +397,7 @@ class Lessons:
         """With tensors on a device."""
         return replace(
             self,
-            picture_M=self.picture_M.to(device),
+            image_M=self.image_M.to(device),
             token_MT=self.token_MT.to(device),
             at_MA=self.at_MA.to(device),
             target_MA=self.target_MA.to(device),
@@ -415,7 +415,7 @@ class Lessons:
 
     def _cut(self, row_B: Tensor, longest: int, answer: int) -> LessonBatch:
         return LessonBatch(
-            self.picture_M[row_B],
+            self.image_M[row_B],
             self.token_MT[row_B, :longest].long(),
             self.at_MA[row_B, :answer].long(),
             self.target_MA[row_B, :answer].long(),
@@ -426,8 +426,8 @@ class Lessons:
 class LessonBatch:
     """Some lessons, cut to the longest of them."""
 
-    picture_B: Tensor
-    """Rows among the pictures."""
+    image_B: Tensor
+    """Rows among the images."""
     token_BT: Tensor
     """Prompt and answer; its end is not read, only predicted."""
     at_BA: Tensor
@@ -460,7 +460,7 @@ def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Le
         at_MA[m, : answer_M[m]] = np.arange(len(prompt) - 1, length_M[m])
         target_MA[m, : answer_M[m]] = [*answer, words.end]
     return Lessons(
-        torch.tensor([lesson.picture for lesson, _, _ in kept]),
+        torch.tensor([lesson.image for lesson, _, _ in kept]),
         torch.from_numpy(token_MT),
         torch.from_numpy(at_MA),
         torch.from_numpy(target_MA),

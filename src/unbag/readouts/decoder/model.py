@@ -1,10 +1,10 @@
-"""A decoder: a chat model that sees a picture as the patches of a frozen encoder.
+"""A decoder: a chat model that sees an image as the patches of a frozen encoder.
 
-The picture stands first, one token a patch, then the text. A prompt runs as in the chat models of
-transformers (`unbag.models.huggingface.chat`): each picture is prepared and encoded once a batch,
+The image stands first, one token a patch, then the text. A prompt runs as in the chat models of
+transformers (`unbag.models.huggingface.chat`): each image is prepared and encoded once a batch,
 and all prompts about it share its tokens.
 
-Dimensions: N pictures, B rows, L patches, V width of the picture tower, W width of the language
+Dimensions: N images, B rows, L patches, V width of the image encoder, W width of the language
 model, T tokens of text, A tokens of an answer.
 """
 
@@ -29,10 +29,10 @@ from unbag.models.huggingface.chat import ChatModel
 from unbag.models.huggingface.chat_inputs import ChatRow, Preparer, Prompts, Rendered, Seen
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, LessonBatch, Words
-from unbag.types import DualEncoder, LayerEncoder, Picture, TokenEncoder, TokenFeatures
+from unbag.types import DualEncoder, ImageSource, LayerEncoder, TokenEncoder, TokenFeatures
 
 _READERS = 4
-"""Pictures that are prepared at once."""
+"""Images that are prepared at once."""
 _CAUSAL = "llava"
 """The family that it runs like: what stands first does not depend on what follows."""
 
@@ -63,19 +63,19 @@ class PatchDecoder(ChatModel):
         """Words that are all one token to it; none where it reads pieces of words."""
         return unknown_to(self.preparer.prompts.processor, captions)
 
-    def patches(self, picture: Picture) -> Tensor:
-        """What the connector is given of a picture, [L, V]; zeros at a place without a patch."""
+    def patches(self, image: ImageSource) -> Tensor:
+        """What the connector is given of an image, [L, V]; zeros at a place without a patch."""
         if self.settings.sees != "patches" or self.net.look is None:
             what = "one vector" if self.settings.sees == "cls" else "nothing"
             raise UnbagError(
-                f"{self.name} sees {what} of a picture, and no patches that could be taken away",
+                f"{self.name} sees {what} of an image, and no patches that could be taken away",
                 expected="a decoder that was trained with sees=patches",
             )
-        pixels = self.tower.prepare(picture.open())[None].to(self.device)
+        pixels = self.tower.prepare(image.open())[None].to(self.device)
         return self.net.look(pixels)[0].float()
 
-    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[ChatRow]:
-        """The picture, then the text: for vectors made of the last hidden state.
+    def hidden_rows(self, asks: Sequence[tuple[ImageSource | None, str]]) -> list[ChatRow]:
+        """The image, then the text: for vectors made of the last hidden state.
 
         The text as it is, or in the form of a question where the decoder learned to embed so.
         """
@@ -83,8 +83,8 @@ class PatchDecoder(ChatModel):
             {p.key: (p, Rendered(text, text, "")) for p, text in asks if p is not None}
         )
         rows = []
-        for picture, text in asks:
-            own = None if picture is None else seen[picture.key]
+        for image, text in asks:
+            own = None if image is None else seen[image.key]
             tokens = tuple(self.preparer.prompts.tokens(text))
             if not tokens:
                 raise UnbagError(
@@ -97,8 +97,8 @@ class PatchDecoder(ChatModel):
             self._check_length(len(rows[-1].prompt), text)
         return rows
 
-    def _see(self, first: Mapping[str, tuple[Picture, Rendered]]) -> dict[str, Seen]:
-        """Every picture once; an encoder prepares it, so transformers need not be there."""
+    def _see(self, first: Mapping[str, tuple[ImageSource, Rendered]]) -> dict[str, Seen]:
+        """Every image once; an encoder prepares it, so transformers need not be there."""
         with ThreadPoolExecutor(_READERS) as pool:
             made = pool.map(lambda one: self.preparer.see(*one), first.values())
             return dict(zip(first, made, strict=True))
@@ -112,11 +112,11 @@ def patch_decoder(
     view = view_of(settings)
 
     def look(pixels: Tensor) -> Tensor:
-        found = picture_tokens(view.encode_images(encoder, pixels), settings)
+        found = image_tokens(view.encode_images(encoder, pixels), settings)
         assert found is not None
         if found.shape[1] != made.places:
             raise UnbagError(
-                f"{encoder.name} gives {found.shape[1]} patches of a picture",
+                f"{encoder.name} gives {found.shape[1]} patches of an image",
                 expected=f"{made.places}, as when the decoder was trained",
                 hint="train it again for this encoder",
             )
@@ -129,7 +129,7 @@ def patch_decoder(
         name=name,
         fingerprint=fingerprint,
         device=device,
-        preparer=_Preparer(prompts, net.picture_token, encoder, made.places),
+        preparer=_Preparer(prompts, net.image_token, encoder, made.places),
         runner=CausalRunner(net, _CAUSAL if made.places else "", device, made.words.pad),
         fitting=Fitting(
             name,
@@ -151,22 +151,22 @@ class Made:
     words: Words
     settings: DecoderSettings
     places: int
-    """Tokens of a picture."""
+    """Tokens of an image."""
     context: int
-    """Tokens of picture, prompt and answer together."""
+    """Tokens of image, prompt and answer together."""
     embeds: bool = False
     """Whether it was trained to embed, with every text in the form of a question: VLM2Vec."""
 
 
 def view_of(settings: DecoderSettings) -> View:
-    """How a decoder looks at pictures; it reads captions by itself."""
+    """How a decoder looks at images; it reads captions by itself."""
     return View(f"decoder-{settings.layer}", partial(_look, layer=settings.layer), _read)
 
 
 def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> TokenFeatures:
-    """Patches after a block of the picture tower, before the projection where it shows them."""
+    """Patches after a block of the image encoder, before the projection where it shows them."""
     if isinstance(encoder, LayerEncoder):
-        layers = encoder.picture_layers(pixels)
+        layers = encoder.image_layers(pixels)
         # The last is what the norm makes of the last block, so the second to last block is third.
         at = -1 if layer == "last" else -3
         pooled_NW = layers.pooled_NW[at]
@@ -176,13 +176,13 @@ def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> T
         pooled_NW, vector_NLW, mask_NL = None, found.vector_NLW, found.mask_NL
     else:
         raise UnbagError(
-            f"{encoder.name} shows one vector for a picture and no patches",
+            f"{encoder.name} shows one vector for an image and no patches",
             expected="a model with patches: tiny:, open_clip:, hf: or photo:",
             hint="give your model picture_layers or encode_patches (docs/extending.md)",
         )
     if pooled_NW is None:
         # A tower without such a place before its end (attention pooling).
-        pooled_NW = encoder.encode_pictures(pixels)
+        pooled_NW = encoder.encode_images(pixels)
     vector_NLW = vector_NLW.float().masked_fill(~mask_NL[..., None], 0)
     return TokenFeatures(vector_NLW, mask_NL, pooled_NW.float())
 
@@ -195,8 +195,8 @@ def _read(encoder: DualEncoder, captions: Sequence[str]) -> TokenFeatures:
     )
 
 
-def picture_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | None:
-    """What stands for a picture, [N, L, V]: its patches, the one vector it is pooled to, or none.
+def image_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | None:
+    """What stands for an image, [N, L, V]: its patches, the one vector it is pooled to, or none.
 
     Raises UnbagError if half precision cannot hold it.
     """
@@ -216,7 +216,7 @@ def picture_tokens(parts: TokenFeatures, settings: DecoderSettings) -> Tensor | 
 
 
 class DecoderNet(nn.Module):
-    """A connector and a language model; the picture tower is a function that it does not own.
+    """A connector and a language model; the image encoder is a function that it does not own.
 
     Attention is causal and rows are padded on the right while training, so no mask is needed there.
     """
@@ -234,7 +234,7 @@ class DecoderNet(nn.Module):
         inner = int(language.config.hidden_size)
         self.connector = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, inner))
         self.look = look
-        self.picture_token = int(language.config.vocab_size)
+        self.image_token = int(language.config.vocab_size)
         """Stands for one patch; no tokenizer gives it."""
 
     @property
@@ -243,7 +243,7 @@ class DecoderNet(nn.Module):
         return next(self.connector.parameters()).dtype
 
     def hidden(self, seen_BLV: Tensor | None, token_BT: Tensor) -> Tensor:
-        """The last layer at each token of the text, [B, T, W]; None removes the picture."""
+        """The last layer at each token of the text, [B, T, W]; None removes the image."""
         text_BTW = self.language.get_input_embeddings()(token_BT)
         inputs = text_BTW
         if seen_BLV is not None:
@@ -307,15 +307,15 @@ class DecoderNet(nn.Module):
         )
 
     def _embedded(self, token_BT: Tensor, pixels: Tensor | None) -> Tensor:
-        """Vectors of the tokens, with the connector's in place of the picture's."""
-        is_picture_BT = token_BT == self.picture_token
+        """Vectors of the tokens, with the connector's in place of the image's."""
+        is_image_BT = token_BT == self.image_token
         text_BTW: Tensor = self.language.get_input_embeddings()(
-            token_BT.masked_fill(is_picture_BT, 0)
+            token_BT.masked_fill(is_image_BT, 0)
         )
         if pixels is None or self.look is None:
             return text_BTW
         seen_BLW = self.connector(self.look(pixels).to(text_BTW))
-        return text_BTW.masked_scatter(is_picture_BT[..., None], seen_BLW)
+        return text_BTW.masked_scatter(is_image_BT[..., None], seen_BLW)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,21 +356,21 @@ class _Prompts(Prompts):
 
 @dataclass(frozen=True, eq=False)
 class _Preparer(Preparer):
-    """Prepares pictures as the frozen encoder does."""
+    """Prepares images as the frozen encoder does."""
 
     encoder: DualEncoder
     places: int
-    """Tokens of a picture; 0 where none is seen."""
+    """Tokens of an image; 0 where none is seen."""
 
-    def see(self, picture: Picture, rendered: Rendered) -> Seen:
-        """Open and prepare a picture; OSError or ValueError if it is damaged."""
+    def see(self, image: ImageSource, rendered: Rendered) -> Seen:
+        """Open and prepare an image; OSError or ValueError if it is damaged."""
         if not self.places:
             return Seen((), {}, {}, ())
-        pixels = self.encoder.prepare(picture.open())[None]
+        pixels = self.encoder.prepare(image.open())[None]
         return Seen((self.image_token_id,) * self.places, {}, {"pixels": pixels}, ())
 
     def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
-        """The picture, then the prompt."""
+        """The image, then the prompt."""
         head = () if seen is None else seen.head
         words: Words = self.prompts.processor
         return (*head, *words.ask(rendered.text))

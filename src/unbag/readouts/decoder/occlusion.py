@@ -1,6 +1,6 @@
-"""By how much the numbers of a decoder fall without each patch of a picture.
+"""By how much the numbers of a decoder fall without each patch of an image.
 
-A patch is taken away by putting the mean patch of the picture in its place, after the picture tower
+A patch is taken away by putting the mean patch of the image in its place, after the image encoder
 and before the language model, which then runs as always: so a difference is the patch's own doing.
 Weights of attention would say where a layer looks, not what would change without it.
 
@@ -22,7 +22,7 @@ from unbag.models.huggingface.chat import ChatModel
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.vlm2vec.model import unit
 from unbag.scorers.prompts import OPTIONS
-from unbag.types import Picture
+from unbag.types import ImageSource
 
 PROMPT = next(prompt.caption for prompt in OPTIONS if prompt.is_published)
 """How a decoder is taught to say a caption."""
@@ -31,10 +31,10 @@ _NONE = -1
 """In place of a patch's number: nothing is taken away."""
 
 
-def said(decoder: PatchDecoder, picture: Picture, caption: str) -> PatchEffects:
+def said(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffects:
     """Log-probabilities of the pieces of a caption, each behind those before it.
 
-    The decoder is asked to describe the picture. Raises UnbagError if it was never taught to.
+    The decoder is asked to describe the image. Raises UnbagError if it was never taught to.
     """
     settings = decoder.settings
     if decoder.embeds or (settings.asks and not settings.describe):
@@ -55,19 +55,19 @@ def said(decoder: PatchDecoder, picture: Picture, caption: str) -> PatchEffects:
         log_BAV: Tensor = head(hidden_BTW[:, -len(answer) :]).float().log_softmax(dim=-1)
         return log_BAV.gather(2, answer_A.expand(len(log_BAV), -1)[..., None])[..., 0]
 
-    log_BA = _run(decoder, picture, token_T, read).double()
+    log_BA = _run(decoder, image, token_T, read).double()
     return PatchEffects(log_BA[0], (log_BA[0] - log_BA[1:]).T)
 
 
 def met(
-    decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[str]
+    decoder: PatchDecoder, image: ImageSource, text: str, captions: Sequence[str]
 ) -> PatchEffects:
-    """Cosines of a picture, with `text` behind it as VLM2Vec asks, and each caption."""
+    """Cosines of an image, with `text` behind it as VLM2Vec asks, and each caption."""
     (row,) = decoder.hidden_rows([(None, text)])
     token_T = torch.tensor(row.prompt, device=decoder.device)
-    picture_BW = unit(_run(decoder, picture, token_T, lambda hidden_BTW: hidden_BTW[:, -1]))
+    image_BW = unit(_run(decoder, image, token_T, lambda hidden_BTW: hidden_BTW[:, -1]))
     caption_CW = unit(decoder.last_hidden([(None, caption) for caption in captions]))
-    cosine_CB = caption_CW.double() @ picture_BW.double().T
+    cosine_CB = caption_CW.double() @ image_BW.double().T
     return PatchEffects(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
@@ -120,17 +120,17 @@ def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
 
 @torch.inference_mode()
 def _run(
-    decoder: PatchDecoder, picture: Picture, token_T: Tensor, read: Callable[[Tensor], Tensor]
+    decoder: PatchDecoder, image: ImageSource, token_T: Tensor, read: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """What is read of a run with all patches, then of one without each, [1 + L, ...].
 
     All rows are of one length, so that none is padded and none knows of the others.
     """
-    patch_LV = decoder.patches(picture)
+    patch_LV = decoder.patches(image)
     tokens = len(patch_LV) + len(token_T)
     if decoder.context is not None and tokens > decoder.context:
         raise UnbagError(
-            f"{decoder.name}: picture and caption have {tokens} tokens",
+            f"{decoder.name}: image and caption have {tokens} tokens",
             expected=f"at most {decoder.context}",
             hint="take a shorter caption",
         )

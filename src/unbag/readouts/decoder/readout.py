@@ -96,7 +96,7 @@ def train_decoder(
     inputs = {"model": encoder.name, "model_fingerprint": encoder.fingerprint}
     with open_run_folder(job.out, TRAINING) as folder:
         check_earlier(folder, **inputs, settings=settings, seed=job.seed)
-        # What is wrong with it is told before pictures are encoded.
+        # What is wrong with it is told before images are encoded.
         language = (
             None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
         )
@@ -128,25 +128,25 @@ def train_decoder(
         protocol = "letters" if settings.asks else "likelihood"
         card = ReadoutCard(
             f"A decoder on frozen features of {job.spec}",
-            "A connector and a language model that answer questions about pictures. They see them "
+            "A connector and a language model that answer questions about images. They see them "
             f"through the\npicture tower of `{job.spec}`, which stayed as it was; the decoder "
             f"means nothing for any other\n(fingerprint {encoder.fingerprint}).",
             [
                 f"unbag run --model {job.spec} --scorer decoder@FOLDER --bench world",
                 f"unbag run --model decoder:FOLDER --scorer {protocol} --bench world",
             ],
-            f"Data: {found.about}. {asks} about {found.count - found.held_out:,} pictures, "
+            f"Data: {found.about}. {asks} about {found.count - found.held_out:,} images, "
             f"{found.held_out:,}\npictures kept apart; seed {job.seed}; {seconds} on "
             f"{encoder.device}; {weights:,}\nweights were open.",
             asdict(settings),
             _numbers(learned, kept),
-            "That of the model, of the language model and of the pictures; nothing is granted "
+            "That of the model, of the language model and of the images; nothing is granted "
             "here beside it.",
         )
         write_text(job.out / CARD, render_readout_card(card))
         origin = DecoderOrigin(job.spec, encoder.name, encoder.fingerprint)
         save_decoder(job.out, begun.made, origin)
-        others = f"; about other pictures: {_said(kept)}" if kept else ""
+        others = f"; about other images: {_said(kept)}" if kept else ""
         lines = (
             f"questions answered right, of those it was taught: {_said(learned)}{others}",
             f"{weights:,} weights, {seconds} of training",
@@ -173,7 +173,7 @@ def _asked_again(task: DecoderTask, lessons: Lessons) -> Fitted:
 def _numbers(learned: Fitted, kept: Fitted | None) -> str:
     """For the card: a row for the questions that were trained on and one for the others."""
     rows = [
-        "| pictures | questions | all | " + " | ".join(learned.by_kind) + " |",
+        "| images | questions | all | " + " | ".join(learned.by_kind) + " |",
         "| --- | --- | --- | " + " | ".join("---" for _ in learned.by_kind) + " |",
     ]
     for what, fitted in (("trained on", learned), ("no step saw", kept)):
@@ -183,8 +183,8 @@ def _numbers(learned: Fitted, kept: Fitted | None) -> str:
             rows.append(f"| {what} | {fitted.count:,} | {whole} | {kinds} |")
     return (
         "Questions whose answer is right to the last token, in percent, with a 95 % interval by "
-        "Wilson's\nformula over questions, which share pictures. A decoder that does not answer "
-        "what it was taught says\nnothing about the features. Many captions describe a picture, so "
+        "Wilson's\nformula over questions, which share images. A decoder that does not answer "
+        "what it was taught says\nnothing about the features. Many captions describe an image, so "
         "`describe` is low by nature.\n\n" + "\n".join(rows)
     )
 

@@ -3,7 +3,7 @@
 There are two stages, as for LLaVA: first the connector alone, then connector and language model.
 Nothing of a step asks the device for a number, and the features never leave it.
 
-Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tokens of an answer.
+Dimensions: N images, L patches, V width of features, M lessons, B rows, A tokens of an answer.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from unbag.readouts.decoder.lessons import (
     words_asked,
     words_of,
 )
-from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
+from unbag.readouts.decoder.model import DecoderNet, Made, image_tokens, view_of
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
 from unbag.training.repair import WORLD, DataConfig, TrainingArguments
 from unbag.training.trainer import Task, Trainer, autocast
-from unbag.types import DualEncoder, IntArray, Picture
+from unbag.types import DualEncoder, ImageSource, IntArray
 
 MOST_BYTES = 24 << 30
 """Of features that are kept in memory."""
@@ -70,21 +70,21 @@ class DecoderData:
     """All that training needs of the data."""
 
     seen_NLV: Tensor | None
-    """Features of the pictures; None where none is seen."""
+    """Features of the images; None where none is seen."""
     facts: tuple[DecoderFact, ...]
     count: int
-    """Pictures, those that are kept apart included."""
+    """Images, those that are kept apart included."""
     about: str
     fingerprint: str
 
     @cached_property
     def held_out(self) -> int:
-        """Pictures at the end that no step sees; of two opposite ones both or none."""
+        """Images at the end that no step sees; of two opposite ones both or none."""
         return held_out(self.count, self._are_opposite)
 
-    def _are_opposite(self, picture: int, other: int) -> bool:
+    def _are_opposite(self, image: int, other: int) -> bool:
         """Whether captions of the two are each other's edits."""
-        own, rest = ([f for f in self.facts if f.picture == p] for p in (picture, other))
+        own, rest = ([f for f in self.facts if f.image == p] for p in (image, other))
         return any(a.caption in b.negatives and b.caption in a.negatives for a in own for b in rest)
 
 
@@ -97,11 +97,11 @@ def gather(
     where: TrainingArguments,
     progress: Progress,
 ) -> DecoderData:
-    """Scenes of the world, or pairs of a file; each picture is encoded once."""
+    """Scenes of the world, or pairs of a file; each image is encoded once."""
     if wanted.path == WORLD:
         rows = world_rows(settings.scenes, seed=seed, workers=where.workers, progress=progress)
         return of_world(encoder, rows, settings, progress=progress)
-    # Neighbours are for recipes with hard pictures, of which there are none here.
+    # Neighbours are for recipes with hard images, of which there are none here.
     pairs = replace(wanted, neighbours=None).opened()
     found = _of_pairs(encoder, rows_of(pairs), settings, where=where, progress=progress)
     return replace(found, about=pairs.about)
@@ -124,7 +124,7 @@ def of_world(
         pool = world_pool(
             encoder, view_of(settings), rows, dtype=kept, device=device, progress=progress
         )
-        seen_NLV = picture_tokens(pool.picture, settings)
+        seen_NLV = image_tokens(pool.image, settings)
     return DecoderData(
         seen_NLV,
         tuple(_fact(n, *both) for n, both in enumerate(zip(captions, negatives, strict=True))),
@@ -146,39 +146,39 @@ def _of_pairs(
     if settings.sees != "nothing":
         store = FeatureStore(encoder, view_of(settings), cache=where.cache, progress=progress)
         rows = readable_rows(store, rows, [], progress)
-        pictures = {row.picture.key: row.picture for row in rows}
-        seen_NLV = _features(store, list(pictures.values()), settings)
-    place_of = {key: n for n, key in enumerate(dict.fromkeys(row.picture.key for row in rows))}
+        images = {row.image.key: row.image for row in rows}
+        seen_NLV = _features(store, list(images.values()), settings)
+    place_of = {key: n for n, key in enumerate(dict.fromkeys(row.image.key for row in rows))}
     return DecoderData(
         seen_NLV,
-        tuple(_fact(place_of[row.picture.key], row.caption, row.negatives) for row in rows),
+        tuple(_fact(place_of[row.image.key], row.caption, row.negatives) for row in rows),
         len(place_of),
         "",
         _digest(
-            [f"{row.picture.key}\0{row.caption}" for row in rows], [row.negatives for row in rows]
+            [f"{row.image.key}\0{row.caption}" for row in rows], [row.negatives for row in rows]
         ),
     )
 
 
 def _features(
-    store: FeatureStore, pictures: Sequence[Picture], settings: DecoderSettings
+    store: FeatureStore, images: Sequence[ImageSource], settings: DecoderSettings
 ) -> Tensor | None:
-    """Features of the pictures; refused where memory cannot hold them."""
-    size = store.images(pictures[:1]).vector_NLW.nbytes * len(pictures)
+    """Features of the images; refused where memory cannot hold them."""
+    size = store.images(images[:1]).vector_NLW.nbytes * len(images)
     if settings.sees == "patches" and size > MOST_BYTES:
         raise UnbagError(
-            f"patches of {len(pictures):,} pictures take {size >> 30} gigabytes",
+            f"patches of {len(images):,} images take {size >> 30} gigabytes",
             expected=f"at most {MOST_BYTES >> 30}, since a decoder is trained from memory",
-            hint="train on fewer pictures",
+            hint="train on fewer images",
         )
-    found = [store.images(pictures[at : at + _AT_ONCE]) for at in range(0, len(pictures), _AT_ONCE)]
-    return picture_tokens(stacked(found), settings)
+    found = [store.images(images[at : at + _AT_ONCE]) for at in range(0, len(images), _AT_ONCE)]
+    return image_tokens(stacked(found), settings)
 
 
-def _fact(picture: int, caption: str, negatives: Sequence[str | None]) -> DecoderFact:
+def _fact(image: int, caption: str, negatives: Sequence[str | None]) -> DecoderFact:
     """Each negative once, without gaps and without the caption itself."""
     some = (one for one in negatives if one is not None and one != caption)
-    return DecoderFact(picture, caption, tuple(dict.fromkeys(some)))
+    return DecoderFact(image, caption, tuple(dict.fromkeys(some)))
 
 
 def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) -> str:
@@ -214,8 +214,8 @@ def begin(
     else:
         words = language.words
     first = material.count - material.held_out
-    trained = [lesson for lesson in every if lesson.picture < first]
-    held = [lesson for lesson in every if lesson.picture >= first]
+    trained = [lesson for lesson in every if lesson.image < first]
+    held = [lesson for lesson in every if lesson.image >= first]
     lessons = make_lessons(trained, words, context=settings.context)
     seen_NLV = material.seen_NLV
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
@@ -232,7 +232,7 @@ def begin(
     made = Made(net, words, settings, places, context or places + settings.context)
     if made.context < places + settings.context:
         raise UnbagError(
-            f"{places} tokens of a picture and {settings.context} of text",
+            f"{places} tokens of an image and {settings.context} of text",
             expected=f"at most {made.context}, the context of the language model",
             hint=f"--set context={max(1, made.context - places)}",
         )
@@ -257,11 +257,11 @@ class Begun:
     made: Made
     task: DecoderTask
     held: Lessons | None
-    """Questions about pictures that no step sees, if there are any."""
+    """Questions about images that no step sees, if there are any."""
 
 
 DecoderBatch: TypeAlias = tuple[IntArray | Tensor, bool]
-"""Numbers of lessons, on the device where a step is recorded; and whether no picture is seen."""
+"""Numbers of lessons, on the device where a step is recorded; and whether no image is seen."""
 
 
 class DecoderTask(Task[DecoderBatch]):
@@ -320,7 +320,7 @@ class DecoderTask(Task[DecoderBatch]):
         else:
             lessons = self.lessons.batch(row_B)
         seen_NLV = None if is_blind else self.seen_NLV
-        return self.net.loss(None if seen_NLV is None else seen_NLV[lessons.picture_B], lessons)
+        return self.net.loss(None if seen_NLV is None else seen_NLV[lessons.image_B], lessons)
 
     def identity(self) -> dict[str, object]:
         """Inputs and settings."""
@@ -344,7 +344,7 @@ class DecoderTask(Task[DecoderBatch]):
             weight.requires_grad_(step >= self.settings.frozen_steps)
 
     def static_batch(self, batch: DecoderBatch) -> tuple[Hashable, DecoderBatch] | None:
-        """Steps with and without the picture are recorded apart."""
+        """Steps with and without the image are recorded apart."""
         if not self._has_static_batch:
             return None
         row_B, is_blind = batch
@@ -381,7 +381,7 @@ def share_right(
     found = []
     for start in range(0, len(every), batch_size):
         some = lessons.batch(every[start : start + batch_size])
-        seen_BLV = None if seen_NLV is None else seen_NLV[some.picture_B]
+        seen_BLV = None if seen_NLV is None else seen_NLV[some.image_B]
         with autocast(device, precision):
             token_BA = net.answered(seen_BLV, some).argmax(dim=-1)
         found.append(((token_BA == some.target_BA) | (some.target_BA == NOTHING)).all(dim=1))

@@ -1,9 +1,9 @@
-"""What VLM2Vec is shown: the question behind a picture, and the queries and targets of a step.
+"""What VLM2Vec is shown: the question behind an image, and the queries and targets of a step.
 
 The question is the item's own, or one about the relation that its captions state. It names the same
 things and the same relations whichever caption is true.
 
-Dimensions: B pictures of a step, K hard negatives of a caption, T different texts of a step.
+Dimensions: B images of a step, K hard negatives of a caption, T different texts of a step.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from unbag.training.data.world import (
     tell,
 )
 from unbag.training.recipes import Slot
-from unbag.types import Item, Picture
+from unbag.types import ImageSource, Item
 from unbag.types.items import text_of
-from unbag.world.rendering import ScenePicture
+from unbag.world.rendering import SceneImage
 from unbag.world.stream import batch, split_seed, withheld
 from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS
 
@@ -68,7 +68,7 @@ _FRESH = 10_000_000
 class EmbeddingLesson:
     """What one step is shown."""
 
-    queries: tuple[tuple[Picture, str], ...]
+    queries: tuple[tuple[ImageSource, str], ...]
     targets: tuple[str, ...]
     """Each text once: captions, then the hard negatives that say something else."""
     own_B: Tensor
@@ -94,7 +94,7 @@ class Showing:
         return f"{_FORM}-{self.batch_size}-{self.negatives}-{int(self.asks)}-{self.seed}"
 
     def prompt(self, caption: str, *, is_turned: bool) -> str:
-        """What stands behind the picture."""
+        """What stands behind the image."""
         return instruction(about_caption(caption, is_turned=is_turned) if self.asks else None)
 
 
@@ -130,7 +130,7 @@ class WorldLessons:
         queries = []
         for sample, one, rng in zip(samples, told, dice, strict=True):
             prompt = showing.prompt(one.caption.text, is_turned=bool(rng.integers(2)))
-            queries.append((ScenePicture(sample.scene, ""), prompt))
+            queries.append((SceneImage(sample.scene, ""), prompt))
         negatives = [[None if n is None else n.text for n in one.negatives] for one in told]
         truth = FindWorldTruth()(encode([sample.scene for sample in samples], told))
         return lesson(
@@ -148,7 +148,7 @@ class WorldLessons:
 
 @dataclass(frozen=True, eq=False)
 class PairLessons:
-    """Pictures of files, with the edits that were made of their captions."""
+    """Images of files, with the edits that were made of their captions."""
 
     pairs: Pairs
     showing: Showing
@@ -193,7 +193,9 @@ class PairLessons:
         count = min(_MEASURED, len(self.pairs) // self.showing.batch_size)
         return [self.step(at) for at in range(count)]
 
-    def _shown(self, place: int, draw: Draw) -> tuple[tuple[Picture, str], str, list[str | None]]:
+    def _shown(
+        self, place: int, draw: Draw
+    ) -> tuple[tuple[ImageSource, str], str, list[str | None]]:
         pair = self._opened(place)
         at = draw.caption(pair)
         caption = pair.captions[at]
@@ -204,15 +206,15 @@ class PairLessons:
         false = sorted(set(false), key=lambda text: draw.number(2**62, "negative", pair.id, text))
         drawn: list[str | None] = [*false[: self._negatives]]
         drawn += [None] * (self._negatives - len(drawn))
-        return (pair.picture, self.showing.prompt(caption, is_turned=is_turned)), caption, drawn
+        return (pair.image, self.showing.prompt(caption, is_turned=is_turned)), caption, drawn
 
     def _opened(self, place: int) -> Pair:
         for tried in range(_TRIES):
             pair = self.pairs[(place + tried) % len(self.pairs)]
             try:
-                pair.picture.open()
+                pair.image.open()
             except (OSError, ValueError) as error:
-                why = f"{pair.picture.name}: {error}"
+                why = f"{pair.image.name}: {error}"
             else:
                 return pair
         raise UnbagError(
@@ -223,14 +225,14 @@ class PairLessons:
 
 
 def lesson(
-    queries: Sequence[tuple[Picture, str]],
+    queries: Sequence[tuple[ImageSource, str]],
     captions: Sequence[str],
     negatives: Sequence[Sequence[str | None]],
     *,
     also_true_BB: Tensor | None = None,
     negative_true_BBK: Tensor | None = None,
 ) -> EmbeddingLesson:
-    """Number the texts; one that several pictures share is one target, so no false negative."""
+    """Number the texts; one that several images share is one target, so no false negative."""
     row: dict[str, int] = {}
     own = [row.setdefault(caption, len(row)) for caption in captions]
     further = [[None if t is None else row.setdefault(t, len(row)) for t in n] for n in negatives]
@@ -247,7 +249,7 @@ def lesson(
 
 
 def question_of(item: Item) -> str | None:
-    """The question about every picture of an item; None where there is nothing to ask."""
+    """The question about every image of an item; None where there is nothing to ask."""
     if item.question is not None:
         return item.question.text
     captions = [text_of(caption) for caption in item.captions]
@@ -255,12 +257,12 @@ def question_of(item: Item) -> str | None:
 
 
 def instruction(question: str | None) -> str:
-    """What stands behind a picture."""
+    """What stands behind an image."""
     return WITHOUT if question is None else WITH_QUESTION.replace("{question}", question)
 
 
 def text_instruction(question: str) -> str:
-    """What a query says that has a question and no picture: all that is known without looking."""
+    """What a query says that has a question and no image: all that is known without looking."""
     return TEXT_ONLY.replace("{question}", question)
 
 
@@ -296,7 +298,7 @@ def about_caption(caption: str, *, is_turned: bool) -> str | None:
 
 @dataclass(frozen=True)
 class Stated:
-    """What a caption says of two things, or of one and its place in the picture."""
+    """What a caption says of two things, or of one and its place in the image."""
 
     first: str
     relation: str

@@ -1,9 +1,9 @@
 """VLM2Vec as a dual encoder, and the copy of a chat model that training adapts.
 
-The vector of a picture is read behind "Represent the given image", that of a caption behind the
+The vector of an image is read behind "Represent the given image", that of a caption behind the
 caption alone; so every benchmark and probe takes a chat model as it takes a CLIP.
 
-Dimensions: N pictures or captions, D width of the language model, F bytes.
+Dimensions: N images or captions, D width of the language model, F bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.data.images import PixelPicture
-from unbag.errors import PictureError, UnbagError
+from unbag.data.images import PixelImage
+from unbag.errors import ImageError, UnbagError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.models.shipped import more_ships
@@ -45,7 +45,7 @@ PROJECTIONS = (
 )  # fmt: skip
 """Names of the linear layers that get small matrices, in the language model only."""
 _SIDES = 8
-"""Bytes in front of a prepared picture: its height and its width."""
+"""Bytes in front of a prepared image: its height and its width."""
 _UNLIMITED = 1_000_000
 _TRAIN = (
     "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
@@ -55,7 +55,7 @@ _TRAIN = (
 
 @dataclass(frozen=True, eq=False)
 class Vlm2Vec:
-    """Embeds pictures and captions with a chat model."""
+    """Embeds images and captions with a chat model."""
 
     model: HiddenGenerator
     scale: float = 1.0
@@ -83,7 +83,7 @@ class Vlm2Vec:
         return getattr(self.model, "context", None) or _UNLIMITED
 
     def prepare(self, image: Image) -> Tensor:
-        """Height, width and pixels as bytes: processors of chat models need the picture itself."""
+        """Height, width and pixels as bytes: processors of chat models need the image itself."""
         pixels = np.asarray(image.convert("RGB"))
         sides = np.array(pixels.shape[:2], dtype="<i4").view(np.uint8)
         return torch.from_numpy(np.concatenate([sides, pixels.reshape(-1)]))
@@ -96,33 +96,33 @@ class Vlm2Vec:
         found: list[int] = count(captions)
         return found
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, F] prepared pictures to [N, D]; NaN where the model cannot take one for its shape."""
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """[N, F] prepared images to [N, D]; NaN where the model cannot take one for its shape."""
         asks = []
         for byte_F in pixels.cpu().numpy():
             height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
             pixels_HW3 = byte_F[_SIDES : _SIDES + height * width * 3].reshape(height, width, 3)
-            asks.append((PixelPicture(pixels_HW3), instruction(None)))
+            asks.append((PixelImage(pixels_HW3), instruction(None)))
         try:
             return unit(self.model.last_hidden(asks))
-        except PictureError as error:
+        except ImageError as error:
             warn(f"without a vector: {error.message}", stacklevel=2)
-        nothing_D = torch.full_like(self.encode_captions([instruction(None)])[0], torch.nan)
+        nothing_D = torch.full_like(self.encode_texts([instruction(None)])[0], torch.nan)
         return torch.stack([self._alone(ask, nothing_D) for ask in asks])
 
-    def _alone(self, ask: tuple[PixelPicture, str], nothing_D: Tensor) -> Tensor:
+    def _alone(self, ask: tuple[PixelImage, str], nothing_D: Tensor) -> Tensor:
         try:
             return unit(self.model.last_hidden([ask]))[0]
-        except PictureError:
+        except ImageError:
             return nothing_D
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """N captions to [N, D]."""
         return unit(self.model.last_hidden([(None, caption) for caption in captions]))
 
     def encode_questions(self, questions: Sequence[str]) -> Tensor:
-        """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
-        return self.encode_captions([text_instruction(question) for question in questions])
+        """N questions without an image to [N, D]: nearest to what the model would say unseen."""
+        return self.encode_texts([text_instruction(question) for question in questions])
 
 
 def unit(vector_ND: Tensor) -> Tensor:

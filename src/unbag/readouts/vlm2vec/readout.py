@@ -1,6 +1,6 @@
 """The read-outs `vlm2vec` and `vlm2vec_plain`: training, folder, scoring; `vlm2vec:` models.
 
-Dimensions: N queries, P pictures, C captions of an item, M vectors that are made, D their width.
+Dimensions: N queries, P images, C captions of an item, M vectors that are made, D their width.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from unbag.scorers.cosine import Cosine, average
 from unbag.training.repair import WORLD, DataConfig, TrainingArguments
 from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
-from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
+from unbag.types import Caption, DualEncoder, ImageSource, Item, Query, Scorer, Scores
 from unbag.types.items import prompts_of
 from unbag.version import __version__
 
@@ -70,7 +70,7 @@ _KIND = "vlm2vec"
 
 @dataclass(frozen=True)
 class Vlm2VecReadout:
-    """The vector behind picture and instruction, with the question in it or without."""
+    """The vector behind image and instruction, with the question in it or without."""
 
     name: str
     asks: bool
@@ -144,7 +144,7 @@ def open_lessons(wanted: DataConfig, showing: Showing) -> WorldLessons | PairLes
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)
-    # Neighbours are for recipes with hard pictures, of which there are none here.
+    # Neighbours are for recipes with hard images, of which there are none here.
     pairs = replace(wanted, neighbours=None).opened()
     return PairLessons(pairs, showing)
 
@@ -174,7 +174,7 @@ def _chat_model(model: object) -> ChatModel:
 
 @dataclass(eq=False)
 class AskedCosine:
-    """VLM2Vec with the question in the prompt: a picture has another vector for every question."""
+    """VLM2Vec with the question in the prompt: an image has another vector for every question."""
 
     model: HiddenGenerator
     scoring: str = "vlm2vec, with the question"
@@ -197,13 +197,13 @@ class AskedCosine:
 
     def precompute(
         self,
-        pictures: Sequence[Picture],
+        images: Sequence[ImageSource],
         captions: Sequence[str],
         *,
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """Only told where vectors are kept: what is asked about a picture, its item says."""
+        """Only told where vectors are kept: what is asked about an image, its item says."""
         if cache is not None and cache != self._cache:
             device = str(getattr(self.model, "device", "cpu")).partition(":")[0]
             folder = cache / f"{self.fingerprint}-{device}" / "asked"
@@ -211,43 +211,43 @@ class AskedCosine:
             self._cache = cache
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """Cosines of every picture with every caption; an item without a question is not asked."""
+        """Cosines of every image with every caption; an item without a question is not asked."""
         questions = [question_of(item) for item in items]
         self._say(items, questions)
         prompts = [instruction(question) for question in questions]
-        asks = [(p, prompt) for i, prompt in zip(items, prompts, strict=True) for p in i.pictures]
+        asks = [(p, prompt) for i, prompt in zip(items, prompts, strict=True) for p in i.images]
         texts = [(None, t) for item in items for c in item.captions for t in prompts_of(c)]
         found = self._embed([*asks, *texts])
         scores = []
         for item, prompt in zip(items, prompts, strict=True):
-            picture_PD = torch.stack([found[_key(p, prompt)] for p in item.pictures]).double()
+            image_PD = torch.stack([found[_key(p, prompt)] for p in item.images]).double()
             caption_CD = torch.stack([_caption(found, c) for c in item.captions]).double()
             # Summed pair by pair, so that equal vectors tie exactly.
-            score_PC = (picture_PD[:, None] * caption_CD).sum(dim=-1)
+            score_PC = (image_PD[:, None] * caption_CD).sum(dim=-1)
             scores.append(Scores(item.id, score_PC.numpy()))
         return scores
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """Where there is no item: asked with a question that comes along, else without."""
         prompts = [instruction(q.question.text if q.question else None) for q in queries]
-        asks = [(q.picture, prompt) for q, prompt in zip(queries, prompts, strict=True)]
+        asks = [(q.image, prompt) for q, prompt in zip(queries, prompts, strict=True)]
         found = self._embed([*asks, *((None, t) for q in queries for t in prompts_of(q.caption))])
-        picture_ND = torch.stack([found[_key(picture, prompt)] for picture, prompt in asks])
+        image_ND = torch.stack([found[_key(image, prompt)] for image, prompt in asks])
         caption_ND = torch.stack([_caption(found, query.caption) for query in queries])
-        return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
+        return (image_ND.double() * caption_ND.double()).sum(dim=-1)
 
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """Galleries have no question, [P, C]."""
         found = self._embed(
-            [(p, WITHOUT) for p in pictures] + [(None, t) for c in captions for t in prompts_of(c)]
+            [(p, WITHOUT) for p in images] + [(None, t) for c in captions for t in prompts_of(c)]
         )
-        picture_PD = torch.stack([found[_key(picture, WITHOUT)] for picture in pictures])
+        image_PD = torch.stack([found[_key(image, WITHOUT)] for image in images])
         caption_CD = torch.stack([_caption(found, caption) for caption in captions])
-        return (picture_PD.double() @ caption_CD.double().T).float()
+        return (image_PD.double() @ caption_CD.double().T).float()
 
-    def _embed(self, asks: Sequence[tuple[Picture | None, str]]) -> dict[str, Tensor]:
+    def _embed(self, asks: Sequence[tuple[ImageSource | None, str]]) -> dict[str, Tensor]:
         """Unit vectors by key; those that are not known yet are made, each once."""
-        wanted = {_key(picture, text): (picture, text) for picture, text in asks}
+        wanted = {_key(image, text): (image, text) for image, text in asks}
         missing = self._vectors.missing(wanted)
         if missing:
             vector_MD = unit(self.model.last_hidden([wanted[key] for key in missing]))
@@ -272,8 +272,8 @@ def _caption(found: Mapping[str, Tensor], caption: Caption) -> Tensor:
     return average(torch.stack([found[_key(None, text)] for text in prompts_of(caption)]))
 
 
-def _key(picture: Picture | None, text: str) -> str:
-    said = f"{'' if picture is None else picture.key}\0{text}"
+def _key(image: ImageSource | None, text: str) -> str:
+    said = f"{'' if image is None else image.key}\0{text}"
     return blake2b(said.encode(), digest_size=16).hexdigest()
 
 
@@ -370,8 +370,8 @@ def _card(about: About) -> ReadoutCard:
     return ReadoutCard(
         f"{about.readout} of {about.base}",
         f"{what}, trained to embed: the hidden state at the last token of a\npicture with an "
-        "instruction lies near that of its caption. The picture tower is as it was. It means\n"
-        f"nothing for another base (fingerprint {about.base_fingerprint}).\n\nBehind the picture "
+        "instruction lies near that of its caption. The image encoder is as it was. It means\n"
+        f"nothing for another base (fingerprint {about.base_fingerprint}).\n\nBehind the image "
         f'stands\n\n    {WITH_QUESTION}\n\nor, without a question, "{WITHOUT}".',
         [
             f"unbag run --model {about.base} --scorer {about.readout}@FOLDER --bench world",

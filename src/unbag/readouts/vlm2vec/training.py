@@ -33,7 +33,7 @@ class Vlm2VecSettings:
     steps: int = bounded(1000, low=1)
     batch_size: int = bounded(64, low=1)
     chunk: int = bounded(8, low=1)
-    """Pictures or texts run at once: memory, and which numbers dropout draws; nothing else."""
+    """Images or texts run at once: memory, and which numbers dropout draws; nothing else."""
     learning_rate: float = bounded(2e-5, above=0)
     warmup_steps: int = bounded(100, low=0)
     """Steps with a rising rate, before a line to zero."""
@@ -150,7 +150,7 @@ class EmbeddingTask(Task[EmbeddingLesson]):
         """Names half as many rows at once."""
         chunk = self.settings.chunk
         return UnbagError(
-            f"{self.device} has no room for {chunk} pictures or texts at once",
+            f"{self.device} has no room for {chunk} images or texts at once",
             expected="rows that fit; the gradient is that of the whole batch",
             hint=f"--set chunk={max(1, chunk // 2)} in a new folder (--out), or a smaller model",
         )

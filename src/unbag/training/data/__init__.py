@@ -1,1 +1,1 @@
-"""Batches for training, from pairs of pictures and captions or from the world."""
+"""Batches for training, from pairs of images and captions or from the world."""

@@ -1,4 +1,4 @@
-"""One batch of pictures, captions and edits as the towers take it, and the sources of batches.
+"""One batch of images, captions and edits as the towers take it, and the sources of batches.
 
 Every string of a batch is encoded once, however often it occurs, and strings of like length run
 together, so that none is padded to the longest. A missing edit has no string and no row.
@@ -19,13 +19,13 @@ from torch import Tensor
 from unbag.errors import UnbagError
 
 Inputs: TypeAlias = Mapping[str, Tensor]
-"""What a text tower takes, by argument."""
+"""What a text encoder takes, by argument."""
 PASS_COST = 256
-"""Tokens whose time one more pass of a text tower is worth on a CPU."""
+"""Tokens whose time one more pass of a text encoder is worth on a CPU."""
 PASS_COST_CUDA = 8_192
 """The same on a GPU, where a pass over few tokens takes as long as Python needs to ask for it."""
 MOST_GROUPS = 8
-CAPTION, PICTURE, NEGATIVE = "caption", "picture", "negative"
+CAPTION, IMAGE, NEGATIVE = "caption", "picture", "negative"
 """Keys of the code of a batch."""
 NONE = -1
 
@@ -69,7 +69,7 @@ class Share:
     of: int = 1
 
     def part(self, batch_size: int) -> slice:
-        """Of a batch of so many pictures."""
+        """Of a batch of so many images."""
         if batch_size % self.of:
             raise UnbagError(
                 f"a batch of {batch_size} cannot be shared by {self.of} processes",
@@ -96,7 +96,7 @@ class Batch:
     code: Mapping[str, Tensor]
     """Integers, first dimension B, from which the truth of the whole batch follows; may be {}."""
     unread: tuple[tuple[str, str], ...] = ()
-    """Pictures that could not be read, with the reason; each replaced by another pair of the data,
+    """Images that could not be read, with the reason; each replaced by another pair of the data,
     and named as often as that was done."""
 
     @property
@@ -105,7 +105,7 @@ class Batch:
         return len(self.unread)
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
         return len(self.pixels)
 
     def pin_memory(self) -> Batch:
@@ -134,7 +134,7 @@ class CaptionGroup:
 
 @dataclass(frozen=True)
 class CaptionTexts:
-    """The strings that belong to one picture."""
+    """The strings that belong to one image."""
 
     caption: str
     negatives: tuple[str | None, ...] = ()
@@ -142,10 +142,10 @@ class CaptionTexts:
 
 
 class Pixels(Protocol):
-    """Prepared pictures: a tensor, or scenes that are drawn where they are needed."""
+    """Prepared images: a tensor, or scenes that are drawn where they are needed."""
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Images."""
 
     def __getitem__(self, part: slice, /) -> Pixels:
         """Some of them."""
@@ -156,19 +156,19 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What fits whom beside the pairs; such captions are no negatives of that picture."""
+    """What fits whom beside the pairs; such captions are no negatives of that image."""
 
     also_true_BB: Tensor
-    """Caption j fits picture i although i != j."""
+    """Caption j fits image i although i != j."""
     negative_true_BBK: Tensor | None = None
-    """Negative k of caption j fits picture i."""
+    """Negative k of caption j fits image i."""
 
 
 class FindTruth(Protocol):
     """Finds it for the whole batch, after codes of all processes have been gathered."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """From integers, one row a picture, that say all that truth needs."""
+        """From integers, one row an image, that say all that truth needs."""
 
 
 def make_batch(
@@ -237,25 +237,25 @@ def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.pin_memory() for name, value in tensors.items()}
 
 
-def code_of(said: Sequence[CaptionTexts], pictures: Sequence[str]) -> dict[str, Tensor]:
+def code_of(said: Sequence[CaptionTexts], images: Sequence[str]) -> dict[str, Tensor]:
     """Integers from which `find_equal` works; -1 for a missing negative."""
     negatives = [[_code(text) for text in one.negatives] for one in said]
     return {
         CAPTION: torch.tensor([_code(one.caption) for one in said]),
-        PICTURE: torch.tensor([_hash(name) for name in pictures]),
+        IMAGE: torch.tensor([_hash(name) for name in images]),
         NEGATIVE: torch.tensor(negatives, dtype=torch.int64).reshape(len(said), -1),
     }
 
 
 def find_equal(code: Mapping[str, Tensor]) -> Truth:
-    """Captions and negatives of the whole batch that also fit another picture.
+    """Captions and negatives of the whole batch that also fit another image.
 
-    A caption fits every picture that has a caption saying the same, and every time its own picture
+    A caption fits every image that has a caption saying the same, and every time its own image
     is in the batch. Saying the same is decided on 63 bits of a hash, case, spaces and the final
     full stop aside.
     """
-    caption_B, picture_B, negative_BK = code[CAPTION], code[PICTURE], code[NEGATIVE]
-    same_BB = (caption_B[:, None] == caption_B) | (picture_B[:, None] == picture_B)
+    caption_B, image_B, negative_BK = code[CAPTION], code[IMAGE], code[NEGATIVE]
+    same_BB = (caption_B[:, None] == caption_B) | (image_B[:, None] == image_B)
     same_BB.fill_diagonal_(False)
     if not negative_BK.shape[1]:
         return Truth(same_BB)

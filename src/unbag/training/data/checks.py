@@ -58,7 +58,7 @@ def ready_batches(
     """Batches, and what there is to say of them before training starts.
 
     Raises UnbagError for whatever would spoil training: no whole batch, (almost) no edits, no
-    neighbours for hard pictures, preparation that mirrors pictures, no pipeline to make edits.
+    neighbours for hard images, preparation that mirrors images, no pipeline to make edits.
     """
     columns = columns_of(recipe)
     made = None
@@ -102,7 +102,7 @@ def survey(
         _share([(*one.negatives, *one.positives)[at] for one in said]) for at in range(len(slots))
     ]
     return Surveyed(
-        pictures=len(pairs),
+        images=len(pairs),
         captions=round(captions * len(pairs) / len(found)),
         is_estimated=wanted < len(pairs),
         sampled=len(found),
@@ -122,7 +122,7 @@ def survey(
 class Surveyed:
     """What pairs offer to a recipe; shares and averages are of the sampled pairs."""
 
-    pictures: int
+    images: int
     captions: int
     """Counted where all pairs were looked at, else estimated from the sample."""
     is_estimated: bool
@@ -135,7 +135,7 @@ class Surveyed:
     tokens: float
     """Average of a caption, special ones included."""
     has_nearest: float
-    """Share of pictures that know which are most like them."""
+    """Share of images that know which are most like them."""
     unread: int
     """Pairs of the sample whose captions could not be read."""
     texts: tuple[str, ...]
@@ -145,7 +145,7 @@ class Surveyed:
         """For people, at the start of a run."""
         about = "about " if self.is_estimated else ""
         found = [
-            f"{self.pictures:,} pictures, {about}{self.captions:,} captions "
+            f"{self.images:,} images, {about}{self.captions:,} captions "
             f"of {self.tokens:.1f} tokens on average"
         ]
         found += [
@@ -168,9 +168,9 @@ def check_surveyed(found: Surveyed, recipe: Recipe, *, has_edits: bool) -> None:
     ):
         if slots and share < _TOO_FEW:
             raise _without_edits(found, recipe, what, has_edits=has_edits)
-    if recipe.hard_pictures and not found.has_nearest:
+    if recipe.hard_images and not found.has_nearest:
         raise UnbagError(
-            f"the recipe {recipe.name} trains on hard pictures, but no pair says which are nearest",
+            f"the recipe {recipe.name} trains on hard images, but no pair says which are nearest",
             expected="NegCLIP's TSV with neg_image, or a file of neighbours",
             hint="make one with `unbag nearest` and name it with --neighbours, or "
             "--set hard_pictures=false",
@@ -208,7 +208,7 @@ def check_sides(reads: Reads, captions: Iterable[str]) -> None:
     tried = [reads.prepare(Image.fromarray(quarters)) for _ in range(_TRIES)]
     if any(one.shape != tried[0].shape or not bool((one == tried[0]).all()) for one in tried):
         raise _turned("differs from time to time")
-    # Some models take pictures as rows of patches, whose sides cannot be told here.
+    # Some models take images as rows of patches, whose sides cannot be told here.
     if tried[0].ndim == 3 and tried[0].shape[0] in (1, 3):
         grey = tried[0].double().mean(0)
         height, width = grey.shape
@@ -221,7 +221,7 @@ def check_sides(reads: Reads, captions: Iterable[str]) -> None:
 
 def _turned(what: str) -> UnbagError:
     return UnbagError(
-        f"the model's preparation of pictures {what}, but captions speak of left and right",
+        f"the model's preparation of images {what}, but captions speak of left and right",
         expected="preparation that leaves sides alone, as for evaluation",
         hint="mend `prepare` of the model",
     )
@@ -234,7 +234,7 @@ def assert_no_flip(transform: object, captions: Iterable[str]) -> None:
     for found in _walk(transform):
         if _RANDOM.search(type(found).__name__) and getattr(found, "p", 1) != 0:
             raise UnbagError(
-                f"pictures are prepared with {type(found).__name__}, but captions speak of left "
+                f"images are prepared with {type(found).__name__}, but captions speak of left "
                 "and right",
                 expected="preparation that leaves sides alone, as for evaluation",
                 hint="take it out of the model's preparation",

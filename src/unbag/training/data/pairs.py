@@ -1,6 +1,6 @@
-"""Batches of pictures with captions and edits, drawn from pairs, a recipe and a seed.
+"""Batches of images with captions and edits, drawn from pairs, a recipe and a seed.
 
-With hard pictures each of the `batch` pictures of a step brings one of its nearest ones with it,
+With hard images each of the `batch` images of a step brings one of its nearest ones with it,
 so a step has twice as many, 2 x 256 by NegCLIP's defaults. They stand side by side, each after the
 one that brought it: the parts of all processes are then the whole batch, in order.
 
@@ -36,7 +36,7 @@ from unbag.training.data.batch import (
     make_batch,
 )
 from unbag.training.recipes import Recipe, Slot
-from unbag.training.towers.base import Reads, read_picture
+from unbag.training.towers.base import Reads, read_image
 from unbag.types import Edit, Given, IntArray
 from unbag.version import __version__
 
@@ -73,7 +73,7 @@ class Orders:
 
 @dataclass(frozen=True, eq=False)
 class PairBatches:
-    """Batches of pictures with captions, made by whichever worker is asked."""
+    """Batches of images with captions, made by whichever worker is asked."""
 
     pairs: Pairs
     recipe: Recipe
@@ -110,7 +110,7 @@ class PairBatches:
             self.pairs.fingerprint,
             self.seed,
             self.recipe.batch_size,
-            self.recipe.hard_pictures,
+            self.recipe.hard_images,
             [sorted(column) for column in self.columns.negatives],
             [sorted(column) for column in self.columns.positives],
             self.made.fingerprint if self.made else "",
@@ -139,13 +139,13 @@ class PairBatches:
         opened = self._opened(step, draw)
         pairs = [one.pair for one in opened]
         said = draw_texts(pairs, draw, self.columns, self.made)
-        pictures = [pair.picture.name for pair in pairs]
+        images = [pair.image.name for pair in pairs]
         return make_batch(
             torch.stack([one.pixels for one in opened]),
             said,
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
-            code=code_of(said, pictures) if self.recipe.masks_equal else None,
+            code=code_of(said, images) if self.recipe.masks_equal else None,
             largest=self.micro_batch_size,
             unread=tuple(bad for one in opened for bad in one.unread),
         )
@@ -160,7 +160,7 @@ class PairBatches:
         for place in ours.tolist():
             one = self._open(place)
             found.append(one)
-            if self.recipe.hard_pictures:
+            if self.recipe.hard_images:
                 near = draw.nearest(one.pair)
                 # One without neighbours brings any other.
                 other = draw.number(len(self.pairs), "instead", one.pair.id)
@@ -175,14 +175,14 @@ class PairBatches:
             name = f"pair {at + 1:,}"
             try:
                 pair = self.pairs[at]
-                name = pair.picture.name
-                return _Opened(pair, read_picture(self.reads, pair.picture), tuple(unread))
+                name = pair.image.name
+                return _Opened(pair, read_image(self.reads, pair.image), tuple(unread))
             except (OSError, ValueError, UnbagError) as error:
                 unread.append((name, said_by(error)))
         raise UnbagError(
             f"{len(unread)} pairs one after the other cannot be read; the first: {unread[0][1]}",
-            expected="pictures that open",
-            hint="check the disk that the pictures are on, then give the same command again",
+            expected="images that open",
+            hint="check the disk that the images are on, then give the same command again",
         )
 
 
@@ -244,7 +244,7 @@ class Draw:
         return self.number(len(pair.captions), "caption", pair.id)
 
     def nearest(self, pair: Pair) -> int | None:
-        """Place of one of the pictures most like it; None where it has none."""
+        """Place of one of the images most like it; None where it has none."""
         if not pair.nearest:
             return None
         return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
@@ -253,7 +253,7 @@ class Draw:
         """Caption `at`, and for each column one of its edits.
 
         An edit is drawn once, by the first column that takes it. A negative that says the same as
-        a caption of the picture is none.
+        a caption of the image is none.
         """
         true = {normalised(caption) for caption in pair.captions}
         negatives = [e for e in edits if not e.is_positive and normalised(e.text) not in true]

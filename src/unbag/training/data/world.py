@@ -2,7 +2,7 @@
 
 Scenes are made on the fly and never repeat; they are neither those of the benchmarks nor those that
 `tiny:base` was trained on. Every cell of the truth is computed (`holds`), so captions and negatives
-that happen to fit another picture are known.
+that happen to fit another image are known.
 
 Dimensions: B batch, K negatives of a caption, T things of a scene, R relations, 6 integers of a
 caption; N scenes, H rows, W columns, 3 colour channels.
@@ -30,10 +30,10 @@ from unbag.training.towers.base import Reads
 from unbag.types import IntArray
 from unbag.world.edits import NEGATIVES, POSITIVES, edit
 from unbag.world.grammar import Ast, Obj, Statement, read
-from unbag.world.rendering import Packed, ScenePicture, draw_batch, noise, pack, sprite_table
+from unbag.world.rendering import Packed, SceneImage, draw_batch, noise, pack, sprite_table
 from unbag.world.scenes import Scene
 from unbag.world.stream import Knobs, Mixture, Sample, batch, split_seed, withheld
-from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
+from unbag.world.truth import CaptionCodes, SceneCodes, encode_scenes, encode_texts, holds_codes
 from unbag.world.vocabulary import DEFAULT, WORLDS, Combination, World
 
 DEFAULT_PRESET = "default"
@@ -135,10 +135,10 @@ class WorldBatches:
         """Refuse what cannot be made, before any worker starts."""
         find_preset(self.preset)
         columns_of(self.recipe.negatives, self.recipe.positives)
-        if self.recipe.hard_pictures:
+        if self.recipe.hard_images:
             raise UnbagError(
                 "scenes of the world are drawn while training and have no neighbours",
-                expected="a recipe without hard pictures",
+                expected="a recipe without hard images",
                 hint="--set hard_pictures=false",
             )
         self.share.part(self.recipe.batch_size)
@@ -179,7 +179,7 @@ class WorldBatches:
 
     @property
     def find_truth(self) -> FindWorldTruth | None:
-        """Captions and negatives that hold in another picture, unless the recipe masks none."""
+        """Captions and negatives that hold in another image, unless the recipe masks none."""
         return FindWorldTruth() if self.recipe.masks_equal else None
 
     def __len__(self) -> int:
@@ -347,7 +347,7 @@ class DrawnPixels:
     """Scenes of one world, drawn on whatever device asks for them.
 
     Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of a
-    picture comes from its own scene, so parts of a batch draw what the whole does.
+    image comes from its own scene, so parts of a batch draw what the whole does.
     """
 
     world: str
@@ -376,8 +376,8 @@ class DrawnPixels:
 
 
 def prepared(scenes: Sequence[Scene], reads: Reads) -> Tensor:
-    """The same for a model with a preparation of its own: drawn here, picture by picture."""
-    return torch.stack([reads.prepare(ScenePicture(scene, "").open()) for scene in scenes])
+    """The same for a model with a preparation of its own: drawn here, image by image."""
+    return torch.stack([reads.prepare(SceneImage(scene, "").open()) for scene in scenes])
 
 
 def takes_bytes(reads: Reads, scene: Scene) -> bool:
@@ -408,7 +408,7 @@ class FindWorldTruth:
 
 
 def encode(scenes: Sequence[Scene], told: Sequence[Told]) -> dict[str, Tensor]:
-    """What `FindWorldTruth` needs, one row a picture."""
+    """What `FindWorldTruth` needs, one row an image."""
     codes = encode_scenes(scenes)
     negatives = [one for row in told for one in row.negatives]
     negative_M6 = _rows([Obj() if one is None else one.ast for one in negatives])
@@ -423,7 +423,7 @@ def encode(scenes: Sequence[Scene], told: Sequence[Told]) -> dict[str, Tensor]:
 
 
 def _rows(asts: Sequence[Ast]) -> IntArray:
-    return np.stack(list(vars(encode_captions(asts)).values()), axis=1)
+    return np.stack(list(vars(encode_texts(asts)).values()), axis=1)
 
 
 def _columns_of(code_C6: Tensor) -> CaptionCodes[Tensor]:

@@ -1,6 +1,6 @@
 """Read a written folder with its plain library, and check that it agrees with the model.
 
-Dimensions: N pictures or captions, D joint space.
+Dimensions: N images or captions, D joint space.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def agreement(
     what: str,
     captions: Sequence[str] = ORDINARY,
 ) -> Agreement:
-    """Compare, or raise; `own` is the form that prepares pictures as the model does."""
-    images = drawn(side=int(encoder.prepare(_picture((64, 64))).shape[-1]))
-    mine_ND = encoder.encode_pictures(torch.stack([encoder.prepare(one) for one in images]))
+    """Compare, or raise; `own` is the form that prepares images as the model does."""
+    images = drawn(side=int(encoder.prepare(_image((64, 64))).shape[-1]))
+    mine_ND = encoder.encode_images(torch.stack([encoder.prepare(one) for one in images]))
     prepared = torch.stack([own.prepare(one) for one in images])
     apart = max(
-        _apart(again.encode_pictures(prepared), mine_ND),
-        _apart(again.encode_captions(captions), encoder.encode_captions(captions)),
+        _apart(again.encode_images(prepared), mine_ND),
+        _apart(again.encode_texts(captions), encoder.encode_texts(captions)),
     )
     limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
     if not apart < limit:
@@ -59,7 +59,7 @@ def agreement(
     if again is own:
         return Agreement(apart)
     pixels = torch.stack([again.prepare(one) for one in images])
-    cosine_N = (again.encode_pictures(pixels) * mine_ND).sum(dim=-1)
+    cosine_N = (again.encode_images(pixels) * mine_ND).sum(dim=-1)
     assert isinstance(again, PlainForm)
     # In levels of 255, by the spread that both libraries divide by.
     spread = torch.tensor(again.std)[:, None, None]
@@ -68,15 +68,15 @@ def agreement(
 
 
 def drawn(*, side: int) -> list[Image]:
-    """Pictures wider, higher and smaller than a tower takes, with edges and gradients.
+    """Images wider, higher and smaller than a tower takes, with edges and gradients.
 
     The last is cut by three columns: open_clip takes two of them from the left, transformers one.
     """
     sizes = ((640, 480), (431, 577), (90, 60), (336, 336), (2 * side + 6, 2 * side))
-    return [_picture(size) for size in sizes]
+    return [_image(size) for size in sizes]
 
 
-def _picture(size: tuple[int, int]) -> Image:
+def _image(size: tuple[int, int]) -> Image:
     from PIL import Image as Images
     from PIL import ImageDraw
 
@@ -99,10 +99,10 @@ class Again(Protocol):
     def prepare(self, image: Image, /) -> Tensor:
         """Pixels, as the library prepares them."""
 
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit vectors [N, D]."""
 
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Unit vectors [N, D]."""
 
 
@@ -133,15 +133,15 @@ class PlainForm:
     image_features: Callable[[Tensor], Any]
     text_features: Callable[[list[str]], Any]
     std: Sequence[float]
-    """By which prepared pictures are divided."""
+    """By which prepared images are divided."""
 
     @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
+    def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit vectors [N, D]."""
         return _unit(self.image_features(pixels))
 
     @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+    def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Unit vectors [N, D]."""
         return _unit(self.text_features(list(captions)))
 

@@ -1,7 +1,7 @@
 """Convert CLIP between open_clip and transformers: config, image preparation, weights, tokenizer.
 
 A model is converted only if the other library computes the same: a ViT with a class token and a
-causal text tower that is read at the end token. Whatever differs from that is named.
+causal text encoder that is read at the end token. Whatever differs from that is named.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BIAS = "logit_bias"
 """Of the sigmoid loss; open_clip gives it to any model, transformers to SigLIP only."""
 _BELOW = "text."
-"""Before the names of the text tower in open_clip's second form, CustomTextCLIP."""
+"""Before the names of the text encoder in open_clip's second form, CustomTextCLIP."""
 _BLOCK: Mapping[str, str] = MappingProxyType(
     {
         "ln_1": "layer_norm1",
@@ -305,7 +305,7 @@ def to_processor(preparation: Mapping[str, Any]) -> dict[str, Any]:
     how, resample = preparation["resize_mode"], _RESAMPLE.get(preparation["interpolation"])
     if how not in ("shortest", "squash") or resample is None:
         said = f"{how}, {preparation['interpolation']}"
-        raise NoOtherFormError(f"its pictures are resized in a way transformers has not ({said})")
+        raise NoOtherFormError(f"its images are resized in a way transformers has not ({said})")
     whole = {"height": side, "width": side}
     return {
         "size": {"shortest_edge": side} if how == "shortest" else whole,
@@ -326,9 +326,9 @@ def to_preparation(processor: Any, *, side: int) -> dict[str, Any]:
     names = {number: name for name, number in _RESAMPLE.items()}
     how = _resized(said, side)
     if not (kind.startswith("CLIPImageProcessor") and does and is_bytes and how):
-        raise NoOtherFormError("its pictures are prepared in a way open_clip has not")
+        raise NoOtherFormError("its images are prepared in a way open_clip has not")
     if said["resample"] not in names:
-        raise NoOtherFormError(f"its pictures are resampled in way {said['resample']} of PIL")
+        raise NoOtherFormError(f"its images are resampled in way {said['resample']} of PIL")
     return {
         "size": side,
         "mode": "RGB",
@@ -362,15 +362,15 @@ def _open_clip_towers(config: Mapping[str, Any]) -> tuple[Any, Any]:
         raise NoOtherFormError(f"its config has {', '.join(strange)}")
     eyes, text = CLIPVisionCfg(**config["vision_cfg"]), CLIPTextCfg(**config["text_cfg"])
     if eyes.timm_model_name:
-        raise NoOtherFormError(f"its picture tower is of timm ({eyes.timm_model_name})")
+        raise NoOtherFormError(f"its image encoder is of timm ({eyes.timm_model_name})")
     if isinstance(eyes.layers, list | tuple):
-        raise NoOtherFormError("its picture tower is a ResNet")
+        raise NoOtherFormError("its image encoder is a ResNet")
     if text.hf_model_name:
-        raise NoOtherFormError(f"its text tower is of another kind ({text.hf_model_name})")
+        raise NoOtherFormError(f"its text encoder is of another kind ({text.hf_model_name})")
     _check_plain(eyes, "picture", _EYES, starts=("timm_",))
     _check_plain(text, "text", _TEXT | _TOKENIZER, starts=("hf_",))
     if text.pool_type not in ("argmax", "eos"):
-        raise NoOtherFormError(f"its text tower has pool_type {text.pool_type!r}")
+        raise NoOtherFormError(f"its text encoder has pool_type {text.pool_type!r}")
     return eyes, text
 
 

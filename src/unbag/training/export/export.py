@@ -49,7 +49,7 @@ from unbag.types import DualEncoder
 JOINED, PHOTO, TINY = "joined", "photo.safetensors", "tiny.safetensors"
 FORMAT = "unbag-export-1"
 FAR = 0.999
-"""Cosine below which another way of resizing is said to change a picture's vector."""
+"""Cosine below which another way of resizing is said to change an image's vector."""
 _BOTH: tuple[Library, ...] = ("open_clip", "transformers")
 _TRIED = 8
 """Captions of a table that an export is tried on."""
@@ -240,7 +240,7 @@ def _notes(
     for one in written:
         if one.agreement.cosine < FAR:
             yield (
-                f"Pictures prepared by {one.library} get other vectors (cosine down to "
+                f"Images prepared by {one.library} get other vectors (cosine down to "
                 f"{one.agreement.cosine:.4f}), mostly where an odd number of columns or rows is "
                 "cut off, a pixel apart by the two libraries. Numbers of both forms differ by it."
             )

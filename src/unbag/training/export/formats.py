@@ -18,7 +18,7 @@ from unbag.models.huggingface.loading import quietly
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.loading import CONFIG
 from unbag.models.open_clip.text import ClipTokenizer, HubTokenizer
-from unbag.models.photo import caption_part, parts_said, picture_part
+from unbag.models.photo import caption_part, image_part, parts_said
 from unbag.training.export.clip import (
     BIAS,
     ORDINARY,
@@ -49,12 +49,12 @@ OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
 def said_of_joined(encoder: JoinedEncoder) -> str:
     """For the card: what the folder holds, and what must be found beside it."""
     changed = encoder.changed
-    inside = _trained(f" and of {encoder.origin.picture}", changed.picture)
+    inside = _trained(f" and of {encoder.origin.image}", changed.image)
     inside += _trained(f" and of {encoder.origin.text}", changed.text)
     origin = encoder.origin
     return (
         f"The folder holds the connector{inside}. It needs both parts beside it, by the names in "
-        f"joined.json: `{origin.picture}` ({origin.picture_fingerprint}) and `{origin.text}` "
+        f"joined.json: `{origin.image}` ({origin.image_fingerprint}) and `{origin.text}` "
         f"({origin.text_fingerprint}); others are refused."
     )
 
@@ -72,7 +72,7 @@ def trained_parts(encoder: Photo) -> tuple[str, ...]:
     towers = encoder.towers
     found = []
     for name, now, first in (
-        ("picture", towers.picture.part, picture_part()),
+        ("picture", towers.picture.part, image_part()),
         ("caption", towers.caption.part, caption_part()[0]),
     ):
         before = first.state_dict()
@@ -142,7 +142,7 @@ def write_own_transformers(encoder: HfDual, folder: Path) -> None:
         state.pop(BIAS, None)
     with quietly():
         encoder.model.save_pretrained(folder, state_dict=state)
-        encoder.pictures.processor.save_pretrained(folder)
+        encoder.images.processor.save_pretrained(folder)
         save_tokenizer(encoder.captions.tokenizer, folder)
 
 
@@ -155,13 +155,13 @@ def write_open_clip_from(encoder: HfDual, folder: Path) -> None:
     places = int(config.text_config.max_position_embeddings)
     if encoder.context != places:
         raise NoOtherFormError(
-            f"its tokenizer cuts at {encoder.context} tokens, its text tower has {places} places"
+            f"its tokenizer cuts at {encoder.context} tokens, its text encoder has {places} places"
         )
     end = int(tokenizer("a")["input_ids"][-1])
     largest = max(tokenizer.get_vocab().values())
     made = to_open_clip_config(config, end=end, largest=largest)
     side = int(made["vision_cfg"]["image_size"])
-    preparation = to_preparation(encoder.pictures.processor, side=side)
+    preparation = to_preparation(encoder.images.processor, side=side)
     if not is_clips_own(encoder):
         made["text_cfg"]["hf_tokenizer_name"] = encoder.name
         with quietly():

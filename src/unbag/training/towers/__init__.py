@@ -1,1 +1,1 @@
-"""Image and text towers of models of several libraries, ready to be trained."""
+"""Image and text encoders of models of several libraries, ready to be trained."""

@@ -1,6 +1,6 @@
 """The towers of each kind of loaded model, ready to be trained: `make_trainable`.
 
-Dimensions: N pictures or captions, L tokens, E width of the text part, D joint space.
+Dimensions: N images or captions, L tokens, E width of the text part, D joint space.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from unbag.errors import UnbagError
 from unbag.models.batching import Levels
-from unbag.models.huggingface.dual import HfDual, Pictures
+from unbag.models.huggingface.dual import HfDual, ImagePreparation
 from unbag.models.joined import Changed, JoinedEncoder, module_of
 from unbag.models.layers import unit_rows
 from unbag.models.open_clip.encoder import OpenClip, in_bytes
@@ -63,8 +63,8 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
     if isinstance(encoder, Photo | PhotoHeads):
         return PhotoTrainable(encoder, device=device)
     if isinstance(encoder, JoinedEncoder):
-        pictures = make_trainable(encoder.picture, device=device)
-        return JoinedTrainable(encoder, pictures, device=device)
+        images = make_trainable(encoder.image, device=device)
+        return JoinedTrainable(encoder, images, device=device)
     raise UnbagError(
         f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
         "encoder of a known library",
@@ -90,7 +90,7 @@ class PlainReads:
         return self._prepare(image)
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Arguments of the text tower, padded as far as the model asks."""
+        """Arguments of the text encoder, padded as far as the model asks."""
         return self._captions(captions)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
@@ -99,28 +99,28 @@ class PlainReads:
 
 
 class TinyTrainable:
-    """The towers of `unbag.models.tiny`. Pictures are levels, or numbers from -1 to 1."""
+    """The towers of `unbag.models.tiny`. Images are levels, or numbers from -1 to 1."""
 
     def __init__(self, encoder: Tiny, *, device: str) -> None:
         """Copy the towers of an encoder, which stays as it is."""
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: TinyTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.picture_layers = tower_layers(self.module.picture)
-        self.caption_layers = tower_layers(self.module.caption)
+        self.image_layers = tower_layers(self.module.picture)
+        self.text_layers = tower_layers(self.module.caption)
         self.temperature = (self.module.log_scale,)
         config = encoder.config
         self.reads = TinyReads(side=config.pixels, words=config.words, context=config.context)
         self._device = device
         self._levels = Levels(_tiny_pixels)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """[N, 3, H, W] to unit vectors [N, D]."""
         if pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         return unit_rows(self.module.picture(pixels)[:, 0])
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Token ids to unit vectors [N, D], read at the end token."""
         token_NL, end_N = inputs["token_NL"], inputs["end_N"]
         row_N = torch.arange(len(token_NL), device=token_NL.device)
@@ -132,7 +132,7 @@ class TinyTrainable:
 
 
 class TinyReads:
-    """Bytes of pictures, and words with the place of their end."""
+    """Bytes of images, and words with the place of their end."""
 
     def __init__(self, *, side: int, words: Sequence[str], context: int) -> None:
         """Pixels of a side; the vocabulary without special tokens; tokens of a caption."""
@@ -179,18 +179,18 @@ class OpenClipTrainable:
         self.reads = OpenClipReads(self._shell._prepare, encoder.tokenize, is_cut=can_cut)
         found = [getattr(self.module, name, None) for name in _OPEN_CLIP_TEMPERATURE]
         self.temperature = tuple(weight for weight in found if weight is not None)
-        self.picture_layers = tower_layers(self.module.visual)
-        self.caption_layers = _open_clip_caption_layers(self.module)
+        self.image_layers = tower_layers(self.module.visual)
+        self.text_layers = _open_clip_caption_layers(self.module)
         close_unused(self, device=device)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Pixels or their levels to unit vectors [N, D]."""
         if self._levels and pixels.dtype == torch.uint8:
             pixels = self._levels(pixels)
         found = self.module.visual(pixels)
         return unit_rows(found[0] if isinstance(found, tuple) else found)
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Token ids to unit vectors [N, D]."""
         token_NL = inputs["token_NL"]
         if isinstance(self._text, Native):
@@ -264,7 +264,7 @@ def _without_weights(encoder: OpenClip, *, device: str) -> OpenClip:
 
 
 def _open_clip_caption_layers(model: Any) -> Any:
-    """The text tower stands at the top in the first form of CLIP, and below `text` in the second.
+    """The text encoder stands at the top in the first form of CLIP, and below `text` in the second.
 
     What is neither tower's, such as the decoder of CoCa, counts to the last layer.
     """
@@ -294,22 +294,23 @@ class HfTrainable:
         names = ("log_scale",) if self._inverse else ("logit_scale", "logit_bias")
         found = [getattr(self.module, name, None) for name in names]
         self.temperature = tuple(weight for weight in found if weight is not None)
-        self.picture_layers, self.caption_layers = _hf_layers(self.module, names)
+        self.image_layers, self.text_layers = _hf_layers(self.module, names)
         # Two, since the levels of one move to the device, and workers must not.
-        self._pictures, sent = (
-            Pictures(encoder.pictures.processor, name=self.name, device=device) for _ in range(2)
+        self._images, sent = (
+            ImagePreparation(encoder.images.processor, name=self.name, device=device)
+            for _ in range(2)
         )
         self.reads = PlainReads(sent, encoder.captions.fresh())
         self._shell = copy(encoder)
-        self._shell.model = self._shell._ask_picture = self._shell._ask_caption = None
-        self._shell.pictures, self._shell.device = self._pictures, device
+        self._shell.model = self._shell._ask_image = self._shell._ask_caption = None
+        self._shell.images, self._shell.device = self._images, device
         close_unused(self, device=device)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Pixels or their levels to unit vectors [N, D]."""
-        return _hf_vectors(self.module.get_image_features(**dict(self._pictures.inputs(pixels))))
+        return _hf_vectors(self.module.get_image_features(**dict(self._images.inputs(pixels))))
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Token ids, with a mask where there is one, to unit vectors [N, D]."""
         return _hf_vectors(self.module.get_text_features(**inputs))
 
@@ -325,7 +326,7 @@ class HfTrainable:
             del model.log_scale
             model.temperature = nn.Parameter((-value).exp(), requires_grad=False)
         found.model = model
-        found._ask_picture, found._ask_caption = model.get_image_features, model.get_text_features
+        found._ask_image, found._ask_caption = model.get_image_features, model.get_text_features
         found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
         return found
 
@@ -373,20 +374,20 @@ class PhotoTrainable:
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.picture_layers, self.caption_layers = _photo_layers(self.module)
+        self.image_layers, self.text_layers = _photo_layers(self.module)
         self.temperature = (self.module.log_scale,)
         has_parts = isinstance(encoder, Photo)
         self.reads: Reads = PhotoReads(encoder.tokenizer) if has_parts else NoReads()
         self._tokenizer = encoder.tokenizer
         self._device = device
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Levels, or numbers as `Photo.prepare` gives them, to unit vectors [N, D]."""
         if pixels.dtype == torch.uint8:
             pixels = (pixels.float() - 127.0) / 128.0
         return unit_rows(self.module.picture(pixels))
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Tokens to unit vectors [N, D]."""
         return unit_rows(self.module.caption(inputs["token_NL"], inputs["mask_NL"]))
 
@@ -407,7 +408,7 @@ class PhotoTrainable:
 
 
 class PhotoReads:
-    """Bytes of pictures, and the tokens of MiniLM."""
+    """Bytes of images, and the tokens of MiniLM."""
 
     def __init__(self, tokenizer: Any) -> None:
         """As the encoder has it."""
@@ -453,44 +454,44 @@ def _photo_layers(towers: Any) -> tuple[Layers, Layers]:
     Or the heads alone.
     """
     eyes, words = towers.picture.part, towers.caption.part
-    picture: Layers = ()
+    image: Layers = ()
     caption: Layers = ()
     if not isinstance(eyes, nn.Identity):
         stem, last = (eyes._conv_stem, eyes._bn0), (eyes._conv_head, eyes._bn1)
-        picture = (stem, *((block,) for block in eyes._blocks), last)
+        image = (stem, *((block,) for block in eyes._blocks), last)
     if not isinstance(words, nn.Identity):
         caption = ((words.embeddings,), *((block,) for block in words.encoder.layer))
-    return (*picture, (towers.picture.head,)), (*caption, (towers.caption.head,))
+    return (*image, (towers.picture.head,)), (*caption, (towers.caption.head,))
 
 
 class JoinedTrainable:
     """The last caption layer is the connector alone, so that freeze.text=part trains only it."""
 
-    def __init__(self, encoder: JoinedEncoder, pictures: Trainable, *, device: str) -> None:
-        """Copy an encoder, which stays as it is; `pictures` is its picture model with gradients."""
+    def __init__(self, encoder: JoinedEncoder, images: Trainable, *, device: str) -> None:
+        """Copy an encoder, which stays as it is; `images` is its image model with gradients."""
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self._encoder, self._device = encoder, device
-        self._pictures = pictures
+        self._images = images
         text = deepcopy(encoder.text.module).to(device=device, dtype=torch.float32)
         self._text: TextPart = encoder.text.holding(text)
         self.connector = deepcopy(encoder.connector).to(device)
-        parts = {"picture": pictures.module, "text": text, "connector": self.connector}
+        parts = {"picture": images.module, "text": text, "connector": self.connector}
         self.module = nn.ModuleDict(parts)
         self.module.train().requires_grad_(True)
-        self.picture_layers = pictures.picture_layers
+        self.image_layers = images.image_layers
         # A table of features has one empty layer.
         inside = tower_layers(text) if any(True for _ in text.parameters()) else ((),)
-        self.caption_layers: Layers = (*inside, (self.connector,))
-        self.temperature = pictures.temperature
+        self.text_layers: Layers = (*inside, (self.connector,))
+        self.temperature = images.temperature
         self._first = self._start_temperature()
-        # Weights of the picture tower, taken before LoRA gives them other names.
-        ids = {id(weight) for weight in weights_of(pictures.picture_layers)}
-        self._names = {n for n, w in pictures.module.named_parameters() if id(w) in ids}
-        self.reads = PlainReads(pictures.reads.prepare, encoder.text.reads.fresh())
+        # Weights of the image encoder, taken before LoRA gives them other names.
+        ids = {id(weight) for weight in weights_of(images.image_layers)}
+        self._names = {n for n, w in images.module.named_parameters() if id(w) in ids}
+        self.reads = PlainReads(images.reads.prepare, encoder.text.reads.fresh())
         # A table of features knows only its own captions.
         rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
-        # The text tower that the picture model came with is among what is closed.
+        # The text encoder that the image model came with is among what is closed.
         readable = CAPTIONS if rows is None else list(rows)[:2]
         close_unused(self, device=device, captions=readable)
 
@@ -499,11 +500,11 @@ class JoinedTrainable:
         """What LoRA has to train beside its own matrices: no connector was ever trained before."""
         return tuple(self.connector.parameters())
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """As the picture model does, [N, D]."""
-        return self._pictures.embed_pictures(pixels)
+    def embed_images(self, pixels: Tensor) -> Tensor:
+        """As the image model does, [N, D]."""
+        return self._images.embed_images(pixels)
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """What the text part's reads gave, to unit vectors [N, D]."""
         return self.text_head(self._text.pooled(inputs))
 
@@ -514,28 +515,28 @@ class JoinedTrainable:
     def encoder(self, name: str) -> JoinedEncoder:
         """A copy of the weights as they are now; parts that did not change are the encoder's."""
         start = self._encoder
-        picture, seen = self._picture(name)
+        image, seen = self._image(name)
         text, read = self._text_part()
         scale, bias = start.scale, start.bias
         if any(not torch.equal(w, v) for w, v in zip(self.temperature, self._first, strict=True)):
             scale = float(self.temperature[0].detach().exp())
             bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
         return JoinedEncoder(
-            picture,
+            image,
             text,
             deepcopy(self.connector),
             name=name,
             origin=start.origin,
-            changed=Changed({**start.changed.picture, **seen}, {**start.changed.text, **read}),
+            changed=Changed({**start.changed.image, **seen}, {**start.changed.text, **read}),
             temperature=(scale, bias),
         )
 
-    def _picture(self, name: str) -> tuple[DualEncoder, dict[str, Tensor]]:
-        was = self._encoder.picture
-        is_open = any(weight.requires_grad for weight in weights_of(self.picture_layers))
+    def _image(self, name: str) -> tuple[DualEncoder, dict[str, Tensor]]:
+        was = self._encoder.image
+        is_open = any(weight.requires_grad for weight in weights_of(self.image_layers))
         if not is_open and was.device == self._device:
             return was, {}
-        found = self._pictures.encoder(name)
+        found = self._images.encoder(name)
         now = {k: v for k, v in module_of(found).state_dict().items() if k in self._names}
         changed = _changed(now, module_of(was).state_dict())
         return (found if changed or was.device != self._device else was), changed
@@ -553,7 +554,7 @@ class JoinedTrainable:
     def _start_temperature(self) -> list[Tensor]:
         """That of the joined model, which may have been trained before."""
         encoder = self._encoder
-        if (encoder.scale, encoder.bias) != (encoder.picture.scale, encoder.picture.bias):
+        if (encoder.scale, encoder.bias) != (encoder.image.scale, encoder.image.bias):
             with torch.no_grad():
                 values = (log(encoder.scale), encoder.bias)
                 for weight, value in zip(self.temperature, values, strict=False):

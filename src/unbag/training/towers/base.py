@@ -3,7 +3,7 @@
 The first layer of a tower is what embeds patches or words, then each block is one, and the last is
 all that follows the blocks.
 
-Dimensions: N pictures or captions, D joint space.
+Dimensions: N images or captions, D joint space.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 
 from unbag.errors import UnbagError
 from unbag.training.recipes import Freeze
-from unbag.types import DualEncoder, Picture
+from unbag.types import DualEncoder, ImageSource
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,12 +52,12 @@ class Trainable(Protocol):
         """Every weight, temperature and bias included, under its name in the library it is from."""
 
     @property
-    def picture_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
-        """The picture tower from input to output: embedding, blocks, what follows them."""
+    def image_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
+        """The image encoder from input to output: embedding, blocks, what follows them."""
 
     @property
-    def caption_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
-        """The caption tower likewise."""
+    def text_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
+        """The text encoder likewise."""
 
     @property
     def temperature(self) -> Sequence[nn.Parameter]:
@@ -67,10 +67,10 @@ class Trainable(Protocol):
     def reads(self) -> Reads:
         """What data workers need; it can be sent to another process."""
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """[N, ...] on the device to unit vectors [N, D] in float32, with gradient."""
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Tokens on the device to unit vectors [N, D] in float32, with gradient."""
 
     def encoder(self, name: str) -> DualEncoder:
@@ -78,7 +78,7 @@ class Trainable(Protocol):
 
 
 class Reads(Protocol):
-    """Preparation of pictures and captions, without weights."""
+    """Preparation of images and captions, without weights."""
 
     def prepare(self, image: Image) -> Tensor:
         """As for evaluation; never flipped or cropped at random, since captions speak of sides."""
@@ -92,15 +92,15 @@ class Reads(Protocol):
 
 @runtime_checkable
 class KeptReads(Protocol):
-    """Preparation that has met the pictures before, and opens none of them again."""
+    """Preparation that has met the images before, and opens none of them again."""
 
-    def kept(self, picture: Picture) -> Tensor:
-        """What the picture tower, or what is trained of it, is given."""
+    def kept(self, image: ImageSource) -> Tensor:
+        """What the image encoder, or what is trained of it, is given."""
 
 
-def read_picture(reads: Reads, picture: Picture) -> Tensor:
-    """Features of a picture where they are kept, else the picture opened and prepared."""
-    return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
+def read_image(reads: Reads, image: ImageSource) -> Tensor:
+    """Features of an image where they are kept, else the image opened and prepared."""
+    return reads.kept(image) if isinstance(reads, KeptReads) else reads.prepare(image.open())
 
 
 def apply_freeze(trainable: Trainable, freeze: Freeze) -> str:
@@ -130,8 +130,8 @@ def set_training(trainable: Trainable, freeze: Freeze) -> None:
 def open_share(trainable: Trainable) -> str:
     """How many weights are trained, by tower, in words."""
     towers = {
-        "image encoder": trainable.picture_layers,
-        "text encoder": trainable.caption_layers,
+        "image encoder": trainable.image_layers,
+        "text encoder": trainable.text_layers,
         "temperature": [list(trainable.temperature)],
     }
     shown = []
@@ -178,7 +178,7 @@ def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers
 
 
 def _layers(trainable: Trainable, tower: Tower) -> Layers:
-    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    layers = trainable.image_layers if tower == "picture" else trainable.text_layers
     return tuple(tuple(layer) for layer in layers)
 
 
@@ -260,18 +260,18 @@ def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...]
 
 
 def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
-    """Lock weights that no vector depends on, tried on one picture and some captions.
+    """Lock weights that no vector depends on, tried on one image and some captions.
 
     Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's
     vector passes by. They would only be decayed. Tried in eval mode; the mode is left as it was.
     """
     was_training = trainable.module.training
     trainable.module.eval()
-    picture = trainable.reads.prepare(PilImage.new("RGB", (40, 30), (90, 120, 150)))
+    image = trainable.reads.prepare(PilImage.new("RGB", (40, 30), (90, 120, 150)))
     inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(captions).items()}
     with torch.enable_grad():
-        found = trainable.embed_pictures(picture[None].to(device)).sum()
-        found = found + trainable.embed_captions(inputs).sum()
+        found = trainable.embed_images(image[None].to(device)).sum()
+        found = found + trainable.embed_texts(inputs).sum()
         found.backward()  # type: ignore[no-untyped-call]
     temperature = {id(weight) for weight in trainable.temperature}
     for weight in trainable.module.parameters():

@@ -37,7 +37,7 @@ from unbag.training.data.pairs import columns_of, readable_pairs
 from unbag.training.recipes import Recipe
 from unbag.training.towers.adapters import NoReads, make_trainable
 from unbag.training.towers.base import Trainable, is_part_frozen, is_tower_frozen
-from unbag.types import DualEncoder, Picture
+from unbag.types import DualEncoder, ImageSource
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -75,10 +75,10 @@ class TextHead(Protocol):
 class PartEncoder(Protocol):
     """An encoder that shows what its heads are given."""
 
-    def picture_features(self, pixels: Tensor) -> Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """[N, C], or unit vectors where there is no head."""
 
-    def caption_features(self, captions: Sequence[str]) -> Tensor:
+    def text_features(self, captions: Sequence[str]) -> Tensor:
         """[N, C]."""
 
     def part_fingerprint(self, tower: str) -> str:
@@ -111,14 +111,14 @@ def cache_frozen(
     numbers += len(texts) * _width(model, "caption") if has_texts else 0
     if numbers > MAX_NUMBERS:
         progress.say(
-            f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
+            f"features of {len(found):,} images and {len(texts):,} captions are too many to keep "
             "in memory; frozen parts are run at every step"
         )
         return trainable
-    pictures = [pair.picture for pair in found]
+    images = [pair.image for pair in found]
     return CachedTowers(
         trainable,
-        images=image_table(model, pictures, cache, progress) if has_images else None,
+        images=image_table(model, images, cache, progress) if has_images else None,
         texts=text_table(model, texts, cache, progress) if has_texts else None,
     )
 
@@ -156,11 +156,11 @@ class CachedTowers:
     ) -> None:
         """Take towers over, without copying them; features must be those of their encoder."""
         if isinstance(towers.reads, NoReads) and (images is None or texts is None):
-            raise ValueError("heads without parts need features of pictures and of captions")
+            raise ValueError("heads without parts need features of images and of captions")
         self.towers = towers
         self.name, self.fingerprint = towers.name, towers.fingerprint
         self.module: nn.Module = towers.module
-        self.picture_layers, self.caption_layers = towers.picture_layers, towers.caption_layers
+        self.image_layers, self.text_layers = towers.image_layers, towers.text_layers
         self.temperature = towers.temperature
         self.always_open = getattr(towers, "always_open", ())
         self._device = str(next(towers.module.parameters()).device)
@@ -168,19 +168,19 @@ class CachedTowers:
         self._texts = None if texts is None else texts.to(self._device)
         self.reads: Reads = CachedReads(towers.reads, images, texts)
 
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
+    def embed_images(self, pixels: Tensor) -> Tensor:
         """Places [N], or pixels, to unit vectors [N, D]."""
         if self._images is None:
-            return self.towers.embed_pictures(pixels)
+            return self.towers.embed_images(pixels)
         feature_NC = self._images.vectors[pixels]
         if isinstance(self.towers, ImageHead):
             return self.towers.image_head(feature_NC)
         return feature_NC
 
-    def embed_captions(self, inputs: Inputs) -> Tensor:
+    def embed_texts(self, inputs: Inputs) -> Tensor:
         """Places, or tokens, to unit vectors [N, D]."""
         if self._texts is None:
-            return self.towers.embed_captions(inputs)
+            return self.towers.embed_texts(inputs)
         feature_NC = self._texts.vectors[inputs["place_N"]]
         if isinstance(self.towers, TextHead):
             return self.towers.text_head(feature_NC)
@@ -215,18 +215,18 @@ class CachedReads:
         """As the towers want pixels."""
         return self._plain.prepare(image)
 
-    def kept(self, picture: Picture) -> Tensor:
+    def kept(self, image: ImageSource) -> Tensor:
         """A row, or pixels where the image tower is trained."""
         if self._images is None:
-            return self.prepare(picture.open())
-        row = self._images.get(picture.name)
+            return self.prepare(image.open())
+        row = self._images.get(image.name)
         if row is None:
-            why = self._damaged.get(picture.name, "it is not in the collection")
-            raise ValueError(f"no features of {picture.name} are kept: {why}")
+            why = self._damaged.get(image.name, "it is not in the collection")
+            raise ValueError(f"no features of {image.name} are kept: {why}")
         return torch.tensor(row)
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Rows, or tokens where the text tower is trained."""
+        """Rows, or tokens where the text encoder is trained."""
         if self._texts is None:
             return self._plain.tokenize(captions)
         return {"place_N": torch.tensor([self._texts[one] for one in captions])}
@@ -237,19 +237,19 @@ class CachedReads:
 
 
 def image_table(
-    model: DualEncoder, pictures: Sequence[Picture], cache: Path | None, progress: Progress
+    model: DualEncoder, images: Sequence[ImageSource], cache: Path | None, progress: Progress
 ) -> FeatureTable:
     """Features of each by name; computed where the cache does not have them."""
-    key_of = {picture.name: picture.key for picture in pictures}
-    picture_of = {key_of[picture.name]: picture for picture in pictures}
+    key_of = {image.name: image.key for image in images}
+    image_of = {key_of[image.name]: image for image in images}
     rows = _rows(model, "picture", cache, progress)
     damaged = extract_images(
         model,
-        picture_of,
-        batches_of(rows.missing(picture_of), IMAGES),
+        image_of,
+        batches_of(rows.missing(image_of), IMAGES),
         lambda pixels: _in_passes(pixels, _features(model, "picture"), model.device),
         lambda keys, vector_NC: rows.put(keys, {VECTOR: vector_NC}),
-        label="features of pictures",
+        label="features of images",
         progress=progress,
     )
     reasons = {name: damaged[key] for name, key in key_of.items() if key in damaged}
@@ -297,7 +297,7 @@ def _table(
     """Rows in the order of the names; two names of one content share a row."""
     keys = list(dict.fromkeys(key_of.values()))
     if not keys:
-        raise UnbagError("no picture can be opened", expected="at least one, to train on")
+        raise UnbagError("no image can be opened", expected="at least one, to train on")
     row_of = {key: row for row, key in enumerate(keys)}
     return FeatureTable(
         {name: row_of[key] for name, key in key_of.items()}, rows.get(keys), damaged or {}
@@ -307,8 +307,8 @@ def _table(
 def _features(model: DualEncoder, tower: Tower) -> Callable[..., Tensor]:
     """What the head of a tower is given, or the vectors of a tower without one."""
     if isinstance(model, PartEncoder):
-        return model.picture_features if tower == "picture" else model.caption_features
-    return model.encode_pictures if tower == "picture" else model.encode_captions
+        return model.image_features if tower == "picture" else model.text_features
+    return model.encode_images if tower == "picture" else model.encode_texts
 
 
 def _width(model: DualEncoder, tower: Tower) -> int:

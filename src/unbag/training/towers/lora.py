@@ -163,7 +163,7 @@ class SplitAttention(nn.Module):
 
 def _open_blocks(trainable: Trainable) -> Iterator[tuple[str, nn.Module]]:
     """Modules of the blocks, by their names in the model, whose own weights are open."""
-    layers = (*trainable.picture_layers[1:-1], *trainable.caption_layers[1:-1])
+    layers = (*trainable.image_layers[1:-1], *trainable.text_layers[1:-1])
     inside = {id(part) for block in modules_of(layers) for part in block.modules()}
     for name, module in trainable.module.named_modules():
         own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]

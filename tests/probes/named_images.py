@@ -1,4 +1,4 @@
-"""Pictures for spaces that look at their names only."""
+"""Images for spaces that look at their names only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 @dataclass(frozen=True)
 class Named:
-    """A picture that is only a name."""
+    """An image that is only a name."""
 
     key: str
 
