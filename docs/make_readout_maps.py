@@ -2,7 +2,7 @@
 
 A second word is the name of the image, and a third which caption of the page is shown, from 0.
 
-.venv/bin/unbag train --model tiny:base --recipe sparc_fixed --pairs world --out runs/sparc_fixed \
+.venv/bin/unbag train --model tiny:base --readout sparc_fixed --pairs world --out runs/sparc_fixed \
     --set steps=300 scenes=2000 batch_size=64
 .venv/bin/unbag diagnose --model tiny:base --scorer sparc_fixed@runs/sparc_fixed --probes profile
 .venv/bin/python docs/make_readout_maps.py unbag-diagnosis/tiny-base+sparc_fixed

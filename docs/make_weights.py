@@ -1,7 +1,7 @@
 """Folders of a trained PACL and a trained SPARC of tiny:base come in; their weights are drawn.
 
-unbag train --model tiny:base --recipe pacl --pairs world --out readers/pacl
-unbag train --model tiny:base --recipe sparc_fixed --pairs world --out readers/sparc_fixed
+unbag train --model tiny:base --readout pacl --pairs world --out readers/pacl
+unbag train --model tiny:base --readout sparc_fixed --pairs world --out readers/sparc_fixed
 python docs/make_weights.py readers/pacl readers/sparc_fixed
 """
 

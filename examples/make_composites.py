@@ -6,7 +6,7 @@ CUTOUTS holds images of single things, transparent or plain around them, each na
 should call it: cup.png, coffee_pot_2.png. BACKGROUNDS holds any images; - takes plain colours.
 Then:
 
-    unbag train --model MODEL --recipe dcsm_fixed --pairs OUT/pairs.jsonl --out reader
+    unbag train --model MODEL --readout dcsm_fixed --pairs OUT/pairs.jsonl --out reader
     unbag run --model MODEL --scorer dcsm_fixed@reader --bench ...
 """
 

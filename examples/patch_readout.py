@@ -1,7 +1,7 @@
 """A kind of training of your own, as a task of the trainer: a linear read-out of patches.
 
     cd examples
-    unbag train --model tiny:base --recipe patch_readout:LINEAR --pairs world --out ../runs/linear
+    unbag train --model tiny:base --readout patch_readout:LINEAR --pairs world --out ../runs/linear
     unbag run --model tiny:base --scorer patch_readout:LINEAR@../runs/linear --bench world
 
 A word scores by the patches that fit it, a caption by its words. The trainer makes checkpoints, the

@@ -1,6 +1,6 @@
 """Photographs with captions come in; a model repaired on them, and what that gained and cost, out.
 
-    python examples/repair_on_photos.py captions.jsonl out/ [--pictures photos/]
+    python examples/repair_on_photos.py captions.jsonl out/ [--images photos/]
         [--model photo:mini] [--recipe hard_positive] [--set epochs=5 learning_rate=5e-5]
 
 Any form of captions that `unbag edit` reads will do. Without --model, heads are built first, on
@@ -209,7 +209,7 @@ def _asked() -> argparse.Namespace:
     )
     parser.add_argument("captions", help="images with captions, as `unbag edit` reads them")
     parser.add_argument("out", type=Path, help="folder for all that is made")
-    parser.add_argument("--pictures", type=Path, help="where they are; default: beside the file")
+    parser.add_argument("--images", type=Path, help="where they are; default: beside the file")
     parser.add_argument("--model", help="any dual encoder; default: heads that are built first")
     parser.add_argument("--recipe", default="hard_positive", help="`unbag list recipes`")
     parser.add_argument("--set", nargs="+", default=[], metavar="K=V", help="of the recipe")

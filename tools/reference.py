@@ -67,12 +67,12 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for name in READOUTS:
         yield (
             f"readout-{name}",
-            f"train --model tiny:base --recipe {name} --pairs world --set {small} "
+            f"train --model tiny:base --readout {name} --pairs world --set {small} "
             f"--out readout-{name} {fixed}".split(),
         )
     yield (
         "readout-vlm2vec",
-        "train --model hf:llava --recipe vlm2vec --pairs world --set steps=50 batch_size=4 chunk=3 "
+        "train --model hf:llava --readout vlm2vec --pairs world --set steps=50 batch_size=4 chunk=3 "
         f"warmup_steps=1 learning_rate=0.01 --out readout-vlm2vec {fixed}".split(),
     )
     yield "diagnose", "diagnose --model tiny:base --out diagnosis --no-cache --device cpu".split()
@@ -144,9 +144,12 @@ def make(revision: str, out: Path) -> int:
         str(out.resolve()),
     ]
     subprocess.run(inputs, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    known = subprocess.run([programs / "unbag", "train", "--help"], capture_output=True, text=True)
+    readout = "--readout" if "--readout" in known.stdout else "--recipe"
     edits = "edit --captions pairs/captions.jsonl --kinds default --seed 1 --out pairs/edits.jsonl"
     failed = []
     for name, words in [("pairs", edits.split()), *commands()]:
+        words = [readout if word == "--readout" else word for word in words]
         done = subprocess.run([programs / "unbag", *words], cwd=out, capture_output=True, text=True)
         (out / f"{name}.stdout.txt").write_text(done.stdout)
         print(f"{name}: exit {done.returncode}", flush=True)

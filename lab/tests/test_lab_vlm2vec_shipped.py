@@ -87,7 +87,7 @@ def test_it_is_found_for_its_encoder_and_no_other() -> None:
     with pytest.raises(UnbagError, match=r"tiny:random \(tiny-\w+\) has none") as error:
         make_scorers(other, "vlm2vec")
     assert "--scorer vlm2vec@FOLDER" in error.value.expected
-    assert "unbag train --recipe vlm2vec --model decoder:FOLDER" in error.value.hint
+    assert "unbag train --readout vlm2vec --model decoder:FOLDER" in error.value.hint
     with pytest.raises(UnbagError, match="'vlm2vec_plain' needs a language model"):
         make_scorers(base, "vlm2vec_plain")
     with pytest.raises(UnbagError, match="was trained for tiny:base") as error:

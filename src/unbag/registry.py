@@ -69,7 +69,7 @@ PLURALS: Mapping[str, Kind] = {
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `add_subparsers` gives, to which a command adds itself."""
 
-_STUDY = {"lab": "published claims, run on the world, with verdicts"}
+_STUDY = {"lab": "test published claims on the built-in world"}
 """Commands of our own that are installed apart, listed whether they are there or not."""
 
 

@@ -66,10 +66,10 @@ def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
 def test_the_list_says_what_can_be_had(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert "get files + images " in lines["sugarcrepe"]
-    assert "get files, rest by hand" in lines["winoground"]
+    assert "download files + images " in lines["sugarcrepe"]
+    assert "download files, rest by hand" in lines["winoground"]
     assert "by hand" in lines["imagenet1k"]
-    assert "get " not in lines["imagenet1k"]
+    assert "download " not in lines["imagenet1k"]
 
 
 def test_every_source_is_used_once_and_every_block_is_whole() -> None:

@@ -56,7 +56,7 @@ def test_help_shows_examples_and_version(capsys: pytest.CaptureFixture[str]) -> 
         main(["run", "--help"])
     shown = capsys.readouterr().out
     assert "unbag run --model tiny:base --bench world-swap" in shown
-    assert "goes on when the same command is given again" in shown
+    assert "resumes when the same command is given again" in shown
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out.strip() == f"unbag {__version__}"
@@ -178,7 +178,7 @@ def test_mistakes_are_explained_without_a_traceback(
 
 def test_wrong_flags_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_code:
-        main(["run", "--model", "a", "--bench", "b", "--out", "c", "--batch", "0"])
+        main(["run", "--model", "a", "--bench", "b", "--out", "c", "--batch-size", "0"])
     assert exit_code.value.code == 2
     assert "'0' is not a whole number above 0" in capsys.readouterr().err
 

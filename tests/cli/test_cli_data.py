@@ -33,7 +33,7 @@ def test_list_names_licence_and_images(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_complete_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "7 items can be read" in said
+    assert "7 items are readable" in said
     assert said.endswith("complete\n")
 
 
@@ -42,9 +42,9 @@ def test_missing_files_and_images(data: Path, capsys: pytest.CaptureFixture[str]
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
     said = capsys.readouterr()
     assert "3.jpg" in said.out
-    assert "1 images are missing" in said.err
-    assert f"unbag data get sugarcrepe --pictures --data {data}`" in said.err
-    assert "--missing skip` measures what is there" in said.err
+    assert "1 image is missing" in said.err
+    assert f"unbag data get sugarcrepe --images --data {data}`" in said.err
+    assert "--missing skip` evaluates on the others" in said.err
     (data / "sugarcrepe/swap_obj.json").unlink()
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
     said = capsys.readouterr()
@@ -62,12 +62,12 @@ def test_missing_class_folders_are_called_so(
     assert "missing   class folders\n" in said.out
     assert "*/*" not in said.out + said.err
     assert "there are no class folders" in said.err
-    assert "unbag data get imagenet1k --pictures --data" in said.err
+    assert "unbag data get imagenet1k --images --data" in said.err
 
 
 def test_a_benchmark_without_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "world-swap", "--data", str(data)]) == 0
-    assert "makes its own data" in capsys.readouterr().out
+    assert "generates its own data" in capsys.readouterr().out
 
 
 def test_it_runs_from_the_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

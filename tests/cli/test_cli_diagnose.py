@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def diagnose(*more: str, probes: tuple[str, ...] = ("few_probes:FEW",)) -> int:
-    words = ["diagnose", "--model", "tiny:old.safetensors", "--data", "few_probes:SWAP"]
+    words = ["diagnose", "--model", "tiny:old.safetensors", "--on", "few_probes:SWAP"]
     return main([*words, "--probes", *probes, "--device", "cpu", "--no-cache", *more])
 
 
@@ -75,8 +75,8 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     out = Path("unbag-diagnosis", "tiny-old.safetensors-on-few_probes-SWAP")
     assert f"page:    {out / 'diagnosis.html'}" in said.out
     assert f"numbers: {out / 'diagnosis.json'}" in said.out
-    assert "few: answered (" in said.err
-    assert "never: not asked (" in said.err
+    assert "few: done (" in said.err
+    assert "never: skipped (" in said.err
     found = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
     assert found["is_whole"] is True
     assert found["seed"] == 3
@@ -90,16 +90,19 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
 def test_maps_are_drawn_unless_they_are_not_wanted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert diagnose("--no-twin", "--json", "--out", "o") == 0
+    assert diagnose("--no-random-init", "--json", "--out", "o") == 0
     assert json.loads(capsys.readouterr().out)["maps"]
-    assert diagnose("--no-twin", "--no-maps", "--json", "--out", "p") == 0
+    assert diagnose("--no-random-init", "--no-maps", "--json", "--out", "p") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["maps"] == []
     assert not any("no map" in note for note in found["notes"])
 
 
 def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diagnose("--against", "tiny:new.safetensors", "--no-twin", "--json", "--out", "o") == 0
+    assert (
+        diagnose("--against", "tiny:new.safetensors", "--no-random-init", "--json", "--out", "o")
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["twin"] is None
     assert found["against"]["name"] == "tiny:new"
@@ -114,7 +117,7 @@ def test_a_diagnosis_of_another_model_is_not_replaced(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is said before a question is put; the same one may be asked more."""
-    assert diagnose("--no-twin", "--out", "o") == 0
+    assert diagnose("--no-random-init", "--out", "o") == 0
     before = {path.name: path.read_bytes() for path in Path("o").iterdir()}
     asked = ("few_probes:STOP",)
     assert diagnose("--model", "tiny:new.safetensors", "--out", "o", probes=asked) == 1
@@ -134,11 +137,11 @@ def test_a_stop_keeps_what_there_is_and_says_so(
     assert diagnose("--out", "half", probes=probes) == 130
     page = Path("half", "diagnosis.html")
     said = capsys.readouterr().err
-    assert f"stopped; 1 question of the diagnosis can be read in {page}" in said
+    assert f"stopped; the results of 1 probe are in {page}" in said
     assert json.loads(Path("half", "diagnosis.json").read_text())["is_whole"] is False
     assert "not finished: 1 question put so far" in page.read_text(encoding="utf-8")
     assert diagnose("--out", "none", probes=("few_probes:STOP",)) == 130
-    assert "stopped before the first question was answered; nothing was written" in (
+    assert "stopped before the first probe was done; nothing was written" in (
         capsys.readouterr().err
     )
     assert not Path("none").exists()
@@ -156,7 +159,7 @@ def test_wrong_names_are_said_before_anything_is_computed(
 ) -> None:
     assert diagnose(probes=("agremeent",)) == 1
     assert "did you mean 'agreement'?" in capsys.readouterr().err
-    assert diagnose("--data", "no/such/folder") == 1
+    assert diagnose("--on", "no/such/folder") == 1
     assert "there is no file or folder no/such/folder" in capsys.readouterr().err
     assert diagnose("--against", "tiny:old.safetensors") == 1
     assert "both models are called" in capsys.readouterr().err
@@ -184,7 +187,7 @@ def test_a_read_out_is_drawn_beside_the_model(
     settings = PaclSettings()
     head = ReaderHeader("pacl", asdict(settings), sizes, model.name, model.fingerprint)
     save_head(PACL.fresh(settings, sizes, seed=0), folder / FILE, head)
-    assert diagnose("--scorer", f"pacl@{folder}", "--no-twin", "--json") == 0
+    assert diagnose("--scorer", f"pacl@{folder}", "--no-random-init", "--json") == 0
     said = json.loads(capsys.readouterr().out)
     out = Path("unbag-diagnosis", "tiny-old.safetensors+pacl-on-few_probes-SWAP", "diagnosis.json")
     assert json.loads(out.read_text(encoding="utf-8")) == said

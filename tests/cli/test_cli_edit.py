@@ -36,7 +36,7 @@ def test_a_collection_with_captions_of_all_sorts(
 ) -> None:
     assert main(["edit", "--captions", "a.jsonl", "--out", "b.jsonl", *KINDS]) == 0
     shown = capsys.readouterr().out
-    assert "8 captions: 2 edited (25.0 %), 0 without an edit, 6 skipped" in shown
+    assert "8 captions: 2 edited (25.0 %), 0 without edits, 6 skipped" in shown
     lines = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
     assert [line.get("skipped", "") for line in lines] == ["", "", *ODD.values()]
     assert all(f"skipped: {reason}: 1" in shown for reason in ODD.values())
@@ -67,7 +67,7 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         [cell.strip() for cell in line] for line in lines
     ]
     assert main(["edit", "--try", "a cup", "--kinds", "left_right"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no edit of: left_right"
+    assert capsys.readouterr().out.splitlines()[-1] == "no edits of kind: left_right"
     assert main(["edit", "--try", "cup"]) == 0
     assert capsys.readouterr().out == "cup\nskipped: one word\n"
 
@@ -113,7 +113,7 @@ def test_a_wrong_device_is_told_for_one_caption_too(capsys: pytest.CaptureFixtur
         (["--bad-lines", "error"], "--bad-lines"),
         (["--format", "tsv", "--limit", "3", "--ray", "auto"], "--format, --limit, --ray"),
         (["--captions-format", "csv", "--leak", "gpt2"], "--captions-format, --leak"),
-        (["--caption-column", "a", "--picture-column", "b"], "--caption-column, --picture-column"),
+        (["--caption-column", "a", "--image-column", "b"], "--caption-column, --image-column"),
         (["--neighbours", "n.jsonl"], "--neighbours"),
     ],
 )
@@ -134,7 +134,7 @@ def test_broken_lines_are_left_out_if_asked(
     assert main(arguments) == 1
     assert "a.jsonl, line 9 is not UTF-8: byte 0xe9" in capsys.readouterr().err
     assert main([*arguments, "--bad-lines", "skip"]) == 0
-    assert "left out: a.jsonl, line 9 is not UTF-8" in capsys.readouterr().out
+    assert "malformed: a.jsonl, line 9 is not UTF-8" in capsys.readouterr().out
 
 
 def test_the_same_command_again(captions: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_a_picked_weight_is_measured_and_kept(
 ) -> None:
     assert merge(folder, "--weights", "0,1", "--pick", "0.5") == 0
     said = capsys.readouterr().out
-    assert "weight 0.5 is kept: given with --pick" in said
+    assert "selected weight 0.5: given with --pick" in said
     assert str(folder / "out" / "curve.html") in said
     curve = json.loads((folder / "out" / "curve.json").read_text())
     assert [point["weight"] for point in curve["points"]] == [0, 0.5, 1]
@@ -106,7 +106,7 @@ def test_another_merge_and_files_of_somebody_else_are_refused(
 def test_without_a_pick_the_rule_decides_and_says_so(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert merge(folder, "--weights", "1", "--budget", "100") == 0
+    assert merge(folder, "--weights", "1", "--max-drop", "100") == 0
     said = capsys.readouterr().out
     assert "lose at most 100 points of recognition" in said
     assert "chosen on these very benchmarks" in said
@@ -134,9 +134,9 @@ def test_folders_of_exports_and_of_training_runs_are_models(
         (["--weights", "0,half"], "--weights 0,half"),
         (["--weights", "2"], "the weight 2"),
         (["--recognition", "few_benchmarks:SWAP", "--composition", "few_benchmarks:SWAP"],
-         "few-swap is named with --composition and with --recognition"),
+         "few-swap is given with both --composition and --recognition"),
         (["--recognition"], "expected at least one argument"),
-        (["--tuned", "caption:short"], "caption:short has no two towers"),
+        (["--tuned", "caption:short"], "caption:short has no image and text encoder"),
     ],
 )  # fmt: skip
 def test_bad_words(

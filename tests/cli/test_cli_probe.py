@@ -31,7 +31,7 @@ def test_a_probe_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     lay_out(tmp_path, "test", 2)
     assert run(tmp_path, "--bench", "cifar10", "--blind", "none") == 0
     said = capsys.readouterr()
-    assert "linear probe of tiny:base: fitted to 8 images of 2 classes" in said.err
+    assert "linear probe of tiny:base: fitted on 8 images of 2 classes" in said.err
     (result, *_) = json.loads((tmp_path / "out" / "results.json").read_text())
     assert result["protocol"]["scoring"] == "linear probe"
     assert result["overall"]["accuracy"]["n"] == 4
@@ -60,7 +60,7 @@ def test_a_model_without_vectors_cannot_be_probed(
     out = ["--data", str(tmp_path), "--out", str(tmp_path / "out")]
     model = ["--model", "caption:short", "--scorer", "linear-probe"]
     assert main(["run", *model, "--bench", "cifar10", *out]) == 1
-    assert "needs vectors of images, and 'caption:short' has none" in capsys.readouterr().err
+    assert "needs image embeddings, and 'caption:short' has none" in capsys.readouterr().err
 
 
 def test_training_items_share_the_classes_of_the_test_split(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_tagger_is_chosen_and_named(
     said = capsys.readouterr().err
     about = json.loads((tmp_path / "out" / "results.json").read_text())[0]["about"]
     is_tagged = tagger != "none"
-    assert ("parts of speech: all nouns 1" in said) == is_tagged
+    assert ("part-of-speech tagger: all nouns 1" in said) == is_tagged
     assert ("Parts of speech: all nouns 1." in about) == is_tagged
     assert ("no tagger" in " ".join(said.split())) != is_tagged
     result = json.loads((tmp_path / "out" / "results.json").read_text())[0]

@@ -108,7 +108,7 @@ def test_a_tie_has_no_winner(image: Path, capsys: pytest.CaptureFixture[str]) ->
     *_, first, second, legend = capsys.readouterr().out.splitlines()
     assert first.split() == ["a", "=", "0.0000"]
     assert second.split() == ["b", "=", "0.0000"]
-    assert legend == "= best, but no better than another"
+    assert legend == "= tied for best"
 
 
 def test_no_score_is_no_number(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,12 +146,12 @@ def test_an_answer_is_shown_as_it_was_given(
     assert second.split() == ["b", "not", "a", "number"]
     assert legend == ""
     assert answer == r"talker answered: 'It is hard\nto say.'"
-    assert note == ("note: talker: no caption could be read from the answer, so none has a score")
+    assert note == ("note: talker: the answer names no caption, so no caption has a score")
     assert main(["score", str(image), "a", "b", *model, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert one["answers"] == ["It is hard\nto say."]
     assert main(["score", str(image), "a", "b", "--model", "cli_score_models:SPEAKS"]) == 0
-    assert capsys.readouterr().out.endswith("another\ntalker answered: 'b'\n")
+    assert capsys.readouterr().out.endswith("tied for best\ntalker answered: 'b'\n")
 
 
 @pytest.mark.parametrize("kind", ["clip", "blip"])

@@ -48,8 +48,8 @@ def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFix
     ("words", "said"),
     [
         (["noise.png"], "2 images and no caption: noise.png, noise.png"),
-        (["a cube", "noise.png"], "noise.png is a file and stands behind the caption 'a cube'"),
-        (["nosie.png", "a cube"], "there is no image nosie.png, and it does not read like a"),
+        (["a cube", "noise.png"], "the file noise.png comes after the caption 'a cube'"),
+        (["nosie.png", "a cube"], "there is no image nosie.png, and it does not look like a"),
     ],
 )
 def test_a_image_is_not_taken_for_a_caption(

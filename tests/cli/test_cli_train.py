@@ -77,7 +77,7 @@ def test_a_repair_from_images_to_an_export(
     for word in ("before", "after", "difference", "few-swap", "few-find", "brittleness"):
         assert word in found.out
     assert "6 steps in" in found.out
-    assert "best mean headline while training" in found.out
+    assert "best mean headline during training" in found.out
     record = json.loads((folder / "run/run.json").read_text())
     assert record["state"] == "done"
     assert record["command"].startswith("unbag train --model tiny:base --recipe hard_negative")
@@ -105,7 +105,7 @@ def test_a_repair_from_images_to_an_export(
     assert train("--evaluate-every", "4") == 0
     shown = capsys.readouterr()
     assert "few-swap" in shown.out
-    assert "exported before: run/export" in shown.out
+    assert "already exported: run/export" in shown.out
     assert (folder / "run/log.jsonl").read_bytes() == log
 
 

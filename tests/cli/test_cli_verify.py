@@ -87,7 +87,7 @@ def test_nothing_on_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert verify(tmp_path, "--as", "NegCLIP", "--bench", "winoground") == 1
     said = capsys.readouterr().err
     assert "not run: winoground: there is no folder" in said
-    assert "nothing published of 'NegCLIP' could be run" in said
+    assert "no published number of 'NegCLIP' could be reproduced" in said
 
 
 def test_a_run_says_and_exports_published_numbers(

@@ -33,6 +33,7 @@ from unbag.edits.jobs.chunks import EDITING
 from unbag.evaluation.store import EVALUATION
 from unbag.models.tiny import untrained, write
 from unbag.probes.diagnosis.page import DIAGNOSIS
+from unbag.registry import names as registered
 from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
 from unbag.runs.files import TRAINING
 
@@ -147,7 +148,8 @@ _MACHINE = ("--device", "cpu", "--cache", "cache")
 
 
 def _training(name: str, *more: str, model: str = "tiny:base", **others: Any) -> ResumableJob:
-    words = ("train", "--model", model, "--recipe", name, *_MACHINE, "--workers", "0")
+    what = "--readout" if name in registered("readout") else "--recipe"
+    words = ("train", "--model", model, what, name, *_MACHINE, "--workers", "0")
     return ResumableJob(
         f"train {name}",
         (*words, "--pairs", "pairs.jsonl", "--save-minutes", "0", *more),
@@ -167,7 +169,7 @@ JOBS = (
         EVALUATION,
         scores,
         "scores.parquet",
-        interrupted="stopped; what was computed is kept in run continue with: unbag run --model",
+        interrupted="stopped; results so far are kept in run resume with: unbag run --model",
         written_again=("results.json", "report.html"),
     ),
     ResumableJob(
@@ -183,7 +185,7 @@ JOBS = (
     ResumableJob(
         "diagnose",
         (
-            *("diagnose", "--model", "tiny:base", "--data", "pairs.jsonl", "--no-twin"),
+            *("diagnose", "--model", "tiny:base", "--on", "pairs.jsonl", "--no-random-init"),
             *("--no-maps", "--probes", "agreement", "stability", *_MACHINE),
         ),
         DIAGNOSIS,

@@ -67,14 +67,14 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_few_images(each: int) -> None:
     with pytest.raises(UnbagError, match=f"{each} neighbours of 2 images") as error:
         nearest(unit([[1, 0], [0, 1]]), each)
-    assert "--each" in error.value.hint
+    assert "--k" in error.value.hint
 
 
 def test_too_many_neighbours_are_told_before_a_model_is_loaded(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
-    out = ["--out", str(photos / "near.jsonl"), "--each", "6", "--model", "no:such"]
+    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
+    out = ["--out", str(photos / "near.jsonl"), "--k", "6", "--model", "no:such"]
     assert main(["nearest", *files, *out]) == 1
     assert "6 neighbours of 6 images" in capsys.readouterr().err
 
@@ -98,7 +98,7 @@ def test_images_that_are_not_there_are_named(tmp_path: Path) -> None:
         find_images(["a.png", "b.png", "a.png"], tmp_path)
     with pytest.raises(UnbagError, match="the captions name no images") as error:
         find_images(["", ""], tmp_path)
-    assert "--picture-column" in error.value.hint
+    assert "--image-column" in error.value.hint
 
 
 @pytest.fixture
@@ -129,11 +129,11 @@ def test_the_command_and_negclips_table(
 ) -> None:
     near = photos / "near.jsonl"
     files = ["--captions", str(photos / "captions.jsonl")]
-    command = ["nearest", *files, "--pictures", str(photos), "--model", "tiny:base"]
-    assert main([*command, "--out", str(near), "--each", "1", "--no-cache"]) == 0
+    command = ["nearest", *files, "--images", str(photos), "--model", "tiny:base"]
+    assert main([*command, "--out", str(near), "--k", "1", "--no-cache"]) == 0
     printed = capsys.readouterr().out
     assert "5 images with 1 neighbours each, by tiny:base" in printed
-    assert "left out" in printed
+    assert "skipped" in printed
     assert "odd.png" in printed
     found = {
         row["picture"]: row["neighbours"] for row in map(json.loads, near.read_text().splitlines())
@@ -157,15 +157,15 @@ def test_the_command_and_negclips_table(
 def test_a_model_without_vectors_is_refused(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
     out = str(photos / "near.jsonl")
     assert main(["nearest", *files, "--model", "caption:short", "--out", out]) == 1
-    assert "caption:short gives no vector for an image" in capsys.readouterr().err
+    assert "caption:short has no image embeddings" in capsys.readouterr().err
 
 
 def refused(photos: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What is said before a model is loaded: there is none of that name."""
-    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
     assert main(["nearest", *files, "--model", "no:such", "--out", str(out)]) == 1
     return capsys.readouterr().err
 
@@ -211,11 +211,11 @@ def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(
 
 
 def test_a_new_folder_is_made_and_neighbours_are_written_anew(photos: Path) -> None:
-    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
     out = photos / "new" / "near.jsonl"
     command = ["nearest", *files, "--model", "tiny:base", "--no-cache", "--out", str(out)]
-    assert main([*command, "--each", "1"]) == 0
-    assert main([*command, "--each", "2"]) == 0
+    assert main([*command, "--k", "1"]) == 0
+    assert main([*command, "--k", "2"]) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert {len(row["neighbours"]) for row in rows} == {2}
 

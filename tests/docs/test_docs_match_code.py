@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import make_cli
 import pytest
 
 from unbag.cli import main
+from unbag.cli.main import make_parser
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
-from unbag.registry import PLURALS, names
+from unbag.registry import PLURALS, names, plugin_commands
 from unbag.types import TieRule
 from unbag.world.oracles import load as load_oracle
 
@@ -81,20 +83,51 @@ def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_command_line_page_has_every_command_and_flag_and_no_other(
+def test_the_command_line_page_has_every_command_and_option_and_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert page == make_cli.updated(page), "run docs/make_cli.py"
     commands = re.findall(r"^    (\w+) {2,}\S", help_of(capsys), flags=re.MULTILINE)
     assert set(re.findall(r"^## `unbag (\w+)`", page, flags=re.MULTILINE)) == set(commands)
-    parts = dict(re.findall(r"^## `unbag (\w+)`\n(.*?)(?=^## )", page, flags=re.M | re.S))
-    for command in commands:
-        usage = help_of(capsys, command).split("\n\n")[0]
-        flags = set(re.findall(r"--[a-z-]+", usage))
-        listed = set(re.findall(r"^\| `(--[a-z-]+)", parts[command], flags=re.MULTILINE))
-        assert listed == flags, command
+    blocks = set(re.findall(r"^<!-- options of (.*) -->$", page, flags=re.MULTILINE))
+    every = make_cli.parsers(make_parser(plugin_commands()))
+    assert blocks == {parser.prog for parser in every}
     for kinds in PLURALS:
         assert f"`{kinds}`" in page
+
+
+def shell_commands(page: Path) -> list[list[str]]:
+    """Commands of unbag in the blocks of a page and in the head of a script."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^(?:\$ |    |\S*/bin/)?unbag (\w+ .*)$", text, flags=re.MULTILINE)
+    lines += re.findall(r"`unbag (\w+ [^`]*)`", text)
+    return [line.split() for line in lines]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *PAGES,
+        *DOCS.glob("*.py"),
+        *(ROOT / "examples").glob("*.py"),
+        *(ROOT / "lab/docs").glob("*.py"),
+    ],
+    ids=lambda p: p.name,
+)
+def test_commands_on_a_page_have_options_that_exist(page: Path) -> None:
+    known = {
+        parser.prog.removeprefix("unbag "): set(parser._option_string_actions)
+        for parser in make_cli.parsers(make_parser(plugin_commands()))
+    }
+    # Records of what was called once.
+    if page.name == "CHANGELOG.md":
+        return
+    for words in shell_commands(page):
+        command = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        options = {re.sub(r"[^a-z-].*", "", option) for option in options} - {"--help"}
+        assert options <= known.get(command, set()), " ".join(words)
 
 
 def test_every_benchmark_and_oracle_is_on_the_page_of_the_world() -> None:

@@ -22,7 +22,7 @@ def test_a_read_out_of_ones_own_by_module_and_name(
     (tmp_path / "my_reader.py").write_text(found[1], encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "out"
-    words = ["train", "--model", "tiny:base", "--recipe", "my_reader:BILINEAR", "--pairs", "world"]
+    words = ["train", "--model", "tiny:base", "--readout", "my_reader:BILINEAR", "--pairs", "world"]
     words += ["--set", "steps=2", "scenes=20", "batch_size=4", "--out", str(out), "--device", "cpu"]
     assert main([*words, "--workers", "0"]) == 0
     said = capsys.readouterr().out

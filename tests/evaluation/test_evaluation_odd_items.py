@@ -84,4 +84,4 @@ def test_verify_says_how_to_get_images(
     job = Job([Cosine(encoder)], [fetched], tmp_path / "out", data=tmp_path)
     found = verify(replace(job, published_as={"colours": "Colours-B"}))
     (skipped,) = found.skipped
-    assert skipped.hint == f"unbag data get toy --pictures --data {tmp_path}"
+    assert skipped.hint == f"unbag data get toy --images --data {tmp_path}"

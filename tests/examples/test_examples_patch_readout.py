@@ -16,7 +16,7 @@ from unbag.runs.checkpoint import LAST, load_checkpoint
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 50
 TRAIN = (
-    *("train", "--model", "tiny:base", "--recipe", "patch_readout:LINEAR", "--pairs", "world"),
+    *("train", "--model", "tiny:base", "--readout", "patch_readout:LINEAR", "--pairs", "world"),
     *("--set", f"steps={STEPS}", "scenes=60", "batch_size=8", "learning_rate=0.01"),
     *("--seed", "3", "--device", "cpu", "--workers", "0", "--no-cache", "--out"),
 )

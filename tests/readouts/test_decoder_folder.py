@@ -1,4 +1,4 @@
-"""`unbag train --recipe decoder` and what it leaves behind: a folder that knows its encoder."""
+"""`unbag train --readout decoder` and what it leaves behind: a folder that knows its encoder."""
 
 import json
 from collections.abc import Sequence

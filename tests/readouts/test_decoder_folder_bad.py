@@ -88,7 +88,7 @@ def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
     assert caught.value.expected.startswith(f"a folder with {files}")
     recipe = "vlm2vec" if is_adapter else "decoder"
     assert caught.value.hint.startswith("check the path; ")
-    assert f"`unbag train --recipe {recipe}" in caught.value.hint
+    assert f"`unbag train --readout {recipe}" in caught.value.hint
 
 
 def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, small: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> N
     with pytest.raises(UnbagError) as caught:
         loaded(tmp_path)
     assert caught.value.expected == (
-        "a folder that `unbag train --recipe ...` wrote, with reader.safetensors"
+        "a folder that `unbag train --readout ...` wrote, with reader.safetensors"
     )
     with pytest.raises(UnbagError, match="is not a reader"):
         loaded(tmp_path / "nowhere")

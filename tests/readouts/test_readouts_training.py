@@ -157,21 +157,21 @@ def test_what_the_command_line_says_of_wrong_names(
     assert "unknown readout 'poold'" in cli(capsys, *run, "--scorer", f"poold@{tmp_path}")
     assert "did you mean 'pooled'" in cli(capsys, *run, "--scorer", "poold")
     train = ("train", "--model", "tiny:base", "--pairs", "world", "--out", str(tmp_path / "out"))
-    said = cli(capsys, *train, "--recipe", "poold")
-    assert "unknown recipe 'poold'" in said
+    said = cli(capsys, *train, "--readout", "poold")
+    assert "unknown readout 'poold'" in said
     assert "did you mean 'pooled'" in said
-    said = cli(capsys, *train, "--recipe", "pooled", "--set", "stepz=3")
+    said = cli(capsys, *train, "--readout", "pooled", "--set", "stepz=3")
     assert "unknown setting 'stepz'" in said
-    said = cli(capsys, *train, "--recipe", "pooled", "--bench", "world-swap", "--tensorboard")
+    said = cli(capsys, *train, "--readout", "pooled", "--bench", "world-swap", "--tensorboard")
     assert "--bench, --tensorboard with the read-out 'pooled'" in said
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "2 processes for the read-out 'pooled'" in cli(capsys, *train, "--recipe", "pooled")
+    assert "2 processes for the read-out 'pooled'" in cli(capsys, *train, "--readout", "pooled")
 
 
 def test_a_model_that_shows_no_parts_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train = ("train", "--pairs", "world", "--out", str(tmp_path / "out"), "--recipe", "pooled")
+    train = ("train", "--pairs", "world", "--out", str(tmp_path / "out"), "--readout", "pooled")
     said = cli(capsys, *train, "--model", "caption:short")
     assert "the read-out 'pooled' reads patches and words, and 'caption:short' shows none" in said
     assert not (tmp_path / "out").exists()
@@ -195,7 +195,7 @@ def test_a_stop_before_the_first_step_is_told_as_such(
         "tiny:base",
         "--pairs",
         "world",
-        "--recipe",
+        "--readout",
         "pooled",
         "--set",
         "scenes=20",
@@ -205,7 +205,7 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     with monkeypatch.context() as patch:
         patch.setattr(reader_training, "world_rows", interrupted)
         assert main(train) == 130
-    told = "stopped before the first step, so nothing is saved; the same command begins anew"
+    told = "stopped before the first step; nothing is saved, and the same command starts again"
     assert told in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "out").exists()
     assert main(train) == 0

@@ -216,7 +216,7 @@ def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
             readout.scorers(model, None)  # type: ignore[arg-type]
         with pytest.raises(UnbagError, match="mute has no language model whose weights") as refused:
             readout.scorers(model, tmp_path)  # type: ignore[arg-type]
-        assert "`unbag train --recipe decoder`" in refused.value.hint
+        assert "`unbag train --readout decoder`" in refused.value.hint
     with pytest.raises(UnbagError, match="base shows no hidden state") as error:
         load_encoder("tiny:base")
     assert "name one with --model (or behind vlm2vec:)" in error.value.hint

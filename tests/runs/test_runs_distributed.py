@@ -42,7 +42,17 @@ def command(out: Path, *, processes: int) -> list[str]:
     models = ["team_models:ENCODER", "team_models:ASKED"]
     return [
         *[*start, "unbag", "run", "--model", *models, "--bench", "team_models:SMALL"],
-        *["--batch", "16", "--no-cache", "--blind", "none", "--device", "cpu", "--out", str(out)],
+        *[
+            "--batch-size",
+            "16",
+            "--no-cache",
+            "--blind",
+            "none",
+            "--device",
+            "cpu",
+            "--out",
+            str(out),
+        ],
     ]
 
 

@@ -180,14 +180,14 @@ def test_the_command_says_how_each_form_is_loaded(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "tiny:base, written to out"
     assert lines[-3:] == [
-        "score it:",
+        "evaluate it:",
         "  unbag run --model tiny:out/tiny.safetensors",
-        "card: out/README.md",
+        "model card: out/README.md",
     ]
     assert main(["export", "--model", "tiny:base", "--out", "out"]) == 1
     assert "unbag: out exists and is an export" in capsys.readouterr().err
     assert main(["export", "--model", "caption:short", "--out", "other"]) == 1
-    said = "unbag: caption:short gives no vector for an image and a caption"
+    said = "unbag: caption:short has no image and text embeddings"
     assert said in capsys.readouterr().err
 
 
@@ -196,10 +196,10 @@ def test_weights_of_a_model_that_is_no_run_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], weights: str
 ) -> None:
     out = tmp_path / "out"
-    words = ["export", "--model", "tiny:base", "--weights", weights, "--out", str(out)]
+    words = ["export", "--model", "tiny:base", "--checkpoint", weights, "--out", str(out)]
     assert main(words) == 1
     said = capsys.readouterr().err
-    assert f"unbag: --weights {weights} was given with --model tiny:base\n" in said
+    assert f"unbag: --checkpoint {weights} was given with --model tiny:base\n" in said
     assert "with --run" in said
     assert not out.exists()
 

@@ -31,5 +31,5 @@ def test_a_batch_that_does_not_fit_is_told_with_the_hint(tmp_path: Path) -> None
     recipe = replace(fast(), objective=Objective((Term("full", 1.0, full),)))
     with pytest.raises(UnbagError, match="no room for 4 images and their captions at once") as one:
         train(job_of(tmp_path, recipe))
-    assert "--micro 2 in a new folder" in str(one.value)
+    assert "--micro-batch-size 2 in a new folder" in str(one.value)
     assert checkpoint.load_checkpoint(tmp_path / checkpoint.LAST).header["step"] == 2

@@ -43,14 +43,14 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     assert pairs.about.endswith("2 images, 2 captions, 6 missing ones left out")
     with pytest.raises(UnbagError, match="6 of 6 images") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
-    assert caught.value.hint == "name their folder with --pictures"
+    assert caught.value.hint == "name their folder with --images"
 
 
 def test_captions_without_images_and_without_words(folder: Path) -> None:
     path = lines(folder / "a.jsonl", {"caption": DOG})
     with pytest.raises(UnbagError, match=r"a.jsonl, line 1 names no image") as caught:
         open_pairs(str(path))
-    assert "--picture-column" in caught.value.hint
+    assert "--image-column" in caught.value.hint
     empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
     with pytest.raises(UnbagError, match=r"JSON lines b.jsonl holds no pairs"):
         open_pairs(str(empty))
@@ -96,7 +96,7 @@ def test_no_such_file(folder: Path) -> None:
     (folder / "b.json").write_text('{"image": "x.png"}\n{}')
     with pytest.raises(UnbagError, match=r"b\.json is not JSON") as caught:
         open_pairs(str(folder / "b.json"))
-    assert caught.value.hint == "if it holds one record a line, say --form jsonl"
+    assert caught.value.hint == "if it holds one record a line, say --pairs-format jsonl"
 
 
 def test_unknown_forms(folder: Path) -> None:
@@ -104,4 +104,4 @@ def test_unknown_forms(folder: Path) -> None:
         open_pairs(str(two_lines(folder)), form="jsonk")
     with pytest.raises(UnbagError, match=r"the ending of .*x.png says nothing") as caught:
         open_pairs(str(folder / "x.png"))
-    assert "--form" in caught.value.hint
+    assert "--pairs-format" in caught.value.hint

@@ -77,7 +77,7 @@ def test_after_the_end_nothing_is_trained_again(tmp_path: Path, whole: Path) -> 
     assert [path.stat().st_mtime_ns for path in files] == before
     said = (folder / "said.txt").read_text()
     assert "small" in said
-    assert "exported before: run/export" in said
+    assert "already exported: run/export" in said
     # Another recipe, in the same words but for one.
     assert start(folder, arguments("run", "--set", "learning_rate=1e-4")) == 1
     said = (folder / "said.txt").read_text()

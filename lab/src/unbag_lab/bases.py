@@ -197,11 +197,13 @@ def pretrain_script() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the .safetensors file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=PretrainSettings.steps)
-    parser.add_argument("--batch", type=int, default=PretrainSettings.batch_size)
+    parser.add_argument("--batch-size", type=int, default=PretrainSettings.batch_size)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    settings = PretrainSettings(seed=options.seed, steps=options.steps, batch_size=options.batch)
+    settings = PretrainSettings(
+        seed=options.seed, steps=options.steps, batch_size=options.batch_size
+    )
     config = TinyConfig(words=words())
     print(json.dumps({"settings": asdict(settings), "torch": torch.__version__}, default=str))
     with training_folder(options.out.parent / "training" / options.out.stem) as folder:

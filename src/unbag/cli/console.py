@@ -36,13 +36,13 @@ _UNLIMITED = 10_000
 
 
 def output() -> Console:
-    """Where tables go. A pipe has no width of its own, so nothing is broken or cut off there."""
+    """Where tables go. A pipe has no width, so lines are neither wrapped nor cut off there."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_UNLIMITED)
 
 
 def print_lines(lines: Iterable[str], *, style: str = "", soft_wrap: bool = False) -> None:
-    """Lines beside the tables, as they are: names in them are neither markup nor highlighted."""
+    """Lines beside the tables; names in them are neither markup nor highlighted."""
     console = output()
     for line in lines:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=soft_wrap)
@@ -94,7 +94,7 @@ class Shown:
 
 
 class ShownBytes:
-    """The same for downloads: bars that count bytes, and a line at the end."""
+    """Progress of downloads: bars that count bytes, and a line at the end."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

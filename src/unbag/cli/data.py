@@ -1,4 +1,4 @@
-"""`unbag data`: which benchmarks need files, whether a user has them all, and getting them."""
+"""`unbag data`: list, check and download the files of benchmarks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from unbag.cli.options import add_command
 from unbag.errors import UnbagError
 from unbag.registry import Commands, find, names
 
@@ -21,38 +22,46 @@ if TYPE_CHECKING:
     from unbag.types import Benchmark, Download
 
 
+_ABOUT = "List, check and download the files of benchmarks."
+
+_EXAMPLES = """\
+examples:
+  unbag data list
+  unbag data get sugarcrepe --images --data data
+  unbag data check sugarcrepe --data data
+"""
+
+_ABOUT_GET = """\
+Download the public files of benchmarks and verify their checksums. An interrupted download resumes.
+For files behind an account or a form, the command explains where to get them.
+"""
+
 _SHOWN_FILES, _SHOWN_IMAGES = 12, 10
 """Lines about files to fetch, and about missing images."""
 
-_NO_SIZE = "size not known"
+_NO_SIZE = "unknown size"
 _CLASS_FOLDERS = ("*/*", "**/*")
 """Patterns of benchmarks that are read from folders of images, one a class."""
 
 
 def add(commands: Commands) -> None:
     """List, check and get."""
-    text = "which benchmarks are read from files, whether yours are complete, and getting them"
-    data = commands.add_parser("data", help=text, description=text[0].upper() + text[1:] + ".")
+    text = "list, check and download the files of benchmarks"
+    data = add_command(commands, "data", text=text, about=_ABOUT, examples=_EXAMPLES)
     actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="benchmarks that need files")
-    check = actions.add_parser("check", help="what is there and what is missing")
+    text = "list the benchmarks that are read from files"
+    add_command(actions, "list", text=text, about=f"{text[0].upper()}{text[1:]}.")
+    text = "list present and missing files of a benchmark"
+    check = add_command(actions, "check", text=text, about=f"{text[0].upper()}{text[1:]}.")
     check.add_argument("name", metavar="NAME", help="a benchmark")
-    get = actions.add_parser(
-        "get",
-        help="fetch what has a public address",
-        description="Say what will be fetched, fetch it, and check it. A download that was stopped "
-        "goes on where it was. What needs an account or a form is explained.",
-    )
+    text = "download the files of benchmarks"
+    get = add_command(actions, "get", text=text, about=_ABOUT_GET)
     get.add_argument("names", nargs="+", metavar="NAME", help="benchmarks")
-    get.add_argument(
-        "--pictures",
-        action="store_true",
-        help="images too, often gigabytes (default: annotation files only)",
-    )
+    text = "also download the images, often gigabytes (default: annotation files only)"
+    get.add_argument("--images", action="store_true", help=text)
     for action in (check, get):
-        action.add_argument(
-            "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
-        )
+        text = "data folder, with one subfolder per benchmark"
+        action.add_argument("--data", type=Path, required=True, metavar="DIR", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -71,7 +80,7 @@ def _list() -> int:
     found = [find("benchmark", name) for name in names("benchmark")]
     needy = [one for one in found if isinstance(one, Benchmark) and one.files]
     if not needy:
-        print("no benchmark needs files")
+        print("no benchmark is read from files")
         return 0
     width = max(len(one.name) for one in needy)
     for one in needy:
@@ -80,9 +89,9 @@ def _list() -> int:
             f"licence: {one.licence}"
         )
     print(
-        "`unbag data get NAME --data DIR` fetches what has a public address and explains the rest"
+        "`unbag data get NAME --data DIR` downloads public files and explains how to get the others"
     )
-    print("`unbag data check NAME --data DIR` says what is there and what is missing")
+    print("`unbag data check NAME --data DIR` lists present and missing files")
     return 0
 
 
@@ -91,9 +100,9 @@ def _way(one: Benchmark) -> str:
     kinds = {download.has_images for download in one.downloads}
     if not kinds:
         return "by hand"
-    whole = {True: "pictures", False: "files"}
+    whole = {True: "images", False: "files"}
     got = " + ".join(whole[kind] for kind in sorted(kinds))
-    return f"get {got}{', rest by hand' if one.gated else ''}"
+    return f"download {got}{', rest by hand' if one.gated else ''}"
 
 
 def _check(name: str, data: Path) -> int:
@@ -102,14 +111,14 @@ def _check(name: str, data: Path) -> int:
 
     one = benchmark(name)
     if not one.files:
-        print(f"{one.name} makes its own data; nothing is needed")
+        print(f"{one.name} generates its own data; no files are needed")
         return 0
     found = _look(one, data)
     _print_found(one, data, found)
     if found.problem:
         raise UnbagError(
             found.problem,
-            expected="the official files, laid out as above",
+            expected="the official files, in the layout above",
             hint=_hint(name, data, found),
         )
     return 0
@@ -152,14 +161,20 @@ class Found:
             return "there are no class folders"
         if self.missing:
             return f"{len(self.missing)} of {self.files} files are missing"
-        return f"{len(self.absent):,} images are missing" if self.absent else ""
+        if not self.absent:
+            return ""
+        return (
+            "1 image is missing"
+            if len(self.absent) == 1
+            else f"{len(self.absent):,} images are missing"
+        )
 
 
 def _hint(name: str, data: Path, found: Found) -> str:
     if found.missing and not found.lacks_classes:
-        return f"`unbag data get {name} --data {data}` fetches or explains them"
-    get = f"`unbag data get {name} --pictures --data {data}` fetches or explains them"
-    skip = "; `unbag run --missing skip` measures what is there" if found.absent else ""
+        return f"`unbag data get {name} --data {data}` downloads or explains them"
+    get = f"`unbag data get {name} --images --data {data}` downloads or explains them"
+    skip = "; `unbag run --missing skip` evaluates on the others" if found.absent else ""
     return get + skip
 
 
@@ -168,13 +183,13 @@ def _print_found(one: Benchmark, data: Path, found: Found) -> None:
     print(f"{one.name}: {one.about}")
     print(f"  cite:     {one.cite or 'not stated'}")
     print(f"  licence:  {one.licence or 'not stated'}")
-    print(f"  images: {', '.join(one.sources) or 'not stated'}")
+    print(f"  images:   {', '.join(one.sources) or 'not stated'}")
     print(f"  folder:   {data / one.place}")
     for file in one.files:
         shown = "class folders" if file in _CLASS_FOLDERS else file
-        print(f"  {'missing' if file in found.missing else 'there  '}   {shown}")
+        print(f"  {'missing' if file in found.missing else 'present'}   {shown}")
     if not found.missing:
-        print(f"  {found.items:,} items can be read")
+        print(f"  {found.items:,} items are readable")
     for path in found.absent[:_SHOWN_IMAGES]:
         print(f"  missing   {path}")
     if found.problem and one.gated:
@@ -197,7 +212,7 @@ def get_data(
     benchmarks = [one for one in found if one.files]
     for one in found:
         if not one.files:
-            print(f"{one.name} makes its own data; nothing is needed")
+            print(f"{one.name} generates its own data; no files are needed")
     for one in benchmarks:
         _print_plan(one, data, images=images)
     _print_total(wanted(benchmarks, images=images), data)
@@ -208,7 +223,7 @@ def get_data(
             work.get(_images(benchmarks, data))
     except KeyboardInterrupt:
         print(
-            "unbag: stopped. What came is kept; the same command goes on from the .part file",
+            "unbag: stopped. Partial downloads are kept; the same command resumes them",
             file=sys.stderr,
         )
         return 130
@@ -229,17 +244,17 @@ def _print_plan(one: Benchmark, data: Path, *, images: bool) -> None:
         return f"{download.to} ({readable(download.size) if download.size else _NO_SIZE})"
 
     for download in now[:_SHOWN_FILES]:
-        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {described(download)}")
+        print(f"  {'present ' if is_there(download, data) else 'download'}  {described(download)}")
     if len(now) > _SHOWN_FILES:
         print(f"            and {len(now) - _SHOWN_FILES} more")
     for download in later[:_SHOWN_FILES]:
-        print(f"  images  {described(download)}: only with --pictures")
+        print(f"  images    {described(download)}: only with --images")
     if len(later) > _SHOWN_FILES:
-        print(f"  images  and {len(later) - _SHOWN_FILES} more")
+        print(f"  images    and {len(later) - _SHOWN_FILES} more")
     if one.gated:
         print(f"  by hand:  {one.gated}")
     elif not one.downloads:
-        print("  by hand:  no public address is known; see the page of its authors")
+        print("  by hand:  no public download is known; see the page of the authors")
 
 
 def _print_total(downloads: Sequence[Download], data: Path) -> None:
@@ -249,10 +264,10 @@ def _print_total(downloads: Sequence[Download], data: Path) -> None:
     pending = [download for download in downloads if not is_there(download, data)]
     unknown = sum(not download.size for download in pending)
     known = sum(download.size for download in pending)
-    more = f" and {unknown} files whose size is not known" if unknown and known else ""
+    more = f" and {unknown} files of unknown size" if unknown and known else ""
     size = readable(known) if known or not unknown else _NO_SIZE
     files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
-    print(f"{files} to fetch into {data} ({size}{more})", flush=True)
+    print(f"{files} to download into {data} ({size}{more})", flush=True)
 
 
 @dataclass
@@ -272,7 +287,7 @@ class _Work:
         for download in downloads:
             host = urlsplit(download.url).netloc
             if host in self.silent:
-                self._fail(f"{download.to} was not tried: {host} did not answer")
+                self._fail(f"{download.to} was skipped: {host} does not answer")
                 continue
             try:
                 got = obtain(download, self.data, task=self.task, patience=self.patience)
@@ -291,9 +306,9 @@ class _Work:
 def _print_got(download: Download, got: Obtained) -> None:
     if got.was_there or (download.has_images and not download.unpack):
         return
-    unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
-    known = "as it should be" if download.sha256 else "none is published to compare it with"
-    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
+    unpacked = f", {got.members:,} files extracted to {download.unpack}" if got.members else ""
+    known = "as published" if download.sha256 else "no published checksum to compare with"
+    print(f"downloaded {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
 
 
 def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
@@ -306,7 +321,7 @@ def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]
         with warnings.catch_warnings(), suppress(UnbagError):
             warnings.simplefilter("ignore")
             if not _look(one, data).problem:
-                print(f"there     all images of {one.name}")
+                print(f"present   all images of {one.name}")
                 continue
         lacking.append(one)
     return tuple(download for download in wanted(lacking, images=True) if download.has_images)
@@ -323,5 +338,5 @@ def _summed_up(one: Benchmark, data: Path, *, images: bool) -> bool:
     if not found.problem:
         return True
     can_get = found.absent and not images and any(d.has_images for d in one.downloads)
-    print(f"{found.problem}{'; --images fetches them' if can_get else ''}")
+    print(f"{found.problem}{'; --images downloads them' if can_get else ''}")
     return not found.missing and not images

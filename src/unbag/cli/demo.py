@@ -1,4 +1,4 @@
-"""`unbag demo`: the shipped models on every world benchmark, then one of them by two read-outs."""
+"""`unbag demo`: the shipped models on every world benchmark, then one with two read-outs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, cache_of
+from unbag.cli.options import add_cache, add_command, cache_of
 from unbag.cli.run import carry_out
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from unbag.evaluation.run import Finished
     from unbag.registry import Commands
     from unbag.types import Benchmark, RunContents
+
+_ABOUT = """\
+Evaluate the shipped tiny model before and after a repair, the same model with random weights and a
+blind baseline on all world benchmarks, print the results and write a report. Then compare two
+read-outs of one model: cosine similarity and a decoder.
+"""
 
 _MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
 """Before and after a repair, and two that can know nothing."""
@@ -28,16 +34,10 @@ READOUT_FOLDER = "another-readout"
 
 def add(commands: Commands) -> None:
     """The run folder."""
-    text = "the main job on the built-in world: no download, one report"
-    demo = commands.add_parser(
-        "demo",
-        help=text,
-        description="Score the shipped tiny model, its untrained twin and a blind baseline on "
-        "every world benchmark, print the table and write the report.",
-    )
-    demo.add_argument(
-        "--out", type=Path, default=Path("unbag-demo"), metavar="DIR", help="default: %(default)s"
-    )
+    text = "evaluate the shipped models on the built-in world, without downloads"
+    demo = add_command(commands, "demo", text=text, about=_ABOUT)
+    text, default = "run folder, with the report", Path("unbag-demo")
+    demo.add_argument("--out", type=Path, default=default, metavar="DIR", help=text)
     add_cache(demo)
 
 
@@ -75,8 +75,8 @@ def _show_readout(finished: Finished) -> None:
     from unbag.reports.terminal import terminal_table
 
     report(finished.contents, finished.folder.report)
-    said = f"\nthe same frozen {_MODEL}, by cosine and by a small language model that looks at its"
-    print_lines([f"{said} patches (docs/decoder.md):"])
+    text = f"\nthe same frozen {_MODEL}, scored by cosine similarity and by a small language model"
+    print_lines([f"{text} that reads its patches (docs/decoder.md):"])
     output().print(terminal_table(finished.contents))
     print_lines([_changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))])
     print(f"report:  {finished.folder.report}")

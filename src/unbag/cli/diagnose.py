@@ -1,4 +1,4 @@
-"""`unbag diagnose`: why one or two models answer as they do, as sentences, a page and JSON."""
+"""`unbag diagnose`: explain the scores of one or two models, as sentences, a page and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_cache, add_command, add_device, add_dtype, cache_of
+from unbag.cli.options import (
+    add_bench_data,
+    add_cache,
+    add_command,
+    add_config,
+    add_device,
+    add_dtype,
+    add_seed,
+    cache_of,
+)
+from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.probes.diagnosis.diagnose import Diagnosis, DiagnosisConfig
@@ -17,10 +27,11 @@ if TYPE_CHECKING:
     from unbag.runs.progress import Progress
 
 _ABOUT = """\
-Ask why a model answers as it does: does its text encoder see order, does its image encoder merge
-different images, is the information there but not read out, does it only notice edits? Each
-question gets one sentence, with its number beside that of a bag of words, a perfect model,
-chance and the same model with random weights. Writes diagnosis.html and diagnosis.json.
+Diagnose a model: does the text encoder represent word order, does the image encoder map different
+images to the same embedding, is information present but not read out, does the model merely detect
+edited captions? Each probe answers in one sentence, with its value beside that of a bag of words, a
+perfect model, chance, and the same model with random weights. Writes diagnosis.html and
+diagnosis.json.
 """
 
 _EXAMPLES = """\
@@ -28,50 +39,60 @@ examples:
   unbag diagnose --model tiny:base
   unbag diagnose --model tiny:hard_negative --against tiny:base --out repair
   unbag diagnose --model tiny:base --scorer pacl@runs/pacl --against tiny:base --probes profile
-  unbag diagnose --model open_clip:ViT-B-32/openai --data whatsup --root data
-  unbag diagnose --model open_clip:ViT-B-32/openai --data my/pictures --probes agreement stability
+  unbag diagnose --model open_clip:ViT-B-32/openai --on whatsup --data data
+  unbag diagnose --model open_clip:ViT-B-32/openai --on my/images --probes agreement stability
 """
 
 
 def add(commands: Commands) -> None:
-    """One or two models, what is looked at, and which questions are put."""
-    text = "ask why a model answers as it does"
+    """One or two models, the data, and the probes."""
+    text = "diagnose a model: one sentence per probe"
     diagnose = add_command(commands, "diagnose", text=text, about=_ABOUT, examples=_EXAMPLES)
     text = "a model by name, or the folder of a training run or export"
     diagnose.add_argument("--model", required=True, metavar="M", help=text)
-    text = "a second model, such as the one a repair started from; differences are paired"
+    text = "a second model to compare with, such as the one before fine-tuning"
     diagnose.add_argument("--against", metavar="M", help=text)
-    text = "a trained read-out, NAME@FOLDER: its scores, and its maps beside the model's own"
+    text = "a trained read-out, NAME@FOLDER: probes use its scores and its word-to-patch maps"
     diagnose.add_argument("--scorer", metavar="S", help=text)
-    text = "for diagnosis.html and diagnosis.json (default: unbag-diagnosis/MODEL)"
+    text = "folder for diagnosis.html and diagnosis.json (default: unbag-diagnosis/MODEL)"
     diagnose.add_argument("--out", type=Path, metavar="DIR", help=text)
-    data = diagnose.add_argument_group("what is looked at")
-    text = "world (default), a benchmark or family, a file of captions, or a folder of images"
-    data.add_argument("--data", metavar="D", help=text)
-    text = "holds one folder for each benchmark that is read from files"
-    data.add_argument("--root", type=Path, metavar="DIR", help=text)
-    text = "folder that names of images in a file of captions start from"
-    data.add_argument("--pictures", type=Path, metavar="DIR", help=text)
-    text = "questions to put, by name (default: all; `unbag list probes`)"
-    diagnose.add_argument("--probes", nargs="+", metavar="P", help=text)
-    text = "all readers, conditions and layers of each probe, not the quick part of them"
-    diagnose.add_argument("--full", action="store_true", help=text)
-    text = "layers to read from, besides the last; -2 is the one before it"
-    diagnose.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
-    text = "do not put the questions to the same model with random weights"
-    diagnose.add_argument("--no-twin", action="store_true", help=text)
-    text = "draw no maps of words over images, for which a chat model runs dozens of times"
-    diagnose.add_argument("--no-maps", action="store_true", help=text)
-    text = "of samples, readers, intervals and the random twin (default: 0)"
-    diagnose.add_argument("--seed", type=int, default=0, metavar="N", help=text)
-    add_device(diagnose)
-    add_dtype(diagnose)
-    diagnose.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add_cache(diagnose)
+    add_config(diagnose)
+    _add_data(diagnose.add_argument_group("data"))
+    _add_probes(diagnose.add_argument_group("probes"))
+    machine = diagnose.add_argument_group("machine")
+    add_device(machine)
+    add_dtype(machine)
+    add_cache(machine)
+
+
+def _add_data(data: argparse._ArgumentGroup) -> None:
+    text = (
+        "what the probes look at: world, a benchmark or family, a caption file, or a folder of "
+        "images (default: world)"
+    )
+    data.add_argument("--on", metavar="WHAT", help=text)
+    add_bench_data(data)
+    text = "folder that image paths in a caption file are relative to (default: that of the file)"
+    data.add_argument("--images", type=Path, metavar="DIR", help=text)
+
+
+def _add_probes(probes: argparse._ArgumentGroup) -> None:
+    text = "probes by name (default: all; see `unbag list probes`)"
+    probes.add_argument("--probes", nargs="+", metavar="P", help=text)
+    text = "run every classifier, condition and layer of each probe, not only the fast subset"
+    probes.add_argument("--full", action="store_true", help=text)
+    text = "layers to probe besides the last; -2 is the one before it"
+    probes.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
+    text = "skip the control with random weights, which takes about half the time"
+    probes.add_argument("--no-random-init", action="store_true", help=text)
+    text = "skip the word-to-patch maps, which take dozens of forward passes with a chat model"
+    probes.add_argument("--no-maps", action="store_true", help=text)
+    add_seed(probes, "of samples, classifiers, intervals and random weights")
+    probes.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def start(options: argparse.Namespace) -> int:
-    """Put the questions, keep every answer, show them."""
+    """Run the probes, write every answer at once, show them."""
     # NumPy and SciPy get one thread for their products, which are small here: between two of them a
     # second thread of OpenBLAS spins, which made readers seven times slower on two busy cores.
     # It must be said before NumPy is imported.
@@ -92,12 +113,18 @@ def start(options: argparse.Namespace) -> int:
     from unbag.reports.formatting import count_text
     from unbag.runs.files import check_run_folder
 
+    if options.data and not options.on:
+        raise UnbagError(
+            f"--data {options.data} was given without --on",
+            expected="--data, the folder of benchmarks, beside --on, what the probes look at",
+            hint=f"if the probes are to look at {options.data}: --on {options.data}",
+        )
     console = Console(stderr=True)
     # Each diagnosis has a folder of its own.
     name = options.model
     name += f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
     name += f"-against-{options.against}" if options.against else ""
-    name += f"-on-{options.data}" if options.data else ""
+    name += f"-on-{options.on}" if options.on else ""
     name = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
     out = options.out or Path("unbag-diagnosis") / name
     check_run_folder(out, DIAGNOSIS)
@@ -106,7 +133,7 @@ def start(options: argparse.Namespace) -> int:
     with open_diagnosis(out) as run:
 
         def keep(found: Diagnosis) -> None:
-            """Write the diagnosis after every question, and print how far it is."""
+            """Write the diagnosis after every probe, and print its progress."""
             nonlocal answered
             if not found.answers:
                 check_same_diagnosis(found, run)
@@ -115,17 +142,17 @@ def start(options: argparse.Namespace) -> int:
             answered = len(found.answers)
             if not found.is_whole:
                 answer = found.answers[-1]
-                done = "answered" if answer.verdict is not None else "not asked"
+                done = "done" if answer.verdict is not None else "skipped"
                 line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
                 console.print(line, style="dim", highlight=False, markup=False)
 
         try:
             found = examine(config, progress=Shown(console), keep=keep)
         except KeyboardInterrupt:
-            said = "stopped before the first question was answered; nothing was written"
+            said = "stopped before the first probe was done; nothing was written"
             if answered:
-                count = count_text(answered, "question")
-                said = f"stopped; {count} of the diagnosis can be read in {out / PAGE}"
+                count = count_text(answered, "probe")
+                said = f"stopped; the results of {count} are in {out / PAGE}"
             print(f"\n{said}", file=sys.stderr)
             return 130
     if options.json:
@@ -156,8 +183,8 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig
     device = choose_device(options.device, is_needed=any(map(needs_device, named)))
     placement = Placement(device, options.dtype, cache=cache_of(options))
     material = find_probe_data(
-        options.data,
-        root=options.root,
+        options.on,
+        root=options.data,
         images=options.images,
         seed=options.seed,
         progress=progress,
@@ -170,7 +197,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> DiagnosisConfig
         material=material,
         probes=probes,
         options=Options(seed=options.seed, is_full=options.full, layers=tuple(options.layers)),
-        has_random_init=not options.no_twin,
+        has_random_init=not options.no_random_init,
         has_maps=not options.no_maps,
         cache=cache_of(options),
         command=options.typed,

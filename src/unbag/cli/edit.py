@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import CAPTION_FILES, add_command, add_device, add_server, positive
+from unbag.cli.options import (
+    CAPTION_FILES,
+    add_command,
+    add_config,
+    add_device,
+    add_seed,
+    add_server,
+    positive,
+)
 from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
     from unbag.reports.table import Table
 
 _ABOUT = """\
-Make hard negatives and hard positives of the captions of a collection, or of one caption. A job
-that was stopped goes on when the same command is given again.
+Generate hard negatives and hard positives for a file of captions, or for one caption. An
+interrupted job resumes when the same command is given again.
 """
 
 _EXAMPLES = """\
@@ -31,7 +39,7 @@ examples:
   unbag edit --captions "shards/{000000..000099}.tar" --kinds negatives --out edited
 
 kinds:
-  `unbag list edits` shows all; groups are default, negatives, positives, all, neg_clip_fixed ...
+  `unbag list edits` lists them; groups are default, negatives, positives, all, neg_clip_fixed ...
 """
 
 _FORMS = (*CAPTION_FILES, "shards")
@@ -58,15 +66,14 @@ _OF_COLLECTIONS = (
 
 def add(commands: Commands) -> None:
     """A collection or one caption, kinds, and what the kinds need."""
-    text = "hard negatives and hard positives of captions"
+    text = "generate hard negatives and hard positives of captions"
     edit = add_command(commands, "edit", text=text, about=_ABOUT, examples=_EXAMPLES)
-    edit.add_argument("--try", dest="tried", metavar="CAPTION", help="print edits of one caption")
-    _add_files(edit)
-    _add_edits(edit)
-    text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=positive, metavar="N", help=text)
-    text = "a Ray cluster that does the work instead: host:port, auto, or local"
-    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
+    text = "print the edits of one caption"
+    edit.add_argument("--try", dest="tried", metavar="CAPTION", help=text)
+    add_config(edit)
+    _add_files(edit.add_argument_group("files"))
+    _add_edits(edit.add_argument_group("edits"))
+    _add_models(edit.add_argument_group("models and machine"))
 
 
 def start(options: argparse.Namespace) -> int:
@@ -83,50 +90,56 @@ def start(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_files(edit: argparse.ArgumentParser) -> None:
-    text = "a file of captions; for shards also a folder or a pattern"
-    edit.add_argument("--captions", metavar="FILE", help=text)
-    edit.add_argument("--out", type=Path, metavar="FILE", help="for shards a folder")
-    text = "of --captions: {} (default: by its ending)".format(", ".join(_FORMS))
-    edit.add_argument("--captions-format", choices=_FORMS, metavar="F", help=text)
-    text = "of --out: the same, or negclip (default: by its ending)"
-    edit.add_argument("--format", choices=(*_FORMS, "negclip"), metavar="F", help=text)
-    text = "column or field of captions (default: caption, title or text)"
-    edit.add_argument("--caption-column", default="", metavar="C", help=text)
-    text = "column or field that names the image (default: filepath, image or url)"
-    edit.add_argument("--picture-column", default="", metavar="C", help=text)
-    edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
-    edit.add_argument(
-        "--bad-lines",
-        choices=("error", "skip"),
-        help="broken lines: stop before anything is computed (default), or leave them out",
-    )
-    text = "nearest images, for --format negclip: lines of {image, neighbours}"
-    edit.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
+def _add_files(files: argparse._ArgumentGroup) -> None:
+    text = "caption file; for webdataset shards also a folder or a pattern"
+    files.add_argument("--captions", metavar="FILE", help=text)
+    text = "output file, or a folder for shards"
+    files.add_argument("--out", type=Path, metavar="FILE", help=text)
+    text = "format of --captions (default: by its file extension)"
+    files.add_argument("--captions-format", choices=_FORMS, help=text)
+    text = "format of --out (default: by its file extension)"
+    files.add_argument("--format", choices=(*_FORMS, "negclip"), help=text)
+    text = "column or field with the caption (default: caption, title or text)"
+    files.add_argument("--caption-column", default="", metavar="C", help=text)
+    text = "column or field with the image path (default: filepath, image or url)"
+    files.add_argument("--image-column", default="", metavar="C", help=text)
+    text = "edit only the first N captions"
+    files.add_argument("--limit", type=positive, metavar="N", help=text)
+    text = "malformed lines: stop before anything is computed, or skip them (default: error)"
+    files.add_argument("--bad-lines", choices=("error", "skip"), help=text)
+    text = "nearest images, as written by `unbag nearest`, for --format negclip"
+    files.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
 
 
-def _add_edits(edit: argparse.ArgumentParser) -> None:
-    text = "kinds of edits or groups of them (default: default)"
-    edit.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
-    text = "edits of each kind for a caption (default: 1)"
-    edit.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
-    edit.add_argument("--seed", type=int, default=0, help="decides what is drawn (default: 0)")
-    text = "besides those always on: fluency:PATH, meaning:PATH, package.module:NAME"
-    edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
-    text = "a language model that tries to tell edits from originals, by kind"
-    edit.add_argument("--leak", default="", metavar="PATH", help=text)
-    text = "spaCy pipeline by name or folder (default: auto, the first installed)"
-    edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
-    text = "folder with WordNet (default: auto, where it is usually installed)"
-    edit.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
-    text = "language model for kinds that fill in words: folder or name"
-    edit.add_argument("--fill", default="", metavar="M", help=text)
-    text = "chat model for kinds that rewrite: hf:FOLDER or server:MODEL@URL"
-    edit.add_argument("--rewrite", default="", metavar="M", help=text)
-    add_device(edit)
-    text = "where answers of a server are kept between runs"
-    edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
-    add_server(edit)
+def _add_edits(edits: argparse._ArgumentGroup) -> None:
+    text = "kinds of edits, or groups of kinds"
+    edits.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
+    text = "number of edits per kind and caption"
+    edits.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
+    add_seed(edits, "of the edits")
+    text = "additional filters: fluency:PATH, meaning:PATH, package.module:NAME"
+    edits.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
+    text = "language model that measures, per kind, how often the original is more likely"
+    edits.add_argument("--leak", default="", metavar="PATH", help=text)
+
+
+def _add_models(models: argparse._ArgumentGroup) -> None:
+    text = "spaCy pipeline by name or folder; auto is the first installed one"
+    models.add_argument("--pipeline", default="auto", metavar="P", help=text)
+    text = "WordNet folder; auto looks in the usual places"
+    models.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
+    text = "masked or causal language model for kinds that fill in words: folder or name"
+    models.add_argument("--fill", default="", metavar="M", help=text)
+    text = "chat model for kinds that rewrite captions: hf:FOLDER or server:MODEL@URL"
+    models.add_argument("--rewrite", default="", metavar="M", help=text)
+    add_device(models)
+    text = "cache folder for answers of a server (default: $XDG_CACHE_HOME/unbag or ~/.cache/unbag)"
+    models.add_argument("--cache", type=Path, metavar="DIR", help=text)
+    add_server(models)
+    text = "worker processes; the output is the same for any number (default: 1)"
+    models.add_argument("--workers", type=positive, metavar="N", help=text)
+    text = "run on a Ray cluster instead: host:port, auto, or local"
+    models.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 
 def _job(options: argparse.Namespace) -> EditJob:
@@ -137,8 +150,8 @@ def _job(options: argparse.Namespace) -> EditJob:
     if not options.captions or not options.out:
         raise UnbagError(
             "--captions and --out were not both given",
-            expected="a file of captions and where the edits go",
-            hint='for a single caption: unbag edit --try "a caption"',
+            expected="a caption file and an output file",
+            hint='for one caption: unbag edit --try "a caption"',
         )
     source = Source(
         options.captions,
@@ -183,7 +196,7 @@ def _parts(options: argparse.Namespace) -> EditParts:
         device=options.device,
         cache=str(options.cache or default_cache()),
         concurrency=options.concurrency,
-        budget=options.budget,
+        budget=options.max_requests,
     )
 
 
@@ -209,7 +222,7 @@ def _table(summary: EditSummary, kinds: Sequence[Kind]) -> Table:
         if leak := summary.leaks.get(kind.name):
             cells.append(percent_text(leak.preferred, 1, digits=0))
         rows.append(cells)
-    names += ["original likelier"] if summary.leaks else []
+    names += ["original more likely"] if summary.leaks else []
     return replace(Table.of(names, rows, right=(1, 2, 3, 4, 6)), look="plain")
 
 
@@ -220,14 +233,14 @@ def _lines(summary: EditSummary) -> list[str]:
     tally = summary.tally
     lines = [
         f"{tally.captions:,} captions: {tally.edited:,} edited "
-        f"({percent_text(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
+        f"({percent_text(tally.edited, tally.captions)}), {tally.without_edit:,} without edits, "
         f"{tally.skipped.total():,} skipped"
     ]
     lines += [f"  skipped: {reason}: {count:,}" for reason, count in tally.skipped.most_common()]
     lines += [f"  failed: {named}" for named in summary.failures_named]
-    lines += [f"  left out: {named}" for named in summary.bad_named]
+    lines += [f"  malformed: {named}" for named in summary.bad_named]
     if summary.bad > len(summary.bad_named):
-        lines.append(f"  left out: {summary.bad:,} broken lines in all")
+        lines.append(f"  malformed: {summary.bad:,} lines in total")
     lines += [f"note: {note}" for note in summary.notes]
     return [*lines, f"edits: {summary.out}", f"summary: {summary.path(summary.out)}"]
 
@@ -244,8 +257,8 @@ def _try(options: argparse.Namespace) -> int:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
         raise UnbagError(
             f"--try was given with {flags}",
-            expected="one caption, whose edits are only printed, or a collection",
-            hint=f"leave out {flags}; or, for a collection, --try",
+            expected="either one caption (--try) or a file of captions (--captions, --out)",
+            hint=f"remove {flags}, or remove --try",
         )
     check_device(options.device)
     editor = make_editor(
@@ -264,5 +277,5 @@ def _try(options: argparse.Namespace) -> int:
     output().print(Table((Column(),) * 3, rows, has_head=False, look="plain"))
     made = {edit.kind for edit in found.edits}
     if none := [kind.name for kind in editor.kinds if kind.name not in made]:
-        print(f"no edit of: {', '.join(none)}")
+        print(f"no edits of kind: {', '.join(none)}")
     return 0

@@ -1,32 +1,55 @@
-"""`unbag list`: every name of a kind, with a line about it."""
+"""`unbag list`: every registered name of a kind, with a line about it."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
+from unbag.cli.options import add_command
 from unbag.registry import PLURALS, Commands, Kind, Name, find, names
+
+_ABOUT = "List registered names: those of unbag and those of installed plug-ins."
+
+_EXAMPLES = """\
+examples:
+  unbag list               everything, by kind
+  unbag list benchmarks
+  unbag list recipes       for `unbag train --recipe`
+  unbag list readouts      for `unbag train --readout`
+"""
 
 
 def add(commands: Commands) -> None:
     """The kind."""
-    text = "names that can be used, ours and those of installed plug-ins"
-    parser = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
+    text = "list benchmarks, models, recipes, probes and other names"
+    parser = add_command(commands, "list", text=text, about=_ABOUT, examples=_EXAMPLES)
+    text = f"{', '.join(PLURALS)} (default: all)"
+    parser.add_argument("kind", nargs="?", choices=list(PLURALS), metavar="KIND", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
-    """Print the names of a kind."""
-    kinds: str = options.kind
+    """Print the names of a kind, or of all."""
+    if options.kind:
+        _print_names(options.kind, indent="")
+        return 0
+    for at, kinds in enumerate(PLURALS):
+        print(f"{'' if at == 0 else chr(10)}{kinds}")
+        _print_names(kinds, indent="  ")
+        # Benchmarks and edits are slow to import, so what is known is shown already.
+        sys.stdout.flush()
+    return 0
+
+
+def _print_names(kinds: str, *, indent: str) -> None:
     kind = PLURALS[kinds]
     found = names(kind)
     if not found:
-        print(f"no {kinds} yet; a plug-in can add them (entry point group unbag.{kinds})")
-        return 0
+        print(f"{indent}no {kinds}; a plug-in can add them (entry point group unbag.{kinds})")
+        return
     width = max(map(len, found))
     for name, entry in found.items():
         origin = "" if entry.origin == "unbag" else f" [{entry.origin}]"
-        print(f"{name:<{width}}  {_about(kind, entry)}{origin}")
-    return 0
+        print(f"{indent}{name:<{width}}  {_about(kind, entry)}{origin}")
 
 
 def _about(kind: Kind, entry: Name) -> str:

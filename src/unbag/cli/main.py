@@ -10,11 +10,12 @@ import argparse
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
 from unbag.cli import (
+    completion,
     data,
     demo,
     diagnose,
@@ -29,6 +30,8 @@ from unbag.cli import (
     verify,
 )
 from unbag.cli import list as list_names
+from unbag.cli.config import without_config
+from unbag.cli.options import Parser
 from unbag.errors import UnbagError
 from unbag.registry import Command, load_command, plugin_commands
 from unbag.version import __version__
@@ -47,23 +50,26 @@ COMMANDS: Mapping[str, Command] = {
     "report": report,
     "list": list_names,
     "data": data,
+    "completion": completion,
 }
 """In the order of `unbag --help`; those of plug-ins follow."""
 
 _ABOUT = """\
-Measure, explain and repair bag-of-words behaviour in vision-language models:
-models that know which words fit an image, but not how the words belong together.
+Measure, explain and repair bag-of-words behaviour in vision-language models: models that know
+which words fit an image, but not how the words belong together.
 """
 
 _FIRST = """\
 first steps:
-  unbag demo                                      the main job on a built-in world, no download
-  unbag score PICTURE "a caption" "another" --model tiny:base
-  unbag list benchmarks                           what can be measured
+  unbag demo                                      evaluate the shipped models, without downloads
+  unbag score IMAGE "a caption" "another" --model tiny:base
+  unbag list                                      all models, benchmarks, recipes, probes ...
   unbag run --model tiny:base --bench world --out runs/first
-  unbag report runs/first runs/second --out both.html
-  unbag diagnose --model tiny:base                why it scores so: one sentence a question
-  unbag lab                                       published claims, with verdicts on the world
+  unbag diagnose --model tiny:base                explain the scores: one sentence per probe
+  unbag train --model tiny:base --recipe hard_positive --pairs world --out runs/tiny-hp
+  unbag lab                                       published claims, tested on a synthetic world
+
+`unbag COMMAND --help` shows the options of a command.
 """
 
 
@@ -71,8 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        parser = _parser(typed[0] if typed else None)
+        parser = make_parser(typed[:1])
         options = parser.parse_args(typed)
+        if words := getattr(options, "config_words", ()):
+            typed = without_config(typed, words)
         options.typed = shlex.join(["unbag", *typed])
         if options.command is None:
             parser.print_help()
@@ -95,16 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser(called: str | None) -> argparse.ArgumentParser:
+def make_parser(called: Collection[str]) -> argparse.ArgumentParser:
     """All commands; of those of plug-ins only the one that is called is imported."""
-    parser = argparse.ArgumentParser(
-        prog="unbag",
-        description=_ABOUT,
-        epilog=_FIRST,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser: argparse.ArgumentParser = Parser(prog="unbag", description=_ABOUT, epilog=_FIRST)
     parser.add_argument("--version", action="version", version=f"unbag {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS.values():
         command.add(commands)
     for name, text in plugin_commands().items():
@@ -113,7 +116,7 @@ def _parser(called: str | None) -> argparse.ArgumentParser:
                 f"a plug-in registers the command {name!r}, which unbag has itself ({text})",
                 expected="another name in its entry points (group unbag.commands)",
             )
-        if name == called:
+        if name in called:
             load_command(name).add(commands)
         else:
             commands.add_parser(name, help=text)

@@ -1,4 +1,4 @@
-"""`unbag merge`: mix the weights of a model before and after fine-tuning, and keep one mix."""
+"""`unbag merge`: interpolate weights before and after fine-tuning, and export the best mix."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import (
-    add_batch,
+    add_batch_size,
     add_bench_data,
     add_cache,
     add_command,
     add_device,
+    add_seed,
     cache_of,
     check_dual_encoder,
 )
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 MERGE = "merge"
 """The kind of the folder."""
 _ABOUT = """\
-Mix the weights of a model before and after fine-tuning (WiSE-FT), score every mix, and keep one:
-fine-tuning gains composition and costs recognition, and a mix often keeps most of both.
+Interpolate the weights of a model before and after fine-tuning (WiSE-FT), evaluate every mix, and
+export the best one. Fine-tuning often improves composition at the cost of recognition; a mix can
+keep most of both.
 """
 
 _EXAMPLES = """\
@@ -44,27 +46,39 @@ examples:
 
 def add(commands: Commands) -> None:
     """Two models, weights, benchmarks, and how one weight is chosen."""
-    text = "mix weights before and after fine-tuning"
+    text = "interpolate weights before and after fine-tuning"
     merge = add_command(commands, "merge", text=text, about=_ABOUT, examples=_EXAMPLES)
-    merge.add_argument("--base", required=True, metavar="M", help="the model before fine-tuning")
-    merge.add_argument("--tuned", required=True, metavar="M", help="the same after it")
-    text = "for the curve, the run folder and the mixed model"
+    text = "the model before fine-tuning"
+    merge.add_argument("--base", required=True, metavar="M", help=text)
+    text = "the model after fine-tuning"
+    merge.add_argument("--tuned", required=True, metavar="M", help=text)
+    text = "folder for the curve, the run and the selected model"
     merge.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
-    text = "shares of the tuned weights, with commas (default: 0,0.25,0.5,0.75,1)"
-    merge.add_argument("--weights", default="0,0.25,0.5,0.75,1", metavar="W", help=text)
-    text = "benchmarks or families (default: four of the world, which are drawings)"
-    merge.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
-    add_bench_data(merge)
-    merge.add_argument("--pick", type=float, metavar="W", help="keep this weight")
-    text = "without --pick: points of recognition that may be lost (default: 1)"
-    merge.add_argument("--budget", type=float, default=1.0, metavar="P", help=text)
+    _add_choice(merge.add_argument_group("interpolation"))
+    _add_benchmarks(merge.add_argument_group("benchmarks"))
+    machine = merge.add_argument_group("machine")
+    add_device(machine)
+    add_batch_size(machine)
+    add_cache(machine)
+
+
+def _add_choice(group: argparse._ArgumentGroup) -> None:
+    text = "interpolation weights of the fine-tuned model, separated by commas"
+    group.add_argument("--weights", default="0,0.25,0.5,0.75,1", metavar="W", help=text)
+    text = "export this weight instead of selecting one"
+    group.add_argument("--pick", type=float, metavar="W", help=text)
+    text = "largest accepted drop in recognition, in points, when a weight is selected"
+    group.add_argument("--max-drop", type=float, default=1.0, metavar="P", help=text)
+
+
+def _add_benchmarks(group: argparse._ArgumentGroup) -> None:
+    text = "benchmarks or families (default: four world benchmarks, which are drawings)"
+    group.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
+    add_bench_data(group)
     for side in ("composition", "recognition"):
-        text = f"benchmarks that count as {side} whatever their metrics"
-        merge.add_argument(f"--{side}", nargs="+", default=[], metavar="B", help=text)
-    merge.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
-    add_device(merge)
-    add_batch(merge)
-    add_cache(merge)
+        text = f"benchmarks that count as {side}, whatever their metrics"
+        group.add_argument(f"--{side}", nargs="+", default=[], metavar="B", help=text)
+    add_seed(group, "of the confidence intervals")
 
 
 def start(options: argparse.Namespace) -> int:
@@ -88,7 +102,7 @@ def start(options: argparse.Namespace) -> int:
     base, tuned = (
         check_dual_encoder(
             load_model(model_name(name), placement=placement),
-            f"{name} has no two towers whose weights could be mixed",
+            f"{name} has no image and text encoder whose weights can be interpolated",
         )
         for name in (options.base, options.tuned)
     )
@@ -98,7 +112,7 @@ def start(options: argparse.Namespace) -> int:
         base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=sides,
         seed=options.seed,
     )  # fmt: skip
-    with open_run_folder(out, MERGE, resumes="scores that are there stay") as folder:
+    with open_run_folder(out, MERGE, resumes="existing scores are kept") as folder:
         folder.begin(identity, {"command": options.typed})
         curve = merge.measure_curve(
             mixes,
@@ -107,11 +121,11 @@ def start(options: argparse.Namespace) -> int:
             sides=sides,
             out=out / "run",
             pick=options.pick,
-            budget=options.budget,
+            budget=options.max_drop,
             data=options.data,
             cache=cache_of(options),
             seed=options.seed,
-            batch_size=options.batch,
+            batch_size=options.batch_size,
             command=options.typed,
             progress=shown(),
         )
@@ -122,7 +136,7 @@ def start(options: argparse.Namespace) -> int:
         model = _export(kept, curve, out, options.typed)
         folder.set_state("done")
     output().print(merge.curve_table(curve))
-    said = [f"weight {curve.choice.weight:g} is kept: {curve.choice.why}", *curve.notes]
+    said = [f"selected weight {curve.choice.weight:g}: {curve.choice.why}", *curve.notes]
     print_lines([*said, DRAWINGS] if are_drawings(benchmarks) else said)
     print(f"curve:   {out / 'curve.html'}")
     print(f"report:  {curve.folder / 'report.html'}")
@@ -135,7 +149,7 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise UnbagError(
-            f"--weights {text}", expected="numbers with commas, such as 0,0.25,0.5,0.75,1"
+            f"--weights {text}", expected="numbers separated by commas, such as 0,0.25,0.5,0.75,1"
         ) from error
 
 
@@ -150,8 +164,8 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
     for one in find_benchmarks(options.recognition):
         if one.name in forced:
             raise UnbagError(
-                f"{one.name} is named with --composition and with --recognition",
-                expected="one side for a benchmark",
+                f"{one.name} is given with both --composition and --recognition",
+                expected="one of the two for a benchmark",
             )
         forced[one.name] = "recognition"
     return found | forced
@@ -176,8 +190,8 @@ def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
         title=f"{curve.base} mixed with {share}",
         base=curve.base,
         recipe=f"merge with {share}",
-        settings=f"Every weight is {1 - kept.weight:g} of `{curve.base}` and {share}, "
-        "temperature included (WiSE-FT).",
+        settings=f"Every weight, temperature included, is {1 - kept.weight:g} of `{curve.base}` "
+        f"plus {share} (WiSE-FT).",
         table=curve_markdown(curve),
         command=command,
     )

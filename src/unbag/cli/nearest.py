@@ -1,4 +1,4 @@
-"""`unbag nearest`: for each image of a caption file, the nearest other images."""
+"""`unbag nearest`: the nearest neighbours of each image of a caption file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from unbag.cli.options import (
     CAPTION_FILES,
-    add_batch,
+    add_batch_size,
     add_cache,
     add_command,
     add_device,
@@ -23,37 +23,40 @@ if TYPE_CHECKING:
     from unbag.types import ImageSource
 
 _ABOUT = """\
-For every image that a caption file names, find the nearest other images by a model's vectors:
-NegCLIP's hard images. The output goes into `unbag edit --format negclip --neighbours FILE`.
+For every image of a caption file, find its nearest other images by the embeddings of a model: the
+hard images of NegCLIP. `unbag edit --format negclip --neighbours FILE` and
+`unbag train --neighbours FILE` read the output.
 """
 
 _EXAMPLES = """\
 example:
-  unbag nearest --captions captions.jsonl --pictures photos --model open_clip:ViT-B-32/openai \\
+  unbag nearest --captions captions.jsonl --images photos --model open_clip:ViT-B-32/openai \\
     --out neighbours.jsonl
 """
 
 
 def add(commands: Commands) -> None:
     """A caption file, a folder of images, a model."""
-    text = "the nearest other images of each image"
+    text = "find the nearest neighbours of each image"
     nearest = add_command(commands, "nearest", text=text, about=_ABOUT, examples=_EXAMPLES)
-    text = "a file that names images"
+    text = "caption file that names the images"
     nearest.add_argument("--captions", required=True, metavar="FILE", help=text)
+    text = "format of --captions (default: by its file extension)"
     # Images inside shards have no path.
-    text = "of --captions: {} (default: by its ending)".format(", ".join(CAPTION_FILES))
-    nearest.add_argument("--captions-format", choices=CAPTION_FILES, metavar="F", help=text)
-    text = "column or field that names the image (default: filepath, image or url)"
-    nearest.add_argument("--picture-column", default="", metavar="C", help=text)
-    text = "the folder that their names start from"
-    nearest.add_argument("--pictures", type=Path, required=True, metavar="DIR", help=text)
+    nearest.add_argument("--captions-format", choices=CAPTION_FILES, help=text)
+    text = "column or field with the image path (default: filepath, image or url)"
+    nearest.add_argument("--image-column", default="", metavar="C", help=text)
+    text = "folder that image paths are relative to"
+    nearest.add_argument("--images", type=Path, required=True, metavar="DIR", help=text)
     nearest.add_argument("--model", required=True, metavar="M", help="a dual encoder")
-    nearest.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
-    text = "neighbours of each image (default: 3)"
-    nearest.add_argument("--each", type=int, default=3, metavar="N", help=text)
-    add_device(nearest)
-    add_batch(nearest, "images encoded")
-    add_cache(nearest)
+    text = "output file, JSON lines"
+    nearest.add_argument("--out", type=Path, required=True, metavar="FILE", help=text)
+    text = "number of neighbours per image"
+    nearest.add_argument("--k", type=int, default=3, metavar="N", help=text)
+    machine = nearest.add_argument_group("machine")
+    add_device(machine)
+    add_batch_size(machine, "images")
+    add_cache(machine)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -80,26 +83,26 @@ def start(options: argparse.Namespace) -> int:
     )
     check_place(options.out, source)
     images = find_images((entry.image for entry in entries(source)), options.images)
-    check_search(options.each, len(images))
+    check_search(options.k, len(images))
     make_folder(options.out.parent, what="folder", hint="choose another place with --out")
     model = check_dual_encoder(
         load_model(options.model, placement=Placement(choose_device(options.device))),
-        f"{options.model} gives no vector for an image",
+        f"{options.model} has no image embeddings",
     )
     progress = shown()
 
     def vectors(image_of: Mapping[str, ImageSource]) -> tuple[Vectors, Mapping[str, str]]:
         plan = Plan(tuple(image_of.values()), tuple(image_of))
-        cache, batch = cache_of(options), options.batch
+        cache, batch = cache_of(options), options.batch_size
         found = embed(model, plan, cache=cache, batch_size=batch, progress=progress)
         return found.image_ND, found.damaged
 
-    near, damaged = nearest_images(images, vectors, each=options.each, progress=progress)
+    near, damaged = nearest_images(images, vectors, each=options.k, progress=progress)
     write_neighbours(options.out, near)
-    print(f"{len(near):,} images with {options.each} neighbours each, by {model.name}")
+    print(f"{len(near):,} images with {options.k} neighbours each, by {model.name}")
     for name, why in list(damaged.items())[:5]:
-        print(f"  left out: {name}: {why}")
+        print(f"  skipped: {name}: {why}")
     if len(damaged) > 5:
-        print(f"  left out: {len(damaged):,} images in all")
+        print(f"  skipped: {len(damaged):,} images in total")
     print(f"neighbours: {Path(options.out)}")
     return 0

@@ -1,11 +1,15 @@
-"""Options that several commands share, and checks of their values."""
+"""Options that several commands share, and the parser that gives each option one spelling."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from unbag.cli.config import apply_config
 from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
@@ -14,7 +18,100 @@ if TYPE_CHECKING:
     from unbag.types import DualEncoder
 
 CAPTION_FILES = ("jsonl", "tsv", "csv", "parquet", "json")
-"""Forms of a file of captions."""
+"""Formats of a caption file."""
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "run": {"--batch": "--batch-size", "--budget": "--max-requests"},
+    "diagnose": {
+        "--root": "--data (and what the probes look at is --on)",
+        "--pictures": "--images",
+        "--no-twin": "--no-random-init",
+    },
+    "edit": {"--picture-column": "--image-column", "--budget": "--max-requests"},
+    "nearest": {
+        "--batch": "--batch-size",
+        "--each": "--k",
+        "--pictures": "--images",
+        "--picture-column": "--image-column",
+    },
+    "train": {
+        "--form": "--pairs-format",
+        "--micro": "--micro-batch-size",
+        "--pictures": "--images",
+        "--picture-column": "--image-column",
+    },
+    "export": {"--weights": "--checkpoint"},
+    "merge": {"--batch": "--batch-size", "--budget": "--max-drop"},
+    "data get": {"--pictures": "--images"},
+}
+"""Old options of each command, and what they are called now."""
+
+
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """Descriptions and examples as they are written, and the default behind each option."""
+
+    def __init__(self, prog: str, *sizes: Any, **more: Any) -> None:
+        """The options of argparse; help starts a little further to the right."""
+        super().__init__(prog, *sizes, **{"max_help_position": 28} | more)
+        # argparse forgets that the list of commands is indented.
+        self._action_max_length = 16
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text, default = action.help or "", action.default
+        is_plain = default is None or isinstance(default, bool) or default in ("", [])
+        if is_plain or default == argparse.SUPPRESS or "(default" in text:
+            return text
+        each = default if isinstance(default, list) else [default]
+        shown = " ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in each)
+        return f"{text} (default: {shown.replace('%', '%%')})"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of a command whose options cannot be abbreviated.
+
+    An old option is answered with its new name. --config gives a command other defaults.
+    """
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        """As argparse has it; commands of plug-ins are made here too."""
+        own = {"formatter_class": HelpText, "allow_abbrev": False}
+        super().__init__(*words, **options | own)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Check the spelling of the options, read --config, then parse."""
+        typed = sys.argv[1:] if args is None else list(args)
+        if not any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
+            self._check_spelling(typed)
+            apply_config(self, typed, renamed=self.renamed)
+        return super().parse_known_args(typed, namespace)
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """Old options of this command, and what they are called now."""
+        return RENAMED.get(self.prog.partition(" ")[2], {})
+
+    def _check_spelling(self, typed: Sequence[str]) -> None:
+        """Before argparse asks for options that are required."""
+        known = self._option_string_actions
+        for word in typed:
+            if word == "--":
+                return
+            option = word.partition("=")[0]
+            # A word with a space is a caption to argparse.
+            if not option.startswith("--") or " " in option or option in known:
+                continue
+            if option in self.renamed:
+                self.error(f"{option} is now {self.renamed[option]}")
+            near = [one for one in known if one.startswith(option)]
+            near = near or get_close_matches(option, known, n=1)
+            offered = f"; did you mean {' or '.join(near)}?" if near else ""
+            self.error(f"there is no option {option}{offered}")
+
+    def error(self, message: str) -> NoReturn:
+        """The message without the usage, which is longer than a screen for some commands."""
+        self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
 def positive(text: str) -> int:
@@ -32,59 +129,64 @@ def not_negative(text: str) -> int:
 
 
 def add_command(
-    commands: Commands, name: str, *, text: str, about: str, examples: str
+    commands: Commands, name: str, *, text: str, about: str, examples: str = ""
 ) -> argparse.ArgumentParser:
-    """A command with examples, whose lines stay as they are written."""
-    return commands.add_parser(
-        name,
-        help=text,
-        description=about,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """A command with a line in `unbag --help`, a description and examples."""
+    return commands.add_parser(name, help=text, description=about, epilog=examples)
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """A file with options, which those of the command line override."""
+    text = "read options from a YAML or TOML file; options on the command line take precedence"
+    parser.add_argument("--config", metavar="FILE", help=text)
 
 
 def add_bench_data(parser: argparse._ActionsContainer) -> None:
     """Where the files of benchmarks are."""
-    text = "folder with one folder for each benchmark that needs files"
+    text = "data folder, with one subfolder per benchmark that is read from files"
     parser.add_argument("--data", type=Path, metavar="DIR", help=text)
 
 
-def add_batch(parser: argparse.ArgumentParser, what: str = "inputs") -> None:
+def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
+    """What is random, and from which number it is derived."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"random seed {what}")
+
+
+def add_batch_size(parser: argparse._ActionsContainer, what: str = "inputs") -> None:
     """How many inputs a model gets at once."""
-    text = f"{what} at once (default: 256)"
-    parser.add_argument("--batch", type=positive, default=256, metavar="N", help=text)
+    text = f"batch size ({what} per forward pass)"
+    parser.add_argument("--batch-size", type=positive, default=256, metavar="N", help=text)
 
 
-def add_server(parser: argparse.ArgumentParser) -> None:
+def add_server(parser: argparse._ActionsContainer) -> None:
     """Limits on the requests to a model behind a server."""
-    text = "requests to a server at a time (default: 8)"
+    text = "concurrent requests to a model server"
     parser.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
-    text = "most requests to a server, for each worker (default: no limit)"
-    parser.add_argument("--budget", type=positive, metavar="N", help=text)
+    text = "maximum number of requests to a model server, per worker (default: no limit)"
+    parser.add_argument("--max-requests", type=positive, metavar="N", help=text)
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
+def add_device(parser: argparse._ActionsContainer) -> None:
     """Where models compute."""
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
+    text = "auto, cpu, cuda, cuda:1 or mps"
+    parser.add_argument("--device", default="auto", metavar="D", help=text)
 
 
-def add_dtype(parser: argparse.ArgumentParser) -> None:
+def add_dtype(parser: argparse._ActionsContainer) -> None:
     """What models compute in."""
     parser.add_argument(
         "--dtype",
         default="auto",
         choices=["auto", "float32", "bfloat16", "float16"],
-        help="precision of the model (default: auto: float32; bfloat16 for chat models on a GPU)",
+        help="precision of the model; auto is float32, or bfloat16 for chat models on a GPU",
     )
 
 
-def add_cache(parser: argparse.ArgumentParser) -> None:
+def add_cache(parser: argparse._ActionsContainer) -> None:
     """Where embeddings are kept, or that they are not."""
-    parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="where embeddings are kept between runs"
-    )
-    parser.add_argument("--no-cache", action="store_true", help="keep embeddings in memory only")
+    text = "cache folder for embeddings (default: $XDG_CACHE_HOME/unbag or ~/.cache/unbag)"
+    parser.add_argument("--cache", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--no-cache", action="store_true", help="do not cache embeddings on disk")
 
 
 def cache_of(options: argparse.Namespace) -> Path | None:

@@ -1,4 +1,4 @@
-"""`unbag report`: join run folders into one page, table or file."""
+"""`unbag report`: combine run folders into one page, table or file."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.cli.options import add_command
 from unbag.cli.run import print_run
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
 
+_ABOUT = """\
+Combine run folders into one report. Nothing is computed again. Without --out the results are
+printed.
+"""
+
+_EXAMPLES = """\
+examples:
+  unbag report runs/first runs/second --out both.html
+  unbag report runs/first --out table.tex
+"""
+
 
 def add(commands: Commands) -> None:
     """Run folders, and a file."""
-    report = commands.add_parser(
-        "report",
-        help="one page (or table, CSV, JSON) from one or more run folders",
-        description="Join run folders into one report. The ending of --out chooses the form: "
-        ".html, .md, .tex, .csv or .json. Without --out the table is printed.",
-    )
+    text = "combine run folders into one report"
+    report = add_command(commands, "report", text=text, about=_ABOUT, examples=_EXAMPLES)
     report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
-    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .tex, .csv or .json")
+    text = "output file; its extension is the format: .html, .md, .tex, .csv or .json"
+    report.add_argument("--out", type=Path, metavar="FILE", help=text)
 
 
 def start(options: argparse.Namespace) -> int:
-    """Join the runs and write them in the form that the ending of `out` asks for."""
+    """Combine the runs and write them in the format of the extension of `out`."""
     from unbag.reports.exports import check_place, read_runs, report
 
     if options.out is not None:

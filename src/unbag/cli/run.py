@@ -1,4 +1,4 @@
-"""`unbag run`: score models on benchmarks, write a run folder, print a table of results."""
+"""`unbag run`: evaluate models on benchmarks, write a run folder, print a table of results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.cli.options import (
-    add_batch,
+    add_batch_size,
     add_bench_data,
     add_cache,
     add_command,
+    add_config,
     add_device,
     add_dtype,
+    add_seed,
     add_server,
     cache_of,
     check_dual_encoder,
@@ -29,19 +31,21 @@ if TYPE_CHECKING:
     from unbag.types import Benchmark, Item, Loader, RunContents, Scorer
 
 _ABOUT = """\
-Score models on benchmarks and write a run folder: scores of every item, results with
-intervals, and a report. A run that was stopped goes on when the same command is given again.
+Evaluate models on benchmarks. The run folder gets the scores of every item, metrics with confidence
+intervals, and a report. An interrupted run resumes when the same command is given again.
 """
 
 _EXAMPLES = """\
 examples:
   unbag run --model tiny:base --bench world-swap world-relation --out runs/first
-  unbag run --model tiny:base tiny:random --bench world --out runs/twins
+  unbag run --model tiny:base tiny:random --bench world --out runs/two
+  unbag run --model open_clip:ViT-B-32/openai --bench sugarcrepe --data data --out runs/clip
   unbag run --model my_package.models:ENCODER --bench world --out runs/mine
+  unbag run --config run.yaml --out runs/again
 
 names:
-  a benchmark: a registered name, a family (world = every world-*), or package.module:NAME
-  a model:     kind:rest (tiny:base), or package.module:NAME of an object of yours
+  benchmark: a registered name, a family (world is every world-*), or package.module:NAME
+  model:     kind:rest such as tiny:base, or package.module:NAME for an object of your own
 """
 
 _LINEAR_PROBE = "linear-probe"
@@ -49,53 +53,68 @@ _LINEAR_PROBE = "linear-probe"
 
 def add(commands: Commands) -> None:
     """Models, benchmarks, and how they are scored and measured."""
-    text = "score models on benchmarks"
+    text = "evaluate models on benchmarks"
     run = add_command(commands, "run", text=text, about=_ABOUT, examples=_EXAMPLES)
-    run.add_argument("--model", nargs="+", required=True, metavar="M", help="models to score")
+    text = "models to evaluate; the first is compared with the others"
+    run.add_argument("--model", nargs="+", required=True, metavar="M", help=text)
     text = "benchmarks or families"
     run.add_argument("--bench", nargs="+", required=True, metavar="B", help=text)
-    run.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder")
     add_bench_data(run)
-    text = "how a model gives a score (default: the natural one)"
-    run.add_argument("--scorer", metavar="S", help=text)
-    text = "prompts of a chat model: all (default), published, or one by name"
-    run.add_argument("--prompts", default="all", metavar="P", help=text)
-    text = "caption-only baselines run beside the models, all, or none (default: caption:short)"
-    run.add_argument("--blind", nargs="+", default=["caption:short"], metavar="M", help=text)
+    text = "run folder: new, empty, or that of the same run, which is resumed"
+    run.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
+    add_config(run)
+    _add_scoring(run.add_argument_group("scoring"))
+    _add_measuring(run.add_argument_group("measuring"))
+    machine = run.add_argument_group("machine")
+    add_device(machine)
+    add_dtype(machine)
+    machine.add_argument("--compile", action="store_true", help="use torch.compile")
+    add_batch_size(machine)
+    add_server(machine)
+    add_cache(machine)
+
+
+def _add_scoring(group: argparse._ArgumentGroup) -> None:
+    text = (
+        "how the models score image-caption pairs, or NAME@FOLDER for a trained read-out "
+        "(default: cosine for dual encoders, yes for chat models)"
+    )
+    group.add_argument("--scorer", metavar="S", help=text)
+    text = "prompts of chat models: all, published, or the name of one"
+    group.add_argument("--prompts", default="all", metavar="P", help=text)
+    text = "blind baselines that see only the captions: names, all, or none"
+    group.add_argument("--blind", nargs="+", default=["caption:short"], metavar="M", help=text)
+
+
+def _add_measuring(group: argparse._ArgumentGroup) -> None:
     choices = ("wrong", "half", "right", "argmax_first", "argmax_last", "official")
     text = (
-        "what an equal top score is worth (default: wrong); official makes each benchmark's own "
-        "rule the headline. Where the two differ, both are reported"
+        "how tied top scores count; official uses each benchmark's own rule for the headline. "
+        "Where the rules differ, both results are reported"
     )
-    run.add_argument("--ties", default="wrong", choices=choices, help=text)
+    group.add_argument("--ties", default="wrong", choices=choices, help=text)
     text = (
-        "known errors of the benchmarks to mend: as the published numbers did (default), none, or "
-        "all; part of a result's key"
+        "which known errors of the benchmarks to correct: those that the published numbers "
+        "correct, none, or all"
     )
-    run.add_argument(
+    group.add_argument(
         "--errata", default="published", choices=("published", "none", "all"), help=text
     )
     text = (
-        "collections the models were trained on, such as 'COCO train2014'; a benchmark made from "
-        "one of them gets a warning"
+        "datasets that the models were trained on, such as 'COCO train2014'; the report warns "
+        "about benchmarks made from them"
     )
-    run.add_argument("--trained-on", nargs="+", default=[], metavar="NAME", help=text)
+    group.add_argument("--trained-on", nargs="+", default=[], metavar="NAME", help=text)
     text = (
-        "part-of-speech tagger for shuffled captions: a spaCy pipeline by name or folder, "
-        "package.module:NAME, none, or auto: the first that is installed (default)"
+        "part-of-speech tagger for shuffled captions: a spaCy pipeline, package.module:NAME, "
+        "none, or auto for the first that is installed"
     )
-    run.add_argument("--tagger", default="auto", metavar="T", help=text)
-    run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
-    add_device(run)
-    add_dtype(run)
-    run.add_argument("--compile", action="store_true", help="compile models with torch.compile")
-    add_server(run)
-    add_batch(run)
-    text = "measure even if more than 1 %% of the scores are not numbers"
-    run.add_argument("--allow-invalid", action="store_true", help=text)
-    text = "what to do about images that are not on disk (default: error)"
-    run.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
-    add_cache(run)
+    group.add_argument("--tagger", default="auto", metavar="T", help=text)
+    text = "missing images: stop, or skip their items"
+    group.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
+    text = "report metrics even if more than 1 %% of the scores are NaN"
+    group.add_argument("--allow-invalid", action="store_true", help=text)
+    add_seed(group, "of the confidence intervals")
 
 
 def start(options: argparse.Namespace) -> int:
@@ -117,7 +136,7 @@ def start(options: argparse.Namespace) -> int:
         options.compile,
         cache=cache_of(options),
         concurrency=options.concurrency,
-        budget=options.budget,
+        budget=options.max_requests,
     )
     models = [load_model(name, placement=placement) for name in options.model]
     _check_names(options.model, models)
@@ -145,7 +164,7 @@ def start(options: argparse.Namespace) -> int:
         },
         missing=options.missing,
         seed=options.seed,
-        batch_size=options.batch,
+        batch_size=options.batch_size,
         allow_invalid=options.allow_invalid,
         keeps_going=True,
         device=device,
@@ -174,8 +193,8 @@ def carry_out(
         finished = run(job, progress=progress)
         second = run(beside(), progress=progress) if beside else None
     except KeyboardInterrupt:
-        stopped = f"\nstopped; what was computed is kept in {job.out}"
-        print(f"{stopped}\ncontinue with: {job.command}", file=sys.stderr)
+        stopped = f"\nstopped; results so far are kept in {job.out}"
+        print(f"{stopped}\nresume with: {job.command}", file=sys.stderr)
         return 130
     finally:
         close_distributed(team)
@@ -226,14 +245,14 @@ def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
 
 
 def tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
-    """With a tagger for those that shuffle by part of speech; it is looked for only if needed."""
+    """Give a tagger to those that shuffle by part of speech; look for it only if one does."""
     from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
 
     if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
         return benchmarks
     tagger = find_tagger(choice)
     if tagger is not None:
-        print(f"parts of speech: {tagger.name}", file=sys.stderr)
+        print(f"part-of-speech tagger: {tagger.name}", file=sys.stderr)
     return [with_tagger(one, tagger) for one in benchmarks]
 
 
@@ -245,9 +264,10 @@ def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
         if other != text:
             raise UnbagError(
                 f"{other} and {text} are both called {model.name!r}",
-                expected="a name of its own for each model, since results are kept by name",
-                hint="rename or copy the folder of one of them; one of the hub goes to a folder "
-                "by `hf download OWNER/NAME --local-dir FOLDER`; in code of your own, change name",
+                expected="a different name for each model, since results are stored by name",
+                hint="rename or copy the folder of one of them; download a model of the hub into a "
+                "folder with `hf download OWNER/NAME --local-dir FOLDER`; in your own code, "
+                "change the attribute `name`",
             )
 
 
@@ -261,18 +281,18 @@ def _probes(
 
     progress = shown()
     benchmark, load = _only(benchmarks)
-    message = f"--scorer {_LINEAR_PROBE} needs vectors of images, and"
+    message = f"--scorer {_LINEAR_PROBE} needs image embeddings, and"
     encoders = [check_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
     items: Sequence[Item] = tuple(load(folder_of(benchmark, options.data)))
     items = without_missing(benchmark.name, items, missing=options.missing, progress=progress)
-    cache, batch = cache_of(options), options.batch
+    cache, batch = cache_of(options), options.batch_size
     found: list[Scorer] = []
     for encoder in encoders:
         probe = fit_linear_probe(encoder, items, cache=cache, batch_size=batch, progress=progress)
         progress.say(
-            f"linear probe of {encoder.name}: fitted to {len(items)} images of "
+            f"linear probe of {encoder.name}: fitted on {len(items)} images of "
             f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
-            f"{probe.held_out:.1%} right on the held-out part"
+            f"{probe.held_out:.1%} held-out accuracy"
         )
         found.append(probe)
     return found
@@ -282,8 +302,8 @@ def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
     if len(benchmarks) != 1:
         raise UnbagError(
             f"--scorer {_LINEAR_PROBE} with {len(benchmarks)} benchmarks",
-            expected="one: a probe knows the classes of its own training split only",
-            hint="run it once for each benchmark; vectors are kept in the cache",
+            expected="one benchmark: a probe knows only the classes of its own training split",
+            hint="run it once per benchmark; the embeddings are cached",
         )
     if benchmarks[0].load_training is None:
         raise UnbagError(

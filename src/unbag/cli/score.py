@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 _ABOUT = """\
-Score captions for each image and print a table, best first. Arguments that are files are images
-and stand first, the others are captions.
+Score captions for one or more images and print a table, best caption first. Leading arguments that
+are files are images; the others are captions.
 """
 
 _EXAMPLES = """\
@@ -44,16 +44,20 @@ _LONGEST = 80
 
 def add(commands: Commands) -> None:
     """Images, captions, and models by the names that `unbag run` takes."""
-    text = "an image or several, a few captions, any models"
+    text = "score captions for an image"
     score = add_command(commands, "score", text=text, about=_ABOUT, examples=_EXAMPLES)
-    score.add_argument("picture", type=Path, metavar="PICTURE", help="a file; more may follow")
-    score.add_argument("captions", nargs="+", metavar="CAPTION", help="in quotes")
-    score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to ask")
-    text = "how a model gives a score, or NAME@FOLDER (default: the natural one)"
+    score.add_argument("picture", type=Path, metavar="IMAGE", help="an image file; more may follow")
+    score.add_argument("captions", nargs="+", metavar="CAPTION", help="a caption, in quotes")
+    score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to use")
+    text = (
+        "how the models score image-caption pairs, or NAME@FOLDER for a trained read-out "
+        "(default: cosine for dual encoders, yes for chat models)"
+    )
     score.add_argument("--scorer", metavar="S", help=text)
-    add_device(score)
-    add_dtype(score)
     score.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    machine = score.add_argument_group("machine")
+    add_device(machine)
+    add_dtype(machine)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -97,7 +101,7 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Images, which are the files that stand first, and the captions behind them."""
+    """Images, which are the leading files, and the captions after them."""
     from PIL.Image import registered_extensions
 
     count = len(list(takewhile(_is_file, rest)))
@@ -105,20 +109,20 @@ def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     if not captions:
         raise UnbagError(
             f"{len(images)} images and no caption: {', '.join(map(str, images))}",
-            expected="images, then at least one caption that is not the name of a file",
-            hint='write a caption behind them, in quotes: "a dog"',
+            expected="image files, then at least one caption",
+            hint='add a caption in quotes: "a dog"',
         )
     for caption in captions:
         if _is_file(caption):
             raise UnbagError(
-                f"{caption} is a file and stands behind the caption {captions[0]!r}",
+                f"the file {caption} comes after the caption {captions[0]!r}",
                 expected="all images first, then the captions",
-                hint="put it before the captions; if it is a caption, end it with a full stop",
+                hint="move it before the captions; if it is a caption, end it with a full stop",
             )
         if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
             raise UnbagError(
-                f"there is no image {caption}, and it does not read like a caption",
-                expected="files that are there, then captions",
+                f"there is no image {caption}, and it does not look like a caption",
+                expected="existing image files, then captions",
                 hint="check the path",
             )
     return images, captions
@@ -157,9 +161,7 @@ def ask(image: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
     if bounded := count_bounded(scorer) - before:
         notes.append(said_bounded(scorer.name, bounded))
     if found.unparsed:
-        notes.append(
-            f"{scorer.name}: no caption could be read from the answer, so none has a score"
-        )
+        notes.append(f"{scorer.name}: the answer names no caption, so no caption has a score")
     elif missing := int(np.isnan(score_C).sum()):
         notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
     about = (scorer.name, scorer.scoring, scorer.is_blind)
@@ -228,7 +230,7 @@ def _short(text: str) -> str:
 
 def _legend(columns: Sequence[ScoreColumn]) -> str:
     marks = {column.mark(i) for column in columns for i in column.best}
-    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} best, but no better than another"}
+    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} tied for best"}
     return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
 
 

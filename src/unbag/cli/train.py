@@ -15,13 +15,16 @@ from unbag.cli.options import (
     add_bench_data,
     add_cache,
     add_command,
+    add_config,
+    add_device,
+    add_seed,
     cache_of,
     check_dual_encoder,
     not_negative,
     positive,
 )
 from unbag.errors import UnbagError, unknown_name
-from unbag.registry import Commands, find, names
+from unbag.registry import Commands, Kind, find, names
 
 if TYPE_CHECKING:
     from unbag.training.recipes import Precision
@@ -29,10 +32,9 @@ if TYPE_CHECKING:
 
 
 _ABOUT = """\
-Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
-and after with paired intervals, and folders that open_clip and transformers load. Or, with the name
-of a read-out, train a small reader on a model that stays as it is. A run that was stopped or killed
-goes on when the same command is given again.
+Fine-tune a dual encoder with a repair (--recipe), evaluate it before and after with paired
+intervals, and export it to open_clip and transformers. Or train a small read-out on a frozen model
+(--readout). An interrupted run resumes when the same command is given again.
 """
 
 _EXAMPLES = """\
@@ -40,15 +42,18 @@ examples:
   unbag train --model tiny:base --recipe hard_positive --pairs world --out runs/tiny-hp
   unbag edit --captions captions.jsonl --out edits.jsonl
   unbag train --model open_clip:ViT-B-32/openai --recipe ce_clip_fixed --pairs edits.jsonl \\
-      --pictures photos/ --bench sugarcrepe --data data/ --out runs/ce
-  torchrun --nproc-per-node 8 -m unbag train ... --set batch_size=1024
-  unbag train --model tiny:base --recipe dcsm_fixed --pairs world --out runs/dcsm
-  unbag run --model tiny:base --scorer dcsm_fixed@runs/dcsm --bench world
+      --images photos/ --bench sugarcrepe --data data/ --out runs/ce
+  torchrun --nproc-per-node 8 -m unbag train --config train.yaml --out runs/ce
+  unbag train --model tiny:base --readout dcsm_fixed --pairs world --out runs/dcsm
+  unbag run --model tiny:base --scorer dcsm_fixed@runs/dcsm --bench world --out runs/scored
 
-recipes:
-  `unbag list recipes` shows all; package.module:FUNCTION of yours works too. Numbers are settings
-  of the recipe: --set learning_rate=1e-6 epochs=2 freeze.image=all lora.rank=8
-  `unbag list readouts` shows read-outs, whose settings are others: --set steps=5000 scenes=50000
+hyperparameters:
+  --set learning_rate=1e-6 epochs=2 lora.rank=8; as `settings:` in a file of --config:
+    recipe: hard_positive
+    settings:
+      learning_rate: 1e-6
+      lora: {rank: 8}
+  `unbag list recipes` and `unbag list readouts` list both; package.module:NAME works too.
 """
 
 _FORMS = (*CAPTION_FILES, "shards", "negclip", "folders")
@@ -58,25 +63,29 @@ _WORKERS = 8
 
 
 def add(commands: Commands) -> None:
-    """Model, recipe, pairs, benchmarks, machine."""
-    text = "repair a dual encoder and say what it cost"
+    """Model, recipe or read-out, pairs, benchmarks, machine."""
+    text = "fine-tune a model with a repair, or train a read-out on it"
     train = add_command(commands, "train", text=text, about=_ABOUT, examples=_EXAMPLES)
-    train.add_argument("--model", required=True, metavar="M", help="a dual encoder by name")
-    train.add_argument(
-        "--recipe", required=True, metavar="R", help="of `unbag list recipes` or readouts"
-    )
-    text = "settings of the recipe, as in learning_rate=1e-6 batch_size=128"
+    text = "a dual encoder by name, or the folder of another run"
+    train.add_argument("--model", required=True, metavar="M", help=text)
+    what = train.add_mutually_exclusive_group(required=True)
+    text = "fine-tune with this recipe (`unbag list recipes`)"
+    what.add_argument("--recipe", metavar="NAME", help=text)
+    text = "train this read-out on the frozen model (`unbag list readouts`)"
+    what.add_argument("--readout", metavar="NAME", help=text)
+    text = "run folder: new, empty, or that of a run to resume"
+    train.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
+    text = "hyperparameters, such as learning_rate=1e-6 epochs=2"
     train.add_argument("--set", nargs="+", action="extend", default=[], metavar="K=V", help=text)
-    train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run")
-    train.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    add_config(train)
+    add_seed(train, "of data order, edits and initialization")
     _add_pairs(train)
     _add_benchmarks(train)
     _add_machine(train)
-    add_cache(train)
 
 
 def start(options: argparse.Namespace) -> int:
-    """Train, or go on, and show what came of it."""
+    """Train or resume, and show the results."""
     from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import shown
     from unbag.models.loading import choose_device, load_model, model_name
@@ -86,7 +95,8 @@ def start(options: argparse.Namespace) -> int:
     from unbag.training.recipes import make_recipe
     from unbag.training.repair import repair
 
-    if _is_readout(options.recipe):
+    _check_kind(options)
+    if options.readout:
         return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
@@ -98,7 +108,7 @@ def start(options: argparse.Namespace) -> int:
     try:
         model = check_dual_encoder(
             load_model(model_name(options.model), device=device),
-            f"{options.model} gives no vector for an image and a caption",
+            f"{options.model} has no image and text embeddings",
         )
         found = repair(
             model,
@@ -121,53 +131,63 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _add_pairs(train: argparse.ArgumentParser) -> None:
-    pairs = train.add_argument_group("what is trained on")
-    text = "images with captions: a file, a folder, a pattern of shards, or `world`"
-    pairs.add_argument("--pairs", required=True, metavar="F", help=text)
-    pairs.add_argument("--form", choices=_FORMS, help="of the pairs; default: by the ending")
-    text = "folder that names of images start from; default: that of the pairs"
-    pairs.add_argument("--pictures", type=Path, metavar="DIR", help=text)
-    text = "what `unbag nearest` wrote, for recipes with hard images"
-    pairs.add_argument("--neighbours", type=Path, metavar="F", help=text)
-    text = "field or column with the caption; default: the usual names"
-    pairs.add_argument("--caption-column", default="", metavar="NAME", help=text)
-    text = "field or column with the image"
-    pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
-    text = "what to do about images that are not there: stop before training, or leave them out"
+    pairs = train.add_argument_group("training data")
+    text = "image-caption pairs: a file, a folder, a pattern of shards, or world"
+    pairs.add_argument("--pairs", required=True, metavar="FILE", help=text)
+    text = "format of --pairs (default: by its file extension)"
+    pairs.add_argument("--pairs-format", choices=_FORMS, help=text)
+    text = "folder that image paths are relative to (default: that of --pairs)"
+    pairs.add_argument("--images", type=Path, metavar="DIR", help=text)
+    text = "nearest images, as written by `unbag nearest`, for recipes with hard images"
+    pairs.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
+    text = "column or field with the caption (default: caption, title or text)"
+    pairs.add_argument("--caption-column", default="", metavar="C", help=text)
+    text = "column or field with the image path (default: filepath, image or url)"
+    pairs.add_argument("--image-column", default="", metavar="C", help=text)
+    text = "missing images: stop before training, or skip them"
     pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
-    text = "broken lines: stop before training, or leave them out"
+    text = "malformed lines: stop before training, or skip them"
     pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
 
 
 def _add_benchmarks(train: argparse.ArgumentParser) -> None:
-    bench = train.add_argument_group("what it is measured on")
-    text = "benchmarks, before, after and while training; default: the world's, before and after"
+    bench = train.add_argument_group("evaluation (with --recipe)")
+    text = (
+        "benchmarks to evaluate before, during and after training (default: world benchmarks, "
+        "before and after)"
+    )
     bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
     add_bench_data(bench)
-    text = "steps between two measurements while training; default: an epoch"
+    text = "steps between two evaluations during training (default: one epoch)"
     bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
 
 
 def _add_machine(train: argparse.ArgumentParser) -> None:
     machine = train.add_argument_group("machine")
-    text = "auto, cpu, cuda, cuda:1 or mps; default: auto"
-    machine.add_argument("--device", default="auto", metavar="D", help=text)
-    text = "of the towers' arithmetic; weights stay float32. Default: bfloat16 on a GPU"
+    add_device(machine)
+    text = (
+        "mixed precision of the encoders; weights stay float32 (auto: bfloat16 on GPUs that "
+        "support it, else float32)"
+    )
     choices = ("auto", "float32", "bfloat16")
     machine.add_argument("--precision", choices=choices, default="auto", help=text)
-    text = "images that go through a tower at once: the batch needs the memory of so many"
-    machine.add_argument("--micro", type=positive, metavar="N", help=text)
-    text = "processes that read data; default: 1, on a GPU up to 8"
+    text = (
+        "micro-batch size (images per forward pass); lowers memory, gradients are unchanged "
+        "(default: the batch size)"
+    )
+    machine.add_argument("--micro-batch-size", type=positive, metavar="N", help=text)
+    text = "processes that load data (default: 1; on a GPU up to 8)"
     machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
-    text = "minutes between two checkpoints, beside those of epochs; default: 10"
+    text = "minutes between checkpoints; each epoch ends with one too"
     machine.add_argument("--save-minutes", type=_minutes, default=10.0, metavar="N", help=text)
-    machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
-    text = "log to this project of Weights & Biases, if wandb is installed"
+    machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events")
+    text = "log to this project of Weights & Biases"
     machine.add_argument("--wandb", default="", metavar="PROJECT", help=text)
+    add_cache(machine)
 
 
 def _minutes(text: str) -> float:
-    """Of a clock: any number, 0 or more."""
+    """For `type=` of an option: any number, 0 or more."""
     with suppress(ValueError):
         if isfinite(found := float(text)) and found >= 0:
             return found
@@ -179,7 +199,7 @@ def _wanted(options: argparse.Namespace) -> DataConfig:
 
     return DataConfig(
         options.pairs,
-        form=options.form,
+        form=options.pairs_format,
         images=options.images,
         neighbours=options.neighbours,
         caption_column=options.caption_column,
@@ -235,7 +255,7 @@ def _show(found: Repaired) -> None:
         waited = number_text(state.waited / state.seconds)
         print_lines(
             [
-                f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} images a second, "
+                f"{state.step:,} steps in {state.seconds:,.0f} s: {rate:,.1f} images per second, "
                 f"{waited} % of the time waiting for data"
             ]
         )
@@ -243,30 +263,43 @@ def _show(found: Repaired) -> None:
     lines = []
     if state.best is not None:
         lines.append(
-            f"best mean headline while training: {number_text(state.best)} after step "
+            f"best mean headline during training: {number_text(state.best)} after step "
             f"{state.best_step}, in {trained.folder / 'best.safetensors'}"
         )
     if found.exported is not None:
         lines += export_lines(found.exported)
     else:
-        lines.append(f"exported before: {trained.folder / 'export'}")
+        lines.append(f"already exported: {trained.folder / 'export'}")
     print_lines([*lines, f"log: {trained.folder / 'log.jsonl'}"])
 
 
+def _check_kind(options: argparse.Namespace) -> None:
+    """A read-out given to --recipe, or the reverse, is answered with the right option."""
+    kind: Kind = "recipe" if options.recipe else "readout"
+    other: Kind = "readout" if options.recipe else "recipe"
+    name = options.recipe or options.readout
+    if name in names(kind):
+        return
+    if name in names(other) or (":" in name and _is_readout(name) != (kind == "readout")):
+        words = {"recipe": "recipe", "readout": "read-out"}
+        raise UnbagError(
+            f"--{kind} {name}: {name!r} is a {words[other]}, not a {words[kind]}",
+            hint=f"--{other} {name}",
+        )
+    if ":" not in name:
+        hint = f"`unbag list {kind}s` lists them; package.module:NAME works too"
+        raise unknown_name(kind, name, names(kind), hint=hint)
+
+
 def _is_readout(name: str) -> bool:
-    """Recipes and read-outs share --recipe; an unknown name is told the nearest of both."""
-    recipes, readouts = names("recipe"), names("readout")
-    if ":" not in name and name not in recipes and name not in readouts:
-        raise unknown_name("recipe", name, [*recipes, *readouts])
-    if name in recipes or name in readouts:
-        return name in readouts
+    """Whether package.module:NAME is a read-out; a recipe is a function that gives one."""
     from unbag.readouts.base import Readout
 
     return isinstance(find("recipe", name), Readout)
 
 
 def _train_readout(options: argparse.Namespace) -> int:
-    """A reader, connector or decoder on a model that stays as it is."""
+    """Train a reader, connector or decoder on a frozen model."""
     from unbag.cli.console import print_lines, shown
     from unbag.models.loading import choose_device, load_model, model_name
     from unbag.readouts.base import train_readout
@@ -277,7 +310,7 @@ def _train_readout(options: argparse.Namespace) -> int:
     model = load_model(model_name(options.model), device=device)
     try:
         found = train_readout(
-            options.recipe,
+            options.readout,
             model,
             _wanted(options),
             options.out,
@@ -291,17 +324,17 @@ def _train_readout(options: argparse.Namespace) -> int:
         # Between steps a run saves and comes back by itself; this one was not there yet.
         if not (options.out / LAST).exists():
             print(
-                "stopped before the first step, so nothing is saved; the same command begins anew"
+                "stopped before the first step; nothing is saved, and the same command starts again"
             )
         raise
     print_lines(found.lines, soft_wrap=True)
     if not found.is_done:
-        print("stopped; the same command goes on from there")
+        print("stopped; the same command resumes from there")
     return 0 if found.is_done else 130
 
 
 def _check_readout(options: argparse.Namespace) -> None:
-    """What was asked for and would be ignored is an error."""
+    """Options that would be ignored are an error."""
     asked = {
         "--bench": options.bench,
         "--data": options.data,
@@ -312,14 +345,14 @@ def _check_readout(options: argparse.Namespace) -> None:
     unused = [flag for flag, value in asked.items() if value]
     if unused:
         raise UnbagError(
-            f"{', '.join(unused)} with the read-out {options.recipe!r}",
-            expected="nothing that is for recipes only: training of a read-out measures nothing",
-            hint=f"leave it out, then: unbag run --model {options.model} "
-            f"--scorer {options.recipe}@{options.out} --bench ...",
+            f"{', '.join(unused)} with the read-out {options.readout!r}",
+            expected="no options of recipes: training a read-out includes no evaluation",
+            hint=f"remove it; afterwards: unbag run --model {options.model} "
+            f"--scorer {options.readout}@{options.out} --bench ...",
         )
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UnbagError(
-            f"{os.environ['WORLD_SIZE']} processes for the read-out {options.recipe!r}",
-            expected="one process and one device: a reader is small",
-            hint="start it without torchrun; `unbag run` takes several",
+            f"{os.environ['WORLD_SIZE']} processes for the read-out {options.readout!r}",
+            expected="one process and one device, since read-outs are small",
+            hint="start it without torchrun; `unbag run` supports several processes",
         )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.options import add_bench_data, add_cache, add_device, cache_of
+from unbag.cli.options import add_bench_data, add_cache, add_command, add_device, cache_of
 from unbag.cli.run import tagged
 from unbag.errors import UnbagError
 from unbag.registry import Commands, names
@@ -15,32 +15,41 @@ from unbag.registry import Commands, names
 if TYPE_CHECKING:
     from unbag.evaluation.verify import Verified
 
+_ABOUT = """\
+Evaluate a model with every protocol behind its published numbers, and say which of these lie inside
+our confidence intervals. Benchmarks whose files are missing are named and skipped.
+"""
+
+_EXAMPLES = """\
+example:
+  unbag verify --model open_clip:ViT-B-32/openai --data data --out runs/verify
+
+exit code: 0 if all comparable numbers lie inside our intervals, 3 if some lie outside
+"""
+
 _OUTSIDE = 3
 """Exit code where a number that can be compared lies outside our interval."""
 
 
 def add(commands: Commands) -> None:
     """A model, a folder of runs, and what to compare."""
-    text = "published numbers of a model beside ours"
-    verify = commands.add_parser(
-        "verify",
-        help=text,
-        description="Run every protocol that published numbers of a model need, as far as the "
-        "files are there, and say which lie inside our intervals.",
-        epilog="exit code: 0 all that can be compared lie inside, 3 some lie outside",
-    )
-    verify.add_argument("--model", required=True, metavar="M", help="the model to score")
-    verify.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the runs")
-    add_bench_data(verify)
-    text = "what papers call the model"
-    verify.add_argument("--as", dest="published_as", default="", metavar="NAME", help=text)
-    text = "only these (default: all there are)"
+    text = "reproduce published numbers of a model"
+    verify = add_command(commands, "verify", text=text, about=_ABOUT, examples=_EXAMPLES)
+    verify.add_argument("--model", required=True, metavar="M", help="the model to evaluate")
+    text = "benchmarks or families (default: all with published numbers of the model)"
     verify.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
-    verify.add_argument("--scorer", metavar="S", help="how the model gives a score")
-    add_device(verify)
-    text = "a benchmark with images missing: skip it whole (error, default), or its items"
+    add_bench_data(verify)
+    text = "folder for the runs and the report"
+    verify.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
+    text = "the name of the model in papers, such as 'CLIP ViT-B/32 (openai)'"
+    verify.add_argument("--as", dest="published_as", default="", metavar="NAME", help=text)
+    text = "how the model scores image-caption pairs (default: cosine, or yes for chat models)"
+    verify.add_argument("--scorer", metavar="S", help=text)
+    text = "missing images: leave out the whole benchmark, or skip their items"
     verify.add_argument("--missing", default="error", choices=("error", "skip"), help=text)
-    add_cache(verify)
+    machine = verify.add_argument_group("machine")
+    add_device(machine)
+    add_cache(machine)
 
 
 def start(options: argparse.Namespace) -> int:
@@ -81,16 +90,17 @@ def _finish(found: Verified, out: Path) -> int:
         print(f"not run: {one.benchmark}: {one.why}\n         {one.hint}", file=sys.stderr)
     if not found.references:
         raise UnbagError(
-            f"nothing published of {found.model!r} could be run",
-            expected="the files of at least one benchmark under --data",
-            hint="get them with the commands above",
+            f"no published number of {found.model!r} could be reproduced",
+            expected="the files of at least one benchmark in the folder of --data",
+            hint="download them with the commands above",
         )
     output().print(verified_table(found.references))
     print_lines(f"{number:>3}  {text}" for text, number in notes(found.references).items())
     comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
     inside = sum(bool(r.is_inside) for r in comparable)
     rest = len(found.references) - len(comparable)
-    more = f"; {rest} cannot be compared" if rest else ""
-    print(f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}")
+    more = f"; {rest} are not comparable" if rest else ""
+    share = f"{inside} of {len(comparable)} published numbers"
+    print(f"{found.model}: {share} lie inside our intervals{more}")
     print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
     return 0 if found.is_reproduced else _OUTSIDE

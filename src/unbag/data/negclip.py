@@ -127,7 +127,7 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
                 raise UnbagError(
                     f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
                     expected=f"the columns {', '.join(HEADER[1:])}",
-                    hint="a table without them is read with --form tsv",
+                    hint="a table without them is read with --pairs-format tsv",
                 )
             for row in reader:
                 if not row:

@@ -72,7 +72,7 @@ def check_search(each: int, number: int) -> None:
         raise UnbagError(
             f"{each} neighbours of {number} images",
             expected="at least one, and fewer than there are images",
-            hint="give more images or a smaller --each",
+            hint="give more images or a smaller --k",
         )
 
 
@@ -86,7 +86,7 @@ def find_images(images: Iterable[str], root: Path) -> dict[str, FileImage]:
         raise UnbagError(
             "the captions name no images",
             expected="a field or column with the image of each caption",
-            hint="name it with --picture-column",
+            hint="name it with --image-column",
         )
     missing = [name for name, image in found.items() if not image.path.is_file()]
     if missing:
@@ -94,7 +94,7 @@ def find_images(images: Iterable[str], root: Path) -> dict[str, FileImage]:
             f"{len(missing):,} of {len(found):,} images are not below {root}, such as "
             f"{', '.join(missing[:3])}",
             expected="every image that the captions name",
-            hint="check --pictures",
+            hint="check --images",
         )
     return found
 

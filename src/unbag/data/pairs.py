@@ -244,7 +244,7 @@ def missing_images(missing: Sequence[str], *, of: int, where: str, root: Path) -
         f"{len(missing):,} of {of:,} images of {where} are not there: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
-        hint="name their folder with --pictures"
+        hint="name their folder with --images"
         + (", or train without them: --missing skip" if len(missing) < of else ""),
     )
 

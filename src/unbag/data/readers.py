@@ -142,7 +142,7 @@ def open_pairs(
         pairs = pack(entry_rows(source, bad), origin, neighbours=near)
     except UnbagError as error:
         # Readers speak of the options of `unbag edit`.
-        hint = error.hint.replace("--captions-format", "--form")
+        hint = error.hint.replace("--captions-format", "--pairs-format")
         raise UnbagError(error.message, expected=error.expected, hint=hint) from error
     left_out = f", {bad.count:,} broken lines left out" if bad.count else ""
     return replace(pairs, about=pairs.about + left_out)
@@ -152,7 +152,7 @@ def pairs_form(path: str) -> str:
     """The form that a path says: a folder holds shards or classes, a TSV may be NegCLIP's."""
     if Path(path).is_dir() and not expand(path):
         return FOLDERS
-    form = form_of(path, "--form")
+    form = form_of(path, "--pairs-format")
     return NEGCLIP if form == "tsv" and is_negclip(path) else form
 
 
@@ -166,7 +166,7 @@ def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
                 UnbagError(
                     f"{entry.captions[0].where} names no image",
                     expected="an image for each caption, such as the field image",
-                    hint="name the field or column with --picture-column",
+                    hint="name the field or column with --image-column",
                 )
             )
         elif kept:

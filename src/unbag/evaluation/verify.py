@@ -81,7 +81,7 @@ def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], 
         images = ""
         try:
             items = load_items(one, job.data, errata="none", progress=Silent())
-            images = "--pictures "
+            images = "--images "
             without_missing(one.name, items, missing=job.missing, progress=Silent())
         except UnbagError as error:
             get = f"get {one.name} {images}" if one.downloads else f"check {one.name} "

@@ -400,8 +400,8 @@ class ServerClient:
                 raise UnbagError(
                     f"the budget of {self.budget:,} requests is spent",
                     expected="enough requests for what was asked",
-                    hint="give the same command again with a larger --budget; answers that came "
-                    "are kept and cost nothing",
+                    hint="give the same command again with a larger --max-requests; answers "
+                    "so far are kept and cost nothing",
                 )
             self.spent += 1
 

@@ -120,7 +120,7 @@ def _open(data: str, images: Path | None) -> Pairs:
         except UnbagError as first_fault:
             error = first_fault
         expected = error.expected.replace(_OTHER_FIELD, "")
-        hint = error.hint.replace("say which it is with --form", "rename it")
+        hint = error.hint.replace("say which it is with --pairs-format", "rename it")
         hint = hint.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
         if "-column" in hint:
             hint = "rename it: captions are looked for in caption, images in image"
@@ -182,7 +182,7 @@ def benchmark_material(
     told = Silent()
     items = {}
     for one in benchmarks:
-        every = _loaded(one, root, told)
+        every = load_items(one, root, progress=told)
         items[one.name] = without_missing(one.name, every, missing="skip", progress=told)
         if not items[one.name]:
             raise UnbagError(
@@ -202,18 +202,6 @@ def benchmark_material(
             hint="take sugarcrepe, whatsup, your own images or the built-in world",
         )
     return replace(found, notes=(*told.said, *found.notes))
-
-
-def _loaded(benchmark: Benchmark, root: Path | None, told: Progress) -> Sequence[Item]:
-    try:
-        return load_items(benchmark, root, progress=told)
-    except UnbagError as error:
-        # What is --data of `unbag run` is --root where --data says what is looked at.
-        hint = error.hint
-        for begin in ("say with", "check"):
-            if hint.startswith(f"{begin} --data"):
-                hint = hint.replace("--data", "--root", 1)
-        raise UnbagError(error.message, expected=error.expected, hint=hint) from error
 
 
 def items_material(

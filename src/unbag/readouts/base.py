@@ -1,6 +1,6 @@
 """What a read-out is: something trained on a frozen model, that then scores with it.
 
-Read-outs are registered by name; `train_readout` is what `unbag train --recipe NAME` calls.
+Read-outs are registered by name; `train_readout` is what `unbag train --readout NAME` calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadoutJob:
-    """What `unbag train --recipe NAME` was asked for, where NAME is a read-out."""
+    """What `unbag train --readout NAME` was asked for, where NAME is a read-out."""
 
     model: Model
     """Frozen: it must come out of training with the same bits."""

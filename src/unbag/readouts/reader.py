@@ -260,7 +260,7 @@ def read_head(path: Path) -> tuple[ReaderHeader, dict[str, Tensor]]:
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UnbagError(
             f"{path} is not a reader: {said_by(error)}",
-            expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
+            expected=f"a folder that `unbag train --readout ...` wrote, with {FILE}",
             hint="train one; docs/readouts.md shows how",
         ) from error
     check_finite(state, source=f"{path}")

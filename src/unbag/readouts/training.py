@@ -131,7 +131,7 @@ class ReaderReadout:
             raise UnbagError(
                 f"the read-out {self.name!r} scores with a trained reader, and none is named",
                 expected=f"--scorer {self.name}@FOLDER",
-                hint=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md"
+                hint=f"`unbag train --readout {self.name} ...` makes one: docs/readouts.md"
                 + more_ships(),
             )
         reader, _ = load_reader(

@@ -305,7 +305,8 @@ class FineTuning(Task[Batch]):
         return UnbagError(
             f"{self.device} has no room for {now} images and their captions at once",
             expected="a part of the batch that fits; the gradient is that of the whole batch",
-            hint=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
+            hint=f"--micro-batch-size {max(1, now // 2)} in a new folder (--out), "
+            "or a smaller model",
         )
 
     def _first_threshold(self) -> Tensor | None:

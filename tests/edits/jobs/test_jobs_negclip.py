@@ -85,7 +85,7 @@ def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> Non
     json_lines(tmp_path / "a.jsonl", {"caption": DOG})
     with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no picture") as caught:
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
-    assert "--picture-column" in caught.value.hint
+    assert "--image-column" in caught.value.hint
     near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})
     with pytest.raises(UnbagError, match="neighbours are given, but the form is tsv"):
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)

@@ -84,7 +84,7 @@ def photos_heads_script() -> None:
     parser = argparse.ArgumentParser(description=photos_heads_script.__doc__)
     parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
     parser.add_argument("--val", required=True, help="the same of other photographs")
-    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
+    parser.add_argument("--images", type=Path, help="where they are (default: beside the files)")
     parser.add_argument("--out", type=Path, required=True, help="for the weights of all arms")
     parser.add_argument("--cache", type=Path, help="for features")
     parser.add_argument("--numbers", type=Path, required=True)

@@ -298,7 +298,7 @@ def photos_script() -> None:
     parser.add_argument("stage", choices=("build", "repair"))
     parser.add_argument("--train", required=True, help="what `unbag edit` wrote")
     parser.add_argument("--val", required=True, help="the same of other photographs")
-    parser.add_argument("--pictures", type=Path, help="where they are (default: beside the files)")
+    parser.add_argument("--images", type=Path, help="where they are (default: beside the files)")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", help="default: all")
@@ -459,7 +459,7 @@ def photos_table_script() -> None:
     parser = argparse.ArgumentParser(description=photos_table_script.__doc__)
     parser.add_argument("results", type=Path, help="folder of arms, or the file made of it")
     parser.add_argument("--val", help="what the arms were asked about")
-    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--images", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.results.is_dir():

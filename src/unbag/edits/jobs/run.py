@@ -273,7 +273,7 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
         raise UnbagError(
             f"{found.nameless} of {found.captions} captions of {job.source.name} have no picture",
             expected="a picture for each caption: NegCLIP's TSV names it",
-            hint="name the column or field with --picture-column",
+            hint="name the column or field with --image-column",
         )
     progress.say(f"{found.captions:,} captions of {found.images:,} pictures in {job.source.name}")
     if found.bad:

@@ -60,14 +60,14 @@ class DecoderReadout:
                 f"the read-out {self.name!r} scores with a trained decoder, and none is named nor "
                 f"shipped for {encoder.name}",
                 expected=f"--scorer {self.name}@FOLDER",
-                hint=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
+                hint=f"`unbag train --readout {self.name} ...` makes one: docs/decoder.md",
             )
         # What ships is scored without transformers, which a core installation does not have.
         kept = read_decoder(place, read=small_language if folder is None else saved_language)
         if kept.made.embeds:
             raise UnbagError(
                 f"{place} was taught to embed, not to answer",
-                expected=f"a decoder that `unbag train --recipe {self.name}` made",
+                expected=f"a decoder that `unbag train --readout {self.name}` made",
                 hint=f"score it with --scorer vlm2vec@{place}",
             )
         decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))

@@ -41,10 +41,10 @@ _KIND = "unbag_decoder"
 _VERSION = "1"
 """Of the forward pass and the form of prompts: part of the fingerprint."""
 _TOGETHER = "put a copy of the decoder it changes beside it"
-_HOLDS = f"{CONFIG}, {CONNECTOR} and {LANGUAGE}/, as `unbag train --recipe decoder` writes them"
+_HOLDS = f"{CONFIG}, {CONNECTOR} and {LANGUAGE}/, as `unbag train --readout decoder` writes them"
 _TRAIN = (
-    "check the path; `unbag train --recipe decoder --model MODEL --pairs world --out FOLDER` makes "
-    "one: docs/decoder.md"
+    "check the path; `unbag train --readout decoder --model MODEL --pairs world --out FOLDER` "
+    "makes one: docs/decoder.md"
 )
 _TALL, _WIDE, _WHOLE = ".tall_OR", ".wide_RI", ".whole"
 State: TypeAlias = dict[str, Tensor]
@@ -195,7 +195,7 @@ def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> 
             f"{folder / CONNECTOR} does not fit its language model: {first} is "
             f"{found.get(first, 'not there')}",
             expected=f"{own.get(first, 'no such weight')}",
-            hint="copy both from one folder of `unbag train --recipe decoder`",
+            hint="copy both from one folder of `unbag train --readout decoder`",
         )
     net.connector.load_state_dict(connector)
 

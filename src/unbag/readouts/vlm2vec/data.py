@@ -220,7 +220,7 @@ class PairLessons:
         raise UnbagError(
             f"{_TRIES} pictures one after the other cannot be opened, the last {why}",
             expected="pictures",
-            hint="check --pictures",
+            hint="check --images",
         )
 
 

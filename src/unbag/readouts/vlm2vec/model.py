@@ -48,7 +48,7 @@ _SIDES = 8
 """Bytes in front of a prepared image: its height and its width."""
 _UNLIMITED = 1_000_000
 _TRAIN = (
-    "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
+    "`unbag train --readout decoder`, then `unbag train --readout vlm2vec --model decoder:FOLDER`: "
     "docs/vlm2vec.md"
 )
 
@@ -163,7 +163,7 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
             f"{place} was taught to answer, not to embed",
             expected="a head that `python -m unbag_lab arms` trained to embed",
             hint=f"score it with --scorer decoder@{place}, or train it to embed: "
-            f"unbag train --recipe {readout} --model decoder:{place}",
+            f"unbag train --readout {readout} --model decoder:{place}",
         )
     return on_encoder(kept, encoder, place, name=encoder.name)
 

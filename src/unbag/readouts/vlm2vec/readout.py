@@ -167,7 +167,7 @@ def _chat_model(model: object) -> ChatModel:
         f"{getattr(model, 'name', type(model).__name__)} has no language model whose weights can "
         "be trained or exchanged here",
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
-        hint="give a dual encoder one with `unbag train --recipe decoder`, then take "
+        hint="give a dual encoder one with `unbag train --readout decoder`, then take "
         "--model decoder:FOLDER: docs/vlm2vec.md",
     )
 
@@ -335,7 +335,7 @@ def _refused(folder: Path, why: str) -> UnbagError:
     return UnbagError(
         f"{folder} holds no trained VLM2Vec: {why}",
         expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
-        hint="check the path; `unbag train --recipe vlm2vec --model hf:FOLDER --pairs world "
+        hint="check the path; `unbag train --readout vlm2vec --model hf:FOLDER --pairs world "
         "--out FOLDER` makes one: docs/vlm2vec.md",
     )
 
