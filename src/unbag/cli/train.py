@@ -227,7 +227,7 @@ def _where(options: argparse.Namespace, device: str) -> TrainingArguments:
     return TrainingArguments(
         device=device,
         precision=precision,
-        micro_batch_size=options.micro,
+        micro_batch_size=options.micro_batch_size,
         workers=workers,
         cache=cache_of(options),
         save_minutes=options.save_minutes,
