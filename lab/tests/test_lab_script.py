@@ -22,7 +22,7 @@ def test_what_a_user_can_mend_is_told_without_a_traceback(tmp_path: Path) -> Non
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"unbag: no results in {tmp_path / 'none'}")
-    assert "way out:" in done.stderr
+    assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -160,7 +160,7 @@ def _training(name: str, *more: str, model: str = "tiny:base", **others: Any) ->
     )
 
 
-_LATER = "stopped; the same command goes on from there"
+_LATER = "stopped; the same command resumes from there"
 _FEW = ("steps=4", "batch_size=4", "warmup_steps=1")
 JOBS = (
     ResumableJob(

@@ -155,4 +155,4 @@ def test_damaged_photographs_are_refused_in_words(
     told = " ".join(capsys.readouterr().err.split())
     assert "cannot be opened" in told
     assert said in told
-    assert "way out" in told
+    assert "hint:" in told
