@@ -56,7 +56,7 @@ def strip_html() -> str:
     """Images of the world, each with a true and a false caption."""
     parts = []
     for name, number, place in STRIP:
-        item = ub.benchmark(name).load(None)[number]
+        item = ub.load_benchmark(name).load(None)[number]
         # Image i belongs to caption i, and its opposite stands beside it.
         own, other = item.captions[place], item.captions[place ^ 1]
         parts.append(

@@ -111,7 +111,7 @@ def save(drawing: str, width: int, height: int) -> None:
 def main() -> None:
     """Draw."""
     encoder = load("base")
-    item = ub.benchmark("world-relation").load(None)[ITEM]
+    item = ub.load_benchmark("world-relation").load(None)[ITEM]
     caption, image = str(item.captions[0]), item.images[0]
     reader = Dcsm(DcsmSettings(length=LENGTH), Sizes(PATCHES, 128, 128))
     said = reader.view.encode_texts(encoder, [caption])

@@ -112,7 +112,7 @@ def draw_sparc(encoder: Tiny, reader: Sparc, image: ImageSource, caption: str) -
 
 if __name__ == "__main__":
     model = load("base")
-    item = ub.benchmark("world-relation").load(None)[ITEM]
+    item = ub.load_benchmark("world-relation").load(None)[ITEM]
     said = str(item.captions[0])
     for given in map(Path, sys.argv[1:]):
         one = trained(model, given)

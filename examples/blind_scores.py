@@ -1,4 +1,4 @@
-"""A data folder comes in; what each benchmark gives to scorers that never look goes out as a table.
+"""Print what blind baselines score on each benchmark of a data folder, as a table.
 
     python examples/blind_scores.py DATA [BENCHMARK ...]
 
@@ -11,12 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import unbag as ub
 from unbag.errors import UnbagError
 from unbag.models.baselines import ALL
-from unbag.registry import names
 from unbag.runs.progress import Silent
 from unbag.types import Benchmark, EvalProtocol, Result
 
@@ -26,26 +24,29 @@ HEAD = ("benchmark", "metric and average", "n", "chance", *ALL, "constant, offic
 def main(data: Path, asked: Sequence[str]) -> None:
     """One row a benchmark whose files are there; what is absent or incomplete is said."""
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    for name in asked or [n for n in names("benchmark") if ub.benchmark(n).files]:
+    for name in asked or [n for n in ub.list_benchmarks() if loaded(n).files]:
         try:
-            print(f"| {' | '.join(row(ub.benchmark(name), data))} |", flush=True)
+            print(f"| {' | '.join(row(loaded(name), data))} |", flush=True)
         except UnbagError as error:
             print(f"{name}: {error.message}", file=sys.stderr)
+
+
+def loaded(name: str) -> Benchmark:
+    """A benchmark as its files are, without captions that need a tagger."""
+    return ub.load_benchmark(name, tagger="none")
 
 
 def row(benchmark: Benchmark, data: Path) -> list[str]:
     """The cells of one benchmark."""
     progress = Silent()
-    with TemporaryDirectory(prefix="unbag-") as folder:
-        job = ub.Job(
-            scorers=[ub.scorer(name) for name in ALL],
-            benchmarks=[benchmark],
-            out=Path(folder) / "run",
-            data=data,
-            # Only values are shown here; intervals would take most of the time.
-            protocol=EvalProtocol(resamples=100),
-        )
-        results = ub.run(job, progress=progress).contents.results
+    results = ub.evaluate(
+        ALL,
+        benchmark,
+        data_dir=data,
+        # Only values are shown here; intervals would take most of the time.
+        protocol=EvalProtocol(resamples=100),
+        progress=progress,
+    )
     for said in progress.said:
         print(said, file=sys.stderr)
     rule = results[0].aggregate

@@ -1,8 +1,8 @@
-"""Two models and a blind baseline come in; a run folder and their paired comparison go out.
+"""Compare two models and a blind baseline pair by pair, in a run folder with a report.
 
     python examples/compare_two_models.py [RUN_FOLDER]
 
-Give the same command again after a stop: what was computed is kept, and the run goes on.
+Give the same command again after an interruption: the run resumes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import unbag as ub
-from unbag.api import make_scorer
 
 MODELS = ("tiny:base", "tiny:random", "caption:short")
 BENCHMARKS = ("world-swap", "world-relation")
@@ -19,23 +18,18 @@ BENCHMARKS = ("world-swap", "world-relation")
 
 def main(out: Path) -> None:
     """Score, measure, compare, and say what the comparison shows."""
-    job = ub.Job(
-        scorers=[make_scorer(ub.model(name)) for name in MODELS],
-        benchmarks=[ub.benchmark(name) for name in BENCHMARKS],
-        out=out,
-    )
-    finished = ub.run(job)
-    for result in finished.contents.results:
+    results = ub.evaluate(MODELS, BENCHMARKS, out=out)
+    for result in results:
         print(f"{result.benchmark}  {result.scorer:<14} {result.overall[result.headline]}")
     print()
-    for made in finished.contents.comparisons:
+    for made in results.contents.comparisons:
         low, high = 100 * made.low, 100 * made.high
         shown = "no difference shown" if low <= 0 <= high else "they differ"
         print(
             f"{made.benchmark}: {made.second} minus {made.first} = {100 * made.difference:+.1f} "
             f"points [{low:+.1f}, {high:+.1f}], p (Holm) = {made.p_holm:.2g}: {shown}"
         )
-    print(f"page: {ub.report(finished.contents, finished.folder.report)}")
+    print(f"page: {out / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A dual encoder of your own comes in; two results with intervals and a report page go out.
+"""Measure a dual encoder of your own on two benchmarks and write a report.
 
     python examples/measure_your_model.py [OUT.html]
 
 The model below is deliberately simple: it counts the colours of an image and the colour words of
-a caption. Put your own in its place: ten names, nothing to inherit.
+a caption. Put your own in its place: ten names, nothing to inherit. Where two functions are enough,
+`ub.wrap` makes a model of them.
 """
 
 from __future__ import annotations
@@ -68,16 +69,13 @@ def _unit(vectors: Tensor) -> Tensor:
 
 def main(page: str) -> None:
     """Measure where words are enough, and where they are not."""
-    scorer = ub.Cosine(ColourWords())
-    results = []
-    for name in ("world-replace", "world-binding"):
-        result = ub.evaluate(scorer, ub.benchmark(name))
-        print(f"{name}: {result.about}")
+    results = ub.evaluate(ColourWords(), ["world-replace", "world-binding"])
+    for result in results:
+        print(f"{result.benchmark}: {result.about}")
         print(f"  {result.headline}: {result.overall[result.headline]}")
-        results.append(result)
     colour = results[0].by_tag["kind=replace_colour"]["original"]
     print(f"only replaced colours: {colour}")
-    print(f"page: {ub.report(results, page)}")
+    print(f"page: {results.save(page)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Photographs with captions come in; a model repaired on them, and what that gained and cost, out.
+"""Repair a model on photographs with captions, and measure what that gained and cost.
 
     python examples/repair_on_photos.py captions.jsonl out/ [--images photos/]
         [--model photo:mini] [--recipe hard_positive] [--set epochs=5 learning_rate=5e-5]
@@ -31,13 +31,13 @@ from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
-from unbag.models.loading import choose_device, load_model, model_name
+from unbag.models.loading import model_name
 from unbag.runs.cache import default_cache
 from unbag.runs.files import write_text
 from unbag.training.before_after import before_after_table
 from unbag.training.recipes import Freeze, Recipe, make_recipe
-from unbag.training.repair import DataConfig, Repaired, TrainingArguments
-from unbag.types import Benchmark, DualEncoder, Edit, Item, Sparse
+from unbag.training.repair import DataConfig, Repaired
+from unbag.types import Benchmark, Edit, Item, Sparse
 
 APART = 10
 """One photograph of so many is kept for measuring."""
@@ -123,23 +123,18 @@ def trained(
     batch = min(recipe.batch_size, rows)
     warmup_steps = min(recipe.warmup_steps, recipe.epochs * (rows // batch) // 10)
     recipe = replace(recipe, batch_size=batch, warmup_steps=warmup_steps)
-    device = choose_device(asked.device)
-    model = load_model(model_name(name), device=device)
-    if not isinstance(model, DualEncoder):
-        raise ub.UnbagError(
-            f"{name} gives no vectors", expected="a dual encoder, such as photo:mini"
-        )
-    progress.say(f"{step}: {recipe.name} from {model.name}, {rows:,} photographs")
-    return ub.repair(
-        model,
-        DataConfig(str(train), images=asked.images or Path(asked.captions).parent),
-        recipe,
-        asked.out / step,
+    progress.say(f"{step}: {recipe.name} from {Path(name).name}, {rows:,} photographs")
+    return ub.train(
+        name,
+        pairs=DataConfig(str(train), images=asked.images or Path(asked.captions).parent),
+        recipe=recipe,
+        out=asked.out / step,
         seed=asked.seed,
         benchmarks=benchmarks,
         while_training=False,
-        where=TrainingArguments(device, cache=asked.cache, command=" ".join(sys.argv)),
-        base=name,
+        device=asked.device,
+        precision="float32",
+        cache_dir=asked.cache,
         progress=progress,
     )
 

@@ -100,7 +100,7 @@ def test_many_predictions_share_an_axis() -> None:
     assert max(map(len, labels)) <= 50
 
 
-def test_an_overview_of_nothing_is_a_image() -> None:
+def test_an_overview_of_nothing_is_an_image() -> None:
     parsed(overview_figure({}))
 
 

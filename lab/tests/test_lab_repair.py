@@ -165,7 +165,7 @@ def test_numbers_are_those_of_the_evaluation(base: Path) -> None:
     answers = Questions([b.name for b in chosen]).answers(trainable, device="cpu")
     for benchmark in chosen:
         quick = EvalProtocol(resamples=100)
-        overall = evaluate(Cosine(encoder), benchmark, protocol=quick).overall
+        overall = evaluate(Cosine(encoder), benchmark, protocol=quick)[0].overall
         found = dict(answers[benchmark.name])
         if benchmark is PAIRS_A:
             assert 0 < found.pop(PAIR_COSINE) <= 1

@@ -11,55 +11,86 @@ from typing import TYPE_CHECKING
 from unbag.version import __version__
 
 if TYPE_CHECKING:
-    from unbag.api import benchmark, diagnose, evaluate, model, score, scorer
+    from unbag.api import (
+        diagnose,
+        evaluate,
+        export,
+        list_benchmarks,
+        list_edits,
+        list_filters,
+        list_losses,
+        list_models,
+        list_probes,
+        list_readouts,
+        list_recipes,
+        list_scorers,
+        load_benchmark,
+        load_model,
+        load_scorer,
+        merge,
+        score,
+        train,
+    )
     from unbag.edits.editor import edit
     from unbag.errors import UnbagError
-    from unbag.evaluation.loading import Job
-    from unbag.evaluation.run import run
+    from unbag.models.wrapped import wrap
     from unbag.reports.exports import report
-    from unbag.scorers.cosine import Cosine
-    from unbag.training.recipes import make_recipe
-    from unbag.training.repair import repair
-
-_HOME = {
-    "Cosine": "unbag.scorers.cosine",
-    "Job": "unbag.evaluation.loading",
-    "UnbagError": "unbag.errors",
-    "benchmark": "unbag.api",
-    "diagnose": "unbag.api",
-    "edit": "unbag.edits.editor",
-    "evaluate": "unbag.api",
-    "make_recipe": "unbag.training.recipes",
-    "model": "unbag.api",
-    "repair": "unbag.training.repair",
-    "report": "unbag.reports.exports",
-    "run": "unbag.evaluation.run",
-    "score": "unbag.api",
-    "scorer": "unbag.api",
-}
+    from unbag.reports.results import Results
 
 __all__ = [
-    "Cosine",
-    "Job",
+    "Results",
     "UnbagError",
     "__version__",
-    "benchmark",
     "diagnose",
     "edit",
     "evaluate",
-    "make_recipe",
-    "model",
-    "repair",
+    "export",
+    "list_benchmarks",
+    "list_edits",
+    "list_filters",
+    "list_losses",
+    "list_models",
+    "list_probes",
+    "list_readouts",
+    "list_recipes",
+    "list_scorers",
+    "load_benchmark",
+    "load_model",
+    "load_scorer",
+    "merge",
     "report",
-    "run",
     "score",
-    "scorer",
+    "train",
+    "wrap",
 ]
+
+_HOME = {
+    "Results": "unbag.reports.results",
+    "UnbagError": "unbag.errors",
+    "edit": "unbag.edits.editor",
+    "report": "unbag.reports.exports",
+    "wrap": "unbag.models.wrapped",
+}
+"""Where a name is defined, if not in `unbag.api`."""
+_RENAMED = {
+    "Cosine": "pass the dual encoder itself, or ub.load_scorer(model)",
+    "Job": "ub.evaluate(models, benchmarks, out=folder)",
+    "UserError": "ub.UnbagError",
+    "benchmark": "ub.load_benchmark(name)",
+    "make_recipe": 'ub.train(model, recipe=name, settings=["epochs=2"], ...)',
+    "model": "ub.load_model(name)",
+    "repair": "ub.train(model, pairs=..., recipe=..., out=...)",
+    "run": "ub.evaluate(models, benchmarks, out=folder)",
+    "scorer": "ub.load_scorer(model, scorer)",
+}
+"""Earlier names, and what to write now."""
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _RENAMED:
+        raise AttributeError(f"unbag has no {name!r} any more: write {_RENAMED[name]}")
+    if name in __all__:
+        return getattr(import_module(_HOME.get(name, "unbag.api")), name)
     raise AttributeError(f"module 'unbag' has no attribute {name!r}")
 
 

@@ -6,7 +6,21 @@ from difflib import get_close_matches
 
 
 class UnbagError(Exception):
-    """Something outside the program is wrong; the command line prints it without a traceback."""
+    """Something outside the program is wrong; the command line prints it without a traceback.
+
+    Attributes:
+        message: What was found.
+        expected: What was expected instead.
+        hint: What to do about it.
+
+    Examples:
+        >>> import unbag as ub
+        >>> try:
+        ...     ub.load_model("tinny:base")
+        ... except ub.UnbagError as error:
+        ...     print(error.message)
+        unknown model 'tinny...'
+    """
 
     def __init__(self, message: str, *, expected: str = "", hint: str = "") -> None:
         """State what was found, what was expected instead, and what to do about it."""

@@ -22,7 +22,7 @@ def lay_out(root: Path, classes: Mapping[str, int]) -> Path:
     return root
 
 
-def test_a_image_is_an_item_and_a_folder_a_class(
+def test_an_image_is_an_item_and_a_folder_a_class(
     tmp_path: Path, photo: Callable[[Path], None]
 ) -> None:
     lay_out(tmp_path, {"fire_truck": 2, "cat": 1})

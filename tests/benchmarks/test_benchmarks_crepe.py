@@ -36,7 +36,7 @@ def test_absent_files_are_said(tmp_path: Path) -> None:
     assert item.tags == {"part": "productivity", "complexity": "4", "negatives": "atom"}
 
 
-def test_a_image_is_found_in_either_half(tmp_path: Path) -> None:
+def test_an_image_is_found_in_either_half(tmp_path: Path) -> None:
     for half in ("VG_100K", "VG_100K_2"):
         (tmp_path / half).mkdir()
     (tmp_path / "VG_100K_2" / "8.jpg").touch()

@@ -51,7 +51,7 @@ def test_control_characters_are_no_image_name(folder: Folder, name: str) -> None
 
 
 @pytest.mark.parametrize(("name", "count"), [("a" * 256, 256), ("x/" + "é" * 128 + "/b.jpg", 256)])
-def test_a_image_name_no_file_system_holds(folder: Folder, name: str, count: int) -> None:
+def test_an_image_name_no_file_system_holds(folder: Folder, name: str, count: int) -> None:
     with pytest.raises(UnbagError, match=rf"record 3: the image name .* has {count} bytes"):
         folder.image(folder.root, name, "record 3")
 

@@ -157,10 +157,10 @@ def test_it_reads_the_folder_and_files_of_the_retrieval_benchmark() -> None:
 
 
 def test_any_retrieval_benchmark_by_name() -> None:
-    found = ub.benchmark("order_free:world-retrieval")
+    found = ub.load_benchmark("order_free:world-retrieval")
     assert found.name == "order_free:world-retrieval"
     assert (found.files, found.folder) == ((), "")
-    again = ub.benchmark("order_free:unbag.world.benchmarks:RETRIEVAL")
+    again = ub.load_benchmark("order_free:unbag.world.benchmarks:RETRIEVAL")
     assert again.name == found.name
     assert {"coco_order_free", "flickr30k_order_free"} <= set(names("benchmark"))
     assert find("benchmark", "coco_order_free") is COCO_ORDER_FREE
@@ -168,15 +168,15 @@ def test_any_retrieval_benchmark_by_name() -> None:
 
 def test_on_the_world_words_are_enough_for_the_tiny_model() -> None:
     benchmark = order_free(
-        ub.benchmark("world-retrieval"), shuffles=("all_words", "patches_9"), seeds=(0,)
+        ub.load_benchmark("world-retrieval"), shuffles=("all_words", "patches_9"), seeds=(0,)
     )
     items = benchmark.load(None)
     assert [item.id for item in items] == [
         *("retrieval/kept/none", "retrieval/kept/all_words/0", "retrieval/kept/patches_9/0"),
     ]
     assert all(isinstance(item.truth, Sparse) for item in items)
-    scorer = ub.scorer("tiny:base")
-    result = ub.evaluate(scorer, benchmark, protocol=EvalProtocol(resamples=200))
+    scorer = ub.load_scorer("tiny:base")
+    result = ub.evaluate(scorer, benchmark, protocol=EvalProtocol(resamples=200))[0]
     assert result.aggregate == "original"
     assert result.overall["text_to_image@1"].value == 1.0
     words_left = result.by_tag["shuffle=all_words"]["retention"]
@@ -188,8 +188,8 @@ def test_on_the_world_words_are_enough_for_the_tiny_model() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ub.benchmark("order_free:world-swap"), "'world-swap' is no retrieval"),
-        (lambda: ub.benchmark("order_free:nothing"), "unknown benchmark 'nothing'"),
+        (lambda: ub.load_benchmark("order_free:world-swap"), "'world-swap' is no retrieval"),
+        (lambda: ub.load_benchmark("order_free:nothing"), "unknown benchmark 'nothing'"),
         (lambda: order_free(COCO_RETRIEVAL, shuffles=("rows",)), r"shuffles \['rows'\]"),
         (lambda: order_free(COCO_RETRIEVAL, seeds=()), r"seeds \[\]"),
     ],
@@ -201,7 +201,7 @@ def test_what_cannot_be_made_is_named(make: object, message: str) -> None:
 
 def test_prompts_have_no_one_order() -> None:
     ensemble = (Ensemble("x", ("a", "b")),)
-    images = ub.benchmark("world-retrieval").load(None)[0].images[:1]
+    images = ub.load_benchmark("world-retrieval").load(None)[0].images[:1]
     item = Item("g", images, ensemble, np.array([[True]]))
     benchmark = order_free(replace(COCO_RETRIEVAL, load=lambda root: [item]), shuffles=("rows_4",))
     with pytest.raises(UnbagError, match="gallery 'g' has captions made of several prompts"):

@@ -20,7 +20,7 @@ CONFIG = TinyConfig(
 PROBES = """
 import numpy as np
 from unbag.metrics.triples import Triples
-from unbag.probes.base import Finding, Known, mean
+from unbag.probes.base import ProbeResult, Known, mean
 from unbag.probes.base import Probe, Verdict
 from unbag.types import Benchmark
 from unbag.world.benchmarks import triple_items
@@ -29,7 +29,7 @@ def ask(subject, material, options, progress):
     found = np.array([subject.space.pictures([row.picture])[0, 0] > 0 for row in material.rows])
     share = mean("share", found.astype(float), about="a sign", options=options, is_rate=True,
                  known=Known(chance=0.5))
-    return Finding("few", (share,), headline="share", notes=(str(options.layers),))
+    return ProbeResult("few", (share,), headline="share", notes=(str(options.layers),))
 
 def stop(*_):
     raise KeyboardInterrupt
@@ -39,7 +39,7 @@ def say(finding):
 
 FEW = Probe("few", "Is it positive?", "A sign.", ask, say)
 NEVER = Probe("never", "Is it anything?", "Nothing.",
-              lambda *_: Finding("never", skipped="it is not to be asked"), say)
+              lambda *_: ProbeResult("never", skipped="it is not to be asked"), say)
 STOP = Probe("stop", "Does it stop?", "It does.", stop, say)
 
 def swaps(root):

@@ -79,7 +79,7 @@ def test_a_table_with_a_column_a_model(
     assert names.split() == ["tiny-clip", "tiny-siglip", "tiny-blip", "caption:long"]
     assert how.split() == ["caption", "cosine", "cosine", "match", "caption", "only,", "blind"]
     assert legend == "* best"
-    expected = ub.score(image, CAPTIONS, ub.scorer(folders[0]))
+    expected = ub.score(image, CAPTIONS, ub.load_scorer(folders[0]))
     order = np.argsort(-expected)
     for row, at in zip(rows, order, strict=True):
         assert row.startswith(CAPTIONS[at] + "  ")
@@ -98,7 +98,7 @@ def test_json(image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[st
     assert found["captions"] == CAPTIONS
     (one,) = found["models"]
     assert (one["name"], one["scoring"], one["is_blind"]) == ("tiny-blip", "cosine", False)
-    expected = ub.score(image, CAPTIONS, ub.scorer(model, scoring="cosine"))
+    expected = ub.score(image, CAPTIONS, ub.load_scorer(model, "cosine"))
     assert one["scores"] == pytest.approx(expected.tolist())
     assert one["best"] == [CAPTIONS[int(expected.argmax())]]
 
@@ -198,7 +198,7 @@ def test_captions_are_data(image: Path, capsys: pytest.CaptureFixture[str]) -> N
         (".", "cannot be opened: IsADirectoryError"),
     ],
 )
-def test_a_image_that_cannot_be_opened(
+def test_an_image_that_cannot_be_opened(
     name: str, said: str, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Told before the model is looked for.
@@ -215,7 +215,7 @@ def test_captions_and_model_are_needed(image: Path, capsys: pytest.CaptureFixtur
 
 def test_in_python_any_image_will_do() -> None:
     grey = PixelImage(np.full((8, 8, 3), 99, dtype=np.uint8))
-    scorer = ub.scorer("tiny:base")
+    scorer = ub.load_scorer("tiny:base")
     found = score(grey, CAPTIONS, scorer)
     pairs = scorer.score([Query(grey, caption) for caption in CAPTIONS])
     assert found.tolist() == pytest.approx(list(map(float, pairs)), abs=1e-6)
@@ -236,7 +236,7 @@ def test_a_trained_read_out(image: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["score", str(image), *CAPTIONS, *options, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert (one["name"], one["scoring"]) == ("tiny:base+pooled", "pooled")
-    expected = ub.score(image, CAPTIONS, ub.scorer("tiny:base", scoring=name))
+    expected = ub.score(image, CAPTIONS, ub.load_scorer("tiny:base", name))
     assert one["scores"] == pytest.approx(expected.tolist(), abs=1e-6)
     assert len(set(one["scores"])) == 3
     options[1] = "tiny:hard_negative"
@@ -252,7 +252,7 @@ def test_a_read_out_with_several_scorers_has_a_column_each(
     assert main(["score", str(image), "a", "b", *options]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["small", "broken"]
     with pytest.raises(ub.UnbagError, match="TWICE@both' gives 2 scorers") as error:
-        ub.scorer("cli_score_models:SMALL", scoring=name)
+        ub.load_scorer("cli_score_models:SMALL", name)
     assert error.value.hint == "`unbag run` and `unbag score` take several"
-    one = ub.scorer("cli_score_models:SMALL", scoring="cli_score_models:TWICE@one")
+    one = ub.load_scorer("cli_score_models:SMALL", "cli_score_models:TWICE@one")
     assert one.name == "small"

@@ -30,7 +30,7 @@ def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFix
         name, _, _, *rows, legend = block.strip().splitlines()
         assert Path(name).name == one.name
         assert legend == "* best"
-        expected = ub.score(one, captions, ub.scorer("tiny:base"))
+        expected = ub.score(one, captions, ub.load_scorer("tiny:base"))
         best = int(expected.argmax())
         assert rows[0].startswith(captions[best])
         assert float(rows[0].split()[-1]) == pytest.approx(expected[best], rel=1e-3)
@@ -39,7 +39,7 @@ def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFix
     assert [one["picture"] for one in found] == [str(image), "grey.png"]
     assert all(one["captions"] == captions for one in found)
     scores = [one["models"][0]["scores"] for one in found]
-    expected = ub.score(grey, captions, ub.scorer("tiny:base"))
+    expected = ub.score(grey, captions, ub.load_scorer("tiny:base"))
     assert scores[1] == pytest.approx(expected.tolist(), abs=1e-6)
     assert scores[0] != scores[1]
 
@@ -52,7 +52,7 @@ def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFix
         (["nosie.png", "a cube"], "there is no image nosie.png, and it does not look like a"),
     ],
 )
-def test_a_image_is_not_taken_for_a_caption(
+def test_an_image_is_not_taken_for_a_caption(
     words: list[str], said: str, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Told before the model is looked for.

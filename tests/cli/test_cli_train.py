@@ -163,7 +163,7 @@ def test_the_folder_of_a_run_is_a_model(folder: Path, capsys: pytest.CaptureFixt
     assert train(recipe="clip_ft") == 0
     weights = "tiny:run/export/tiny.safetensors"
     for name in ("run", "run/export"):
-        assert ub.model(name).fingerprint == ub.model(weights).fingerprint
+        assert ub.load_model(name).fingerprint == ub.load_model(weights).fingerprint
     capsys.readouterr()
     assert main(["score", "0.png", "a red ring", "--model", "run", weights]) == 0
     _, _, row, *_ = capsys.readouterr().out.splitlines()
@@ -173,11 +173,11 @@ def test_the_folder_of_a_run_is_a_model(folder: Path, capsys: pytest.CaptureFixt
     assert main([*words, "--device", "cpu"]) == 0
     (folder / "other").mkdir()
     with pytest.raises(ub.UnbagError, match=r"the folder other holds no unbag\.json") as caught:
-        ub.model("other")
+        ub.load_model("other")
     assert "a folder of another library has a prefix, such as hf:" in caught.value.hint
     assert "--scorer NAME@other" in caught.value.hint
     with pytest.raises(ub.UnbagError, match="unknown model 'nowhere'"):
-        ub.model("nowhere")
+        ub.load_model("nowhere")
 
 
 def test_other_benchmarks_after_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def test_scores_and_training_turn_photographs_and_benchmarks_do_not(tmp_path: Pa
     path = tmp_path / "a.png"
     halves().transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
     halves().save(tmp_path / "b.png")
-    scorer = ub.scorer("tiny:base")
+    scorer = ub.load_scorer("tiny:base")
     captions = ["a red square", "a blue star above a red disc"]
     assert ub.score(path, captions, scorer).tolist() == (
         ub.score(tmp_path / "b.png", captions, scorer).tolist()

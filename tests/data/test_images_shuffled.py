@@ -68,7 +68,7 @@ def test_keys_and_names_tell_shuffles_apart() -> None:
     assert isinstance(made[0], ImageSource)
 
 
-def test_a_image_smaller_than_its_cells_is_damaged_not_silently_whole() -> None:
+def test_an_image_smaller_than_its_cells_is_damaged_not_silently_whole() -> None:
     with pytest.raises(ValueError, match="2 x 9 pixels cannot be cut into 3 x 3 cells"):
         ShuffledImage(image(9, 2), "patches_9").open()
 

@@ -1,11 +1,13 @@
 """README and documentation name everything that the code has, and nothing that it has not."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import make_cli
 import pytest
 
+import unbag as ub
 from unbag.cli import main
 from unbag.cli.main import make_parser
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
@@ -165,3 +167,19 @@ def test_images_are_small() -> None:
     for image in images:
         assert image.suffix in (".png", ".svg")
         assert image.stat().st_size < 250_000, image.name
+
+
+def test_the_api_page_has_every_public_name_and_no_other() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    public = [name for name in ub.__all__ if not name.startswith("_")]
+    homes = {name: getattr(ub, name) for name in public}
+    shown = re.findall(r"^::: ([\w.]+)$", page, flags=re.MULTILINE)
+    assert len(shown) == len(set(shown))
+    for name, thing in homes.items():
+        assert f"{thing.__module__}.{name}" in shown, name
+    for path in shown:
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name), path
+    head = page.split("\n## ")[0]
+    functions = set(re.findall(r"\bub\.(\w+)", head)) | set(re.findall(r"`(list_\w+)`", head))
+    assert functions == set(public) - {"Results"}

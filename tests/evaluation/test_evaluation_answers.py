@@ -109,7 +109,7 @@ def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch
 def test_protocols_are_checked() -> None:
     with pytest.raises(UnbagError, match="the tie rule 'official' is not known") as error:
         EvalProtocol(ties="official")  # type: ignore[arg-type]
-    assert "Job.official_first" in str(error.value)
+    assert "official_ties=True" in str(error.value)
     with pytest.raises(UnbagError, match="confidence 99"):
         EvalProtocol(confidence=99)
 

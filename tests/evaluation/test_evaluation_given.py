@@ -9,7 +9,10 @@ from PIL import Image as Images
 
 import unbag as ub
 from unbag.data import PixelImage
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.models.baselines import load
+from unbag.scorers import Cosine
 from unbag.types import Benchmark
 
 
@@ -30,8 +33,8 @@ def refused(call: Any) -> str:
 
 
 def test_evaluate_takes_a_dual_encoder_and_names(encoder: Any, toy: Benchmark) -> None:
-    assert ub.evaluate(encoder, toy).overall == ub.evaluate(ub.Cosine(encoder), toy).overall
-    found = ub.evaluate("caption:short", "world-binding")
+    assert ub.evaluate(encoder, toy)[0].overall == ub.evaluate(Cosine(encoder), toy)[0].overall
+    [found] = ub.evaluate("caption:short", "world-binding")
     assert (found.scorer, found.benchmark) == ("caption:short", "world-binding")
 
 
@@ -42,7 +45,7 @@ def test_evaluate_says_what_to_give(encoder: Any, toy: Benchmark) -> None:
         "  hint:     make one: Colours(...)"
     )
     nothing: Any = 3
-    assert 'write ub.scorer("tiny:base"), or ub.Cosine(model)' in refused(
+    assert 'write a name such as "tiny:base", or ub.wrap(' in refused(
         lambda: ub.evaluate(nothing, toy)
     )
     assert "a int was given in place of a benchmark" in refused(
@@ -55,32 +58,32 @@ def test_evaluate_may_leave_out_what_is_missing(
 ) -> None:
     (tmp_path / "pictures/2.png").unlink()
     assert "--missing skip" in refused(lambda: ub.evaluate(encoder, toy))
-    assert ub.evaluate(encoder, toy, missing="skip").overall["accuracy"].n == 25
+    assert ub.evaluate(encoder, toy, missing="skip")[0].overall["accuracy"].n == 25
 
 
 @pytest.mark.parametrize(
     ("scorers", "benchmarks", "hint"),
     [
-        (["tiny:base"], ["world-binding"], "write ub.scorer('tiny:base')"),
-        ([load("short")], ["world-binding"], "write ub.benchmark('world-binding')"),
+        (["tiny:base"], ["world-binding"], "write ub.load_scorer('tiny:base')"),
+        ([load("short")], ["world-binding"], "write ub.load_benchmark('world-binding')"),
     ],
 )
 def test_a_job_has_scorers_and_benchmarks(
     scorers: Any, benchmarks: Any, hint: str, tmp_path: Path
 ) -> None:
-    said = refused(lambda: ub.run(ub.Job(scorers, benchmarks, tmp_path / "run")))
+    said = refused(lambda: run(Job(scorers, benchmarks, tmp_path / "run")))
     assert hint in said
 
 
 def test_a_job_has_scorers_and_not_models(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    said = refused(lambda: ub.run(ub.Job([encoder], [toy], tmp_path / "run")))
+    said = refused(lambda: run(Job([encoder], [toy], tmp_path / "run")))
     assert said.startswith("'colours' is a dual encoder\n")
-    assert "write ub.Cosine(model)" in said
+    assert "write ub.load_scorer(model)" in said
 
 
 def test_score_takes_a_dual_encoder_a_name_and_an_image(encoder: Any, photo: Path) -> None:
     captions = ["rr red", "bb blue"]
-    expected = ub.score(photo, captions, ub.Cosine(encoder)).tolist()
+    expected = ub.score(photo, captions, Cosine(encoder)).tolist()
     assert ub.score(photo, captions, encoder).tolist() == expected
     with Images.open(photo) as image:
         assert ub.score(image, captions, encoder).tolist() == expected

@@ -13,9 +13,11 @@ import unbag as ub
 from unbag.api import fit_linear_probe
 from unbag.data import FileImage
 from unbag.errors import UnbagError
+from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
 from unbag.runs.progress import Silent
+from unbag.scorers import Cosine
 from unbag.scorers.linear_probe import LinearProbe, fit_logistic, held_out
 from unbag.types import Benchmark, DualEncoder, EvalProtocol, FittedScorer, Item, Query, Scorer
 from unbag.world.placement import place_apart, sample_look
@@ -62,7 +64,7 @@ BENCHMARK = Benchmark(
 
 
 def encoder(name: str) -> DualEncoder:
-    found = ub.model(name)
+    found = ub.load_model(name)
     assert isinstance(found, DualEncoder)
     return found
 
@@ -73,25 +75,36 @@ def probe(name: str) -> LinearProbe:
 
 
 def accuracy(scorer: Scorer) -> float:
-    return ub.evaluate(scorer, BENCHMARK, protocol=QUICK).overall["accuracy"].value
+    return ub.evaluate(scorer, BENCHMARK, protocol=QUICK)[0].overall["accuracy"].value
 
 
 def test_a_probe_needs_no_words_but_a_trained_network() -> None:
-    zero_shot = accuracy(ub.Cosine(encoder("tiny:base")))
+    zero_shot = accuracy(Cosine(encoder("tiny:base")))
     base, random = accuracy(probe("tiny:base")), accuracy(probe("tiny:random"))
     assert zero_shot == pytest.approx(1 / 8, abs=0.08)
     assert base > 0.95
     assert random < 0.4
 
 
+def test_evaluate_fits_a_probe_for_each_model_by_the_name_alone() -> None:
+    models = ["tiny:base", "tiny:random"]
+    found = ub.evaluate(models, BENCHMARK, scorer="linear-probe", protocol=QUICK)
+    assert found[0].protocol.scoring == "linear probe"
+    values = [found[name, "shapes"].overall["accuracy"].value for name in models]
+    assert values[0] > 0.95
+    assert values[1] < 0.5
+    with pytest.raises(UnbagError, match="'caption:short' has no vectors"):
+        ub.evaluate("caption:short", BENCHMARK, scorer="linear-probe")
+
+
 def test_it_is_a_protocol_of_its_own(tmp_path: Path) -> None:
     found = probe("tiny:base")
     assert isinstance(found, FittedScorer)
-    result = ub.evaluate(found, BENCHMARK, protocol=QUICK)
+    [result] = ub.evaluate(found, BENCHMARK, protocol=QUICK)
     assert (result.scorer, result.protocol.scoring) == ("tiny:base", "linear probe")
     assert found.fingerprint != encoder("tiny:base").fingerprint
     assert found.held_out > 0.9
-    job = ub.Job(scorers=[found], benchmarks=[BENCHMARK], out=tmp_path, protocol=QUICK)
+    job = Job(scorers=[found], benchmarks=[BENCHMARK], out=tmp_path, protocol=QUICK)
     first = run(job).contents.results
     assert run(job).contents.results[0].overall == first[0].overall
 
@@ -190,7 +203,7 @@ def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_class_is_named() -> None:
-    swap = ub.benchmark("world-swap")
+    swap = ub.load_benchmark("world-swap")
     with pytest.raises(UnbagError, match="linear probe has no class 'a ") as error:
         ub.evaluate(probe("tiny:base"), swap, protocol=QUICK)
     assert "one of its 8: a red thing" in error.value.expected
@@ -205,4 +218,4 @@ def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_the_name_alone_says_what_is_missing() -> None:
     with pytest.raises(UnbagError, match="'linear-probe' must first be fitted"):
-        ub.scorer("tiny:base", scoring="linear-probe")
+        ub.load_scorer("tiny:base", "linear-probe")

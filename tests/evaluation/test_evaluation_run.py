@@ -206,7 +206,7 @@ def test_reading_folders_that_are_none(encoder: Any, toy: Benchmark, tmp_path: P
 
 
 def test_evaluate_needs_no_folder(encoder: Any, toy: Benchmark) -> None:
-    result = evaluate(Cosine(encoder), toy)
+    result = evaluate(Cosine(encoder), toy)[0]
     assert result.overall["accuracy"].value == 1.0
     assert str(result.overall["accuracy"]).endswith("n=30, ties=0, chance=50")
 

@@ -64,7 +64,7 @@ def test_heads_are_built_and_repaired_and_a_second_call_computes_nothing(caption
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stderr.split())
     assert "heads: clip_ft from photo:random" in told
-    assert "repaired: hard_positive from photo:heads" in told
+    assert "repaired: hard_positive from heads" in told
     assert "features of images" in told
     for word in ("your-negatives", "your-retrieval", "before", "after", "difference"):
         assert word in done.stdout

@@ -91,7 +91,7 @@ def test_units_keep_the_tags_that_all_their_items_share(case: Make) -> None:
     assert found.tags == ({"type": "yes_no"},)
 
 
-def test_picking_a_image(case: Make) -> None:
+def test_picking_an_image(case: Make) -> None:
     cases = [
         case([[0.3], [0.2]], [[1], [0]], name="right"),
         case([[0.3], [0.4]], [[1], [0]], name="wrong"),

@@ -100,13 +100,13 @@ def test_an_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
     assert found.values[0, 0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_runs_through_the_evaluation_without_a_image(folder: Path) -> None:
+def test_it_runs_through_the_evaluation_without_an_image(folder: Path) -> None:
     items = [Item(f"item-{i}", (IMAGE,), CAPTIONS[:3], np.array([[j == i for j in range(3)]]))
              for i in range(3)]  # fmt: skip
     one = Benchmark(
         name="three", about="", load=lambda root: items, metrics=(Choice(),), headline="accuracy"
     )
-    result = ub.evaluate(ub.scorer(f"caption:sentence:{folder}"), one)
+    result = ub.evaluate(ub.load_scorer(f"caption:sentence:{folder}"), one)[0]
     # Whichever caption is nearest the others, it is the true one of exactly one item.
     assert result.overall["accuracy"].value == pytest.approx(1 / 3)
     assert result.scorer == "caption:sentence:sentence"

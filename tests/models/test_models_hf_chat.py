@@ -51,7 +51,7 @@ def plainly(model: ChatModel, asks: Sequence[Ask]) -> list[list[list[float]]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sharing_a_image_between_prompts_changes_no_score(
+def test_sharing_an_image_between_prompts_changes_no_score(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
@@ -118,7 +118,7 @@ def test_a_free_answer_is_the_models_own_greedy_one(
     assert len(set(found)) == 3
 
 
-def test_without_a_image_the_language_prior_answers(
+def test_without_an_image_the_language_prior_answers(
     chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder("llava")

@@ -94,7 +94,7 @@ def test_a_kind_without_template_and_without_a_form_is_refused(
     refuses(model, r"has no chat template, and no fixed form .* \(internvl\)", image=images[0])
 
 
-def test_a_template_without_a_image_is_refused(
+def test_a_template_without_an_image_is_refused(
     made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     model = load_chat(str(made(VICUNA.replace("<image>", "here"))))

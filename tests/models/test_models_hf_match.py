@@ -167,7 +167,7 @@ def test_batches_windows_and_order_do_not_matter(
     )
 
 
-def test_a_image_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
+def test_an_image_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
     scorer, shown = match(hf_folder("blip")), images()
     Counted.opened.clear()
     ask(scorer, shown, CAPTIONS)
@@ -208,7 +208,7 @@ def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> 
 def test_it_runs_through_the_evaluation(hf_folder: HfFolder) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False, False]])
     items = [Item(p.name, (p,), CAPTIONS, truth) for p in images()]
-    result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))
+    result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))[0]
     assert result.protocol.scoring == "match"
     best_P = ask(scorer, images(), CAPTIONS).reshape(3, 4).argmax(dim=1)
     assert result.overall["accuracy"].value == pytest.approx(float((best_P == 0).float().mean()))
@@ -226,7 +226,7 @@ def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:
     scorer, shown, at = match(hf_folder("blip")), images(), np.arange(3)
     assert not isinstance(scorer, MatrixScorer | DualEncoder)
     item = Item("gallery", tuple(shown), CAPTIONS[:3], Sparse((3, 3), at, at))
-    result = evaluate(scorer, benchmark([item], Recall(), "text_to_image@1"))
+    result = evaluate(scorer, benchmark([item], Recall(), "text_to_image@1"))[0]
     best_C = ask(scorer, shown, CAPTIONS[:3]).reshape(3, 3).argmax(dim=0)
     expected = float((best_C == torch.arange(3)).float().mean())
     assert result.overall["text_to_image@1"].value == pytest.approx(expected)

@@ -39,7 +39,7 @@ def test_vectors_have_unit_norm_and_do_not_depend_on_their_neighbours() -> None:
     torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(2))
 
 
-def test_a_image_is_squeezed_not_cut() -> None:
+def test_an_image_is_squeezed_not_cut() -> None:
     wide = drawn(1, (400, 100))
     found = photo().prepare(wide)
     assert found.shape == (3, 224, 224)

@@ -61,7 +61,7 @@ def test_the_request_has_the_image_without_loss_and_asks_for_one_token(chat: Cha
     assert (body["logprobs"], body["top_logprobs"]) == (True, 20)
 
 
-def test_the_language_prior_is_asked_without_a_image(chat: Chat) -> None:
+def test_the_language_prior_is_asked_without_an_image(chat: Chat) -> None:
     model(chat).logprobs(None, "Is it red?", ["Yes"])
     assert [part["type"] for part in chat.bodies[0]["messages"][0]["content"]] == ["text"]
 
@@ -173,7 +173,7 @@ def test_a_run_asks_the_server_and_the_blind_prior_is_not_asked(chat: Chat, tmp_
     chat.tells = longer
     items = SWAP.load(None)[:4]
     (scorer,) = make_scorers(model(chat), "yes", "published")
-    found = evaluate(scorer, replace(SWAP, load=lambda root: items))
+    found = evaluate(scorer, replace(SWAP, load=lambda root: items))[0]
     assert found.overall["original"].n == 4
     assert found.protocol.scoring.startswith("yes")
     asked = {part["text"] for body in chat.bodies for part in body["messages"][0]["content"][1:]}
@@ -185,7 +185,7 @@ def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
     chat.tells = lambda body: {"A": 0.5, "B": 0.3, "C": 0.1, "Yes": 0.05, "No": 0.05}
     items = SWAP.load(None)[:2]
     (scorer,) = make_scorers(model(chat), name, "published")
-    result = evaluate(scorer, replace(SWAP, load=lambda root: items))
+    result = evaluate(scorer, replace(SWAP, load=lambda root: items))[0]
     assert result.overall["original"].n == 2
 
 

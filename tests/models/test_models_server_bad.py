@@ -60,7 +60,7 @@ def test_a_server_without_logprobs_is_told_at_once(mute: Mute, form: Any) -> Non
 def test_free_answers_need_no_logprobs_and_ask_for_none(mute: Mute) -> None:
     items = SWAP.load(None)[:2]
     (scorer,) = make_scorers(model(mute), "answer", "published")
-    result = evaluate(scorer, replace(SWAP, load=lambda root: items))
+    result = evaluate(scorer, replace(SWAP, load=lambda root: items))[0]
     assert result.overall["original"].n == 2
     assert not any("logprobs" in body or "top_logprobs" in body for body in mute.bodies)
 

@@ -214,7 +214,7 @@ def test_vectors_that_are_not_numbers_are_counted_not_compared() -> None:
     assert nothing.tone == "told"
 
 
-def test_copies_of_a_image_are_no_pair() -> None:
+def test_copies_of_an_image_are_no_pair() -> None:
     one, other = Plain("a", (1.0, 0.0)), Plain("b", (0.0, 1.0))
     finding = asked(given((one, one), (one, other)))
     assert finding["merged, all pairs"].estimate.n == 1

@@ -48,7 +48,7 @@ def test_rows_and_galleries_are_chosen_whatever_their_order() -> None:
     assert len({row.cluster for row in chosen}) in (20, 21)
 
 
-def test_clusters_that_share_a_image_are_one() -> None:
+def test_clusters_that_share_an_image_are_one() -> None:
     given = [("p", "one"), ("q", "two"), ("r", ""), ("q", "three"), ("p", "three"), ("s", "four")]
     rows = [Row(f"{i}", Named(p), "a", "b", cluster=c) for i, (p, c) in enumerate(given)]
     found = unite(rows)

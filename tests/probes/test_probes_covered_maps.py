@@ -128,7 +128,7 @@ def test_a_painted_cell_is_all_that_changes(shape: tuple[int, int]) -> None:
     assert (times == 1).all()
 
 
-def test_a_image_smaller_than_the_grid_has_no_cells() -> None:
+def test_an_image_smaller_than_the_grid_has_no_cells() -> None:
     small = PixelImage(np.zeros((5, 60, 3), dtype=np.uint8), "thin.png")
     with pytest.raises(UnbagError, match=r"thin\.png has 60 x 5 pixels") as error:
         covered_maps(YES(Lamps()), small, CAPTION)

@@ -73,10 +73,12 @@ def test_a_benchmark_without_any_image(tmp_path: Path) -> None:
 def test_a_benchmark_without_files(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"there is no folder .*winoground") as error:
         find_probe_data("winoground", root=tmp_path)
-    assert error.value.hint == "check --data; it names the folder above the benchmark's own"
+    assert error.value.hint.startswith("check --data (data_dir=); it names the folder above")
     with pytest.raises(UnbagError, match="benchmark 'winoground' is read from files") as error:
         find_probe_data("winoground")
-    assert error.value.hint == "say with --data where the benchmark folders are"
+    assert error.value.hint == (
+        "say with --data (data_dir= in Python) where the benchmark folders are"
+    )
 
 
 def test_a_folder_of_the_user_wins_over_a_family(

@@ -203,7 +203,7 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_model_without_a_image_tower() -> None:
+def test_a_model_without_an_image_tower() -> None:
     with pytest.raises(UnbagError, match="the read-out 'decoder' reads patches and words"):
         make_scorers(load_model("caption:short"), "decoder@somewhere")
 

@@ -166,7 +166,7 @@ def test_each_image_is_encoded_once_whatever_is_asked_about_it() -> None:
     assert counted.rows == 3
 
 
-def test_one_token_stands_for_a_image_that_is_pooled() -> None:
+def test_one_token_stands_for_an_image_that_is_pooled() -> None:
     model = decoder(replace(SMALL, sees="cls"))
     (row,) = model.hidden_rows([(images(1)[0], "a")])
     assert len(row.tokens) == 2

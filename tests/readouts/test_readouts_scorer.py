@@ -160,7 +160,7 @@ class Picky(Counting):
         return found
 
 
-def test_a_image_that_the_model_cannot_take_is_damaged_in_pairs_and_in_rankings(
+def test_an_image_that_the_model_cannot_take_is_damaged_in_pairs_and_in_rankings(
     tmp_path: Path,
 ) -> None:
     encoder = Picky(untrained(CONFIG, seed=0), name="tiny:picky")

@@ -129,7 +129,7 @@ def test_what_fits_into_memory_needs_no_files() -> None:
     assert store._text_rows._folder is None
 
 
-def test_a_image_that_cannot_be_opened_is_told_when_asked_for() -> None:
+def test_an_image_that_cannot_be_opened_is_told_when_asked_for() -> None:
     store = FeatureStore(small(), JOINT)
     store.precompute([Broken(), *images()], CAPTIONS)
     assert store.damaged == {"broken": "OSError: the file ends too early"}

@@ -71,7 +71,7 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_a_image_that_cannot_be_opened_is_replaced() -> None:
+def test_an_image_that_cannot_be_opened_is_replaced() -> None:
     shown = PairLessons(Few(broken=frozenset({2})), Showing(batch_size=6)).step(0)
     keys = [image.key for image, _ in shown.queries]
     assert "broken" not in keys

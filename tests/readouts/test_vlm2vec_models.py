@@ -94,7 +94,7 @@ def test_a_chat_model_is_a_dual_encoder_whatever_the_size_of_images() -> None:
     assert scores[2] == pytest.approx(float(found_ND[2] @ caption_ND[0]), abs=1e-6)
 
 
-def test_a_question_without_a_image_has_its_own_instruction() -> None:
+def test_a_question_without_an_image_has_its_own_instruction() -> None:
     model = Fake()
     found_ND = Vlm2Vec(model).encode_questions(["Is it red?", "Is it {blue}?"])
     asked = "Find the text that can answer the given query: Is it {blue}?"
@@ -110,7 +110,7 @@ def test_only_flat_images_are_filled_up() -> None:
     assert even(flat[:1])[0] is flat[0]
 
 
-def test_a_image_that_the_model_cannot_take_has_no_vector_and_spoils_no_other() -> None:
+def test_an_image_that_the_model_cannot_take_has_no_vector_and_spoils_no_other() -> None:
     model = Fake(unfit=IMAGES[1].key)
     encoder = Vlm2Vec(model)
     prepared = even([encoder.prepare(image.open()) for image in IMAGES])

@@ -54,7 +54,7 @@ def test_retrieval_is_held_against_the_best_true_one() -> None:
     assert faults(failure)[1] == [""]
 
 
-def test_two_by_two_compares_captions_of_a_image() -> None:
+def test_two_by_two_compares_captions_of_an_image() -> None:
     pair = Failure(
         "binding", "m", "3", "text", (PIXEL, PIXEL), ("a", "b"), (),
         ((True, False), (False, True)), ((0.4, 0.5), (0.1, 0.3)),

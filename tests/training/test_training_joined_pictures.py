@@ -31,7 +31,7 @@ def image_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str
 
 @pytest.mark.filterwarnings("ignore:.*the text encoder")
 @pytest.mark.parametrize("kind", ["clip", "siglip", "align", "open_clip"])
-def test_a_image_tower_of_another_library(
+def test_an_image_tower_of_another_library(
     kind: str,
     hf_folder: Callable[[str], Path],
     text_folder: Callable[[str], Path],

@@ -20,7 +20,7 @@ def test_the_first_are_named_and_the_others_counted() -> None:
     assert left_out_lines(seven, is_all=False)[0].startswith("at least 7 images")
 
 
-def test_a_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
+def test_an_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
     found = with_names({"a": "first"}, {"a": "again", "b": "first"})
     assert list(found) == ["a", "b"]
     many = with_names(found, {str(n): "" for n in range(2 * MOST)})

@@ -118,7 +118,7 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
         open_pairs(str(tmp_path / "s"))
 
 
-def test_samples_without_a_image_or_a_caption(tmp_path: Path) -> None:
+def test_samples_without_an_image_or_a_caption(tmp_path: Path) -> None:
     path = shard(tmp_path / "a.tar", x__png=encoded(1), y__txt=b"a", z__png=encoded(3), z__txt=b"b")
     with pytest.raises(
         UnbagError, match=r"a\.tar, sample 'x' has no caption, only x\.png"

@@ -79,7 +79,7 @@ def test_random_transforms_are_found_however_deep() -> None:
     assert_no_flip(transforms.Compose([transforms.Resize(8), transforms.CenterCrop(8)]), SIDES)
 
 
-def test_preparation_is_tried_on_a_image_with_four_different_quarters() -> None:
+def test_preparation_is_tried_on_an_image_with_four_different_quarters() -> None:
     check_sides(Prepared(transform=as_pixels), SIDES)
     for turned in (mirrored, upside_down):
         with pytest.raises(UnbagError, match="turns or mirrors them, but captions speak of left"):

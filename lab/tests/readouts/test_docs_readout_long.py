@@ -257,7 +257,7 @@ def test_what_a_linear_reader_finds(words: str) -> None:
     ) in words
 
 
-def test_without_a_image_nothing_can_be_told(results: list[ArmResult], words: str) -> None:
+def test_without_an_image_nothing_can_be_told(results: list[ArmResult], words: str) -> None:
     for asked, chance in ((RELATION, 50.0), (SWAP, 50.0), (REPLACE, 50.0), (STRICT, 0.0)):
         assert {shown(x) for x in values(results, "decoder-nothing", *asked)} == {f"{chance:.1f}"}
     assert "must be**: 50.0 wherever two captions are asked of one image, and no pair." in words

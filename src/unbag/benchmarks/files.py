@@ -67,7 +67,7 @@ class Folder:
             raise UnbagError(
                 f"benchmark {benchmark!r} is read from files",
                 expected="its folder",
-                hint="say with --data (or root=) where the benchmark folders are",
+                hint="say with --data (data_dir= in Python) where the benchmark folders are",
             )
         return cls(root, benchmark)
 

@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
     """Images, captions, and models by the names that `unbag run` takes."""
     text = "score captions for an image"
     score = add_command(commands, "score", text=text, about=_ABOUT, examples=_EXAMPLES)
-    score.add_argument("picture", type=Path, metavar="IMAGE", help="an image file; more may follow")
+    score.add_argument("image", type=Path, metavar="IMAGE", help="an image file; more may follow")
     score.add_argument("captions", nargs="+", metavar="CAPTION", help="a caption, in quotes")
     score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to use")
     text = (
@@ -242,7 +242,7 @@ def _json(
 
     found = [
         {
-            "picture": str(image),
+            "image": str(image),
             "captions": list(captions),
             "models": [
                 {

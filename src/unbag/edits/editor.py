@@ -55,11 +55,25 @@ def edit(
     per_kind: int = 1,
     parts: EditParts | None = None,
 ) -> list[Edit]:
-    """Edits of one caption; for many at once, `make_editor` is quicker.
+    """Edit one caption: hard negatives and hard positives of the kinds that are asked for.
 
-    `kinds` may be one name. What was loaded is kept for the next call.
+    Parsers and word lists are loaded once and reused. For many captions `make_editor` is faster.
 
-    Raises UnbagError for a caption that cannot be edited, such as an empty one.
+    Args:
+        caption: An English caption of two to eighty words.
+        kinds: Names or groups as in `list_edits`, one or several.
+        seed: Seed of the choice among possible edits.
+        per_kind: Largest number of edits of each kind.
+        parts: The spaCy pipeline, and the language models of kinds that need one.
+
+    Raises:
+        UnbagError: The caption cannot be edited, such as an empty one.
+
+    Examples:
+        >>> import unbag as ub
+        >>> [edit] = ub.edit("a red cube left of a blue ball", kinds=["left_right"], seed=0)
+        >>> edit.text, edit.kind, edit.is_positive
+        ('a red cube right of a blue ball', 'left_right', False)
     """
     if not isinstance(caption, str):
         raise UnbagError(

@@ -58,6 +58,8 @@ class Job:
     keeps_going: bool = False
     """Score the other models where one fails, and measure what there is; the failure is a problem
     of the finished run instead of an error. One process only: others would wait for the one."""
+    is_temporary: bool = False
+    """The folder is deleted after the run: problems hold tracebacks, not the name of their file."""
     device: str = "cpu"
     save_seconds: float = 5.0
     """Least time between two writes of the scores; what is lost by a kill is at most this much."""
@@ -156,13 +158,13 @@ def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
         raise UnbagError(
             f"benchmark {benchmark.name!r} is read from files",
             expected=f"a folder {benchmark.place} with {', '.join(benchmark.files)}",
-            hint="say with --data where the benchmark folders are",
+            hint="say with --data (data_dir= in Python) where the benchmark folders are",
         )
     if not (data / benchmark.place).is_dir():
         raise UnbagError(
             f"there is no folder {data / benchmark.place}",
             expected=f"a folder with {', '.join(benchmark.files)}",
-            hint="check --data; it names the folder above the benchmark's own",
+            hint="check --data (data_dir=); it names the folder above the benchmark's own",
         )
     return data / benchmark.place
 
@@ -199,7 +201,8 @@ def without_missing(
         raise UnbagError(
             f"{len(absent)} images of {benchmark!r} are missing:\n{shown}{more}",
             expected="every image of the benchmark",
-            hint="complete the folder, or measure what is there with --missing skip",
+            hint="complete the folder, or measure what is there with --missing skip "
+            '(missing="skip" in Python)',
         )
     kept = [
         _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item

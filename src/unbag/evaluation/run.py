@@ -128,16 +128,19 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
 def no_scorer(given: object) -> UnbagError:
     """The error for something else, with what may have been meant."""
     if isinstance(given, str):
-        found, hint = f"{given!r} is a name", f"write ub.scorer({given!r})"
+        found, hint = f"{given!r} is a name", f"write ub.load_scorer({given!r})"
     elif isinstance(given, type):
         found, hint = f"{given.__name__} is a class", f"make one: {given.__name__}(...)"
     elif isinstance(given, DualEncoder):
-        found, hint = f"{given.name!r} is a dual encoder", "write ub.Cosine(model)"
+        found, hint = f"{given.name!r} is a dual encoder", "write ub.load_scorer(model)"
     elif isinstance(given, Generator):
-        found, hint = f"{given.name!r} is a chat model", 'write ub.scorer("hf:...")'
+        found, hint = f"{given.name!r} is a chat model", "write ub.load_scorer(model)"
     else:
         found = f"a {type(given).__name__} was given in place of a scorer"
-        hint = 'write ub.scorer("tiny:base"), or ub.Cosine(model) for a dual encoder of yours'
+        hint = (
+            'write a name such as "tiny:base", or ub.wrap(encode_image=..., encode_text=..., '
+            "preprocess=..., name=...) for functions of your own"
+        )
     return UnbagError(
         found,
         expected="a scorer: name, fingerprint, scoring, is_blind and score(queries)",
@@ -159,7 +162,7 @@ def _check(job: Job) -> None:
                 if is_name
                 else f"a {type(benchmark).__name__} was given in place of a benchmark",
                 expected="a value of unbag.types.Benchmark",
-                hint=f"write ub.benchmark({name!r})",
+                hint=f"write ub.load_benchmark({name!r})",
             )
     for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
         found = [thing.name for thing in some]
@@ -232,8 +235,10 @@ def _score_all(work: Work) -> list[str]:
                 tracebacks += _whole(f"{scorer.name}\n\n{''.join(format_exception(error))}\n")
                 write_text(path, tracebacks)
                 what = (
-                    f"it failed with {said}; its traceback is in {path}, and "
-                    "the same command again tries only what is missing"
+                    f"it failed with {said}\n{''.join(format_exception(error)).rstrip()}"
+                    if job.is_temporary
+                    else f"it failed with {said}; its traceback is in {path}, and the same command "
+                    "again tries only what is missing"
                 )
             problems.append(_whole(f"{scorer.name} on {', '.join(work.missing(scorer))}: {what}"))
     every = set(work.items)

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 CHUNK = 64
 """Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
 again."""
+_BLOCK = 256
+"""Images that are opened and embedded together where only a matrix of scores is wanted."""
 _NUMBERS = 20_000_000
 """Numbers gathered at once when vectors are compared: cells times dimensions."""
 _WIDE = 64
@@ -398,6 +400,24 @@ def answered(image: Shown, captions: Sequence[Caption], scorer: Scorer) -> Score
         return found
     # A benchmark counts such an answer as wrong; here there is no truth it could miss.
     return replace(found, values=np.full(no_truth.shape, np.nan))
+
+
+def score_images(
+    images: Sequence[Shown], captions: Sequence[Caption], scorer: Scorer
+) -> FloatArray:
+    """A row per image, [images, captions], as `answered` scores each of them."""
+    captions = _checked_captions(captions)
+    shown = [opened(_as_image(one)) for one in images]
+    if not isinstance(scorer, MatrixScorer) or isinstance(scorer, ItemScorer):
+        rows = [answered(one, captions, scorer).values for one in shown]
+        return np.concatenate([row for row in rows if row is not None])
+    found = []
+    for start in range(0, len(shown), _BLOCK):
+        block = shown[start : start + _BLOCK]
+        score_PC = _as_float(scorer, scorer.score_matrix(block, captions))
+        count = len(block) * len(captions)
+        found.append(checked_numbers(scorer, score_PC.reshape(-1), count).reshape(len(block), -1))
+    return np.concatenate(found)
 
 
 def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:

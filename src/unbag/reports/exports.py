@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from unbag.errors import UnbagError
 from unbag.evaluation.store import read_contents
@@ -39,7 +39,27 @@ _BEGINNINGS = {
     ".csv": ",".join(CSV_HEAD[:5]) + ",",
 }
 """What is near the beginning of each form; of CSV the columns that reports of all versions have."""
-Reportable = Result | Sequence[Result] | RunContents | str | Path | Sequence[str | Path]
+
+
+@runtime_checkable
+class HasContents(Protocol):
+    """The `Results` of an evaluation, or a finished run."""
+
+    @property
+    def contents(self) -> RunContents:
+        """Results with their comparisons, references and problems."""
+
+
+Reportable = (
+    HasContents
+    | Result
+    | RunContents
+    | str
+    | Path
+    | Sequence[HasContents]
+    | Sequence[Result]
+    | Sequence[str | Path]
+)
 """What a report can be written of."""
 
 
@@ -47,8 +67,17 @@ def report(results: Reportable, path: str | Path) -> Path:
     """Write results as a page, Markdown, a LaTeX table, CSV or JSON, by the ending of the path.
 
     Args:
-        results: What `evaluate` gave, the contents of a finished run, or one run folder or several.
-        path: A new file, or an earlier report, which is replaced.
+        results: What `evaluate` returns, single results of it, or one run folder or several.
+        path: A new file, or an earlier report, which is replaced: `.html`, `.md`, `.tex`, `.csv`
+            or `.json`.
+
+    Examples:
+        >>> import unbag as ub
+        >>> results = ub.evaluate("caption:short", "world-order", out="runs/order")
+        >>> ub.report(results, "order.html").name
+        'order.html'
+        >>> ub.report("runs/order", "order.md").read_text().splitlines()[0]
+        '# unbag report'
     """
     path = Path(path)
     check_place(path)
@@ -65,6 +94,8 @@ def report(results: Reportable, path: str | Path) -> Path:
 def _contents(results: Reportable) -> RunContents:
     if isinstance(results, RunContents):
         return results
+    if isinstance(results, HasContents):
+        return results.contents
     given = [results] if isinstance(results, Result | str | Path) else results
     every = list(given) if isinstance(given, Sequence) else [given]
     found = [one for one in every if isinstance(one, Result)]
@@ -76,11 +107,14 @@ def _contents(results: Reportable) -> RunContents:
         return RunContents(record or empty, tuple(found))
     if every and len(folders) == len(every):
         return read_runs(folders)
+    wholes = [one.contents for one in every if isinstance(one, HasContents)]
+    if every and len(wholes) == len(every):
+        return merge_runs(wholes)
     kinds = ", ".join(sorted({type(one).__name__ for one in every}))
     raise UnbagError(
         f"a report of {kinds}" if every else "a report of no results",
         expected="results of ub.evaluate, or run folders, at least one and all of one sort",
-        hint="give ub.report([result], path), ub.report(ub.run(job).contents, path) or "
+        hint="write ub.report(results, path) with results of ub.evaluate, or "
         'ub.report("runs/first", path)',
     )
 
@@ -147,7 +181,7 @@ def to_markdown(run: RunContents) -> str:
         for paragraph in summarise(layout, run.comparisons)
     ]
     parts += [f"**Not measured:** {in_markdown(problem)}" for problem in run.problems]
-    parts += ["## Overview", markdown(_overview(layout)), _legend(layout)]
+    parts += ["## Overview", markdown(overview(layout)), legend(layout)]
     parts += [f"{in_markdown(note)}." for note in notes_of(run)]
     earlier = ""
     for sheet in layout.sheets:
@@ -166,11 +200,12 @@ def to_markdown(run: RunContents) -> str:
 def to_latex(run: RunContents) -> str:
     """The overview as a table for a paper."""
     layout = lay_out(run)
-    table = replace(_overview(layout), caption=_legend(layout))
+    table = replace(overview(layout), caption=legend(layout))
     return _LATEX_HEAD + latex(table)
 
 
-def _overview(layout: Layout) -> Table:
+def overview(layout: Layout) -> Table:
+    """The main metrics of every benchmark, a column per model."""
     rows = [
         [sheet.title, *_cells(sheet, metric)]
         for sheet in layout.overview
@@ -179,7 +214,8 @@ def _overview(layout: Layout) -> Table:
     return Table.of(["benchmark", *_heads(layout.columns)], rows)
 
 
-def _legend(layout: Layout) -> str:
+def legend(layout: Layout) -> str:
+    """The line under an overview."""
     return f"Percent [interval]; {chance_legend(layout)}; ↓ lower is better."
 
 

@@ -1,4 +1,4 @@
-"""One table builder: a `Table` is written for a terminal, as Markdown or as LaTeX; and CSV."""
+"""One table builder: a `Table` for a terminal, as Markdown, LaTeX or HTML; and CSV."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -160,6 +161,27 @@ def latex(table: Table) -> str:
     )
 
 
+def html(table: Table) -> str:
+    """A bare `<table>` with escaped texts, for a notebook; its caption is that of the table."""
+
+    def row(cells: Sequence[Cell], tag: str) -> str:
+        shown = (
+            f'<{tag} style="text-align: {column.align}">{_in_html(cell)}</{tag}>'
+            for column, cell in zip(table.columns, cells, strict=True)
+        )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    head = row([column.name for column in table.columns], "th")
+    parts = [
+        '<table class="unbag">',
+        f"<caption>{escape(table.caption)}</caption>" if table.caption else "",
+        f"<thead>{head}</thead>" if table.has_head else "",
+        f"<tbody>{''.join(row(cells, 'td') for cells in table.full_rows)}</tbody>",
+        "</table>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Comma separated values as RFC 4180 has them; no number is rounded.
 
@@ -226,6 +248,15 @@ def _in_latex(cell: Cell) -> str:
         text = "".join(_LATEX.get(sign, sign) for sign in span.text)
         command = commands.get(span.style)
         found.append(rf"\{command}{{{text}}}" if command else text)
+    return "".join(found)
+
+
+def _in_html(cell: Cell) -> str:
+    tags = {CODE: "code", STRONG: "strong"}
+    found = []
+    for span in _spans(cell):
+        text, tag = escape(span.text).replace("\n", "<br>"), tags.get(span.style)
+        found.append(f"<{tag}>{text}</{tag}>" if tag else text)
     return "".join(found)
 
 

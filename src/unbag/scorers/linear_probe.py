@@ -266,7 +266,7 @@ def untrained(model: object) -> LinearProbe:
         "the scorer 'linear-probe' must first be fitted to a training split",
         expected="one benchmark that has one, such as cifar10",
         hint="`unbag run --scorer linear-probe --bench cifar10`, or "
-        "unbag.api.fit_linear_probe in Python",
+        'ub.evaluate(model, "cifar10", data_dir=..., scorer="linear-probe")',
     )
 
 

@@ -20,6 +20,8 @@ from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import JoinedEncoder
+from unbag.models.loading import RECORD
+from unbag.reports.cards import Card
 from unbag.reports.charts import Axis, Panel, at, page_chart, text
 from unbag.reports.exports import report
 from unbag.reports.formatting import (
@@ -33,9 +35,19 @@ from unbag.reports.formatting import (
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment
 from unbag.reports.table import STRONG, Column, Marked, Span, Table, csv_text, markdown
+from unbag.runs.files import check_run_folder, open_run_folder, write_text
+from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
-from unbag.training.before_after import Side, estimate_of
+from unbag.training.before_after import (
+    DEFAULT,
+    DRAWINGS,
+    Side,
+    are_drawings,
+    estimate_of,
+    side_of,
+)
+from unbag.training.export.export import export
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 from unbag.version import __version__
@@ -45,6 +57,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+MERGE = "merge"
+"""The kind of the folder."""
 SHOWN = 3
 """Differences of two architectures that are named; the others are counted."""
 MAX_DIFFERENCE = 1e-4
@@ -213,6 +227,104 @@ def _probe(wide: int, high: int) -> Image:
 
     noise = np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
     return Image.fromarray(noise)
+
+
+def merge_models(
+    base: DualEncoder,
+    tuned: DualEncoder,
+    *,
+    names: tuple[str, str],
+    out: Path,
+    weights: Sequence[float] = WEIGHTS,
+    benchmarks: Sequence[Benchmark] = (),
+    sides: Mapping[str, Side] | None = None,
+    data: Path | None = None,
+    pick: float | None = None,
+    budget: float = BUDGET,
+    seed: int = 0,
+    batch_size: int = 256,
+    cache: Path | None = None,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Merged:
+    """Mix, measure every mix, write the curve and export the chosen mix; resumes a stopped merge.
+
+    `names` are those that load the two models; `sides` overrides the side of a benchmark. Without
+    benchmarks those of the world are taken.
+    """
+    weights = check_weights(weights, pick)
+    benchmarks = list(benchmarks or DEFAULT)
+    every = {benchmark.name: side_of(benchmark) for benchmark in benchmarks} | dict(sides or {})
+    check_sides(every, pick)
+    check_run_folder(out, MERGE)
+    mixes = mix(base, tuned, weights)
+    # Another budget or pick chooses from the same curve, so the folder takes it.
+    identity = RunIdentity(
+        base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=every, seed=seed
+    )
+    with open_run_folder(out, MERGE, resumes="scores that are there stay") as folder:
+        folder.begin(identity, {"command": command})
+        curve = measure_curve(
+            mixes,
+            names=names,
+            benchmarks=benchmarks,
+            sides=every,
+            out=out / "run",
+            pick=pick,
+            budget=budget,
+            data=data,
+            cache=cache,
+            seed=seed,
+            batch_size=batch_size,
+            command=command,
+            progress=progress,
+        )
+        write_text(out / "curve.json", curve_json(curve))
+        write_text(out / "curve.csv", curve_csv(curve))
+        write_text(out / "curve.html", curve_page(curve))
+        chosen = next(one for one in mixes if one.weight == curve.choice.weight)
+        model = _export(chosen, curve, out, command)
+        folder.set_state("done")
+    return Merged(curve, model, (DRAWINGS,) if are_drawings(benchmarks) else ())
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Result of a merge."""
+
+    curve: Curve
+    model: Path
+    """Folder of the exported mix; it loads as a model."""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A row per weight, and why the chosen one was chosen."""
+        choice = self.curve.choice
+        lines = [f"weight {choice.weight:g} is kept: {choice.why}", *self.curve.notes, *self.notes]
+        return "\n".join([markdown(curve_table(self.curve)), "", *lines])
+
+
+def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
+    """Under a name with its weight; one that is there already and the same is left alone."""
+    folder = out / f"weight-{kept.weight:g}"
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = None
+    if isinstance(record, dict) and record.get("fingerprint") == kept.encoder.fingerprint:
+        return folder
+    share = f"{kept.weight:g} of {curve.tuned}"
+    card = Card(
+        title=f"{curve.base} mixed with {share}",
+        base=curve.base,
+        recipe=f"merge with {share}",
+        settings=f"Every weight is {1 - kept.weight:g} of `{curve.base}` and {share}, "
+        "temperature included (WiSE-FT).",
+        table=curve_markdown(curve),
+        command=command,
+    )
+    export(kept.encoder, folder, card=card)
+    return folder
 
 
 def measure_curve(

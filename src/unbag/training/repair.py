@@ -158,6 +158,16 @@ class Repaired:
     comparison: BeforeAfter | None = None
     exported: Exported | None = None
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the run; it loads as a model once the run is done."""
+        return self.trained.folder
+
+    @property
+    def is_done(self) -> bool:
+        """False if training was stopped; the same call resumes it."""
+        return self.trained.is_done
+
 
 @dataclass(frozen=True)
 class DataConfig:

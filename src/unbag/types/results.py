@@ -50,7 +50,8 @@ class EvalProtocol:
             raise UnbagError(
                 f"the tie rule {self.ties!r} is not known",
                 expected=f"one of {', '.join(get_args(TieRule))}",
-                hint="for each benchmark's own rule use --ties official, or Job.official_first",
+                hint="for each benchmark's own rule use --ties official (official_ties=True in "
+                "Python)",
             )
         if not 0 < self.confidence < 1 or self.resamples < 1 or self.tie_eps < 0:
             raise UnbagError(

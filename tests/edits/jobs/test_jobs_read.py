@@ -182,7 +182,7 @@ def test_shards_by_folder_pattern_and_range(tmp_path: Path) -> None:
     assert read(tmp_path / "s-000.tar") == wanted[:2]
 
 
-def test_chunks_never_part_a_image_and_limits_keep_the_last_one_whole(tmp_path: Path) -> None:
+def test_chunks_never_part_an_image_and_limits_keep_the_last_one_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"captions": [DOG, CAT, CUP]}) + "\n" for _ in range(5)))
     found = list(chunks(entries(source(path)), 4))

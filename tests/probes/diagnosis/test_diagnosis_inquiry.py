@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import unbag as ub
-from unbag.api import _probes
+from unbag.api.measuring import _probes
 from unbag.data.images import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.tiny import load as load_tiny
@@ -250,7 +250,7 @@ def test_all_registered_probes_are_asked_in_the_order_of_a_reader() -> None:
 
 def test_the_friendly_way_takes_names_and_things(capsys: pytest.CaptureFixture[str]) -> None:
     found = ub.diagnose(
-        "tiny:base", against=Counted(), data=small_material(), probes=[SHARE], has_random_init=False
+        "tiny:base", against=Counted(), data=small_material(), probes=[SHARE], random_init=False
     )
     assert (found.model.name, found.material) == ("tiny:base", "a few drawings")
     assert [one.name for one in _probes("agreement")] == ["agreement"]

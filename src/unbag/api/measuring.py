@@ -1,0 +1,405 @@
+"""Measure and explain models: `evaluate`, `score`, `diagnose`, and the linear probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from unbag.api.names import (
+    as_path,
+    benchmarks_of,
+    device_for,
+    dual_encoder,
+    each,
+    loaded,
+    make_scorer,
+    make_scorers,
+)
+from unbag.errors import UnbagError
+from unbag.evaluation.embedding import embed
+from unbag.evaluation.loading import ErrataChoice, Job, Missing, folder_of, without_missing
+from unbag.evaluation.plan import make_plan
+from unbag.evaluation.run import run
+from unbag.evaluation.scoring import answered, score_images
+from unbag.models.loading import Model, Placement
+from unbag.published.lookup import known_as
+from unbag.reports.results import Results
+from unbag.runs.distributed import init_distributed
+from unbag.runs.progress import Progress, Silent
+from unbag.scorers.linear_probe import STRENGTHS, LinearProbe, fit_probe, training_classes
+from unbag.types import (
+    Benchmark,
+    Caption,
+    DualEncoder,
+    EvalProtocol,
+    FloatArray,
+    Item,
+    Scorer,
+)
+
+if TYPE_CHECKING:
+    from unbag.evaluation.scoring import Shown
+    from unbag.probes.base import Probe, ProbeData
+    from unbag.probes.diagnosis.diagnose import Diagnosis
+
+_LINEAR_PROBE = "linear-probe"
+
+
+def evaluate(
+    models: str | Model | Sequence[str | Model],
+    benchmarks: str | Benchmark | Sequence[str | Benchmark],
+    *,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    scorer: str | None = None,
+    prompts: str = "published",
+    protocol: EvalProtocol | None = None,
+    official_ties: bool = False,
+    errata: ErrataChoice = "published",
+    trained_on: Sequence[str] = (),
+    missing: Missing = "error",
+    allow_invalid: bool = False,
+    batch_size: int = 256,
+    seed: int = 0,
+    device: str = "auto",
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Score one or many models on one or many benchmarks, and measure.
+
+    All models are scored on the same items, so their results are compared pair by pair. If one of
+    several models fails, the others are still scored and measured; the failure is in
+    `results.problems`. It is raised if nothing could be measured.
+
+    Args:
+        models: Names as in `list_models`, folders of training runs and exports, models, or
+            scorers. A model that is given by name is loaded at every call.
+        benchmarks: Names as in `list_benchmarks`, families ("world" is every world-*), or
+            benchmarks.
+        data_dir: Folder with one folder for each benchmark that is read from files.
+        out: Run folder, as `unbag run` writes it, with scores, results and a report. The same call
+            resumes an interrupted run. None writes nothing but the cache.
+        scorer: How every model gives a score: a name as in `list_scorers`, or a trained read-out
+            as "pacl@FOLDER". None is the natural scorer of each model; blind baselines always use
+            their own.
+        prompts: Prompts of a chat model: "published", "all", or one by name.
+        protocol: Tie rule, confidence and number of resamples.
+        official_ties: Make each benchmark's own tie rule the headline.
+        errata: Which known errors of the benchmarks are corrected.
+        trained_on: Collections that the models were trained on, such as "COCO train2014".
+        missing: "skip" leaves out items whose images are not on disk, "error" refuses them.
+        allow_invalid: Measure even if more than 1 % of the scores are not numbers.
+        batch_size: Images or captions per forward pass.
+        seed: Seed of the intervals.
+        device: Where models that are given by name compute; "auto" takes a GPU if there is one.
+        cache_dir: Keeps embeddings between calls; None keeps them in memory.
+        progress: Shows progress bars; None shows none.
+
+    Examples:
+        >>> import unbag as ub
+        >>> results = ub.evaluate(["tiny:base", "caption:short"], ["world-swap", "world-order"])
+        >>> len(results.models), results.benchmarks
+        (2, ['world-swap', 'world-order'])
+        >>> print(results["caption:short", "world-order"].overall["accuracy"])
+        25.0 [23.5, 29.5], n=240, ties=0, chance=25
+    """
+    if out is None and init_distributed().size > 1:
+        raise UnbagError(
+            "several processes were started, and no run folder is named",
+            expected="a folder where the processes exchange scores",
+            hint='write evaluate(..., out="runs/name")',
+        )
+    given_models: list[str | Model] = each(models)
+    data, cache = as_path(data_dir), as_path(cache_dir)
+    found_benchmarks = benchmarks_of(each(benchmarks))
+    device = device_for(device, *given_models)
+    found_models = [loaded(one, Placement(device, cache=cache)) for one in given_models]
+    progress = progress or Silent()
+    if scorer == _LINEAR_PROBE:
+        wanted = _linear_probes(
+            found_models,
+            found_benchmarks,
+            data=data,
+            missing=missing,
+            cache=cache,
+            batch_size=batch_size,
+            progress=progress,
+        )
+    else:
+        wanted = [one for model in found_models for one in _scorers(model, scorer, prompts)]
+    named = zip(given_models, found_models, strict=True)
+    with _run_folder(out) as folder:
+        job = Job(
+            scorers=wanted,
+            benchmarks=found_benchmarks,
+            out=folder,
+            data=data,
+            cache=cache,
+            protocol=protocol or EvalProtocol(),
+            seed=seed,
+            batch_size=batch_size,
+            allow_invalid=allow_invalid,
+            official_first=official_ties,
+            errata=errata,
+            trained_on={one.name: trained_on for one in wanted if not one.is_blind},
+            published_as={
+                model.name: known_as(typed)
+                for typed, model in named
+                if isinstance(typed, str) and known_as(typed)
+            },
+            missing=missing,
+            # The error of a single model on a single benchmark is raised as it is.
+            keeps_going=len(wanted) * len(found_benchmarks) > 1,
+            is_temporary=out is None,
+            device=device,
+        )
+        finished = run(job, progress=progress)
+        results = Results(finished.contents, None if out is None else folder)
+        if out is not None and init_distributed().is_leader:
+            results.save(finished.folder.report)
+    if not results:
+        raise UnbagError("\n".join(["nothing could be measured", *results.problems]))
+    return results
+
+
+@contextmanager
+def _run_folder(out: str | Path | None) -> Iterator[Path]:
+    if out is not None:
+        yield Path(out)
+        return
+    with TemporaryDirectory(prefix="unbag-") as folder:
+        yield Path(folder) / "run"
+
+
+def _scorers(model: Model, name: str | None, prompts: str) -> list[Scorer]:
+    if isinstance(model, Scorer) and model.is_blind:
+        return [model]
+    return make_scorers(model, name, prompts)
+
+
+def _linear_probes(
+    models: Sequence[Model],
+    benchmarks: Sequence[Benchmark],
+    *,
+    data: Path | None,
+    missing: Missing,
+    cache: Path | None,
+    batch_size: int,
+    progress: Progress,
+) -> list[Scorer]:
+    """A linear probe for each model, all fitted to the same training split."""
+    if len(benchmarks) != 1:
+        raise UnbagError(
+            f"scorer={_LINEAR_PROBE!r} with {len(benchmarks)} benchmarks",
+            expected="one: a probe knows the classes of its own training split only",
+            hint="evaluate each benchmark in a call of its own",
+        )
+    [benchmark] = benchmarks
+    if benchmark.load_training is None:
+        raise UnbagError(
+            f"the benchmark {benchmark.name!r} has no training split for a linear probe",
+            expected="a benchmark with load_training, such as cifar10",
+        )
+    encoders = [dual_encoder(one, "have a linear probe") for one in models]
+    items: Sequence[Item] = tuple(benchmark.load_training(folder_of(benchmark, data)))
+    items = without_missing(benchmark.name, items, missing=missing, progress=progress)
+    return [
+        fit_linear_probe(one, items, cache=cache, batch_size=batch_size, progress=progress)
+        for one in encoders
+    ]
+
+
+@overload
+def score(
+    images: Shown,
+    captions: Sequence[Caption],
+    model: str | Model,
+    *,
+    scorer: str | None = None,
+    device: str = "auto",
+) -> FloatArray: ...
+@overload
+def score(
+    images: Sequence[Shown],
+    captions: Sequence[Caption],
+    model: str | Model,
+    *,
+    scorer: str | None = None,
+    device: str = "auto",
+) -> FloatArray: ...
+def score(
+    images: Shown | Sequence[Shown],
+    captions: Sequence[Caption],
+    model: str | Model,
+    *,
+    scorer: str | None = None,
+    device: str = "auto",
+) -> FloatArray:
+    """Score captions for images: a matrix [images, captions], or [captions] for a single image.
+
+    Larger is better; NaN where the scorer gives no number. Nothing is cached. A model that is
+    given by name is loaded at every call.
+
+    Args:
+        images: Paths or PIL images; one of them, or a list.
+        captions: Texts, scored for every image.
+        model: A name, a model or a scorer.
+        scorer: How the model gives a score; None is its natural scorer.
+        device: Where a model that is given by name computes.
+
+    Examples:
+        >>> import unbag as ub
+        >>> captions = ["a red cube left of a blue ball", "a blue cube left of a red ball"]
+        >>> ub.score(["horse.png", "grass.png"], captions, "tiny:base").shape
+        (2, 2)
+        >>> ub.score("horse.png", captions, "tiny:base").shape
+        (2,)
+    """
+    wanted = make_scorer(loaded(model, Placement(device_for(device, model))), scorer)
+    if isinstance(images, list | tuple):
+        if not images:
+            raise UnbagError("no image was given", expected="at least one path or PIL image")
+        return score_images(images, captions, wanted)
+    values = answered(images, captions, wanted).values  # type: ignore[arg-type]
+    assert values is not None
+    score_C: FloatArray = values[0]
+    return score_C
+
+
+def diagnose(
+    model: str | Model,
+    *,
+    against: str | Model | None = None,
+    scorer: str | Scorer | None = None,
+    data: str | Path | ProbeData | None = None,
+    data_dir: str | Path | None = None,
+    images: str | Path | None = None,
+    probes: str | Probe | Sequence[str | Probe] | None = None,
+    full: bool = False,
+    layers: Sequence[int] = (),
+    random_init: bool = True,
+    maps: bool = True,
+    seed: int = 0,
+    device: str = "auto",
+    cache_dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Run probes on a model; each answers one question in one sentence.
+
+    `.print()` of the result prints the answers, `.write(folder)` writes a page and JSON.
+
+    Args:
+        model: A name, the folder of a training run, or a model.
+        against: A second model; differences from it are paired.
+        scorer: A trained read-out of the model as "pacl@FOLDER": it scores where a probe asks for
+            a score, and its maps of words are drawn beside the model's.
+        data: What the probes look at: None for the built-in world, a benchmark or family, a file
+            of captions, a folder of images, or `ProbeData` made by hand.
+        data_dir: Folder with one folder for each benchmark that is read from files.
+        images: Folder that the names of images in a file of captions start from.
+        probes: One or several, by name as in `list_probes` or as objects; None runs all.
+        full: Run every reader and condition of each probe, not the quick subset.
+        layers: Layers to read from besides the last; negative numbers count from the end.
+        random_init: Run every probe on the same architecture with random weights as well.
+        maps: Draw maps of words over a few images; a chat model runs dozens of times for them.
+        seed: Seed of samples, readers, intervals and random weights.
+        device: Where models that are given by name compute.
+        cache_dir: Keeps embeddings between calls; None keeps them in memory.
+        progress: Shows progress bars; None shows none.
+
+    Examples:
+        >>> import unbag as ub
+        >>> diagnosis = ub.diagnose("tiny:base", probes="order", random_init=False, maps=False)
+        >>> [answer.probe for answer in diagnosis.answers]
+        ['order']
+        >>> diagnosis.write("diagnosis").name
+        'diagnosis.html'
+    """
+    from unbag.probes.base import Options, ProbeData
+    from unbag.probes.data import find_probe_data
+    from unbag.probes.diagnosis.diagnose import DiagnosisConfig, examine
+
+    chosen = None if probes is None else _probes(probes)
+    material = data
+    if not isinstance(data, ProbeData):
+        material = find_probe_data(
+            None if data is None else str(data),
+            root=as_path(data_dir),
+            images=as_path(images),
+            seed=seed,
+            progress=progress,
+        )
+    assert isinstance(material, ProbeData)
+    cache = as_path(cache_dir)
+    placement = Placement(device_for(device, model, against), cache=cache)
+    examined = loaded(model, placement)
+    inquiry = DiagnosisConfig(
+        model=examined,
+        scorer=make_scorer(examined, scorer) if isinstance(scorer, str) else scorer,
+        against=None if against is None else loaded(against, placement),
+        material=material,
+        probes=chosen,
+        options=Options(seed=seed, is_full=full, layers=tuple(layers)),
+        has_random_init=random_init,
+        has_maps=maps,
+        cache=cache,
+    )
+    return examine(inquiry, progress=progress)
+
+
+def _probes(asked: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:
+    from unbag.probes.base import Probe
+    from unbag.probes.diagnosis.diagnose import registered_probes
+
+    several: Sequence[str | Probe] = [asked] if isinstance(asked, str | Probe) else asked
+    return tuple(one if isinstance(one, Probe) else registered_probes([one])[0] for one in several)
+
+
+def fit_linear_probe(
+    encoder: DualEncoder,
+    items: Sequence[Item],
+    *,
+    cache: str | Path | None = None,
+    batch_size: int = 256,
+    seed: int = 0,
+    strengths: Sequence[float] = STRENGTHS,
+    progress: Progress | None = None,
+) -> LinearProbe:
+    """Fit to items of one image and all classes each, as `Benchmark.load_training` gives them.
+
+    Images are embedded as in a run, so a probe shares the cache with every other run.
+    """
+    progress = progress or Silent()
+    classes, class_N = training_classes(items)
+    plan = make_plan({"training": items})
+    found = embed(
+        encoder,
+        replace(plan, captions=(), prompts=()),
+        cache=Path(cache) if cache else None,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    if found.damaged:
+        name, reason = next(iter(found.damaged.items()))
+        progress.say(
+            f"{len(found.damaged)} of {len(items)} training images cannot be opened and are left "
+            f"out, such as {name} ({reason})"
+        )
+    row_N = np.array([rows.image_P[0] for rows in plan.rows["training"]], dtype=np.int64)
+    return fit_probe(
+        encoder,
+        classes,
+        class_N=class_N,
+        image_ND=found.image_ND[row_N],
+        keys=[plan.image_keys[row] for row in row_N],
+        fingerprint=plan.fingerprints["training"],
+        seed=seed,
+        strengths=strengths,
+        progress=progress,
+    )
