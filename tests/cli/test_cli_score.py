@@ -94,7 +94,7 @@ def test_json(image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[st
     options = ["--model", model, "--scorer", "cosine", "--json"]
     assert main(["score", str(image), *CAPTIONS, *options]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["picture"] == str(image)
+    assert found["image"] == str(image)
     assert found["captions"] == CAPTIONS
     (one,) = found["models"]
     assert (one["name"], one["scoring"], one["is_blind"]) == ("tiny-blip", "cosine", False)

@@ -36,7 +36,7 @@ def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFix
         assert float(rows[0].split()[-1]) == pytest.approx(expected[best], rel=1e-3)
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["picture"] for one in found] == [str(image), "grey.png"]
+    assert [one["image"] for one in found] == [str(image), "grey.png"]
     assert all(one["captions"] == captions for one in found)
     scores = [one["models"][0]["scores"] for one in found]
     expected = ub.score(grey, captions, ub.load_scorer("tiny:base"))

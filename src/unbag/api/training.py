@@ -120,7 +120,7 @@ def train(
         >>> import unbag as ub
         >>> trained = ub.train(
         ...     "tiny:base", pairs="world", readout="pooled", out="runs/pooled",
-        ...     settings={"steps": 2, "scenes": 20, "batch": 4}, device="cpu",
+        ...     settings={"steps": 2, "scenes": 20, "batch_size": 4}, device="cpu",
         ... )
         >>> trained.is_done
         True
@@ -133,7 +133,7 @@ def train(
     where = TrainingArguments(
         device=device,
         precision=_precision(device) if precision == "auto" else precision,
-        micro=micro_batch_size,
+        micro_batch_size=micro_batch_size,
         workers=workers,
         cache=as_path(cache_dir),
         save_minutes=save_minutes,

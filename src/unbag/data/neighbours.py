@@ -153,7 +153,7 @@ def check_place(path: Path, captions: Source) -> None:
         with suppress(UnbagError), Source(str(path), "jsonl").opened() as file:
             found = [set(json_record(raw, path.name)) for raw in file]
     # As `write_neighbours` writes them, without other fields.
-    if not found or any(fields != {"picture", "neighbours"} for fields in found):
+    if not found or any(fields != {"image", "neighbours"} for fields in found):
         raise UnbagError(
             f"{path} exists and is no file of neighbours",
             expected="a new file, or one of neighbours, which is replaced",
@@ -167,7 +167,7 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
             for image, neighbours in near.items():
-                record = {"picture": image, "neighbours": list(neighbours)}
+                record = {"image": image, "neighbours": list(neighbours)}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
     try:

@@ -323,7 +323,7 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
             image = next((m for end in IMAGE_ENDINGS if (m := sample.ending(end))), None)
             members = [sample.ending(end) for end in ("txt", "json", EDITS_ENDING)]
             if image is None or not any(members):
-                what = "caption" if image else "picture"
+                what = "caption" if image else "image"
                 there = ", ".join(member.name for member in sample.members[:5])
                 error = UnbagError(
                     f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",

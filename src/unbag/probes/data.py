@@ -477,7 +477,7 @@ def _different_images(
         if known is not pair:
             captions, edits = known.captions + pair.captions, known.edits + pair.edits
             by_key[pair.image.key] = replace(known, captions=captions, edits=edits)
-    notes = _used(len(chosen), len(pairs), "pictures")
+    notes = _used(len(chosen), len(pairs), "images")
     if len(by_key) < len(chosen):
         again = len(chosen) - len(by_key)
         notes.append(f"{again:,} of {len(chosen):,} entries show an image that another shows")
@@ -541,7 +541,7 @@ def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -
     begin = "a folder is read without captions" if beside else "there are no captions"
     hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
     notes = [f"{begin}, so only the image encoder is asked: name {hint}"]
-    notes += _used(len(chosen), len(files), "pictures")
+    notes += _used(len(chosen), len(files), "images")
     if len(images) < len(chosen):
         notes.append(f"{len(chosen) - len(images):,} images are copies of others")
     about = f"the folder {path.name}: {len(images):,} images without captions"

@@ -180,7 +180,7 @@ def collapsed_space(*, noise: float = 0.05) -> ConstructedSpace:
     """
 
     def of_image(image: ImageSource) -> FloatArray:
-        return signs("pictures", SMALL) + noise * signs(f"image {image.key}", SMALL)
+        return signs("pictures", SMALL) + noise * signs(f"picture {image.key}", SMALL)
 
     def of_caption(text: str) -> FloatArray:
         return signs("captions", SMALL) + noise * signs(f"caption {text}", SMALL)
@@ -208,13 +208,13 @@ def detector_space(rows: Sequence[Row]) -> ConstructedSpace:
             images_of.setdefault(row.caption, []).append(row.image.key)
 
     def of_image(image: ImageSource) -> FloatArray:
-        return _detected(signs(f"image {image.key}", SMALL), np.zeros(SMALL))
+        return _detected(signs(f"picture {image.key}", SMALL), np.zeros(SMALL))
 
     def of_caption(text: str) -> FloatArray:
         keys = sorted(set(images_of.get(text, ())))
         if not keys:
             return _detected(np.zeros(SMALL), signs(f"edit {text}", SMALL))
-        own_D = np.sum([signs(f"image {key}", SMALL) for key in keys], axis=0)
+        own_D = np.sum([signs(f"picture {key}", SMALL) for key in keys], axis=0)
         return _detected(own_D / np.linalg.norm(own_D), np.zeros(SMALL))
 
     identity = blake2b(repr(sorted(images_of.items())).encode(), digest_size=8).hexdigest()
@@ -274,7 +274,7 @@ def perfect_space() -> ConstructedSpace:
 def _perfect_image(image: ImageSource) -> FloatArray:
     scene = scene_behind(image)
     if scene is None:
-        return _joined(_sum({}), image=signs(f"image {image.key}", OWN))
+        return _joined(_sum({}), image=signs(f"picture {image.key}", OWN))
     facts = facts_of(scene)
     room = max(ROOM, sum(_weight(fact) ** 2 for fact in facts))
     step = (SHARE / room) ** 0.5

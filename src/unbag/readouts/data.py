@@ -263,7 +263,7 @@ def pool_of(
     whole = readable_rows(store, rows, texts, progress)
     if store.damaged and (group > 1 or code is not None):
         raise UnbagError(
-            f"{count_text(len(store.damaged), 'picture')} cannot be read",
+            f"{count_text(len(store.damaged), 'image')} cannot be read",
             expected="all of them, since each has its opposite",
         )
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.image.key for r in whole))}

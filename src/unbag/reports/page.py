@@ -254,7 +254,7 @@ def failure_card(failure: Failure) -> FailureCard:
         tags=", ".join(f"{tag} {value}" for tag, value in failure.tags.items()),
         images=tuple(safe_image(address) for address in failure.images),
         lines=lines,
-        rival="picture" if by_caption else "caption",
+        rival="image" if by_caption else "caption",
     )
 
 

@@ -40,7 +40,7 @@ def test_everything_is_in_it(found: Diagnosis) -> None:
     assert said["kind"] == KIND
     assert said["is_whole"] is True
     assert (said["model"]["name"], said["against"]["name"]) == ("tiny:base", "counted")
-    assert said["twin"]["name"] == "tiny:base, random weights"
+    assert said["random_init"]["name"] == "tiny:base, random weights"
     assert (said["seed"], said["material"], said["notes"]) == (0, "a few drawings", ["a note"])
     assert said["record"]["command"] == "unbag diagnose --model tiny:base"
     assert said["record"]["versions"]["numpy"]
@@ -67,7 +67,7 @@ def test_a_quantity_has_its_interval_its_references_and_the_other_models(found: 
     assert (right["bag"], right["perfect"], right["chance"]) == (0.5, 1.0, 0.5)
     assert answer.random_init is not None
     assert answer.other is not None
-    assert right["twin"]["value"] == answer.random_init["right"].estimate.value
+    assert right["random_init"]["value"] == answer.random_init["right"].estimate.value
     assert right["against"]["value"] == answer.other["right"].estimate.value
     assert right["difference"]["value"] == pytest.approx(right["value"] - right["against"]["value"])
     assert right["difference"]["low"] <= right["difference"]["value"]

@@ -361,7 +361,8 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
     if freeze.image == WHOLE_PART:
         trainable = CachedTowers(trainable, images=bench.store.features, texts=None)
     started = time.monotonic()
-    parts = [part for part in ("picture", "caption") if not getattr(freeze, part)]
+    sides = (("picture", freeze.image), ("caption", freeze.text))
+    parts = [part for part, count in sides if not count]
     loss = train_to(
         folder / f"{name}.safetensors",
         trainable,

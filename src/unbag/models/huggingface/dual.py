@@ -194,7 +194,7 @@ class HfDual(TwoTowers):
         """
         inputs = self._image_inputs(pixels)
         if self.kind.looks is None:
-            raise self._unknown_layers("picture", "looks")
+            raise self._unknown_layers("image", "looks")
         tower = self.model.vision_model
         found, hidden = states(tower, inputs)
         if self.kind.looks == "class":

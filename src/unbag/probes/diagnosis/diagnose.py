@@ -301,7 +301,7 @@ def _make_subjects(config: DiagnosisConfig, progress: Progress) -> ProbedModel:
         )
     other = made[1]
     if config.has_random_init:
-        # So that both are judged alike; one of the same build is the same twin.
+        # So that both are judged alike; one of the same build has the same random weights.
         other = with_random_init(other, seed=config.options.seed, progress=progress)
         twins = [
             one.random_init.scorer.fingerprint
@@ -343,7 +343,7 @@ def with_random_init(
 ) -> ProbedModel:
     """With the same model at random weights beside it, where one can be made.
 
-    Vectors of a twin are cheap to forget and useless to anybody else, so they are not cached.
+    Vectors of a random-init model are cheap to forget and useless to anybody else, so they are not cached.
     """
     if not isinstance(subject.model, DualEncoder):
         return subject
@@ -397,7 +397,7 @@ def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
 
 
 def _damage(subject: ProbedModel) -> tuple[str, ...]:
-    """Images of either model; the twin sees the same."""
+    """Images of either model; the random-init model sees the same."""
     spaces = [one.space for one in (subject, subject.other) if one is not None]
     damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
     return tuple(f"image {name} cannot be used: {why}" for name, why in sorted(damaged.items()))

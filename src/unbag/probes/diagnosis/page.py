@@ -189,7 +189,7 @@ def _view(found: Diagnosis, answer: Answer) -> AnswerView:
 
 
 def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
-    """One quantity of the model, the one it is set against, and the twin."""
+    """One quantity of the model, the one it is set against, and the random-init model."""
     findings = [answer.finding, answer.other, answer.random_init]
     names = [found.model.name, found.other.name if found.other else "", "random weights"]
     pairs = []

@@ -95,7 +95,7 @@ def to_json(found: Diagnosis) -> str:
         "is_whole": found.is_whole,
         "model": _examined(found.model),
         "against": _examined(found.other),
-        "twin": _examined(found.random_init),
+        "random_init": _examined(found.random_init),
         "material": found.material,
         "seed": found.options.seed,
         "options": asdict(found.options),
@@ -138,7 +138,7 @@ def _answer(answer: Answer) -> dict[str, object]:
 
 
 def _notes(finding: ProbeResult | None) -> list[str]:
-    """A question that could not be put to the other, or to the twin, says so here."""
+    """A question that could not be put to the other, or to the random-init model, says so here."""
     if finding is None:
         return []
     return [*([f"skipped: {finding.skipped}"] if finding.skipped else []), *finding.notes]
@@ -160,7 +160,7 @@ def _quantity(mine: Quantity, answer: Answer) -> dict[str, object]:
         "bag": mine.known.bag,
         "perfect": mine.known.perfect,
         "chance": mine.known.chance,
-        "twin": None if random_model is None else _estimate(random_model),
+        "random_init": None if random_model is None else _estimate(random_model),
         "against": None if theirs is None else _estimate(theirs),
         "difference": None if made is None else _difference(made),
     }

@@ -219,7 +219,7 @@ class PairLessons:
                 return pair
         raise UnbagError(
             f"{_TRIES} pictures one after the other cannot be opened, the last {why}",
-            expected="pictures",
+            expected="images",
             hint="check --images",
         )
 

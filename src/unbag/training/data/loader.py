@@ -139,7 +139,7 @@ def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str
         return []
     least = "" if is_all else "at least "
     verb = "is" if len(found) == 1 and is_all else "are"
-    images = count_text(len(found), "picture")
+    images = count_text(len(found), "image")
     lines = [f"{least}{images} cannot be read and {verb} left out"]
     lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
     if len(found) > _SHOWN:
