@@ -21,7 +21,7 @@ from unbag.world.stream import batch
 from unbag.world.vocabulary import DEFAULT
 
 FEW = Benchmark("few", "a", lambda root: triple_items(["swap"], n=2), (Triples(),), "original")
-SETTINGS = {"batch": 4, "epochs": 1, "warmup_steps": 1, "learning_rate": 1e-4}
+SETTINGS = {"batch_size": 4, "epochs": 1, "warmup_steps": 1, "learning_rate": 1e-4}
 WORDS = [f"{key}={value}" for key, value in SETTINGS.items()]
 
 

@@ -136,7 +136,7 @@ def test_the_command_and_negclips_table(
     assert "skipped" in printed
     assert "odd.png" in printed
     found = {
-        row["picture"]: row["neighbours"] for row in map(json.loads, near.read_text().splitlines())
+        row["image"]: row["neighbours"] for row in map(json.loads, near.read_text().splitlines())
     }
     assert set(found) == {"red.png", "crimson.png", "blue.png", "sea.png", "twin.png"}
     assert found["blue.png"] == ["sea.png"]

@@ -343,7 +343,7 @@ def with_random_init(
 ) -> ProbedModel:
     """With the same model at random weights beside it, where one can be made.
 
-    Vectors of a random-init model are cheap to forget and useless to anybody else, so they are not cached.
+    Its vectors are of no use to any other run, so they are not cached.
     """
     if not isinstance(subject.model, DualEncoder):
         return subject
