@@ -99,7 +99,7 @@ def test_filters_reject_with_a_reason() -> None:
     assert dict(tally.kinds["own"].rejected) == {
         "same as the caption": 1,
         "length": 1,
-        "said of the picture by another caption": 1,
+        "said of the image by another caption": 1,
     }
     [found], _ = one_kind(OWN)([Given("1", "a dog runs", ("the sofa is here",))])
     assert [made.text for made in found.edits] == ["a cat runs"]

@@ -120,7 +120,7 @@ def test_a_chat_model_under_examination_has_its_maps(llava: ChatModel) -> None:
     assert found.notes == ()
     page = render_diagnosis(found)
     assert "painted with the mean colour of the image" in page
-    assert "asked: “Describe the image in one sentence.”" in page
+    assert "asked: “Describe the picture in one sentence.”" in page
 
 
 def test_vlm2vec_under_examination_has_its_maps(llava: ChatModel, chat_folder: ChatFolder) -> None:

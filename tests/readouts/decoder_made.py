@@ -99,5 +99,5 @@ def language_folder(folder: Path, *, ends: bool = True, context: int = 128) -> P
 
 _CORPUS: Sequence[str] = (
     'USER: Does this figure show "a red star left of a blue moon"? Please answer yes or no. '
-    "ASSISTANT: Yes No A B Describe the image in one sentence.",
+    "ASSISTANT: Yes No A B Describe the picture in one sentence.",
 ) * 4

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROMPTS = (
     'Does this figure show "a red star"? Please answer yes or no.',
-    "Describe the image in one sentence.",
+    "Describe the picture in one sentence.",
     "a",
 )
 ANSWERS = ("Yes", "No", "a red star left of a blue moon")

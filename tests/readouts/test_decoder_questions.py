@@ -41,7 +41,7 @@ def test_a_caption_and_its_negative_make_seven_questions() -> None:
     ask += "given choices directly."
     true, false = FACT.caption, FACT.negatives[0]
     assert found[:5] == [
-        ("describe", "Describe the image in one sentence.", true),
+        ("describe", "Describe the picture in one sentence.", true),
         ("yes", f'Does this figure show "{true}"? Please answer yes or no.', "Yes"),
         ("yes", f'Does this figure show "{false}"? Please answer yes or no.', "No"),
         ("letters", ask.format(true, false), "A"),

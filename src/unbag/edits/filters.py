@@ -144,7 +144,7 @@ class NotSaidOfImage:
     for "ball" is no negative where somebody else saw a dog. A swap brings no new words.
     """
 
-    reason: str = "said of the picture by another caption"
+    reason: str = "said of the image by another caption"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard positives always stay, and so do published rules."""

@@ -110,7 +110,7 @@ PAIRS_B = _benchmark(
 
 BINDING = _benchmark(
     "world-binding",
-    "Two pictures that differ only in which thing has which colour, two captions (Winoground).",
+    "Two images that differ only in which thing has which colour, two captions (Winoground).",
     lambda: pair_items("swap", n=100),
     (Groups(), Pairs()),
     "group",
@@ -118,7 +118,7 @@ BINDING = _benchmark(
 
 COUNT = _benchmark(
     "world-count",
-    "Two pictures with n and n + 1 copies of a thing, two captions that give the number.",
+    "Two images with n and n + 1 copies of a thing, two captions that give the number.",
     lambda: pair_items("count", n=100),
     (Groups(), Pairs()),
     "group",
@@ -126,7 +126,7 @@ COUNT = _benchmark(
 
 TEXTURE = _benchmark(
     "world-texture",
-    "Two pictures that differ only in the texture of a thing: plain, striped, dotted, checkered.",
+    "Two images that differ only in the texture of a thing: plain, striped, dotted, checkered.",
     lambda: pair_items("replace_texture", n=80),
     (Groups(), Pairs()),
     "group",
@@ -134,7 +134,7 @@ TEXTURE = _benchmark(
 
 NEGATION = _benchmark(
     "world-negation",
-    "Two pictures with and without a thing: 'a star and a cup', 'a star but no cup'.",
+    "Two images with and without a thing: 'a star and a cup', 'a star but no cup'.",
     lambda: pair_items("negate", n=100),
     (Groups(), Pairs()),
     "group",
@@ -142,7 +142,7 @@ NEGATION = _benchmark(
 
 RETRIEVAL = _benchmark(
     "world-retrieval",
-    "Find the picture of a caption among 400, and again with all words of the caption shuffled.",
+    "Find the image of a caption among 400, and again with all words of the caption shuffled.",
     lambda: retrieval_items(n=400),
     (Recall(), Retention()),
     "text_to_image@1",

@@ -152,7 +152,7 @@ def scene_of(image: ImageSource) -> Scene:
         return image.scene
     raise UnbagError(
         f"picture {image.name!r} has no scene",
-        expected="a picture drawn from the built-in world: oracles read the scene, not the pixels",
+        expected="an image drawn from the built-in world: oracles read the scene, not the pixels",
         hint="run oracles on the world benchmarks only",
     )
 

@@ -83,7 +83,7 @@ def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
 
 def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> None:
     json_lines(tmp_path / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no picture") as caught:
+    with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no image") as caught:
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
     assert "--image-column" in caught.value.hint
     near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})

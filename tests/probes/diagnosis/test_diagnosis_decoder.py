@@ -43,7 +43,7 @@ def test_a_decoder_stands_beside_the_tower_it_sees_through() -> None:
     page = render_diagnosis(found)
     assert "small, before training</p>" in page
     assert "decoder, after training</p>" in page
-    assert page.count("asked: “Describe the image in one sentence.”") == 3
+    assert page.count("asked: “Describe the picture in one sentence.”") == 3
     # Two colours are told apart over a grey image; those of one over the image as it is.
     assert [page.count(f'<ul class="tiles{kind}">') for kind in ("", " signed")] == [3, 3]
     assert not found.notes[1:]

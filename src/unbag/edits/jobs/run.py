@@ -133,7 +133,7 @@ class EditJob:
         if self.neighbours and self.form != NEGCLIP:
             raise UnbagError(
                 f"neighbours are given, but the form is {self.form}",
-                expected="the form negclip, the only one that holds near pictures",
+                expected="the form negclip, the only one that holds near images",
                 hint="add --format negclip, or leave --neighbours out",
             )
         if self.neighbours:
@@ -271,16 +271,16 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
     found = surveyed(job.source)
     if job.form == NEGCLIP and found.nameless:
         raise UnbagError(
-            f"{found.nameless} of {found.captions} captions of {job.source.name} have no picture",
-            expected="a picture for each caption: NegCLIP's TSV names it",
+            f"{found.nameless} of {found.captions} captions of {job.source.name} have no image",
+            expected="an image for each caption: NegCLIP's TSV names it",
             hint="name the column or field with --image-column",
         )
-    progress.say(f"{found.captions:,} captions of {found.images:,} pictures in {job.source.name}")
+    progress.say(f"{found.captions:,} captions of {found.images:,} images in {job.source.name}")
     if found.bad:
         progress.say(f"{found.bad:,} broken lines are left out, first {found.bad_named[0]}")
     if found.come_back:
         progress.say(
-            f"{found.come_back:,} pictures come back after others: sorted by picture, their "
+            f"{found.come_back:,} images come back after others: sorted by image, their "
             "captions would be checked against each other"
         )
     return found
