@@ -26,7 +26,7 @@ from unbag.types import Benchmark
 from unbag.world.benchmarks import triple_items
 
 def ask(subject, material, options, progress):
-    found = np.array([subject.space.pictures([row.picture])[0, 0] > 0 for row in material.rows])
+    found = np.array([subject.space.images([row.image])[0, 0] > 0 for row in material.rows])
     share = mean("share", found.astype(float), about="a sign", options=options, is_rate=True,
                  known=Known(chance=0.5))
     return ProbeResult("few", (share,), headline="share", notes=(str(options.layers),))

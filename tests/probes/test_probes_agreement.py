@@ -230,7 +230,7 @@ def test_without_pairs_or_vectors_nothing_is_asked() -> None:
     assert none.skipped == (
         "my one image has no pairs of images; the world's benchmarks would serve, one whose "
         "items have two images, such as whatsup_a or winoground, or a folder of two or more "
-        "pictures"
+        "images"
     )
     assert asked(ProbeData("a folder", images=(Plain("a", (1.0, 0.0)),))).skipped
     chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)

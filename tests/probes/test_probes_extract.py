@@ -46,7 +46,7 @@ QUICK = Options(resamples=500)
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbag.probes.extract.PICTURES", 256)
+    monkeypatch.setattr("unbag.probes.extract.IMAGES", 256)
     monkeypatch.setattr("unbag.probes.extract.CAPTIONS", 96)
 
 

@@ -106,7 +106,7 @@ class ModelPart(NamedTuple):
 
 
 PARTS = (
-    ModelPart("picture", "image encoder"),
+    ModelPart("image", "image encoder"),
     ModelPart("text", "text encoder"),
     ModelPart("read_out", "read-out"),
 )
@@ -495,7 +495,7 @@ def parts_of(trainable: Trainable) -> ModelParts:
 
 
 def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
-    lack = [side for side, names in zip(("picture", "text"), ends, strict=True) if not names]
+    lack = [side for side, names in zip(("image", "text"), ends, strict=True) if not names]
     if len(lack) == 2:
         return ("neither tower has a separate projection: only towers were exchanged",)
     said = (

@@ -106,7 +106,7 @@ def test_a_map_shows_the_image_under_every_word(open_page: Open, files: dict[str
     tiles = seen.page.locator("#maps .tiles li")
     # An image and two words, for each of two models.
     assert tiles.count() == 6
-    assert [t.split("\n")[0] for t in tiles.all_inner_texts()][:2] == ["picture", "star"]
+    assert [t.split("\n")[0] for t in tiles.all_inner_texts()][:2] == ["image", "star"]
     used = seen.page.locator("#maps use").first.bounding_box()
     assert used is not None
     assert used["width"] == pytest.approx(used["height"], abs=0.5)

@@ -53,7 +53,7 @@ def test_everything_is_in_it(found: Diagnosis) -> None:
     assert [one["kind"] for one in share["plots"]] == ["scatter", "bars", "lines", "grid"]
     assert share["plots"][3]["values"] == [[0.75, 0.25], [None, 1]]
     assert [one["kind"] for one in said["maps"]] == ["maps"] * 6
-    assert said["maps"][0]["picture"].startswith("data:image/jpeg;base64,")
+    assert said["maps"][0]["image"].startswith("data:image/jpeg;base64,")
 
 
 def test_a_quantity_has_its_interval_its_references_and_the_other_models(found: Diagnosis) -> None:
