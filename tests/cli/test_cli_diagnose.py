@@ -81,7 +81,7 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     assert found["is_whole"] is True
     assert found["seed"] == 3
     assert found["answers"][0]["notes"] == ["(-2, 1)"]
-    assert found["twin"] is not None
+    assert found["random_init"] is not None
     assert found["material"] == "few-swap"
     assert "--layers -2 1" in found["record"]["command"]
     assert "Why does" in (out / "diagnosis.html").read_text(encoding="utf-8")
@@ -104,13 +104,13 @@ def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]
         == 0
     )
     found = json.loads(capsys.readouterr().out)
-    assert found["twin"] is None
+    assert found["random_init"] is None
     assert found["against"]["name"] == "tiny:new"
     quantity = found["answers"][0]["quantities"][0]
     assert quantity["difference"]["value"] == pytest.approx(
         quantity["value"] - quantity["against"]["value"]
     )
-    assert quantity["twin"] is None
+    assert quantity["random_init"] is None
 
 
 def test_a_diagnosis_of_another_model_is_not_replaced(

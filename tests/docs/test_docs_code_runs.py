@@ -119,7 +119,7 @@ def test_the_benchmark_of_a_users_own_file(
     ((name, code),) = blocks("docs/adding-a-benchmark.md")
     assert len(code.splitlines()) < 30
     (tmp_path / name).write_text(code, encoding="utf-8")
-    lines = re.findall(r"^\{\"picture\".*$", page, flags=re.MULTILINE)
+    lines = re.findall(r"^\{\"image\".*$", page, flags=re.MULTILINE)
     (tmp_path / "data/my_set/photos").mkdir(parents=True)
     (tmp_path / "data/my_set/captions.jsonl").write_text("\n".join(lines), encoding="utf-8")
     for number in (1, 2):

@@ -94,7 +94,7 @@ def train(
     Args:
         model: A name or a model; the object is not changed.
         pairs: Images with captions and edits: a file, a folder, or "world". A
-            `unbag.training.repair.Wanted` sets format, columns and image folder.
+            `unbag.training.repair.DataConfig` sets format, columns and image folder.
         out: Run folder.
         recipe: A name as in `list_recipes`, package.module:FUNCTION, or a `Recipe`.
         readout: In place of a recipe: a name as in `list_readouts`, or package.module:NAME.

@@ -26,7 +26,7 @@ def recall_definition(name: str) -> Definition:
     """The definition of text_to_image@k or image_to_text@k for any k."""
     direction, _, k = name.partition("@")
     asker, found = (
-        ("caption", "picture") if direction == "text_to_image" else ("picture", "caption")
+        ("caption", "image") if direction == "text_to_image" else ("image", "caption")
     )
     return Definition(
         name,

@@ -75,7 +75,7 @@ def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
     assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
     [note] = summary.notes
     assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
-    assert note.endswith("name the nearest pictures with --neighbours")
+    assert note.endswith("name the nearest images with --neighbours")
     near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": ["z.jpg"]})
     summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
     assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
