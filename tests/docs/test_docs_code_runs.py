@@ -134,5 +134,5 @@ def test_the_benchmark_of_a_users_own_file(
     (tmp_path / "data/my_set/captions.jsonl").write_text(f'{lines[0]}\n{{"negatives": []}}\n')
     assert main([*command.split(), "--no-cache"]) == 1
     (message,) = re.findall(r"`(field captions\.jsonl.*?)`", page)
-    assert message.replace(".caption", ".picture") in capsys.readouterr().err
+    assert message.replace(".caption", ".image") in capsys.readouterr().err
     sys.modules.pop("my_set")
