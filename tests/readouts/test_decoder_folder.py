@@ -73,7 +73,7 @@ def test_a_folder_says_what_it_is(small: tuple[Tiny, Path]) -> None:
     own, folder = small
     card = (folder / "README.md").read_text()
     assert own.fingerprint in card
-    assert "questions about 22 images, 2\npictures kept apart; seed 0" in card
+    assert "questions about 22 images, 2\nimages held out; seed 0" in card
     assert "| steps | 4 |" in card
     said = json.loads((folder / "config.json").read_text())
     assert said["origin"]["fingerprint"] == own.fingerprint

@@ -57,7 +57,7 @@ def test_a_reader_is_trained_while_the_encoder_keeps_every_bit(tmp_path: Path) -
     assert (head.readout, head.encoder, head.fingerprint) == ("pooled", "tiny:base", fingerprint)
     assert head.settings["steps"] == 6
     card = (tmp_path / CARD).read_text()
-    assert "Trained on 36 rows, 4 kept apart; seed 0" in card
+    assert "Trained on 36 rows, 4 held out; seed 0" in card
     assert "| scenes | 40 |" in card
     assert f"fingerprint {fingerprint}" in card
     assert found.lines[-1] == f"score with: unbag run --model tiny:base --scorer pooled@{tmp_path}"

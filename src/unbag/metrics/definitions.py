@@ -25,9 +25,7 @@ class Definition:
 def recall_definition(name: str) -> Definition:
     """The definition of text_to_image@k or image_to_text@k for any k."""
     direction, _, k = name.partition("@")
-    asker, found = (
-        ("caption", "image") if direction == "text_to_image" else ("image", "caption")
-    )
+    asker, found = ("caption", "image") if direction == "text_to_image" else ("image", "caption")
     return Definition(
         name,
         f"{direction.replace('_', ' ').capitalize()} R@{k}",

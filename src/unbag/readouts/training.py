@@ -110,7 +110,7 @@ class ReaderReadout:
                 f"model under it\nstayed as it was; the reader means nothing for any other "
                 f"(fingerprint {encoder.fingerprint}).",
                 [f"unbag run --model {job.spec} --scorer {called}@FOLDER --bench world"],
-                f"Data: {pool.about}. Trained on {trained:,} rows, {pool.held_out:,} kept apart; "
+                f"Data: {pool.about}. Trained on {trained:,} rows, {pool.held_out:,} held out; "
                 f"seed {job.seed};\n{seconds} on {device}; {weights:,} weights.",
                 asdict(settings),
                 numbers,

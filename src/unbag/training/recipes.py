@@ -212,7 +212,7 @@ def neg_clip(*, hard_images: bool = True) -> Recipe:
     return Recipe(
         name="neg_clip",
         source="Yuksekgonul et al. 2023: the loss and 256 before doubling from its code, swaps by "
-        "its rule; 5 epochs, rate 5e-6 of {1e-6, 5e-6, 1e-5} and 50 steps of warm-up are the "
+        "its rule; 5 epochs, rate 5e-6 of {1e-6, 5e-6, 1e-5} and 50 steps of warmup are the "
         "field's and stand in neither",
         objective=Objective((Term("contrastive_negatives", 1.0, contrastive_negatives),)),
         negatives=(Slot("swap", ("neg_clip",)),),
@@ -367,7 +367,7 @@ def locked_image(*, sides: bool = False) -> Recipe:
     first = contrastive_negatives if sides else contrastive
     return Recipe(
         name="locked_image",
-        source="Li et al. 2024, appendix B.1: 5 epochs, rate 5e-6, 50 steps of warm-up, batch 512; "
+        source="Li et al. 2024, appendix B.1: 5 epochs, rate 5e-6, 50 steps of warmup, batch 512; "
         "no decay, from the released code",
         objective=Objective((Term(first.__name__, 1.0, first),)),
         negatives=(Slot("sides", ("left_right",)),) if sides else (),

@@ -285,7 +285,7 @@ def _describe_training(
         progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
     if recipe.warmup_steps > len(batches):
         progress.say(
-            f"warm-up takes {recipe.warmup_steps} steps, so the rate never reaches its height"
+            f"warmup takes {recipe.warmup_steps} steps, so the rate never reaches its height"
         )
 
 

@@ -79,7 +79,7 @@ class DecoderSettings:
     steps: int = bounded(20_000, low=1)
     """On the world relations were a coin after 6,000, and told after these (docs/decoder.md)."""
     connector_steps: int | None = None
-    """Of these, the first with the language model locked; none: a tenth for a real one, and 0 from
+    """Of these, the first with the language model frozen; none: a tenth for a real one, and 0 from
     scratch, where there is nothing yet to connect to."""
     batch_size: int = bounded(256, low=1)
     """Questions of a step."""
@@ -136,7 +136,7 @@ class DecoderSettings:
 
     @property
     def frozen_steps(self) -> int:
-        """Steps of the first stage, with the language model locked."""
+        """Steps of the first stage, with the language model frozen."""
         if self.connector_steps is not None:
             return self.connector_steps
         return 0 if self.is_scratch else self.steps // 10

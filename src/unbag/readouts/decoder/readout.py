@@ -136,7 +136,7 @@ def train_decoder(
                 f"unbag run --model decoder:FOLDER --scorer {protocol} --bench world",
             ],
             f"Data: {found.about}. {asks} about {found.count - found.held_out:,} images, "
-            f"{found.held_out:,}\npictures kept apart; seed {job.seed}; {seconds} on "
+            f"{found.held_out:,}\nimages held out; seed {job.seed}; {seconds} on "
             f"{encoder.device}; {weights:,}\nweights were open.",
             asdict(settings),
             _numbers(learned, kept),

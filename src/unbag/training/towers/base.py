@@ -260,7 +260,7 @@ def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...]
 
 
 def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
-    """Lock weights that no vector depends on, tried on one image and some captions.
+    """Freeze weights that no vector depends on, tried on one image and some captions.
 
     Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's
     vector passes by. They would only be decayed. Tried in eval mode; the mode is left as it was.
