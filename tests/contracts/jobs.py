@@ -28,7 +28,6 @@ from PIL import Image
 from tests.training.pair_files import lines, negative
 from tests.training.small_world import CONFIG
 
-from unbag.cli.merge import MERGE
 from unbag.edits.jobs.chunks import EDITING
 from unbag.evaluation.store import EVALUATION
 from unbag.models.tiny import untrained, write
@@ -36,6 +35,7 @@ from unbag.probes.diagnosis.page import DIAGNOSIS
 from unbag.registry import names as registered
 from unbag.runs.checkpoint import BEST, LAST, load_checkpoint
 from unbag.runs.files import TRAINING
+from unbag.training.merge import MERGE
 
 PLUG_IN = """
 from unbag.metrics.triples import Triples

@@ -122,7 +122,7 @@ def list_models() -> Listing:
         >>> {"tiny", "open_clip", "hf"} <= set(ub.list_models())
         True
     """
-    return _listing("model")
+    return listing("model")
 
 
 def list_benchmarks() -> Listing:
@@ -133,7 +133,7 @@ def list_benchmarks() -> Listing:
         >>> [name for name in ub.list_benchmarks() if name.startswith("mmvp")]
         ['mmvp', 'mmvp_vlm']
     """
-    return _listing("benchmark")
+    return listing("benchmark")
 
 
 def list_scorers() -> Listing:
@@ -144,7 +144,7 @@ def list_scorers() -> Listing:
         >>> ub.list_scorers()["cosine"]
         'cosine of ... vector, for every dual encoder'
     """
-    return _listing("scorer")
+    return listing("scorer")
 
 
 def list_edits() -> Listing:
@@ -155,7 +155,7 @@ def list_edits() -> Listing:
         >>> ub.list_edits()["synonym"].startswith("[positive]")
         True
     """
-    return _listing("edit")
+    return listing("edit")
 
 
 def list_filters() -> Listing:
@@ -166,7 +166,7 @@ def list_filters() -> Listing:
         >>> list(ub.list_filters())
         ['fluency', 'meaning'...]
     """
-    return _listing("filter")
+    return listing("filter")
 
 
 def list_losses() -> Listing:
@@ -177,7 +177,7 @@ def list_losses() -> Listing:
         >>> "contrastive" in ub.list_losses()
         True
     """
-    return _listing("loss")
+    return listing("loss")
 
 
 def list_recipes() -> Listing:
@@ -188,7 +188,7 @@ def list_recipes() -> Listing:
         >>> "hard_positive" in ub.list_recipes()
         True
     """
-    return _listing("recipe")
+    return listing("recipe")
 
 
 def list_readouts() -> Listing:
@@ -199,7 +199,7 @@ def list_readouts() -> Listing:
         >>> "dcsm_fixed" in ub.list_readouts()
         True
     """
-    return _listing("readout")
+    return listing("readout")
 
 
 def list_probes() -> Listing:
@@ -210,10 +210,11 @@ def list_probes() -> Listing:
         >>> "agreement" in ub.list_probes()
         True
     """
-    return _listing("probe")
+    return listing("probe")
 
 
-def _listing(kind: Kind) -> Listing:
+def listing(kind: Kind) -> Listing:
+    """Every registered name of a kind."""
     found = {}
     for name, entry in names(kind).items():
         about = entry.about

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from unbag.cli.options import add_command
-from unbag.registry import PLURALS, Commands, Kind, Name, find, names
+from unbag.registry import PLURALS, Commands
 
 _ABOUT = "List registered names: those of unbag and those of installed plug-ins."
 
@@ -41,30 +41,10 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _print_names(kinds: str, *, indent: str) -> None:
-    kind = PLURALS[kinds]
-    found = names(kind)
+    from unbag.api.names import listing
+
+    found = listing(PLURALS[kinds])
     if not found:
         print(f"{indent}no {kinds}; a plug-in can add them (entry point group unbag.{kinds})")
         return
-    width = max(map(len, found))
-    for name, entry in found.items():
-        origin = "" if entry.origin == "unbag" else f" [{entry.origin}]"
-        print(f"{indent}{name:<{width}}  {_about(kind, entry)}{origin}")
-
-
-def _about(kind: Kind, entry: Name) -> str:
-    """Benchmarks and edits say it themselves."""
-    if kind == "benchmark":
-        from unbag.types import Benchmark
-
-        benchmark = find(kind, entry.name)
-        return benchmark.about if isinstance(benchmark, Benchmark) else ""
-    if kind == "edit":
-        from unbag.edits import kinds
-
-        edit = find(kind, entry.name)
-        if not isinstance(edit, kinds.Kind):
-            return ""
-        what = "positive" if edit.is_positive else "negative"
-        return f"[{what}{'' if edit.is_default else ', off by default'}] {edit.about}"
-    return entry.about
+    print("\n".join(f"{indent}{line}" for line in repr(found).splitlines()))

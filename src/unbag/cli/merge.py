@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +22,7 @@ from unbag.errors import UnbagError
 if TYPE_CHECKING:
     from unbag.registry import Commands
     from unbag.training.before_after import Side
-    from unbag.training.merge import Curve, Mix
-    from unbag.types import Benchmark
 
-
-MERGE = "merge"
-"""The kind of the folder."""
 _ABOUT = """\
 Interpolate the weights of a model before and after fine-tuning (WiSE-FT), evaluate every mix, and
 export the best one. Fine-tuning often improves composition at the cost of recognition; a mix can
@@ -82,22 +75,20 @@ def _add_benchmarks(group: argparse._ArgumentGroup) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Mix, measure, write the curve, keep one mix."""
+    """Interpolate, measure, write the curve and export one mix."""
     from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import output, print_lines, shown
     from unbag.models.loading import Placement, choose_device, load_model, model_name
-    from unbag.runs.files import check_run_folder, open_run_folder, write_text
-    from unbag.runs.identity import RunIdentity
+    from unbag.runs.files import check_run_folder
     from unbag.training import merge
-    from unbag.training.before_after import DEFAULT, DRAWINGS, are_drawings
 
     weights = merge.check_weights(_numbers(options.weights), options.pick)
     asked = [*options.bench, *options.composition, *options.recognition]
-    benchmarks = tagged(find_benchmarks(asked), "auto") if asked else list(DEFAULT)
-    sides = _sides(benchmarks, options)
-    merge.check_sides(sides, options.pick)
-    out = options.out
-    check_run_folder(out, MERGE)
+    benchmarks = tagged(find_benchmarks(asked), "auto") if asked else []
+    sides = _sides(options)
+    # Here too: models take a while to load.
+    merge.check_all_sides(benchmarks, sides, options.pick)
+    check_run_folder(options.out, merge.MERGE)
     placement = Placement(choose_device(options.device))
     base, tuned = (
         check_dual_encoder(
@@ -106,41 +97,30 @@ def start(options: argparse.Namespace) -> int:
         )
         for name in (options.base, options.tuned)
     )
-    mixes = merge.mix(base, tuned, weights)
-    # Another budget or pick chooses from the same curve, so the folder takes it.
-    identity = RunIdentity(
-        base=base.fingerprint, tuned=tuned.fingerprint, weights=weights, sides=sides,
+    merged = merge.merge_models(
+        base,
+        tuned,
+        names=(options.base, options.tuned),
+        out=options.out,
+        weights=weights,
+        benchmarks=benchmarks,
+        sides=sides,
+        data=options.data,
+        pick=options.pick,
+        budget=options.max_drop,
         seed=options.seed,
-    )  # fmt: skip
-    with open_run_folder(out, MERGE, resumes="existing scores are kept") as folder:
-        folder.begin(identity, {"command": options.typed})
-        curve = merge.measure_curve(
-            mixes,
-            names=(options.base, options.tuned),
-            benchmarks=benchmarks,
-            sides=sides,
-            out=out / "run",
-            pick=options.pick,
-            budget=options.max_drop,
-            data=options.data,
-            cache=cache_of(options),
-            seed=options.seed,
-            batch_size=options.batch_size,
-            command=options.typed,
-            progress=shown(),
-        )
-        write_text(out / "curve.json", merge.curve_json(curve))
-        write_text(out / "curve.csv", merge.curve_csv(curve))
-        write_text(out / "curve.html", merge.curve_page(curve))
-        kept = next(one for one in mixes if one.weight == curve.choice.weight)
-        model = _export(kept, curve, out, options.typed)
-        folder.set_state("done")
+        batch_size=options.batch_size,
+        cache=cache_of(options),
+        command=options.typed,
+        progress=shown(),
+    )
+    curve = merged.curve
     output().print(merge.curve_table(curve))
-    said = [f"selected weight {curve.choice.weight:g}: {curve.choice.why}", *curve.notes]
-    print_lines([*said, DRAWINGS] if are_drawings(benchmarks) else said)
-    print(f"curve:   {out / 'curve.html'}")
+    chosen = f"selected weight {curve.choice.weight:g}: {curve.choice.why}"
+    print_lines([chosen, *curve.notes, *merged.notes])
+    print(f"curve:   {options.out / 'curve.html'}")
     print(f"report:  {curve.folder / 'report.html'}")
-    print(f"model:   {model}")
+    print(f"model:   {merged.model}")
     return 1 if curve.notes else 0
 
 
@@ -153,11 +133,10 @@ def _numbers(text: str) -> list[float]:
         ) from error
 
 
-def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict[str, Side]:
+def _sides(options: argparse.Namespace) -> dict[str, Side]:
+    """Of benchmarks that are named with a side."""
     from unbag.benchmarks.names import find_benchmarks
-    from unbag.training.before_after import side_of
 
-    found = {benchmark.name: side_of(benchmark) for benchmark in benchmarks}
     forced: dict[str, Side] = {}
     for one in find_benchmarks(options.composition):
         forced[one.name] = "composition"
@@ -168,32 +147,4 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
                 expected="one of the two for a benchmark",
             )
         forced[one.name] = "recognition"
-    return found | forced
-
-
-def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
-    """Under a name with its weight; one that is there already and the same is left alone."""
-    from unbag.models.loading import RECORD
-    from unbag.reports.cards import Card
-    from unbag.training.export.export import export
-    from unbag.training.merge import curve_markdown
-
-    folder = out / f"weight-{kept.weight:g}"
-    try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        record = None
-    if isinstance(record, dict) and record.get("fingerprint") == kept.encoder.fingerprint:
-        return folder
-    share = f"{kept.weight:g} of {curve.tuned}"
-    card = Card(
-        title=f"{curve.base} mixed with {share}",
-        base=curve.base,
-        recipe=f"merge with {share}",
-        settings=f"Every weight, temperature included, is {1 - kept.weight:g} of `{curve.base}` "
-        f"plus {share} (WiSE-FT).",
-        table=curve_markdown(curve),
-        command=command,
-    )
-    export(kept.encoder, folder, card=card)
-    return folder
+    return forced

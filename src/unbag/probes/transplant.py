@@ -101,7 +101,7 @@ _PROJECTIONS = frozenset({"proj", "project", "text_projection", "visual_projecti
 class ModelPart(NamedTuple):
     """A part of a model."""
 
-    field: Literal["picture", "text", "read_out"]
+    field: Literal["image", "text", "read_out"]
     name: str
 
 

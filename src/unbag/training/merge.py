@@ -253,9 +253,8 @@ def merge_models(
     benchmarks those of the world are taken.
     """
     weights = check_weights(weights, pick)
+    every = check_all_sides(benchmarks, sides or {}, pick)
     benchmarks = list(benchmarks or DEFAULT)
-    every = {benchmark.name: side_of(benchmark) for benchmark in benchmarks} | dict(sides or {})
-    check_sides(every, pick)
     check_run_folder(out, MERGE)
     mixes = mix(base, tuned, weights)
     # Another budget or pick chooses from the same curve, so the folder takes it.
@@ -286,6 +285,15 @@ def merge_models(
         model = _export(chosen, curve, out, command)
         folder.set_state("done")
     return Merged(curve, model, (DRAWINGS,) if are_drawings(benchmarks) else ())
+
+
+def check_all_sides(
+    benchmarks: Sequence[Benchmark], sides: Mapping[str, Side], pick: float | None
+) -> dict[str, Side]:
+    """The side of each benchmark, of those of the world without any; both sides are needed."""
+    found = {one.name: side_of(one) for one in benchmarks or DEFAULT} | dict(sides)
+    check_sides(found, pick)
+    return found
 
 
 @dataclass(frozen=True)
