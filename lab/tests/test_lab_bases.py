@@ -62,7 +62,7 @@ def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
 def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     record = make(tmp_path).with_suffix(".json")
     record.write_text(record.read_text().replace('"batch_size": 64', '"batch_size": 32'))
-    with pytest.raises(UnbagError, match="another base tiny-1: batch: 32 before, 64 now") as told:
+    with pytest.raises(UnbagError, match="another base tiny-1: batch_size: 32 before, 64 now") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
     assert "name another folder with --out" in told.value.hint
 
@@ -111,5 +111,5 @@ def test_what_was_kept_of_other_settings_is_refused_with_both(tmp_path: Path) ->
     with open_run_folder(tmp_path, TRAINING) as folder:
         for one in (other, other):
             pretrain(one, config, device="cpu", folder=folder, say=lambda line: None)
-        with pytest.raises(UnbagError, match="batch: 8 before, 64 now"):
+        with pytest.raises(UnbagError, match="batch_size: 8 before, 64 now"):
             pretrain(settings, config, device="cpu", folder=folder, say=lambda line: None)

@@ -240,7 +240,7 @@ def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path
     path.parent.mkdir(parents=True)
     write_result(path, replace(found["pooled"], steps=8_000, batch_size=64))
     with pytest.raises(
-        UnbagError, match="steps: 8000 before, 2 now; batch: 64 before, 256 now"
+        UnbagError, match="steps: 8000 before, 2 now; batch_size: 64 before, 256 now"
     ) as told:
         READOUTS.run(elsewhere, say=silent)
     assert "name another folder with --out" in told.value.hint

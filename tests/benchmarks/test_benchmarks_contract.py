@@ -195,8 +195,8 @@ def test_loading_is_repeatable_looks_at_no_image_and_names_each_item_once(
     def looked(*_: object) -> object:
         raise AssertionError("an image was looked at")
 
-    monkeypatch.setattr("unbag.data.images.FilePicture.open", looked)
-    monkeypatch.setattr("unbag.data.images.FilePicture.key", property(looked))
+    monkeypatch.setattr("unbag.data.images.FileImage.open", looked)
+    monkeypatch.setattr("unbag.data.images.FileImage.key", property(looked))
     monkeypatch.setattr("PIL.Image.open", looked)
     first, second = benchmark.load(root), benchmark.load(root)
     assert len({item.id for item in first}) == len(first) > 0

@@ -14,7 +14,7 @@ Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
 
 
 def write(folder: Path, **files: str) -> Path:
-    names = {"tokens": TOKENS, "experts": EXPERTS, "contrast_size": CROWD}
+    names = {"tokens": TOKENS, "experts": EXPERTS, "crowd": CROWD}
     for name, text in files.items():
         (folder / names[name]).write_text(text)
     return folder
@@ -32,7 +32,7 @@ def many(n: int) -> dict[str, str]:
         experts += f"{i}_a.jpg\t{(i + 1) % n}_a.jpg#2\t{one}\t{two}\t{three}\n"
         yes = int(rng.integers(4))
         crowd += f"{i}_a.jpg\t{(i + 1) % n}_a.jpg#2\t{yes / 3}\t{yes}\t{3 - yes}\n"
-    return {"tokens": tokens(n), "experts": experts, "contrast_size": crowd}
+    return {"tokens": tokens(n), "experts": experts, "crowd": crowd}
 
 
 def rating(item: Item) -> FloatArray:

@@ -181,7 +181,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
 def test_the_fingerprint_follows_the_content_and_not_the_clock(folder: Path) -> None:
     first = open_pairs(str(two_lines(folder))).fingerprint
     assert open_pairs(str(two_lines(folder))).fingerprint == first
-    near = lines(folder / "near.jsonl", {"picture": "x.png", "neighbours": ["in/y.png"]})
+    near = lines(folder / "near.jsonl", {"image": "x.png", "neighbours": ["in/y.png"]})
     assert open_pairs(str(two_lines(folder)), neighbours=near).fingerprint != first
     (folder / "a.jsonl").write_text(json.dumps({"image": "x.png", "caption": MAN}))
     assert open_pairs(str(folder / "a.jsonl")).fingerprint != first

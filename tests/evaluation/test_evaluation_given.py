@@ -116,7 +116,7 @@ def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
     array: Any = np.zeros((2, 2, 3), np.uint8)
     said = refused(lambda: ub.score(array, ["a"], encoder))
     assert said.startswith("a ndarray was given in place of an image")
-    assert "unbag.data.PixelPicture(array)" in said
+    assert "unbag.data.PixelImage(array)" in said
     assert ub.score(PixelImage(array), ["a"], encoder).shape == (1,)
     assert "a NoneType was given in place of a scorer" in refused(
         lambda: ub.score(photo, ["a"], nothing)

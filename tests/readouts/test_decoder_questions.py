@@ -37,7 +37,7 @@ def asked(fact: DecoderFact, settings: DecoderSettings = PLAIN) -> list[tuple[st
 
 def test_a_caption_and_its_negative_make_seven_questions() -> None:
     found = asked(FACT)
-    ask = "Which caption fits the image?\nA. {}\nB. {}\nAnswer with the option's letter from the "
+    ask = "Which caption fits the picture?\nA. {}\nB. {}\nAnswer with the option's letter from the "
     ask += "given choices directly."
     true, false = FACT.caption, FACT.negatives[0]
     assert found[:5] == [

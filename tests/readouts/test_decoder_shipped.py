@@ -119,7 +119,7 @@ def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: Scor
         "from unbag.api import make_scorer; "
         "from unbag.types import Query; from unbag.world.benchmarks import set_items; "
         "s = make_scorer(load_model('tiny:base'), 'decoder'); "
-        "s.score([Query(set_items('a', n=1)[0].pictures[0], 'a star')]); "
+        "s.score([Query(set_items('a', n=1)[0].images[0], 'a star')]); "
         "assert 'transformers' not in sys.modules; print(s.fingerprint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -62,7 +62,7 @@ def test_two_by_two_compares_captions_of_an_image() -> None:
     assert failure_card(pair).is_matrix
     assert faults(pair) == [["", ""], ["above", ""]]
     by_image = replace(pair, metric="image", scores=((0.1, 0.5), (0.4, 0.3)))
-    assert failure_card(by_image).rival == "picture"
+    assert failure_card(by_image).rival == "image"
     assert faults(by_image) == [["", "above"], ["above", ""]]
 
 

@@ -107,7 +107,7 @@ def test_what_is_not_kept_cannot_be_read() -> None:
         towers.encoder("name")
 
 
-@pytest.mark.parametrize(("pictures", "captions"), [(IMAGES, None), (None, CAPTIONS)])
+@pytest.mark.parametrize(("images", "captions"), [(IMAGES, None), (None, CAPTIONS)])
 def test_heads_alone_need_all_features(
     images: FeatureTable | None, captions: FeatureTable | None
 ) -> None:

@@ -49,7 +49,7 @@ def test_samples_are_read_where_they_stand(tmp_path: Path) -> None:
         y__edits__json=json.dumps([{"id": "y", "caption": "dog on mat", "edits": edits}]).encode(),
     )
     shard(tmp_path / "s" / "b.tar", z__json=b'{"captions": ["one", " "]}', z__png=encoded(3))
-    near = lines(tmp_path / "near.jsonl", {"picture": "x.png", "neighbours": ["z.png", "gone.png"]})
+    near = lines(tmp_path / "near.jsonl", {"image": "x.png", "neighbours": ["z.png", "gone.png"]})
     pairs = open_pairs(str(tmp_path / "s"), neighbours=near)
     assert isinstance(pairs, ShardPairs)
     assert pairs.has_edits

@@ -188,7 +188,7 @@ def test_settings_reach_every_part() -> None:
         ("hard_positive", "negative=strong", "the setting negative=strong; expected: a number"),
         ("hard_positive", "family=none", "the setting family=None; expected: both, swap, replace"),
         ("ce_clip", "upper=0", "thresholds bounded by 0.0"),
-        ("neg_clip", "hard_pictures=3", "the setting hard_pictures=3; expected: true or false"),
+        ("neg_clip", "hard_images=3", "the setting hard_images=3; expected: true or false"),
     ],
 )
 def test_a_setting_that_cannot_be_meant(name: str, setting: str, said: str) -> None:

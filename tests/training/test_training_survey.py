@@ -61,7 +61,7 @@ def test_hard_images_need_neighbours(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="but no pair says which are nearest") as caught:
         ready_batches(pairs, recipe(hard_images=True), Bytes(), seed=0)
     assert "--neighbours" in caught.value.hint
-    assert "--set hard_pictures=false" in caught.value.hint
+    assert "--set hard_images=false" in caught.value.hint
 
 
 def test_no_edits_are_made_where_no_recipe_wants_them(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
             say=say_now,
         )
     except KeyboardInterrupt:
-        say_now("stopped; the same command goes on from there")
+        say_now("stopped; the same command resumes from there")
         return 130
     _judge(wish.claims, options, has_failed=bool(failures))
     for one in failures:

@@ -107,7 +107,7 @@ def test_arms_that_are_said_to_have_many_steps_had_them(results: list[ArmResult]
         ("`pacl_fixed-rotary-2d-long` {},", "pacl_fixed-rotary-2d-long", RELATION),
         ("-2d-text-long` {} and", "pacl_fixed-rotary-2d-text-long", RELATION),
         ("`sparc_fixed-long` {};", "sparc_fixed-long", RELATION),
-        ("tower), and {} and 51.0 in", "pacl_fixed-rotary-2d-text-long", RELATION),
+        ("encoder), and {} and 51.0 in", "pacl_fixed-rotary-2d-text-long", RELATION),
         ("and 50.5 and {} in 20,000", "pacl_fixed-rotary-2d-text-long", SWAP),
     ],
 )

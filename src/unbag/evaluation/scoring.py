@@ -471,7 +471,7 @@ def _as_image(given: Shown) -> ImageSource:
         raise UnbagError(
             f"a {type(given).__name__} was given in place of an image",
             expected="a path, an image of Pillow, or an image: key, name and open()",
-            hint="for an array of bytes [height, width, 3], write unbag.data.PixelPicture(array)",
+            hint="for an array of bytes [height, width, 3], write unbag.data.PixelImage(array)",
         )
     return given
 

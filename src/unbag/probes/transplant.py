@@ -499,7 +499,7 @@ def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
     if len(lack) == 2:
         return ("neither tower has a separate projection: only towers were exchanged",)
     said = (
-        "the {} tower has no separate projection: the read-out is that of the other, and the scale"
+        "the {} encoder has no separate projection: the read-out is that of the other, and the scale"
     )
     return tuple(said.format(side) for side in lack)
 

@@ -30,8 +30,8 @@ def test_the_tsv_of_negclip(tmp_path: Path) -> None:
     near = tmp_path / "near.jsonl"
     json_lines(
         near,
-        {"picture": "x.jpg", "neighbours": ["none.jpg", "x.jpg", "y.jpg"]},
-        {"picture": "y.jpg", "neighbours": ["x.jpg"]},
+        {"image": "x.jpg", "neighbours": ["none.jpg", "x.jpg", "y.jpg"]},
+        {"image": "y.jpg", "neighbours": ["x.jpg"]},
     )
     summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip", neighbours=near)
     header, *rows = negclip_rows(tmp_path / "b.tsv")
@@ -76,7 +76,7 @@ def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
     [note] = summary.notes
     assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
     assert note.endswith("name the nearest images with --neighbours")
-    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": ["z.jpg"]})
+    near = json_lines(tmp_path / "near.jsonl", {"image": "x.jpg", "neighbours": ["z.jpg"]})
     summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
     assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
 
@@ -86,7 +86,7 @@ def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> Non
     with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no image") as caught:
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
     assert "--image-column" in caught.value.hint
-    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})
+    near = json_lines(tmp_path / "near.jsonl", {"image": "x.jpg", "neighbours": []})
     with pytest.raises(UnbagError, match="neighbours are given, but the form is tsv"):
         run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
     json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})

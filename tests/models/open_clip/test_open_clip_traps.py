@@ -202,7 +202,7 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('other-words')}")
     assert raised.value.message == (
-        "the text encoder of other-words.safetensors has 49500 words, and the tokenizer of "
+        "the text encoder of other-words.safetensors has 49500 words; the tokenizer of "
         "tiny-clip gives 49408"
     )
     with pytest.raises(UnbagError, match="has 16 places, and the tokenizer of tiny-clip gives 77"):

@@ -331,7 +331,7 @@ def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> d
     of_all = single * thing_BSD.shape[0] * thing_BSD.shape[1]
     of_two = float(np.linalg.norm(both_ND, axis=-1).mean())
     return {
-        "pictures": single,
+        "images": single,
         "captions": cone(caption_MD),
         "times M": of_all,
         "length of the sum": of_two,

@@ -211,7 +211,7 @@ class HfDual(TwoTowers):
         token_NL = inputs["input_ids"]
         real_NL = self.captions.real(captions, token_NL.shape[1])
         if self.kind.tokens is None:
-            raise self._unknown_layers("caption", "tokens")
+            raise self._unknown_layers("text", "tokens")
         _, hidden = states(self.model.text_model, inputs)
         # Where each caption's vector is read, as transformers finds it.
         end = self.model.config.text_config.eos_token_id
@@ -267,7 +267,7 @@ class HfDual(TwoTowers):
 
     def _unknown_layers(self, what: str, by: str) -> UnbagError:
         return UnbagError(
-            f"layers of the {what} tower of a {self.model_type!r} are not known",
+            f"layers of the {what} encoder of a {self.model_type!r} are not known",
             expected=f"one of {_known_by(by)}",
             hint=f"use the {what} vector",
         )

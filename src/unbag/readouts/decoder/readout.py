@@ -129,7 +129,7 @@ def train_decoder(
         card = ReadoutCard(
             f"A decoder on frozen features of {job.spec}",
             "A connector and a language model that answer questions about images. They see them "
-            f"through the\npicture tower of `{job.spec}`, which stayed as it was; the decoder "
+            f"through the\nimage encoder of `{job.spec}`, which stayed as it was; the decoder "
             f"means nothing for any other\n(fingerprint {encoder.fingerprint}).",
             [
                 f"unbag run --model {job.spec} --scorer decoder@FOLDER --bench world",

@@ -173,7 +173,7 @@ def check_surveyed(found: Surveyed, recipe: Recipe, *, has_edits: bool) -> None:
             f"the recipe {recipe.name} trains on hard images, but no pair says which are nearest",
             expected="NegCLIP's TSV with neg_image, or a file of neighbours",
             hint="make one with `unbag nearest` and name it with --neighbours, or "
-            "--set hard_pictures=false",
+            "--set hard_images=false",
         )
 
 

@@ -139,7 +139,7 @@ class WorldBatches:
             raise UnbagError(
                 "scenes of the world are drawn while training and have no neighbours",
                 expected="a recipe without hard images",
-                hint="--set hard_pictures=false",
+                hint="--set hard_images=false",
             )
         self.share.part(self.recipe.batch_size)
         if not 0 <= self.seed < _SEEDS:

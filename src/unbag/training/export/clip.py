@@ -253,7 +253,7 @@ def to_transformers_config(config: Mapping[str, Any], *, end: int) -> dict[str, 
     return {
         "projection_dim": int(config["embed_dim"]),
         "vision_config": both
-        | _shape(eyes, "picture")
+        | _shape(eyes, "image")
         | {
             "num_attention_heads": int(eyes.width) // int(eyes.head_width),
             "image_size": _square(eyes.image_size, "image_size"),
@@ -367,7 +367,7 @@ def _open_clip_towers(config: Mapping[str, Any]) -> tuple[Any, Any]:
         raise NoOtherFormError("its image encoder is a ResNet")
     if text.hf_model_name:
         raise NoOtherFormError(f"its text encoder is of another kind ({text.hf_model_name})")
-    _check_plain(eyes, "picture", _EYES, starts=("timm_",))
+    _check_plain(eyes, "image", _EYES, starts=("timm_",))
     _check_plain(text, "text", _TEXT | _TOKENIZER, starts=("hf_",))
     if text.pool_type not in ("argmax", "eos"):
         raise NoOtherFormError(f"its text encoder has pool_type {text.pool_type!r}")
@@ -381,14 +381,14 @@ def _check_plain(tower: Any, which: str, free: frozenset[str], *, starts: tuple[
         value = getattr(tower, name)
         is_default = value == getattr(plain, name) or not (value or getattr(plain, name))
         if name not in free and not name.startswith(starts) and not is_default:
-            raise NoOtherFormError(f"its {which} tower has {name} {value!r}")
+            raise NoOtherFormError(f"its {which} encoder has {name} {value!r}")
 
 
 def _shape(tower: Any, which: str) -> dict[str, Any]:
     norm = dict(tower.norm_kwargs or {})
     epsilon = norm.pop("eps", EPSILON)
     if norm:
-        raise NoOtherFormError(f"its {which} tower has norm_kwargs {norm!r}")
+        raise NoOtherFormError(f"its {which} encoder has norm_kwargs {norm!r}")
     return {
         "hidden_size": int(tower.width),
         "intermediate_size": int(tower.width * tower.mlp_ratio),
