@@ -62,7 +62,9 @@ def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
 def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     record = make(tmp_path).with_suffix(".json")
     record.write_text(record.read_text().replace('"batch_size": 64', '"batch_size": 32'))
-    with pytest.raises(UnbagError, match="another base tiny-1: batch_size: 32 before, 64 now") as told:
+    with pytest.raises(
+        UnbagError, match="another base tiny-1: batch_size: 32 before, 64 now"
+    ) as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
     assert "name another folder with --out" in told.value.hint
 

@@ -115,7 +115,9 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
     bad = reader()
     with torch.no_grad():
         bad.picture[1].bias[0] = torch.nan  # type: ignore[index]
-    with pytest.raises(UnbagError, match=r"the reader pooled hold NaN or infinity: picture\.1\.bias"):
+    with pytest.raises(
+        UnbagError, match=r"the reader pooled hold NaN or infinity: picture\.1\.bias"
+    ):
         written(tmp_path, bad)
     with torch.no_grad():
         # Beyond half precision.

@@ -99,7 +99,7 @@ def test_hard_images_stand_after_those_that_brought_them(tmp_path: Path) -> None
     near = lines(
         tmp_path / "near.jsonl",
         *(
-            {"picture": f"{n}.png", "neighbours": [f"{(n + 1) % 6}.png", "gone.png"]}
+            {"image": f"{n}.png", "neighbours": [f"{(n + 1) % 6}.png", "gone.png"]}
             for n in range(5)
         ),
     )

@@ -20,9 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     gone = [{"image": f"gone{n}.png", "caption": DOG} for n in range(6)]
-    near = lines(
-        folder / "near.jsonl", {"image": "in/y.png", "neighbours": ["gone0.png", "x.png"]}
-    )
+    near = lines(folder / "near.jsonl", {"image": "in/y.png", "neighbours": ["gone0.png", "x.png"]})
     path = lines(
         folder / "a.jsonl",
         *gone,

@@ -34,7 +34,7 @@ READ_OUT = {
     "bert-mean": SCALE | {"visual.proj", "text.proj.weight"},
 }
 """By hand, from the definitions of the architectures."""
-LACK = {"bare": "text", "siglip": "picture"}
+LACK = {"bare": "text", "siglip": "image"}
 
 
 @pytest.mark.parametrize("kind", READ_OUT)

@@ -205,7 +205,7 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
         "the text encoder of other-words.safetensors has 49500 words; the tokenizer of "
         "tiny-clip gives 49408"
     )
-    with pytest.raises(UnbagError, match="has 16 places, and the tokenizer of tiny-clip gives 77"):
+    with pytest.raises(UnbagError, match="has 16 places; the tokenizer of tiny-clip gives 77"):
         load(f"tiny-clip@{saved('short')}")
 
 
