@@ -498,7 +498,8 @@ def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
     lack = [side for side, names in zip(("image", "text"), ends, strict=True) if not names]
     if len(lack) == 2:
         return ("neither tower has a separate projection: only towers were exchanged",)
-    said = "the {} encoder has no separate projection: the read-out is that of the other, and the scale"
+    said = "the {} encoder has no separate projection: the read-out is that of the other, and the "
+    said += "scale"
     return tuple(said.format(side) for side in lack)
 
 
