@@ -346,7 +346,7 @@ def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
 class DrawnPixels:
     """Scenes of one world, drawn on whatever device asks for them.
 
-    Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of a
+    Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of an
     image comes from its own scene, so parts of a batch draw what the whole does.
     """
 
