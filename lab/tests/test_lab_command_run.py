@@ -190,7 +190,7 @@ def test_a_stopped_run_goes_on(
     experiment.stops["clip_ft"] = KeyboardInterrupt()
     small = ("--seeds", "2", "--size", "small")
     assert run(tmp_path, *small) == 130
-    assert "stopped; the same command goes on from there" in capsys.readouterr().err
+    assert "stopped; the same command resumes from there" in capsys.readouterr().err
     assert run(tmp_path, *small) == 0
     said = capsys.readouterr().out
     assert ": trained" not in said
