@@ -194,3 +194,17 @@ def test_a_pair_with_ten_edits_takes_few_bytes(folder: Path) -> None:
     pairs = open_pairs(str(lines(folder / "a.jsonl", one, one | {"image": "in/y.png"})))
     assert isinstance(pairs, PackedPairs)
     assert len(pairs.rows) / 2 < 5 * 11 * len(captions[0]) / 4
+
+
+def test_edits_and_neighbours_of_an_earlier_revision_are_read(tmp_path: Path) -> None:
+    image(tmp_path / "a.png", 1)
+    image(tmp_path / "b.png", 2)
+    edit = {"text": "a cat chases a dog", "kind": "swap_nouns", "keeps_meaning": False}
+    rows = [
+        {"image": f"{name}.png", "caption": "a dog chases a cat", "edits": [edit]} for name in "ab"
+    ]
+    path = lines(tmp_path / "pairs.jsonl", *rows)
+    near = lines(tmp_path / "near.jsonl", {"picture": "a.png", "neighbours": ["b.png"]})
+    pairs = open_pairs(str(path), neighbours=near)
+    assert [one.is_positive for one in pairs[0].edits[0]] == [False]
+    assert pairs[0].nearest == (1,)

@@ -452,7 +452,9 @@ def _edits(value: object, where: str) -> tuple[Edit, ...]:
                 expected='an object {"text", "kind", "is_positive"}',
             )
         text, kind = (read_field(one, name, str, f"{where}, edits") for name in ("text", "kind"))
-        is_positive = read_field(one, "is_positive", bool, f"{where}, edits")
+        # Its name in files that an earlier revision wrote.
+        name = "keeps_meaning" if "keeps_meaning" in one else "is_positive"
+        is_positive = read_field(one, name, bool, f"{where}, edits")
         found.append(Edit(text, kind, is_positive, (0, 0)))
     return tuple(found)
 

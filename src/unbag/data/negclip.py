@@ -175,7 +175,9 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
             if raw.strip():
                 where = f"{path.name}, line {number}"
                 record = json_record(raw, where)
-                image = read_field(record, "image", str, where)
+                # Its name in files that an earlier revision wrote.
+                name = "picture" if "picture" in record else "image"
+                image = read_field(record, name, str, where)
                 near = read_field(record, "neighbours", tuple[str, ...], where)
                 # An image is not its own neighbour, though searches often return it.
                 found[image] = tuple(name for name in near if name != image)

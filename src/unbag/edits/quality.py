@@ -106,9 +106,9 @@ def precision_of(
     )
 
 
-def is_right(edit_keeps_meaning: bool, judged: EditVerdict) -> bool:
+def is_right(is_positive: bool, judged: EditVerdict) -> bool:
     """Whether the edit is what its kind promises, in good English."""
-    return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
+    return judged.is_grammatical and judged.truth == ("true" if is_positive else "false")
 
 
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
