@@ -93,7 +93,7 @@ def test_evaluate_fits_a_probe_for_each_model_by_the_name_alone() -> None:
     values = [found[name, "shapes"].overall["accuracy"].value for name in models]
     assert values[0] > 0.95
     assert values[1] < 0.5
-    with pytest.raises(UnbagError, match="'caption:short' has no vectors"):
+    with pytest.raises(UnbagError, match="needs image embeddings, and 'caption:short' has none"):
         ub.evaluate("caption:short", BENCHMARK, scorer="linear-probe")
 
 

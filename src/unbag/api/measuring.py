@@ -15,7 +15,6 @@ from unbag.api.names import (
     as_path,
     benchmarks_of,
     device_for,
-    dual_encoder,
     each,
     loaded,
     make_scorer,
@@ -27,7 +26,7 @@ from unbag.evaluation.loading import ErrataChoice, Job, Missing, folder_of, with
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import answered, score_images
-from unbag.models.loading import Model, Placement
+from unbag.models.loading import Model, Placement, as_dual_encoder
 from unbag.published.lookup import known_as
 from unbag.reports.results import Results
 from unbag.runs.distributed import init_distributed
@@ -122,9 +121,10 @@ def evaluate(
     found_models = [loaded(one, Placement(device, cache=cache)) for one in given_models]
     progress = progress or Silent()
     if scorer == _LINEAR_PROBE:
-        wanted = _linear_probes(
+        wanted = linear_probes(
             found_models,
             found_benchmarks,
+            asked=f"scorer={_LINEAR_PROBE!r}",
             data=data,
             missing=missing,
             cache=cache,
@@ -183,36 +183,50 @@ def _scorers(model: Model, name: str | None, prompts: str) -> list[Scorer]:
     return make_scorers(model, name, prompts)
 
 
-def _linear_probes(
+def linear_probes(
     models: Sequence[Model],
     benchmarks: Sequence[Benchmark],
     *,
+    asked: str,
     data: Path | None,
     missing: Missing,
     cache: Path | None,
     batch_size: int,
     progress: Progress,
 ) -> list[Scorer]:
-    """A linear probe for each model, all fitted to the same training split."""
+    """A linear probe for each model, all fitted to the same training split.
+
+    `asked` is how the user asked for it, for messages.
+    """
     if len(benchmarks) != 1:
         raise UnbagError(
-            f"scorer={_LINEAR_PROBE!r} with {len(benchmarks)} benchmarks",
-            expected="one: a probe knows the classes of its own training split only",
-            hint="evaluate each benchmark in a call of its own",
+            f"{asked} with {len(benchmarks)} benchmarks",
+            expected="one benchmark: a probe knows only the classes of its own training split",
+            hint="evaluate each benchmark on its own; with a cache, embeddings are computed once",
         )
     [benchmark] = benchmarks
     if benchmark.load_training is None:
         raise UnbagError(
             f"the benchmark {benchmark.name!r} has no training split for a linear probe",
             expected="a benchmark with load_training, such as cifar10",
+            hint="see docs/benchmarks.md for those that have one",
         )
-    encoders = [dual_encoder(one, "have a linear probe") for one in models]
+    message = f"{asked} needs image embeddings, and"
+    encoders = [as_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
     items: Sequence[Item] = tuple(benchmark.load_training(folder_of(benchmark, data)))
     items = without_missing(benchmark.name, items, missing=missing, progress=progress)
-    return [
-        fit_linear_probe(one, items, cache=cache, batch_size=batch_size, progress=progress)
-        for one in encoders
-    ]
+    probes: list[Scorer] = []
+    for encoder in encoders:
+        probe = fit_linear_probe(
+            encoder, items, cache=cache, batch_size=batch_size, progress=progress
+        )
+        progress.say(
+            f"linear probe of {encoder.name}: fitted on {len(items)} images of "
+            f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
+            f"{probe.held_out:.1%} held-out accuracy"
+        )
+        probes.append(probe)
+    return probes
 
 
 @overload

@@ -9,11 +9,18 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from unbag import scorers
 from unbag.benchmarks.names import benchmark, find_benchmarks
-from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
+from unbag.benchmarks.taggers import tagged
 from unbag.edits.kinds import Kind as EditKind
 from unbag.errors import UnbagError
 from unbag.evaluation.run import no_scorer
-from unbag.models.loading import Dtype, Model, Placement, choose_device, needs_device
+from unbag.models.loading import (
+    Dtype,
+    Model,
+    Placement,
+    as_dual_encoder,
+    choose_device,
+    needs_device,
+)
 from unbag.models.loading import load_model as load_named_model
 from unbag.registry import Kind, find, names
 from unbag.types import Benchmark, DualEncoder, Generator, Scorer
@@ -68,7 +75,7 @@ def load_benchmark(name: str, *, tagger: str = "auto") -> Benchmark:
         >>> len(benchmark.load(None))
         240
     """
-    return _tagged([benchmark(name)], tagger)[0]
+    return tagged([benchmark(name)], tagger)[0]
 
 
 def load_scorer(model: str | Model, scorer: str | None = None, *, device: str = "auto") -> Scorer:
@@ -288,11 +295,8 @@ def loaded(given: str | Model, placement: Placement) -> Model:
 
 def dual_encoder(model: Model, what: str) -> DualEncoder:
     """The model, if it embeds images and captions; `what` it is needed for ends the message."""
-    if isinstance(model, DualEncoder):
-        return model
-    raise UnbagError(
-        f"{model.name!r} has no vectors of images and captions, so it cannot {what}",
-        expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
+    return as_dual_encoder(
+        model, f"{model.name!r} has no vectors of images and captions, so it cannot {what}"
     )
 
 
@@ -311,14 +315,7 @@ def benchmarks_of(given: Iterable[str | Benchmark]) -> list[Benchmark]:
             by_name |= {found.name: found for found in find_benchmarks([one])}
         elif all(one is not other for other in objects):
             objects.append(one)
-    return [*_tagged(list(by_name.values()), "auto"), *objects]
-
-
-def _tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
-    if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
-        return benchmarks
-    tagger = find_tagger(choice)
-    return [with_tagger(one, tagger) for one in benchmarks]
+    return [*tagged(list(by_name.values()), "auto"), *objects]
 
 
 def each(given: Any) -> list[Any]:

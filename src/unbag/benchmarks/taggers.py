@@ -7,7 +7,7 @@ with spaCy's en_core_web_sm.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -79,6 +79,21 @@ def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
         errata = replace(errata, load=errata.load.with_tagger(tagger))
     about = f"{benchmark.about} Parts of speech: {tagger.name}."
     return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
+
+
+def tagged(
+    benchmarks: Sequence[Benchmark],
+    choice: str = "auto",
+    *,
+    say: Callable[[str], None] | None = None,
+) -> list[Benchmark]:
+    """Give a tagger to those that shuffle by part of speech; look for it only if one does."""
+    if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
+        return list(benchmarks)
+    tagger = find_tagger(choice)
+    if tagger is not None and say is not None:
+        say(f"part-of-speech tagger: {tagger.name}")
+    return [with_tagger(one, tagger) for one in benchmarks]
 
 
 @runtime_checkable

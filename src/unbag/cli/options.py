@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from unbag.cli.config import apply_config
-from unbag.errors import UnbagError
 
 if TYPE_CHECKING:
     from unbag.models.loading import Model
@@ -200,12 +199,6 @@ def cache_of(options: argparse.Namespace) -> Path | None:
 
 def check_dual_encoder(model: Model, message: str) -> DualEncoder:
     """The model, if it has vectors of images and captions; else an error with this message."""
-    from unbag.types import DualEncoder
+    from unbag.models.loading import as_dual_encoder
 
-    if isinstance(model, DualEncoder):
-        return model
-    raise UnbagError(
-        message,
-        expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
-        hint="name another with --model",
-    )
+    return as_dual_encoder(model, message, hint="name another with --model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from unbag.cli.options import (
     add_seed,
     add_server,
     cache_of,
-    check_dual_encoder,
 )
 from unbag.errors import UnbagError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unbag.evaluation.run import Finished
     from unbag.models.loading import Model
     from unbag.registry import Commands
-    from unbag.types import Benchmark, Item, Loader, RunContents, Scorer
+    from unbag.types import Benchmark, RunContents
 
 _ABOUT = """\
 Evaluate models on benchmarks. The run folder gets the scores of every item, metrics with confidence
@@ -120,7 +120,9 @@ def _add_measuring(group: argparse._ArgumentGroup) -> None:
 def start(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
     from unbag.api import make_scorer, make_scorers
+    from unbag.api.measuring import linear_probes
     from unbag.benchmarks.names import find_benchmarks
+    from unbag.cli.console import shown
     from unbag.evaluation.loading import Job
     from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.published.lookup import known_as
@@ -141,7 +143,16 @@ def start(options: argparse.Namespace) -> int:
     models = [load_model(name, placement=placement) for name in options.model]
     _check_names(options.model, models)
     scorers = (
-        _probes(models, benchmarks, options)
+        linear_probes(
+            models,
+            benchmarks,
+            asked=f"--scorer {_LINEAR_PROBE}",
+            data=options.data,
+            missing=options.missing,
+            cache=cache_of(options),
+            batch_size=options.batch_size,
+            progress=shown(),
+        )
         if options.scorer == _LINEAR_PROBE
         else [s for model in models for s in make_scorers(model, options.scorer, options.prompts)]
     )
@@ -244,16 +255,11 @@ def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name not in {"none", *beside}]
 
 
-def tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
-    """Give a tagger to those that shuffle by part of speech; look for it only if one does."""
-    from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
+def tagged(benchmarks: Sequence[Benchmark], choice: str) -> list[Benchmark]:
+    """With a tagger where they need one, which is named on the terminal."""
+    from unbag.benchmarks import taggers
 
-    if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
-        return benchmarks
-    tagger = find_tagger(choice)
-    if tagger is not None:
-        print(f"part-of-speech tagger: {tagger.name}", file=sys.stderr)
-    return [with_tagger(one, tagger) for one in benchmarks]
+    return taggers.tagged(benchmarks, choice, say=partial(print, file=sys.stderr))
 
 
 def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
@@ -269,46 +275,3 @@ def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
                 "folder with `hf download OWNER/NAME --local-dir FOLDER`; in your own code, "
                 "change the attribute `name`",
             )
-
-
-def _probes(
-    models: Sequence[Model], benchmarks: Sequence[Benchmark], options: argparse.Namespace
-) -> list[Scorer]:
-    """A linear probe for each model, all fitted to the same training split."""
-    from unbag.api import fit_linear_probe
-    from unbag.cli.console import shown
-    from unbag.evaluation.loading import folder_of, without_missing
-
-    progress = shown()
-    benchmark, load = _only(benchmarks)
-    message = f"--scorer {_LINEAR_PROBE} needs image embeddings, and"
-    encoders = [check_dual_encoder(one, f"{message} {one.name!r} has none") for one in models]
-    items: Sequence[Item] = tuple(load(folder_of(benchmark, options.data)))
-    items = without_missing(benchmark.name, items, missing=options.missing, progress=progress)
-    cache, batch = cache_of(options), options.batch_size
-    found: list[Scorer] = []
-    for encoder in encoders:
-        probe = fit_linear_probe(encoder, items, cache=cache, batch_size=batch, progress=progress)
-        progress.say(
-            f"linear probe of {encoder.name}: fitted on {len(items)} images of "
-            f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
-            f"{probe.held_out:.1%} held-out accuracy"
-        )
-        found.append(probe)
-    return found
-
-
-def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
-    if len(benchmarks) != 1:
-        raise UnbagError(
-            f"--scorer {_LINEAR_PROBE} with {len(benchmarks)} benchmarks",
-            expected="one benchmark: a probe knows only the classes of its own training split",
-            hint="run it once per benchmark; the embeddings are cached",
-        )
-    if benchmarks[0].load_training is None:
-        raise UnbagError(
-            f"the benchmark {benchmarks[0].name!r} has no training split for a linear probe",
-            expected="a benchmark with load_training, such as cifar10",
-            hint="see docs/benchmarks.md for those that have one",
-        )
-    return benchmarks[0], benchmarks[0].load_training

@@ -167,6 +167,17 @@ Model = DualEncoder | Generator | Scorer
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
+def as_dual_encoder(model: Model, message: str, *, hint: str = "") -> DualEncoder:
+    """The model, if it embeds images and captions; else an error with this message."""
+    if isinstance(model, DualEncoder):
+        return model
+    raise UnbagError(
+        message,
+        expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
+        hint=hint,
+    )
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where and how a model computes. A loader is told what it has a parameter for."""
