@@ -1,4 +1,4 @@
-"""Folders of diagnoses come in; docs/diagnosis_numbers.json and the tables made of it go out.
+"""Make docs/diagnosis_numbers.json and its tables from folders of diagnoses.
 
 unbag diagnose --model tiny:base --out d/base          (and so on for the other MODELS)
 unbag diagnose --model tiny:hard_negative --against tiny:base --probes transplant --out d/parts-1

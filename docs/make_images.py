@@ -1,4 +1,4 @@
-"""A finished demo run comes in; the images of README and documentation go out, into docs/images.
+"""Make the images of README and documentation from a finished demo run.
 
 .venv/bin/unbag demo --out unbag-demo && .venv/bin/python docs/make_images.py unbag-demo
 """

@@ -1,4 +1,4 @@
-"""A scene and a caption of the world come in; the map that DCSM reads of them is drawn.
+"""Draw the map that DCSM reads of a scene and a caption of the world.
 
 python docs/make_map.py
 """

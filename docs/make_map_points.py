@@ -1,4 +1,4 @@
-"""Read-outs come in; how often a word's map is highest in the thing that it names goes out.
+"""Measure how often the map of a word is highest in the thing that it names, by read-out.
 
 On the world it is known where things are, so that a map can be right or wrong. Images are the
 first of each left/right pair with two things, captions "a star left of a cup", two words each.

@@ -1,4 +1,4 @@
-"""The page of a diagnosis with a read-out comes in; its first maps go out, into docs/images.
+"""Write the first maps of a diagnosis with a read-out into docs/images.
 
 A second word is the name of the image, and a third which caption of the page is shown, from 0.
 

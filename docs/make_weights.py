@@ -1,4 +1,4 @@
-"""Folders of a trained PACL and a trained SPARC of tiny:base come in; their weights are drawn.
+"""Draw the weights of a PACL and a SPARC that were trained for tiny:base.
 
 unbag train --model tiny:base --readout pacl --pairs world --out readers/pacl
 unbag train --model tiny:base --readout sparc_fixed --pairs world --out readers/sparc_fixed

@@ -1,4 +1,4 @@
-"""Folders of cut-outs and backgrounds come in; opposite pairs of images to train on go out.
+"""Make opposite pairs of images to train on from folders of cut-outs and backgrounds.
 
     python examples/make_composites.py CUTOUTS BACKGROUNDS OUT [--count 1000] [--vary]
 

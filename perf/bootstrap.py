@@ -1,4 +1,4 @@
-"""Nothing comes in; the time and memory of the two bootstraps that every report needs go out.
+"""Measure time and memory of the two bootstraps that every report needs.
 
 50,000 resamples of 30,000 right-or-wrong outcomes, once independent and once in 1,560 images
 (the shape of SugarCrepe times four), each beside the plain loop, timed on a few resamples.

@@ -1,4 +1,4 @@
-"""Captions come in; how many a second are edited, against the parser alone and a plain loop, out.
+"""Measure edited captions per second, against the parser alone and a plain loop.
 
 python perf/edit.py captions.jsonl [--captions 25000] [--repeat 40] [--workers 2]
 

@@ -1,4 +1,4 @@
-"""Nothing comes in; how fast and in how much memory large annotation files are loaded goes out.
+"""Measure how fast and in how much memory large annotation files are loaded.
 
 Files of VG-Attribution's size (28,748 items) and of VL-CheckList's shape with 400,000 items are
 written to a temporary folder. Each is loaded in a process of its own, once for time and once for

@@ -1,4 +1,4 @@
-"""Random embeddings come in; what mining pairs among them costs, beside bare products, goes out.
+"""Measure the cost of mining pairs among random embeddings, beside bare products.
 
 python perf/probes.py [--number 100000] [--width 512] [--every 1000]
 

@@ -1,4 +1,4 @@
-"""A library's name comes in; a ViT-B/32 with random weights, captions and images go out.
+"""Make a ViT-B/32 of a library with random weights, captions and images.
 
 Speed does not depend on what weights say. The model is saved and loaded as a user's would be. Used
 by text_length.py and evaluate.py; where open_clip is missing, transformers' CLIP is the same model.

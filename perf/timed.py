@@ -1,4 +1,4 @@
-"""A job comes in; the seconds that it takes go out."""
+"""Measure the seconds that a job takes."""
 
 from __future__ import annotations
 

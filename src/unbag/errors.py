@@ -40,7 +40,7 @@ class UnbagError(Exception):
 
 
 class ImageError(UnbagError, ValueError):
-    """A whole image that one model cannot take; a run counts it as damaged and goes on."""
+    """A whole image that one model cannot take; a run counts it as damaged and continues."""
 
     def __init__(self, key: str, message: str, *, expected: str = "", hint: str = "") -> None:
         """`key` is that of the image."""

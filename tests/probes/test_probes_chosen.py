@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from unbag.probes.base import Options, Row, statistic
 from unbag.probes.data import world_probe_data
@@ -22,19 +19,7 @@ from unbag.probes.sampling import (
 from unbag.probes.sensitivity import OTHER_WORDS, SAME_WORDS, edit_type, once, words_changed
 from unbag.types import IntArray
 
-
-@dataclass(frozen=True)
-class Named:
-    """An image that is only a name."""
-
-    key: str
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    def open(self) -> Image.Image:
-        raise AssertionError("a constructed space opens nothing")
+from .named_images import Named
 
 
 def test_rows_and_galleries_are_chosen_whatever_their_order() -> None:

@@ -111,7 +111,7 @@ def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, small: Path) -> No
     (copy / "last.safetensors").touch()
     with pytest.raises(UnbagError, match="training that was stopped before its end") as caught:
         load_decoder(str(copy))
-    assert caught.value.hint == "give the same `unbag train` command again: it goes on"
+    assert caught.value.hint == "give the same `unbag train` command again: it resumes"
 
 
 def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> N
     (tmp_path / LAST).touch()
     with pytest.raises(UnbagError, match="holds a training that was stopped") as caught:
         loaded(tmp_path)
-    assert caught.value.hint == "give the same `unbag train` command again: it goes on"
+    assert caught.value.hint == "give the same `unbag train` command again: it resumes"
 
 
 def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path) -> None:

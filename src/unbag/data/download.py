@@ -154,7 +154,7 @@ def fetch(
 ) -> Fetched:
     """Fetch one file; nothing is asked of the server if the right one is there already.
 
-    Whatever stops it, NAME.part keeps the bytes that came, and the next call goes on from there.
+    Whatever stops it, NAME.part keeps the bytes that came, and the next call resumes from there.
     """
     check_address(download.url)
     if target.exists():

@@ -258,7 +258,7 @@ def difference(before: str, after: str) -> tuple[Change, ...]:
         new_start, new_end = _between(new, c, d, len(after))
         found.append(Change(start, end, after[new_start:new_end]))
     merged = tuple(found)
-    # Spaces around inserted or dropped words can be told apart in more than one way; where the
+    # Spaces around inserted or dropped words can be assigned in more than one way; where the
     # pieces do not give the text exactly, one change from first to last difference does.
     return merged if apply(before, merged) == after else _whole(before, after)
 

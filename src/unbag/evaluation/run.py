@@ -214,7 +214,7 @@ def versions() -> dict[str, str]:
 
 
 def _score_all(work: Work) -> list[str]:
-    """One scorer after the other; gives what went wrong, where a job goes on without some."""
+    """One scorer after the other; gives what went wrong, where a job continues without some."""
     job, path = work.job, work.folder.path / FILE
     problems: list[str] = []
     tracebacks = ""

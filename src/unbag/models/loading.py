@@ -180,7 +180,7 @@ def as_dual_encoder(model: Model, message: str, *, hint: str = "") -> DualEncode
 
 @dataclass(frozen=True)
 class Placement:
-    """Where and how a model computes. A loader is told what it has a parameter for."""
+    """Where and how a model computes. A loader is given what it has a parameter for."""
 
     device: str = "cpu"
     dtype: Dtype = "auto"
@@ -220,7 +220,7 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
     """`kind:rest` for a registered kind, else a folder, a registered name or package.module:NAME.
 
     A folder is that of a training run or an export; the first form of its model is loaded.
-    NAME may be a model, or a class or function that makes one; it is told the device, the dtype and
+    NAME may be a model, or a class or function that makes one; it gets the device, the dtype and
     whether to compile if it asks.
     """
     placement = placement or Placement(device)

@@ -299,7 +299,7 @@ class ServerClient:
     ) -> list[Reply]:
         """One reply a request, in their order; equal requests are sent once.
 
-        If one fails, those already sent are waited for and kept before the error goes on.
+        If one fails, those already sent are waited for and kept before the error is raised.
         """
         found = self.ask_each(requests, check=check)
         return [reply for reply in found if not isinstance(reply, UnansweredError)]

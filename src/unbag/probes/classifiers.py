@@ -288,7 +288,7 @@ def _varies(feature: Feature, mask_NL: BoolArray | None, train_T: IntArray) -> b
 
 @dataclass(frozen=True, eq=False)
 class ReaderFit:
-    """One reader to fit: indices of units, and the classes it is told."""
+    """One reader to fit: indices of units, and their classes."""
 
     train_T: IntArray
     told_T: IntArray

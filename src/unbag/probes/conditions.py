@@ -422,7 +422,7 @@ def _coloured_word(c: Concepts) -> Iterator[ConditionSample]:
 
 
 def _apart(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
-    """The two ways of a thing, or of the pair that begins with it, are told apart."""
+    """The two ways of a thing, or of the pair that begins with it, are distinguished."""
     for b, s, x in _each(c):
         yield ConditionSample(b, x, c.rings[b].neighbours(s)[1], _dot(*vector_BSWD[b, s]))
 

@@ -109,7 +109,7 @@ def _unknown(data: str) -> UnbagError:
 
 
 def _open(data: str, images: Path | None) -> Pairs:
-    """Without images that are not there and lines that are broken; their number is told."""
+    """Without images that are not there and lines that are broken; their number is reported."""
     try:
         return open_pairs(data, images=images, skips_missing=True, skips_bad=True)
     except UnbagError as nothing_left:

@@ -145,7 +145,7 @@ accuracy - control. The random twin is the other control: what it gives can be r
 network of that build. Own score: the caption with the greater cosine, on the same images; a tie
 counts half. Intervals resample pairs of shapes. Limits: that a reader fails does not show that
 nothing is there, only that these readers find nothing in so many images; intervals leave out the
-luck of the folds, and pairs share shapes; the number of things can in part be told from the
+luck of the folds, and pairs share shapes; the number of things can in part be inferred from the
 coloured area."""
 TEXT_ABOUT = """\
 Is order in the text vector, and in its words? (methods.md 4.3, on the side of text.) Captions come

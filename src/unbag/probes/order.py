@@ -3,7 +3,7 @@
 Order-free retrieval (methods.md 3.4; Yuksekgonul et al. 2023, section 2.3): recall at 1 when the
 captions, or the images, are shuffled as queries and in the gallery alike, over that of the
 original. Order precision (3.3): how often an image prefers its caption to a shuffle of it; a tie
-is no preference. Limits: a shuffle into nonsense can be told from a sentence by language alone, so
+is no preference. Limits: language alone distinguishes a shuffle into nonsense from a sentence, so
 only swaps that make another sentence show that order is understood.
 
 The verdict is about the headline: order precision on swaps, else on a shuffle.

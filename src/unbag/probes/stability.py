@@ -99,7 +99,7 @@ PHRASES = {
 ABOUT = """\
 An image v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
 angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
-it is told in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
+given in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
 of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
 of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
 brought back to unit length or not. The same for a caption between two images. Against the cosine:

@@ -46,7 +46,7 @@ class ReadoutTrained:
     folder: Path
     """Named behind NAME@ when scoring; holds safetensors and a card."""
     is_done: bool
-    """False if somebody stopped it; the same command goes on."""
+    """False if somebody stopped it; the same command resumes it."""
     lines: tuple[str, ...] = field(default=())
     """Said to the user at the end: numbers that were measured, and the command that scores."""
 
@@ -60,7 +60,7 @@ class Readout(Protocol):
         """The name under which it is registered."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """Train, or go on where it stopped. Wrong settings are told before anything is computed."""
+        """Train, or resume. Wrong settings are refused before anything is computed."""
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
         """For `unbag run --scorer NAME@folder`; None where no folder was named.
@@ -93,7 +93,7 @@ def train_readout(
     where: TrainingArguments | None = None,
     progress: Progress | None = None,
 ) -> ReadoutTrained:
-    """Train on a model that stays as it is; the same call goes on where a run stopped."""
+    """Train on a model that stays as it is; the same call resumes an interrupted run."""
     from unbag.runs.progress import Silent
     from unbag.training.repair import DataConfig
 

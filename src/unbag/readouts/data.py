@@ -431,7 +431,7 @@ def world_pool(
                 images.append(kept(stacked(found), device, dtype))
                 advance(len(part))
     code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
-    # Whether a negative holds in another image is never asked: it is told from its own alone.
+    # Whether a negative holds in another image is never asked: only its own image counts.
     code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
     said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
     digest = blake2b(said.encode(), digest_size=12)

@@ -70,7 +70,7 @@ class PaclSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
     contrast_size: int = bounded(256, low=1)
-    """A cell costs little, so that the whole batch is told apart, as released."""
+    """A cell costs little, so that the whole batch is contrasted, as released."""
     pool: Literal["text", "uniform"] = "text"
     """How patches are weighted when a pair is scored; uniform is what the released code tests."""
     taught: Literal["own", "each", "uniform"] = "own"
@@ -101,7 +101,7 @@ class Pacl(Reader):
     maps_are_signed = False
 
     def __init__(self, settings: PaclSettings, sizes: Sizes, *, name: str = "pacl") -> None:
-        """Refuses places that cannot be told by turning."""
+        """Refuses positions that rotation cannot encode."""
         super().__init__()
         width = settings.width or sizes.caption_width
         rotated = sizes.picture_width if settings.rope_at == "input" else width

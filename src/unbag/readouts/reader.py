@@ -74,7 +74,7 @@ class Reader(nn.Module):
         return torch.cat(found).view(images, captions)
 
     def loss(self, batch: ReaderBatch, *, contrast_size: int) -> Tensor:
-        """One number to be made small; `contrast_size` rows are told apart at a time."""
+        """The loss to minimise; `contrast_size` rows are contrasted at a time."""
         return contrast(self, batch, contrast_size=contrast_size)
 
 
@@ -151,7 +151,7 @@ def accuracies(reader: Reader, batch: ReaderBatch) -> Tensor:
 
 
 def crowds(size: int, contrast_size: int) -> Iterator[slice]:
-    """Rows that are told apart together; the last crowd may be smaller."""
+    """Rows that are contrasted together; the last block may be smaller."""
     for start in range(0, size, contrast_size):
         yield slice(start, min(start + contrast_size, size))
 
@@ -245,7 +245,7 @@ def check_finished(folder: Path, file: Path) -> None:
         raise UnbagError(
             f"{folder} holds a training that was stopped before its end",
             expected=f"a folder with {file.name}, which the last step writes",
-            hint="give the same `unbag train` command again: it goes on",
+            hint="give the same `unbag train` command again: it resumes",
         )
 
 

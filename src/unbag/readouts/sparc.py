@@ -36,7 +36,7 @@ EPS = 1e-8
 ALIKE = 1e-6
 """Fits that differ by less than this share of the largest are rounding."""
 PAIRS_CROWD = 32
-"""Pairs that are told apart at most; each costs words x patches."""
+"""Maximum number of pairs that are contrasted; each costs words x patches."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SparcSettings(ReaderEffort):
     """What decides the reader, besides its weights."""
 
     contrast_size: int = bounded(256, low=1)
-    """Whole vectors are compared, so that the whole batch is told apart, as released."""
+    """Whole vectors are compared, so that the whole batch is contrasted, as released."""
     padding: bool = True
     """Count the empty places behind a caption as words of its means, as released."""
     fallback: bool = False
@@ -75,7 +75,7 @@ class Sparc(Reader):
     maps_are_signed = False
 
     def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
-        """Refuses places that cannot be told by turning."""
+        """Refuses positions that rotation cannot encode."""
         super().__init__()
         check_rotary(settings.rope, count=sizes.patches, width=sizes.picture_width)
         width = settings.width or sizes.caption_width

@@ -66,7 +66,7 @@ class ReaderReadout:
     """A subclass of `ReaderTask` for another kind of training; None is that one."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """On frozen parts that are computed once; the same job goes on where it stopped."""
+        """On frozen parts that are computed once; the same job resumes an interrupted run."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
         where, make_task = job.where or TrainingArguments(), self.task or ReaderTask
@@ -154,7 +154,7 @@ class ReaderEffort:
     batch_size: int = bounded(256, low=1)
     """Images of a step."""
     contrast_size: int = bounded(32, low=1)
-    """Images and captions that are told apart at a time; each image has its negatives beside
+    """Images and captions of a contrastive block; each image has its negatives beside
     them."""
     learning_rate: float = bounded(1e-3, above=0)
     warmup_steps: int = bounded(100, low=0)

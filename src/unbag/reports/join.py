@@ -262,7 +262,7 @@ def _scorer_names(
 def _benchmark_names(parts: Sequence[RunPart]) -> list[dict[str, str]]:
     """For each part new names, by old, where a benchmark has other items in another part.
 
-    Items that differ because errata were mended are told apart by the name of the errata.
+    Items that differ because errata were mended are distinguished by the name of the errata.
     """
     asked: dict[tuple[str, str], dict[str, dict[int, int]]] = {}
     for at, part in enumerate(parts):

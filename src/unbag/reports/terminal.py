@@ -94,7 +94,7 @@ class TerminalTable:
 
 
 def _table(layout: Layout, columns: Sequence[ScorerColumn], *, spare: int) -> Table:
-    # The last way out of a very narrow terminal is to break the names of benchmarks.
+    # The last resort in a very narrow terminal is to break the names of benchmarks.
     is_narrow = spare < 0
     # Rich takes the longest word for the least width even of a column that it may not wrap.
     names = 0 if is_narrow else max((len(name) for name in _names(layout)), default=0)

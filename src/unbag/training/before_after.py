@@ -100,7 +100,7 @@ SECTION_BY_KIND: Mapping[Kind, Section] = MappingProxyType(
 ALSO_COMPARED = ("original", "augmented", *SECTION_BY_METRIC, "image_to_text@1")
 """Compared besides the headline of each benchmark."""
 SECTIONS_WITH_READER: tuple[Section, ...] = ("composition", "single words")
-"""Where a caption is told from a false one, which may be had by reading alone."""
+"""Benchmarks of true against false captions, which may be solved by reading alone."""
 _HARD_POSITIVES = "no benchmark with hard positives was asked for"
 IF_EMPTY: Mapping[Section, str] = MappingProxyType(
     {
@@ -152,7 +152,7 @@ def compare_before_after(
     Both are scored in one run on the same items, so every difference is paired.
 
     A `reader` is asked the same, and its numbers stand beside theirs.
-    `out` becomes an ordinary run folder with `report.html`; a run that was stopped goes on.
+    `out` becomes an ordinary run folder with `report.html`; an interrupted run resumes.
     """
     benchmarks = tuple(benchmarks) or DEFAULT
     job = Job(

@@ -351,7 +351,7 @@ def measure_curve(
     command: str = "",
     progress: Progress | None = None,
 ) -> Curve:
-    """Score all in one run, which goes on if it was stopped, and choose a weight.
+    """Score all in one run, which can be resumed, and choose a weight.
 
     Since it is one run, every difference from the base is paired.
 

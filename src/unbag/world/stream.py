@@ -442,7 +442,7 @@ def describe(batch: Sequence[Sample]) -> str:
 def collision_rate(batch: Sequence[Sample]) -> float:
     """Share of samples that meet in the batch a caption of their own words, false of their scene.
 
-    Only these make order or binding worth knowing: every other caption can be told by its words.
+    Only these make order or binding worth knowing: every other caption is known by its words.
     """
     if not batch:
         return 0.0

@@ -287,7 +287,7 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
 
 
 def _runner(job: EditJob) -> Runner:
-    """Made before anything is read, so that a mistake is told at once.
+    """Made before anything is read, so that a mistake is reported at once.
 
     Other processes load models of their own; one more of each here would take their memory, and a
     pipeline as much time as they all take to start.

@@ -333,7 +333,7 @@ def _clause(parsed: Parsed) -> _Clause | None:
 
 
 def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
-    """Two different things with articles, numbers or plurals, none told by the other."""
+    """Two different things with articles, numbers or plurals, neither implied by the other."""
     said = parsed.lower[one.first : one.last + 1], parsed.lower[two.first : two.last + 1]
     if LOOKING_BACK & {*said[0], *said[1]} or parsed.lower[one.head] == parsed.lower[two.head]:
         return False

@@ -406,7 +406,7 @@ def pooled(hidden_NLW: Tensor, mask_NL: Tensor) -> Tensor:
     import torch
 
     place_L = torch.arange(mask_NL.shape[1], device=mask_NL.device)
-    # 1-based, so that a row without any token is told from one that ends at once.
+    # 1-based, so that a row without any token differs from one that ends at once.
     last_N = ((place_L + 1) * (mask_NL != 0)).amax(dim=1) - 1
     return hidden_NLW[torch.arange(len(hidden_NLW), device=mask_NL.device), last_N]
 

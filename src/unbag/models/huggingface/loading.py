@@ -208,7 +208,7 @@ def read_towers(made: Callable[..., Loaded], source: HfSource, kind: Any, **wher
 def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
     """A model of class `kind`, every weight of it from the checkpoint, ready to be asked.
 
-    transformers fills what is missing with random numbers and goes on; here that is an error, but
+    transformers fills what is missing with random numbers and continues; here that is an error, but
     for weights whose names begin with one of `unused`.
     """
 

@@ -218,7 +218,7 @@ def _strict(value: object) -> object:
 
 
 def first_line(error: str) -> str:
-    """What was found, without what was expected and the way out."""
+    """What was found, without what was expected and the hint."""
     return error.partition("\n")[0]
 
 
@@ -254,5 +254,5 @@ def counted(answers: Sequence[Answer]) -> str:
 
 
 def standing(found: Diagnosis) -> str:
-    """Of one that was stopped, or still goes on."""
+    """Of one that was stopped, or is still running."""
     return f"not finished: {count_text(len(found.answers), 'question')} put so far"

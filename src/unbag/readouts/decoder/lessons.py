@@ -77,7 +77,7 @@ class DecoderSettings:
     blind: float = bounded(0.1, low=0, high=1)
     """Share of steps without the image, so that the language prior is the model's own."""
     steps: int = bounded(20_000, low=1)
-    """On the world relations were a coin after 6,000, and told after these (docs/decoder.md)."""
+    """On the world relations: chance after 6,000, learned after these (docs/decoder.md)."""
     connector_steps: int | None = None
     """Of these, the first with the language model frozen; none: a tenth for a real one, and 0 from
     scratch, where there is nothing yet to connect to."""
@@ -341,7 +341,7 @@ class Pretrained:
         return self.plain(self._form(prompt))
 
     def answer(self, prompt: str, answer: str) -> list[int]:
-        """What is added when the answer follows; raises UnbagError where that cannot be told."""
+        """What is added when the answer follows; raises UnbagError where that is not known."""
         before = self.plain(self._form(prompt))
         whole = self.plain(f"{self._form(prompt)} {answer}")
         if whole[: len(before)] != before:

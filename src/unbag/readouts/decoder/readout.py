@@ -44,7 +44,7 @@ class DecoderReadout:
     name: str = NAME
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """On features that are computed once; the same job goes on where it stopped."""
+        """On features that are computed once; the same job resumes an interrupted run."""
         settings = choose(DecoderSettings(), job.settings, readout=self.name)
         return train_decoder(job, settings, encoder_of(job.model, self.name), progress=progress)
 
@@ -96,7 +96,7 @@ def train_decoder(
     inputs = {"model": encoder.name, "model_fingerprint": encoder.fingerprint}
     with open_run_folder(job.out, TRAINING) as folder:
         check_earlier(folder, **inputs, settings=settings, seed=job.seed)
-        # What is wrong with it is told before images are encoded.
+        # Checked before images are encoded.
         language = (
             None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
         )

@@ -132,7 +132,7 @@ class _BaseDecoder:
 def read_decoder(
     folder: Path, *, read: Callable[[Path], Any] = saved_language, hint: str = _TRAIN
 ) -> SavedDecoder:
-    """What `save_decoder` wrote; raises UnbagError for anything else, with this way out.
+    """What `save_decoder` wrote; raises UnbagError for anything else, with this hint.
 
     `read` makes a language model of weights alone, where words are those of the config.
     """

@@ -203,7 +203,7 @@ class AskedCosine:
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """Only told where vectors are kept: what is asked about an image, its item says."""
+        """Only notes where vectors are cached: what is asked about an image, its item says."""
         if cache is not None and cache != self._cache:
             device = str(getattr(self.model, "device", "cpu")).partition(":")[0]
             folder = cache / f"{self.fingerprint}-{device}" / "asked"

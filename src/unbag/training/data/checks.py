@@ -208,7 +208,7 @@ def check_sides(reads: Reads, captions: Iterable[str]) -> None:
     tried = [reads.prepare(Image.fromarray(quarters)) for _ in range(_TRIES)]
     if any(one.shape != tried[0].shape or not bool((one == tried[0]).all()) for one in tried):
         raise _turned("differs from time to time")
-    # Some models take images as rows of patches, whose sides cannot be told here.
+    # Some models take images as rows of patches, whose sides are not known here.
     if tried[0].ndim == 3 and tried[0].shape[0] in (1, 3):
         grey = tried[0].double().mean(0)
         height, width = grey.shape

@@ -59,7 +59,7 @@ def load(batches: BatchSource[T], *, first: int, workers: int, device: str) -> G
                 raise UnbagError(
                     f"a process that read data died: {said_by(error)}",
                     expected="workers that live as long as the run; too little memory kills them",
-                    hint="give the same command again, with fewer --workers: it goes on from "
+                    hint="give the same command again, with fewer --workers: it resumes from "
                     "the last checkpoint",
                 ) from error
             if isinstance(found, _Refused):
