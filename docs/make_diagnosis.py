@@ -54,7 +54,7 @@ PARTS = (
     ("image encoder", "with its image encoder"),
     ("text encoder", "with its text encoder"),
     ("read-out", "with its read-out"),
-    ("image encoder + text encoder", "with both towers"),
+    ("image encoder + text encoder", "with both encoders"),
     ("all", "the repaired model"),
 )
 SCOPE = "swap_arguments"

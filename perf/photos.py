@@ -1,10 +1,10 @@
-"""Photographs on disk against the tower alone, against the cache, and heads on kept features.
+"""Photographs on disk against the encoder alone, against the cache, and heads on kept features.
 
 python perf/photos.py [--pictures 512] [--heads 5000] [--epochs 20] [--batch 1024] [--device cpu]
 
 It draws its own JPEG files. Four questions:
 
-1. Decoded and encoded photographs a second, against the tower on pixels that are ready.
+1. Decoded and encoded photographs a second, against the encoder on pixels that are ready.
 2. The share of the time that goes into opening and preparing them, if one thread did it.
 3. A second run from the cache against the first.
 4. Seconds for heads trained on kept features.
@@ -31,10 +31,10 @@ from unbag.models.photo import WIDE, WORDS_WIDE, Photo, load
 from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.cached_features import SLICE, SLICE_CUDA, CachedEncoders, cache_frozen
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Freeze, Recipe, clip_ft
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.cached_features import SLICE, SLICE_CUDA, CachedTowers, cache_frozen
 
 LOCKED = Freeze("part", "part")
 
@@ -62,7 +62,7 @@ def features(model: Photo, pairs: Pairs, recipe: Recipe, cache: Path) -> float:
     return perf_counter() - start
 
 
-def tower_alone(model: Photo, count: int) -> float:
+def encoder_alone(model: Photo, count: int) -> float:
     """Photographs a second with pixels that lie on the device."""
     size = SLICE if model.device == "cpu" else SLICE_CUDA
     pixels = torch.randn(size, 3, 224, 224).to(model.device)
@@ -83,7 +83,7 @@ def opening_alone(model: Photo, pairs: Pairs, count: int) -> float:
     return count / (perf_counter() - start)
 
 
-def known(pairs: Pairs, model: Photo) -> CachedTowers:
+def known(pairs: Pairs, model: Photo) -> CachedEncoders:
     """Features of any numbers: training takes as long."""
     names = [pairs[at].image.name for at in range(len(pairs))]
     texts = list(dict.fromkeys(text for at in range(len(pairs)) for text in pairs[at].captions))
@@ -94,8 +94,8 @@ def known(pairs: Pairs, model: Photo) -> CachedTowers:
         row_of = {key: n for n, key in enumerate(keys)}
         return FeatureTable(row_of, {VECTOR: torch.from_numpy(vector_NC)})
 
-    towers = make_trainable(model, device=model.device)
-    return CachedTowers(towers, images=some(names, WIDE), texts=some(texts, WORDS_WIDE))
+    network = make_trainable(model, device=model.device)
+    return CachedEncoders(network, images=some(names, WIDE), texts=some(texts, WORDS_WIDE))
 
 
 def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:
@@ -127,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
         folder = Path(name)
         pairs = drawn(folder, said.images)
-        alone = tower_alone(model, said.images)
+        alone = encoder_alone(model, said.images)
         opened = opening_alone(model, pairs, min(said.images, 128))
         # Captions are left open, so that only images are counted.
         recipe = replace(plain(said), batch_size=1, freeze=Freeze(image="part"))
@@ -135,9 +135,9 @@ def main() -> None:
         second = features(model, pairs, recipe, folder / "cache")
         share = (1 / opened) / (1 / opened + 1 / alone)
         print(f"{said.images:,} JPEG files of 640 x 480, {said.device}")
-        print(f"tower alone            {alone:10,.1f} photographs/s")
+        print(f"encoder alone            {alone:10,.1f} photographs/s")
         print(f"decoded and encoded    {said.images / first:10,.1f} photographs/s")
-        print(f"of the tower alone     {100 * said.images / first / alone:10.1f} %")
+        print(f"of the encoder alone     {100 * said.images / first / alone:10.1f} %")
         print(f"opening, one thread    {opened:10,.1f} photographs/s")
         print(f"share of opening       {100 * share:10.1f} % of the work")
         print(f"second run, cached     {first / second:10.1f} times faster (wanted: 20)")

@@ -158,7 +158,7 @@ def tokens(model: Any, some: Sequence[str], *, length: int | None = None) -> dic
 
 
 @torch.inference_mode()
-def tower(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torch.Tensor:
+def encoder(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torch.Tensor:
     """The text encoder alone; the result stays on the device."""
     if hasattr(model, "tokenize"):
         run = model.text.pooled if is_cut else model.model.encode_text
@@ -172,7 +172,7 @@ def tower(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torch.
 
 def plain_captions(model: Any, some: Sequence[str]) -> torch.Tensor:
     """As the library's own examples do it: padded to 77 tokens."""
-    vector_ND = tower(model, tokens(model, some, length=CONTEXT))
+    vector_ND = encoder(model, tokens(model, some, length=CONTEXT))
     return normalize(vector_ND.float(), dim=-1).cpu()
 
 

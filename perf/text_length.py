@@ -1,9 +1,9 @@
-"""A text encoder at real caption lengths against the same tower at 77 tokens, in one run.
+"""A text encoder at real caption lengths against the same encoder at 77 tokens, in one run.
 
 python perf/text_length.py [--library transformers] [--device cuda] [--dtype bfloat16]
 
 Once from text to vectors, as the evaluation does it against the library's own examples, tokenizer
-included; and once the tower alone, from token numbers on the device, on a GPU each length at
+included; and once the encoder alone, from token numbers on the device, on a GPU each length at
 whichever of two batch sizes is faster for it.
 """
 
@@ -19,12 +19,12 @@ from random_clip import (
     CONTEXT,
     captions,
     clock,
+    encoder,
     forget,
     make,
     options,
     plain_captions,
     tokens,
-    tower,
 )
 
 from unbag.evaluation.embedding import caption_batch
@@ -59,14 +59,14 @@ def at_real_length(model: DualEncoder, texts: Sequence[str]) -> None:
 def alone(
     model: DualEncoder, texts: Sequence[str], *, is_cut: bool, now: Clock, rounds: int
 ) -> float:
-    """Seconds of the tower at the better of two batch sizes; on a processor there is one."""
+    """Seconds of the encoder at the better of two batch sizes; on a processor there is one."""
     found = []
     for size in {BATCH, caption_batch(model.device, BATCH)}:
         length = None if is_cut else CONTEXT
         inputs = [tokens(model, some, length=length) for some in parts(texts, size)]
 
         def run(inputs: Sequence[dict[str, Any]] = inputs) -> None:
-            torch.cat([tower(model, one, is_cut=is_cut) for one in inputs]).cpu()
+            torch.cat([encoder(model, one, is_cut=is_cut) for one in inputs]).cpu()
 
         found += [seconds(run, now) for _ in range(rounds + 1)]
     return min(found)
@@ -105,7 +105,7 @@ def main() -> None:
              seconds(lambda: at_real_length(model, texts), now))
             for _ in range(said.rounds)
         ]  # fmt: skip
-        towers = [
+        network = [
             alone(model, texts, is_cut=is_cut, now=now, rounds=said.rounds)
             for is_cut in (False, True)
         ]
@@ -115,7 +115,7 @@ def main() -> None:
     )
     whole, real = (min(times) for times in zip(*rounds, strict=True))
     show("from text, tokenizer included", len(texts), whole, real)
-    show("the tower alone, tokens on the device", len(texts), *towers)
+    show("the encoder alone, tokens on the device", len(texts), *network)
     print(f"largest difference{apart:10.1e}")
 
 

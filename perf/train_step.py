@@ -7,8 +7,8 @@ A ViT-B/32 with random weights; every image has one caption, four hard negatives
 positive, with the lengths of real captions. Three questions:
 
 1. Ours against six passes of the text encoder, type by type, at 77 tokens; and against the forward
-   and backward passes of both towers alone, at our lengths. The optimizer is left out of all. Then
-   a whole step of the trainer, with log and AdamW, against both towers alone and AdamW.
+   and backward passes of both encoders alone, at our lengths. The optimizer is left out of all.
+   Then a whole step of the trainer, with log and AdamW, against both encoders alone and AdamW.
 2. A large batch in parts: its memory, its time for each image, its gradients.
 3. With images on disk (--pictures): the share of a run's time that the device waits for data.
 """
@@ -33,12 +33,12 @@ from unbag.data.readers import open_pairs
 from unbag.runs.distributed import ALONE
 from unbag.training.data.batch import Batch, CaptionGroup, CaptionTexts, Inputs, make_batch
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.optim import make_optimizer
 from unbag.training.recipes import Precision, Recipe, Slot, clip_ft, hard_positive
 from unbag.training.step import StepPlan, add_gradient
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable
 from unbag.training.trainer import Trainer, TrainState
 
 NEGATIVES, POSITIVES = 4, 1
@@ -103,13 +103,13 @@ def ours(trainable: Trainable, batch: Batch, plan: StepPlan) -> None:
     clear(trainable)
 
 
-def towers_alone(
+def encoders_alone(
     trainable: Trainable,
     batch: Batch,
     plan: StepPlan,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> None:
-    """Forward and backward of both towers with a gradient that costs nothing to find."""
+    """Forward and backward of both encoders with a gradient that costs nothing to find."""
     with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
         pixels: Any = batch.pixels
         found = [trainable.embed_images(pixels)]
@@ -170,14 +170,14 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: StepPlan
         ours(trainable, batch, plan)
         torch.cuda.set_sync_debug_mode("default")
     step = seconds(lambda: ours(trainable, batch, plan), plan.device, rounds)
-    alone = seconds(lambda: towers_alone(trainable, batch, plan), plan.device, rounds)
+    alone = seconds(lambda: encoders_alone(trainable, batch, plan), plan.device, rounds)
     usual = seconds(lambda: type_by_type(trainable, batch, types, plan), plan.device, rounds)
     strings = len(batch.place_U)
     print(f"\n1. a step of {said.batch} images with {strings:,} captions, {plan.precision}")
     print(f"type by type, 77 tokens   {said.batch / usual:10,.1f} pictures/s")
     print(f"ours                      {said.batch / step:10,.1f} pictures/s")
     print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
-    print(f"over the towers alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
+    print(f"over the encoders alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
     each: float = step / said.batch_size
     return each
 
@@ -226,7 +226,7 @@ def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPl
         wait(plan.device)
         took["trainer"].append(perf_counter() - start)
         start = perf_counter()
-        towers_alone(trainable, batch, plan, optimizer)
+        encoders_alone(trainable, batch, plan, optimizer)
         wait(plan.device)
         took["alone"].append(perf_counter() - start)
         start = perf_counter()
@@ -236,7 +236,7 @@ def compare_trainer(trainable: Trainable, said: argparse.Namespace, plan: StepPl
     # The first steps are not counted.
     whole, alone = (sorted(took[name][2:])[said.rounds] for name in ("trainer", "alone"))
     print(
-        f"a step of the trainer     {100 * (whole / alone - 1):10.1f} % over the towers and AdamW"
+        f"a step of the trainer     {100 * (whole / alone - 1):10.1f} % over the encoders and AdamW"
     )
 
 

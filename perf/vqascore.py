@@ -2,7 +2,7 @@
 
 python perf/vqascore.py [--device cuda] [--dtype bfloat16] [--size large]
 
-A LLaVA-shaped model with random weights: a CLIP tower with 576 patches and a Llama. Tokens after
+A LLaVA-shaped model with random weights: a CLIP encoder with 576 patches and a Llama. Tokens after
 the image are those of real prompts; the tokenizer is trained here on a few captions.
 """
 
@@ -38,7 +38,7 @@ TEMPLATE = (
 
 @dataclass(frozen=True)
 class Size:
-    """Widths and depths of tower and language model."""
+    """Widths and depths of encoder and language model."""
 
     eyes: int
     eye_layers: int

@@ -111,7 +111,7 @@ def test_a_file_that_does_not_fit_is_refused(both: tuple[Path, Path]) -> None:
 
 
 def test_the_script_writes_thin_matrices_in_half_precision(tmp_path: Path) -> None:
-    write(encoder().towers, tmp_path / "small.safetensors", dtype=torch.float32)
+    write(encoder().network, tmp_path / "small.safetensors", dtype=torch.float32)
     spec = f"tiny:{tmp_path}/small.safetensors"
     save_decoder(tmp_path / "decoder", begun().made, ORIGIN)
     save_decoder(tmp_path / "vlm2vec", trained_further(begun().made), ORIGIN)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from unbag.models.tiny import Tiny
 from unbag.training import optim, trainer
+from unbag.training.encoders.base import Trainable
 from unbag.training.optim import Memory, OptimizerSettings
-from unbag.training.towers.base import Trainable
 from unbag_lab.experiments import repair_training
 from unbag_lab.experiments.repair_training import (
     FixedViews,

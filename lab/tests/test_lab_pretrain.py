@@ -31,8 +31,8 @@ SHORT = PretrainSettings(steps=40, batch_size=48, warmup_steps=5, world="unit")
 
 def train(settings: PretrainSettings) -> tuple[dict[str, torch.Tensor], list[str]]:
     said: list[str] = []
-    towers = pretrain(settings, CONFIG, device="cpu", say=said.append)
-    return towers.state_dict(), said
+    network = pretrain(settings, CONFIG, device="cpu", say=said.append)
+    return network.state_dict(), said
 
 
 def losses(said: list[str]) -> list[float]:
@@ -40,10 +40,10 @@ def losses(said: list[str]) -> list[float]:
 
 
 def test_the_tiny_size_has_the_parameters_of_the_specification() -> None:
-    towers = pretrain(
+    network = pretrain(
         replace(SHORT, steps=1, batch_size=4), CONFIG, device="cpu", say=lambda line: None
     )
-    count = sum(p.numel() for p in towers.parameters())
+    count = sum(p.numel() for p in network.parameters())
     assert 0.25e6 < count < 0.30e6
 
 
@@ -92,6 +92,6 @@ def test_schedule_warms_up_and_ends_at_zero() -> None:
 
 
 def test_what_is_trained_can_be_loaded(tmp_path: Path) -> None:
-    towers = pretrain(replace(SHORT, steps=2), CONFIG, device="cpu", say=lambda line: None)
-    write(towers, tmp_path / "mine.safetensors")
+    network = pretrain(replace(SHORT, steps=2), CONFIG, device="cpu", say=lambda line: None)
+    write(network, tmp_path / "mine.safetensors")
     assert load(str(tmp_path / "mine.safetensors")).name == "tiny:mine"

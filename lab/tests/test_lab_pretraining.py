@@ -105,7 +105,7 @@ def test_batches_of_any_length_are_read_in_one_place() -> None:
     arm = smaller(ARMS["base"])
     streams = Steps([PretrainSettings(3, batch_size=6, knobs=arm.knobs)], arm.config)
     table = torch.from_numpy(sprite_table(DEFAULT))
-    towers = untrained(arm.config, seed=0)
+    network = untrained(arm.config, seed=0)
     place: OnDevice | None = None
     lengths = set()
     for step in range(12):
@@ -116,8 +116,8 @@ def test_batches_of_any_length_are_read_in_one_place() -> None:
         assert torch.equal(place.pixels, made.pixels)
         assert torch.equal(place.also_true_BB, made.also_true_BB)
         torch.testing.assert_close(
-            towers.embed_texts(place.token_BL, place.end_B),
-            towers.embed_texts(made.token_BL, made.end_B),
+            network.embed_texts(place.token_BL, place.end_B),
+            network.embed_texts(made.token_BL, made.end_B),
         )
     assert len(lengths) > 1
 
@@ -129,9 +129,9 @@ def test_arms_share_their_batches_and_nothing_else() -> None:
     last = {name: arms[name] for name in ("collide", "base")}
     alone = train_side_by_side(last, QUICK, device="cpu", workers=0, say=print)
     for name in alone:
-        one, two = found[name].towers.state_dict(), alone[name].towers.state_dict()
+        one, two = found[name].network.state_dict(), alone[name].network.state_dict()
         assert all(torch.equal(one[key], two[key]) for key in one), name
-    weights = [found[n].towers.caption.project.weight for n in ("base", "collide", "unmasked")]
+    weights = [found[n].network.caption.project.weight for n in ("base", "collide", "unmasked")]
     assert not torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 

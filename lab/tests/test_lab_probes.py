@@ -125,7 +125,7 @@ def test_a_mix_lies_between(base: Path, out: Path) -> None:
         load_arm(arm, base, out, seed=0, device="cpu")
         for arm in ("base", "hard_negative", "mix-0.25")
     )
-    weights = [one.towers.picture.cls.detach() for one in (first, tuned, mixed)]
+    weights = [one.network.picture.cls.detach() for one in (first, tuned, mixed)]
     assert np.allclose(weights[2], 0.75 * weights[0] + 0.25 * weights[1], atol=1e-6)
     random = load_arm("random", base, out, seed=7, device="cpu")
     assert random.fingerprint not in {first.fingerprint, tuned.fingerprint, mixed.fingerprint}

@@ -86,7 +86,7 @@ def test_unknown_arms_and_other_readouts_are_refused() -> None:
 
 def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "tiny-0.safetensors"
-    write(load("base").towers, path)
+    write(load("base").network, path)
     settings = ReadoutSettings(scenes=64, steps=2, fit_rows=32, fit_steps=1, times=1)
     questions = Questions(["world-relation", "world-pairs-a"], times=1)
     base, folder = Base(path, questions, settings), tmp_path / "out" / "tiny-0"
@@ -138,7 +138,7 @@ def test_an_arm_may_be_taught_relations_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "tiny-0.safetensors"
-    write(load("base").towers, path)
+    write(load("base").network, path)
     settings = ReadoutSettings(scenes=96, long_steps=1, fit_rows=64, fit_steps=1, times=1)
     base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
     taught: list[Pool] = []
@@ -176,7 +176,7 @@ def test_the_mean_of_what_was_learned_by_heart_is_of_one_way_to_learn() -> None:
 
 def test_results_say_how_a_reader_learned_by_heart(tmp_path: Path) -> None:
     path = tmp_path / "tiny-0.safetensors"
-    write(load("base").towers, path)
+    write(load("base").network, path)
     settings = ReadoutSettings(scenes=64, steps=1, fit_rows=32, fit_steps=1, times=1)
     base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
     run_base(base, tmp_path / "out" / "tiny-0", ["pacl"], say=lambda said: None)

@@ -13,7 +13,7 @@ from unbag.models.tiny import read
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import columns_of
-from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.encoders.adapters import TinyTrainable
 from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
@@ -90,8 +90,8 @@ def test_all_arms_of_a_step_see_the_same_batch(base: Path, monkeypatch: pytest.M
     assert not torch.equal(seen[0][2].pixels.to("cpu"), seen[-1][2].pixels.to("cpu"))
 
 
-def test_a_locked_image_tower_stays_and_everything_else_moves(base: Path) -> None:
-    before = read(base, name="before").towers.state_dict()
+def test_a_locked_image_encoder_stays_and_everything_else_moves(base: Path) -> None:
+    before = read(base, name="before").network.state_dict()
     arms = train_arms(base, THREE, SHORT, say=silent)
     for name, arm in arms.items():
         moved = {key for key, value in weights(arm).items() if not torch.equal(value, before[key])}

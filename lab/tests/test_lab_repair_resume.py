@@ -10,7 +10,7 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny, read
 from unbag.training.data.batch import Batch
-from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.trainer import Trainer
 from unbag_lab import training
 from unbag_lab.experiments.repair import repair

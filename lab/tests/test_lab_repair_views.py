@@ -8,8 +8,8 @@ import torch
 
 from unbag.models.tiny import read as read_tiny
 from unbag.training.data.world import WorldBatches
-from unbag.training.towers.adapters import TinyTrainable
-from unbag.training.towers.base import Reads
+from unbag.training.encoders.adapters import TinyTrainable
+from unbag.training.encoders.base import Reads
 from unbag.world.grammar import read
 from unbag_lab.experiments.repair import leak_of
 from unbag_lab.experiments.repair_training import (

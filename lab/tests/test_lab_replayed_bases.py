@@ -13,7 +13,7 @@ import torch
 from tests.readouts.replayed import Replayed, on_the_device
 from torch import Tensor
 
-from unbag.models.tiny import TinyTowers
+from unbag.models.tiny import TinyNetwork
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training import optim, trainer
 from unbag_lab import bases
@@ -34,7 +34,7 @@ class OnGpu(Pretraining):
             super().__setattr__(name, value)
 
 
-def made(folder: Path | None = None, *, stops_at: str = "never") -> TinyTowers:
+def made(folder: Path | None = None, *, stops_at: str = "never") -> TinyNetwork:
     def say(line: str) -> None:
         if line.startswith(stops_at):
             raise KeyboardInterrupt
@@ -44,15 +44,15 @@ def made(folder: Path | None = None, *, stops_at: str = "never") -> TinyTowers:
 
 
 @torch.inference_mode()
-def vectors(towers: TinyTowers) -> Tensor:
+def vectors(network: TinyNetwork) -> Tensor:
     """Not weights: the gradient of keys' biases is rounding alone, and AdamW makes steps of it."""
     drawn = torch.Generator().manual_seed(0)
     side = CONFIG.pixels
     pixels = torch.rand((6, 3, side, side), generator=drawn)
     token_BL = torch.randint(1, len(CONFIG.words), (6, 8), generator=drawn)
     end_B = torch.arange(2, 8)
-    both = (towers.embed_images(pixels), towers.embed_texts(token_BL, end_B))
-    return torch.cat(both) * towers.log_scale.exp()
+    both = (network.embed_images(pixels), network.embed_texts(token_BL, end_B))
+    return torch.cat(both) * network.log_scale.exp()
 
 
 def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(

@@ -50,7 +50,7 @@ def test_what_ships_is_on_the_card_and_small() -> None:
 def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(encoder().towers, tmp_path / "small.safetensors", dtype=torch.float32)
+    write(encoder().network, tmp_path / "small.safetensors", dtype=torch.float32)
     spec = f"tiny:{tmp_path}/small.safetensors"
     own = load_model(spec)
     assert isinstance(own, DualEncoder)

@@ -172,7 +172,7 @@ def small_folder(folder: Path, *, embeds: bool) -> Path:
 def test_the_folder_of_an_arm_becomes_one_that_ships(tmp_path: Path) -> None:
     from unbag_lab.experiments.readouts import ship_head
 
-    write(encoder().towers, tmp_path / "small.safetensors", dtype=torch.float32)
+    write(encoder().network, tmp_path / "small.safetensors", dtype=torch.float32)
     arm, spec = (
         small_folder(tmp_path / "vlm2vec", embeds=False),
         f"tiny:{tmp_path}/small.safetensors",

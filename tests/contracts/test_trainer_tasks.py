@@ -25,11 +25,11 @@ from unbag.runs.checkpoint import LAST, load_checkpoint, optimizer_state
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training import trainer as trainer_module
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.cached_features import CachedEncoders
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Freeze
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Task, Trainer
 
 STEPS = 4
@@ -143,8 +143,8 @@ def photographs(out: Path, seed: int) -> Task[Any]:
     collection = drawn_collection()
     seen, recipe = drawn_features(collection), BUILD[START].recipe
     recipe = replace(recipe, freeze=Freeze(), batch_size=80, epochs=1, warmup_steps=1)
-    towers = make_trainable(load_heads(None, seed=seed), device="cpu")
-    heads = CachedTowers(towers, images=seen.images, texts=seen.captions)
+    network = make_trainable(load_heads(None, seed=seed), device="cpu")
+    heads = CachedEncoders(network, images=seen.images, texts=seen.captions)
     batches = PairBatches(collection.train, recipe, heads.reads, seed)
     return PhotosTask(TrainJob(heads, batches, recipe, out=out, seed=seed), steps=STEPS)
 

@@ -54,7 +54,7 @@ def test_a_model_of_transformers(hf_folder: HfFolder, tmp_path: Path) -> None:
 def test_a_tiny_model(tmp_path: Path) -> None:
     model = load_tiny("random")
     with torch.no_grad():
-        model.towers.log_scale.fill_(math.inf)
-    write(model.towers, tmp_path / "mine.safetensors")
+        model.network.log_scale.fill_(math.inf)
+    write(model.network, tmp_path / "mine.safetensors")
     with pytest.raises(UnbagError, match="hold NaN or infinity: log_scale"):
         load_tiny(str(tmp_path / "mine.safetensors"))

@@ -222,7 +222,7 @@ def test_naflex_images_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
 
 @torch.no_grad()
 def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) -> None:
-    """Padded and cut by the tokenizer, its mask given to the tower."""
+    """Padded and cut by the tokenizer, its mask given to the encoder."""
     folder = hf_folder("clip")
     model = transformers.AutoModel.from_pretrained(folder).eval()
     words = transformers.AutoTokenizer.from_pretrained(folder)

@@ -124,7 +124,7 @@ def test_weights_saved_in_half_precision_are_computed_in_float32(
     assert encoder.name == "half"
 
 
-def test_both_towers_are_compiled_if_asked(
+def test_both_encoders_are_compiled_if_asked(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[str] = []

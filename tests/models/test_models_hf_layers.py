@@ -1,4 +1,4 @@
-"""Layers of towers of transformers: as many as blocks, ending where the vectors begin."""
+"""Layers of encoders of transformers: as many as blocks, ending where the vectors begin."""
 
 from collections.abc import Callable
 from pathlib import Path

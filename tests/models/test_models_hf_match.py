@@ -16,7 +16,7 @@ from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics import Choice, Recall
 from unbag.models.huggingface import blip as hf_match
-from unbag.models.huggingface.blip import Match, TowerMatch
+from unbag.models.huggingface.blip import Match, MatchWithEncoders
 from unbag.models.huggingface.loading import load
 from unbag.models.loading import load_model
 from unbag.scorers import make_scorer, make_scorers
@@ -189,7 +189,7 @@ def test_a_damaged_image_says_so(hf_folder: HfFolder) -> None:
 
 def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
     scorer = match(hf_folder("blip"))
-    assert isinstance(scorer, TowerMatch)
+    assert isinstance(scorer, MatchWithEncoders)
     blip = scorer.encoder
     assert isinstance(blip, TokenEncoder)
     tokens = blip.encode_tokens(CAPTIONS)

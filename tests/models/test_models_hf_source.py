@@ -203,7 +203,7 @@ def test_weights_that_are_too_many_do_no_harm(clip: Path, hf_folder: HfFolder) -
     assert found.fingerprint == plain.fingerprint
 
 
-def test_only_the_text_tower_is_no_dual_encoder(clip: Path, tmp_path: Path) -> None:
+def test_only_the_text_encoder_is_no_dual_encoder(clip: Path, tmp_path: Path) -> None:
     text = transformers.CLIPTextModel.from_pretrained(clip)
     text.save_pretrained(tmp_path / "text")
     said = fails(tmp_path / "text")

@@ -71,10 +71,10 @@ def test_layers_end_with_what_the_head_is_given() -> None:
     assert seen.vector_NLW[-1].shape == (2, 49, 1280)
     assert [one.shape for one in said.vector_NLW] == [(3, 14, 384)] * 8
     assert said.mask_NL.sum(dim=1).tolist() == [7, 4, 14]
-    towers = photo().towers
+    network = photo().network
     for head, layers, vectors in (
-        (towers.picture.head, seen, photo().encode_images(pixels())),
-        (towers.caption.head, said, photo().encode_texts(CAPTIONS)),
+        (network.picture.head, seen, photo().encode_images(pixels())),
+        (network.caption.head, said, photo().encode_texts(CAPTIONS)),
     ):
         last = layers.pooled_NW[-1]
         assert last is not None
@@ -90,7 +90,7 @@ def test_layers_end_with_what_the_head_is_given() -> None:
 
 @torch.no_grad()
 def test_the_first_layer_of_images_is_the_stem_averaged_over_its_places() -> None:
-    part = photo().towers.picture.part
+    part = photo().network.picture.part
     stem = part._swish(part._bn0(part._conv_stem(pixels())))
     assert stem.shape == (2, 32, 112, 112)
     first = photo().image_layers(pixels()).vector_NLW[0]
@@ -101,7 +101,7 @@ def test_the_twin_has_no_trained_weight_and_still_sees() -> None:
     found = random_init(photo())
     assert isinstance(found, Photo)
     assert found.name == "photo:random, random weights"
-    ours, theirs = photo().towers.state_dict(), found.towers.state_dict()
+    ours, theirs = photo().network.state_dict(), found.network.state_dict()
     assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
     for name in (
         "picture.part._conv_stem.weight",
@@ -118,7 +118,7 @@ def test_the_twin_has_no_trained_weight_and_still_sees() -> None:
 
 def test_heads_go_to_a_file_and_back(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    write(photo().towers, path, dtype=torch.float32)
+    write(photo().network, path, dtype=torch.float32)
     # Two heads of 1.05 million numbers, and none of the 26 million of the parts.
     assert 4_000_000 < path.stat().st_size < 5_000_000
     found = load(str(path))
@@ -131,11 +131,11 @@ def test_a_part_that_was_trained_goes_with_the_heads(tmp_path: Path) -> None:
     random_model = random_init(photo())
     assert isinstance(random_model, Photo)
     path = tmp_path / "open.safetensors"
-    write(random_model.towers, path, parts=["picture"], dtype=torch.float32)
+    write(random_model.network, path, parts=["picture"], dtype=torch.float32)
     found = read(path, name="open")
     assert torch.equal(found.encode_images(pixels()), random_model.encode_images(pixels()))
     # The caption part is the installed one.
-    head, own = found.towers.caption.part, photo().towers.caption.part
+    head, own = found.network.caption.part, photo().network.caption.part
     assert torch.equal(
         head.embeddings.word_embeddings.weight, own.embeddings.word_embeddings.weight
     )
@@ -195,7 +195,7 @@ def headless(path: Path) -> None:
 def unlike(path: Path) -> None:
     from safetensors.torch import save_file
 
-    state = {n: v for n, v in photo().towers.state_dict().items() if "head" in n}
+    state = {n: v for n, v in photo().network.state_dict().items() if "head" in n}
     state |= {"log_scale": torch.ones(()), "other.weight": torch.ones(1)}
     save_file(state, path, metadata={"photo": "{}"})
 
@@ -203,7 +203,7 @@ def unlike(path: Path) -> None:
 def endless(path: Path) -> None:
     from safetensors.torch import save_file
 
-    state = {n: v.clone() for n, v in photo().towers.state_dict().items() if "head" in n}
+    state = {n: v.clone() for n, v in photo().network.state_dict().items() if "head" in n}
     state["log_scale"] = torch.tensor(torch.nan)
     save_file(state, path, metadata={"photo": "{}"})
 

@@ -28,7 +28,7 @@ def test_it_is_a_layer_encoder(model: Tiny) -> None:
     assert isinstance(model, LayerEncoder)
 
 
-def test_a_tower_of_k_blocks_has_k_and_two_layers(model: Tiny) -> None:
+def test_an_encoder_of_k_blocks_has_k_and_two_layers(model: Tiny) -> None:
     images, captions = model.image_layers(pixels()), model.text_layers(CAPTIONS)
     assert [one.shape for one in images.vector_NLW] == [(3, 16, 32)] * 4
     assert [one.shape for one in captions.vector_NLW] == [(3, 8, 16)] * 5
@@ -40,35 +40,35 @@ def test_a_tower_of_k_blocks_has_k_and_two_layers(model: Tiny) -> None:
 
 @torch.no_grad()
 def test_the_last_layer_projected_is_the_vector(model: Tiny) -> None:
-    image, caption = model.towers.picture, model.towers.caption
+    image, caption = model.network.picture, model.network.caption
     seen, read = model.image_layers(pixels()), model.text_layers(CAPTIONS)
-    for tower, last, vectors in (
+    for encoder, last, vectors in (
         (image, seen.pooled_NW[-1], model.encode_images(pixels())),
         (caption, read.pooled_NW[-1], model.encode_texts(CAPTIONS)),
         (image, seen.vector_NLW[-1], model.encode_patches(pixels()).vector_NLW),
         (caption, read.vector_NLW[-1], model.encode_tokens(CAPTIONS).vector_NLW),
     ):
-        found = normalize(tower.project(last), dim=-1)
+        found = normalize(encoder.project(last), dim=-1)
         torch.testing.assert_close(found, vectors, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 def test_each_layer_is_its_block_of_the_one_before(model: Tiny) -> None:
-    tower, found = model.towers.picture, model.image_layers(pixels())
+    encoder, found = model.network.picture, model.image_layers(pixels())
     whole = [
         torch.cat([pooled[:, None], vector], dim=1)
         for pooled, vector in zip(found.pooled_NW, found.vector_NLW, strict=True)
         if pooled is not None
     ]
-    torch.testing.assert_close(whole[0][:, 0], (tower.cls + tower.position[0]).expand(3, -1))
-    for block, before, after in zip(tower.blocks, whole[:-2], whole[1:-1], strict=True):
+    torch.testing.assert_close(whole[0][:, 0], (encoder.cls + encoder.position[0]).expand(3, -1))
+    for block, before, after in zip(encoder.blocks, whole[:-2], whole[1:-1], strict=True):
         torch.testing.assert_close(block(before), after)
-    torch.testing.assert_close(tower.norm(whole[-2]), whole[-1])
+    torch.testing.assert_close(encoder.norm(whole[-2]), whole[-1])
 
 
-def test_what_enters_the_caption_tower_knows_its_place(model: Tiny) -> None:
+def test_what_enters_the_caption_encoder_knows_its_place(model: Tiny) -> None:
     first = model.text_layers(["star star"]).vector_NLW[0][0]
-    places = model.towers.caption.position.detach()
+    places = model.network.caption.position.detach()
     torch.testing.assert_close(first[1] - first[0], places[1] - places[0], rtol=0, atol=1e-6)
 
 
@@ -106,11 +106,11 @@ def test_recording_leaves_no_hook_behind() -> None:
 
 
 def test_blocks_are_found_where_they_usually_stand() -> None:
-    tower = torch.nn.Module()
-    assert blocks_of(tower) == []
-    tower.encoder = torch.nn.Module()
-    tower.encoder.layer = torch.nn.ModuleList([torch.nn.Identity()])
-    assert blocks_of(tower) == [tower.encoder.layer[0]]
+    encoder = torch.nn.Module()
+    assert blocks_of(encoder) == []
+    encoder.encoder = torch.nn.Module()
+    encoder.encoder.layer = torch.nn.ModuleList([torch.nn.Identity()])
+    assert blocks_of(encoder) == [encoder.encoder.layer[0]]
 
 
 def test_layers_come_in_single_precision() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.probes.base import Row
-from unbag.training.towers.adapters import make_trainable
+from unbag.training.encoders.adapters import make_trainable
 from unbag.types import DualEncoder
 from unbag.world.placement import Look, place_apart
 from unbag.world.rendering import SceneImage

@@ -1,4 +1,4 @@
-"""Extractability: balanced sheets, spaces with known verdicts, a fake tower with known layers."""
+"""Extractability: balanced sheets, spaces with known verdicts, a fake encoder with known layers."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class FakeLayers:
         return tuple(one if layer >= 2 else blank for layer in layers)
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[TokenFeatures, ...]:
-        raise UnbagError("this tower cannot be taken apart")
+        raise UnbagError("this encoder cannot be taken apart")
 
     def _patches(self, image: ImageSource) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         """2 x 2 patches of width 60: shapes and colours that lie in each."""
@@ -212,10 +212,10 @@ def test_what_is_in_the_patches_only_is_lost_in_the_read_out() -> None:
     assert "it is there, and the read-out loses it" in sentence
 
 
-def test_a_tower_that_cannot_be_taken_apart_is_said_so() -> None:
+def test_an_encoder_that_cannot_be_taken_apart_is_said_so() -> None:
     places = caption_places(_layered(), ["a star", "a cup"], QUICK)
     assert places.whole is None
-    assert places.notes == (f"{NO_LAYERS} (this tower cannot be taken apart)",)
+    assert places.notes == (f"{NO_LAYERS} (this encoder cannot be taken apart)",)
 
 
 def test_layers_asked_for_are_read_and_those_that_are_not_there_are_named() -> None:

@@ -18,7 +18,7 @@ from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import load as load_hf
 from unbag.models.tiny import Tiny, untrained
 from unbag.probes.transplant import SOURCES, Combination, parts_of, transplant
-from unbag.training.towers.adapters import make_trainable
+from unbag.training.encoders.adapters import make_trainable
 from unbag.types import DualEncoder
 
 from .small_models import CONFIG, WORDS, perturbed, small
@@ -55,14 +55,14 @@ def test_eight_combinations_and_their_ends() -> None:
     assert found[1].encoder.scale == other.scale
     for one in found:
         assert isinstance(one.encoder, Tiny)
-        state = one.encoder.towers.state_dict()
+        state = one.encoder.network.state_dict()
         for place, source in {
             "picture.norm.weight": one.choice.image,
             "caption.tokens.weight": one.choice.text,
             "picture.project.weight": one.choice.read_out,
             "caption.project.weight": one.choice.read_out,
         }.items():
-            wanted = (base if source == "base" else other).towers.state_dict()[place]
+            wanted = (base if source == "base" else other).network.state_dict()[place]
             assert torch.equal(state[place], wanted), (one.choice, place)
 
 
@@ -96,7 +96,7 @@ def test_models_of_transformers(hf_folder: Callable[[str], Path], kind: str) -> 
 
 
 class _NoProjection:
-    """Towers of two layers without a projection."""
+    """Encoders of two layers without a projection."""
 
     name = "plain"
 
@@ -114,16 +114,20 @@ class _NoProjection:
 def test_without_a_projection_there_are_two_parts() -> None:
     parts = parts_of(_NoProjection())  # type: ignore[arg-type]
     assert parts.read_out == frozenset()
-    # A buffer right in the image encoder is the tower's; the scale goes with the text.
+    # A buffer right in the image encoder is the encoder's; the scale goes with the text.
     assert parts.image == {"eyes.weight", "eyes.bias", "eyes.grid"}
     assert parts.text == {"words.weight", "words.bias", "scale", "mask"}
-    assert parts.notes == ("neither tower has a separate projection: only towers were exchanged",)
+    assert parts.notes == (
+        "neither encoder has a separate projection: only encoders were exchanged",
+    )
 
 
-def test_towers_that_share_weights_are_refused() -> None:
+def test_encoders_that_share_weights_are_refused() -> None:
     plain = _NoProjection()
     plain.text_layers = [[plain.module.eyes, plain.module.words]]
-    with pytest.raises(UnbagError, match="plain cannot be taken apart: its towers share 2 weights"):
+    with pytest.raises(
+        UnbagError, match="plain cannot be taken apart: its encoders share 2 weights"
+    ):
         parts_of(plain)  # type: ignore[arg-type]
 
 
@@ -153,11 +157,13 @@ def test_another_preparation_is_refused() -> None:
         transplant(small(0), mirrored)
 
 
-def test_a_model_without_towers_is_refused() -> None:
+def test_a_model_without_encoders_is_refused() -> None:
     class Chat:
         name = "chat"
 
     with pytest.raises(UnbagError) as caught:
         transplant(small(0), Chat())  # type: ignore[arg-type]
-    assert str(caught.value).startswith("chat cannot be taken apart into two towers and a read-out")
-    assert "chat models and matching heads have no two towers" in str(caught.value)
+    assert str(caught.value).startswith(
+        "chat cannot be taken apart into two encoders and a read-out"
+    )
+    assert "chat models and matching heads have no two encoders" in str(caught.value)

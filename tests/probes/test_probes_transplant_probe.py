@@ -71,7 +71,7 @@ def test_four_encoders_give_the_scores_of_all_eight() -> None:
 @pytest.mark.parametrize(
     ("only", "part"), [("caption.blocks", "text encoder"), ("picture.blocks", "image encoder")]
 )
-def test_a_change_in_one_tower_is_placed_there(only: str, part: str) -> None:
+def test_a_change_in_one_encoder_is_placed_there(only: str, part: str) -> None:
     base = perturbed(small(0), "base", size=0.5)
     repaired = perturbed(base, "repaired", only=only, size=0.5, seed=4)
     found = asked(repaired, base, _only_second(base, repaired))
@@ -155,16 +155,16 @@ def test_skipped_with_the_reason() -> None:
     assert found.skipped == "needs captions with negatives, and there are none"
     bag = constructed_subject(bag_of_words_space(), other=base)
     found = put(TRANSPLANT, bag, ProbeData("rows", rows(4)))
-    assert found.skipped == "needs two dual encoders: others have no two towers"
+    assert found.skipped == "needs two dual encoders: others have no two encoders"
     wide = subject(small(0, name="wide", config=replace(CONFIG, joint=12)), base)
     found = put(TRANSPLANT, wide, ProbeData("rows", rows(4)))
     assert found.skipped.startswith("tiny:0 and wide differ in architecture: ")
     chat = replace(base, space=None)
     found = put(TRANSPLANT, replace(base, other=chat), ProbeData("rows", rows(4)))
-    assert found.skipped == "needs two dual encoders: others have no two towers"
+    assert found.skipped == "needs two dual encoders: others have no two encoders"
 
 
-def test_without_a_read_out_only_towers_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_read_out_only_encoders_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unbag.probes.transplant._PROJECTIONS", frozenset())
     base, other = small(0), perturbed(small(0), "other")
     found = asked(other, base, rows(48))
@@ -172,7 +172,9 @@ def test_without_a_read_out_only_towers_are_combined(monkeypatch: pytest.MonkeyP
     assert [one.name for one in found.quantities[:4]] == [
         "all kinds: none", "all kinds: text encoder", "all kinds: image encoder", "all kinds: all",
     ]  # fmt: skip
-    assert found.notes[1] == "neither tower has a separate projection: only towers were exchanged"
+    assert (
+        found.notes[1] == "neither encoder has a separate projection: only encoders were exchanged"
+    )
     grid = found.plots[0]
     assert isinstance(grid, Grid)
     assert grid.columns == ("text of tiny:0", "text of other")

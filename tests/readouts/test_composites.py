@@ -71,7 +71,7 @@ def test_what_is_withheld_from_training_is_never_shown() -> None:
 
 def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     tiny = load("base")
-    before = {name: value.clone() for name, value in tiny.towers.state_dict().items()}
+    before = {name: value.clone() for name, value in tiny.network.state_dict().items()}
     settings = DcsmSettings(
         length=10,
         net="mlp",
@@ -104,7 +104,9 @@ def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
     losses = run_losses(Trainer(ReaderTask(made, pool, settings, device="cpu")))
     assert len(losses) == 12
     assert losses[-1] < losses[0]
-    assert all(torch.equal(value, before[name]) for name, value in tiny.towers.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in tiny.network.state_dict().items()
+    )
 
 
 def _view(settings: DcsmSettings) -> View:

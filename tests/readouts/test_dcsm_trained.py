@@ -32,10 +32,10 @@ SMALL = (
 )
 def test_a_reader_is_trained_and_scores(name: str, more: tuple[str, ...], tmp_path: Path) -> None:
     tiny = load("base")
-    before = {key: value.clone() for key, value in tiny.towers.state_dict().items()}
+    before = {key: value.clone() for key, value in tiny.network.state_dict().items()}
     trained = train_readout(name, tiny, "world", tmp_path, settings=(*SMALL, *more))
     assert trained.is_done
-    assert all(torch.equal(value, before[key]) for key, value in tiny.towers.state_dict().items())
+    assert all(torch.equal(value, before[key]) for key, value in tiny.network.state_dict().items())
     (scorer,) = find_readout(name).scorers(tiny, tmp_path)
     items = triple_items(("relation",), n=3)[:6]
     if name == "dcsm":

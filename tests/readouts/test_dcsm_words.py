@@ -116,7 +116,7 @@ def test_ends_need_one_number_of_special_pieces() -> None:
     assert ends(5, [3, 4, 3], [4, 4, 4]) is None
 
 
-def test_the_view_keeps_what_the_tower_makes_of_padding() -> None:
+def test_the_view_keeps_what_the_encoder_makes_of_padding() -> None:
     tiny = load("base")
     kept = MapCaptions("token", 12, "kept")
     zero = MapCaptions("token", 12, "zero")
@@ -156,7 +156,7 @@ def test_captions_beyond_the_map_are_cut_counted_and_said_once() -> None:
     torch.testing.assert_close(found.pooled[:1], tiny.encode_texts(["a red cup and a star"]))
 
 
-def test_more_columns_than_a_tower_has_places_are_zero() -> None:
+def test_more_columns_than_an_encoder_has_places_are_zero() -> None:
     tiny = load("base")
     found = MapCaptions("token", 40, "kept")(tiny, ["a red cup"])
     assert found.vector_NLW.shape[1] == 40

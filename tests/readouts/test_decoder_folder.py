@@ -54,7 +54,7 @@ def state(folder: Path) -> dict[str, torch.Tensor]:
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, Path]:
     """An encoder that loads by name, and a decoder on it."""
     root = tmp_path_factory.mktemp("decoder")
-    write(encoder().towers, root / "small.safetensors", dtype=torch.float32)
+    write(encoder().network, root / "small.safetensors", dtype=torch.float32)
     own = load(str(root / "small.safetensors"))
     trained(root / "made", model=own, spec=f"tiny:{root / 'small.safetensors'}")
     return own, root / "made"
@@ -62,10 +62,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, Path]:
 
 def test_the_encoder_stays_as_it_is(tmp_path: Path) -> None:
     own = encoder()
-    before = {name: value.clone() for name, value in own.towers.state_dict().items()}
+    before = {name: value.clone() for name, value in own.network.state_dict().items()}
     found = trained(tmp_path / "made", model=own)
     assert found.is_done
-    for name, value in own.towers.state_dict().items():
+    for name, value in own.network.state_dict().items():
         assert torch.equal(value, before[name]), name
 
 
@@ -203,7 +203,7 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_model_without_an_image_tower() -> None:
+def test_a_model_without_an_image_encoder() -> None:
     with pytest.raises(UnbagError, match="the read-out 'decoder' reads patches and words"):
         make_scorers(load_model("caption:short"), "decoder@somewhere")
 

@@ -147,7 +147,7 @@ def test_the_score_is_the_probability_of_yes() -> None:
 
 @dataclass
 class _Counted:
-    """Passes through to an encoder and counts the images that its tower was given."""
+    """Passes through to an encoder and counts the images that its encoder was given."""
 
     inner: Tiny
     rows: int = 0

@@ -272,9 +272,9 @@ def test_what_cannot_be_mapped_says_why() -> None:
     with pytest.raises(UnbagError, match="image and caption have 304 tokens") as error:
         occlusion_maps(YES(decoder()), IMAGE, "star " * 292)
     assert "at most" in error.value.expected
-    assert decoder_of(Cosine(decoder().tower)) is None
+    assert decoder_of(Cosine(decoder().encoder)) is None
     with pytest.raises(UnbagError, match="small shows no patches that could be taken away"):
-        occlusion_maps(Cosine(decoder().tower), IMAGE, CAPTION)
+        occlusion_maps(Cosine(decoder().encoder), IMAGE, CAPTION)
 
 
 @pytest.mark.parametrize("name", ["vlm2vec", "decoder"])

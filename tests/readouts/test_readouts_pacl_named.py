@@ -95,13 +95,13 @@ def test_a_few_examples_are_learned_by_heart(name: str, changed: dict[str, objec
 
 def test_reading_leaves_the_encoder_as_it_is(tmp_path: Path) -> None:
     encoder = small_encoder()
-    before = {key: value.clone() for key, value in encoder.towers.state_dict().items()}
+    before = {key: value.clone() for key, value in encoder.network.state_dict().items()}
     for name in ("pacl", "sparc", "sparc_fixed"):
         readout, found = reader_readout(name), pooled(name, encoder, tmp_path)
         effort = replace(readout.settings, steps=2, batch_size=12)
         reader = readout.fresh(effort, sizes_of(found), seed=0)
         Trainer(ReaderTask(reader, found, effort, device="cpu")).run()
-    after = encoder.towers.state_dict()
+    after = encoder.network.state_dict()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 
 

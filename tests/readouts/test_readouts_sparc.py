@@ -157,7 +157,7 @@ def test_empty_places_hold_what_the_encoder_makes_of_them() -> None:
     plain = last_texts(encoder, ["red of red"])
     assert torch.allclose(many.vector_NLW[1, :4], plain.vector_NLW[0], atol=1e-6)
     assert torch.allclose(many.pooled[1], plain.pooled[0], atol=1e-6)
-    # Causal towers let an empty place look back at its caption.
+    # Causal encoders let an empty place look back at its caption.
     assert not torch.allclose(many.vector_NLW[0, 10], many.vector_NLW[1, 10], atol=1e-3)
 
 

@@ -45,11 +45,11 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def test_a_reader_is_trained_while_the_encoder_keeps_every_bit(tmp_path: Path) -> None:
     encoder = load("base")
-    before = {name: value.clone() for name, value in encoder.towers.state_dict().items()}
+    before = {name: value.clone() for name, value in encoder.network.state_dict().items()}
     fingerprint = encoder.fingerprint
     found = trained(tmp_path, encoder)
     assert found.is_done
-    after = encoder.towers.state_dict()
+    after = encoder.network.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert load("base").fingerprint == fingerprint
     assert {path.name for path in tmp_path.iterdir()} >= {FILE, LAST, CARD}

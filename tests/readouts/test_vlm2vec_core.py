@@ -52,7 +52,7 @@ def test_the_norm_is_taken_in_float32() -> None:
     assert torch.allclose(found_ND, torch.full((2, 4), 0.5))
 
 
-class Towers(nn.Module):
+class Encoders(nn.Module):
     """One network for queries and targets, as in VLM2Vec, with dropout."""
 
     def __init__(self, dropout: float) -> None:
@@ -67,49 +67,49 @@ class Towers(nn.Module):
         return found
 
 
-def gradient(towers: Towers, *, chunk: int | None, seed: int = 0) -> tuple[float, list[Tensor]]:
+def gradient(network: Encoders, *, chunk: int | None, seed: int = 0) -> tuple[float, list[Tensor]]:
     random = torch.Generator().manual_seed(1)
     query_BF = torch.randn(6, 5, generator=random)
     target_TF = torch.randn(10, 5, generator=random)
-    towers.zero_grad()
+    network.zero_grad()
     sides = [
         [
-            Part(lambda some=some: towers(some), seed=hash((seed, side, number)))  # type: ignore[misc]
+            Part(lambda some=some: network(some), seed=hash((seed, side, number)))  # type: ignore[misc]
             for number, some in enumerate(torch.split(row_NF, chunk or len(row_NF)))
         ]
         for side, row_NF in enumerate((query_BF, target_TF))
     ]
     loss = cached_step(sides, contrast, keeps_graphs=chunk is None)
-    grads = [weight.grad for weight in towers.parameters()]
+    grads = [weight.grad for weight in network.parameters()]
     return float(loss), [grad.clone() for grad in grads if grad is not None]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 6])
 def test_gradients_in_chunks_are_the_plain_ones(chunk: int) -> None:
-    towers = Towers(0.0)
-    wanted_loss, wanted = gradient(towers, chunk=None)
-    assert towers.passes == [6, 10]
-    loss, found = gradient(towers, chunk=chunk)
+    network = Encoders(0.0)
+    wanted_loss, wanted = gradient(network, chunk=None)
+    assert network.passes == [6, 10]
+    loss, found = gradient(network, chunk=chunk)
     assert loss == pytest.approx(wanted_loss, abs=1e-5)
     for one, other in zip(found, wanted, strict=True):
         assert torch.allclose(one, other, atol=1e-5)
     assert max(one.abs().max() for one in wanted) > 1e-2
-    assert max(towers.passes[2:]) == chunk
+    assert max(network.passes[2:]) == chunk
 
 
 def test_dropout_is_the_same_in_both_passes() -> None:
     """Were it not, the gradient would be that of another network than the one the loss saw."""
-    towers = Towers(0.5)
+    network = Encoders(0.5)
     kept: list[Tensor] = []
-    towers.net[2].register_forward_hook(lambda _, inputs, made: kept.append(made.detach().clone()))
-    gradient(towers, chunk=4, seed=5)
+    network.net[2].register_forward_hook(lambda _, inputs, made: kept.append(made.detach().clone()))
+    gradient(network, chunk=4, seed=5)
     half = len(kept) // 2
     assert len(kept) == 10
     for first, second in zip(kept[:half], kept[half:], strict=True):
         assert torch.equal(first, second)
-    again = gradient(towers, chunk=4, seed=5)[0]
-    assert again == gradient(towers, chunk=4, seed=5)[0]
-    assert again != gradient(towers, chunk=4, seed=6)[0]
+    again = gradient(network, chunk=4, seed=5)[0]
+    assert again == gradient(network, chunk=4, seed=5)[0]
+    assert again != gradient(network, chunk=4, seed=6)[0]
 
 
 def test_the_rate_goes_up_and_down_a_line() -> None:

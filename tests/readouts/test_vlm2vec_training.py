@@ -96,7 +96,7 @@ def steps(
 
 
 @pytest.mark.parametrize("lora", [8, 0])
-def test_it_fits_what_it_is_shown_and_the_image_tower_stays(lora: int, model: ChatModel) -> None:
+def test_it_fits_what_it_is_shown_and_the_image_encoder_stays(lora: int, model: ChatModel) -> None:
     before = bits(model)
     adapted = adapt(model, Adapting(lora=lora, dropout=0.0))
     asks = [(image, text) for image, text in fixed().queries]

@@ -19,11 +19,11 @@ from unbag.models.tiny import write
 from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import JoinedTrainable, make_trainable
+from unbag.training.encoders.base import Trainable
+from unbag.training.encoders.cached_features import cache_frozen
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Freeze, Recipe, make_recipe
-from unbag.training.towers.adapters import JoinedTrainable, make_trainable
-from unbag.training.towers.base import Trainable
-from unbag.training.towers.cached_features import cache_frozen
 
 from .small_world import small
 
@@ -34,7 +34,7 @@ CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
 
 def save_eyes(folder: Path) -> str:
     """A tiny image model; gives the name that loads it."""
-    write(small(1).towers, folder / "eyes.safetensors", dtype=torch.float32)
+    write(small(1).network, folder / "eyes.safetensors", dtype=torch.float32)
     return f"tiny:{folder / 'eyes.safetensors'}"
 
 
@@ -77,7 +77,7 @@ def is_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
-def towers_of(joined: JoinedEncoder) -> JoinedTrainable:
+def trainable_of(joined: JoinedEncoder) -> JoinedTrainable:
     """Ready to train."""
     found = make_trainable(joined, device="cpu")
     assert isinstance(found, JoinedTrainable)

@@ -1,4 +1,4 @@
-"""Training runs of a few steps on the world, with towers of a few numbers."""
+"""Training runs of a few steps on the world, with encoders of a few numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import make_trainable
 from unbag.training.fine_tuning import TrainJob
 from unbag.training.recipes import Recipe, make_recipe
-from unbag.training.towers.adapters import make_trainable
 
 from .small_world import small
 

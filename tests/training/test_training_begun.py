@@ -27,7 +27,7 @@ def test_a_folder_of_photographs_is_refused(
         train(job_of(tmp_path))
     assert caught.value.message == f"the folder {tmp_path} is not empty and holds no training run"
     assert "--out" in str(caught.value.hint)
-    # Before towers are copied, and on the command line before a model is loaded.
+    # Before encoders are copied, and on the command line before a model is loaded.
     monkeypatch.delattr("unbag.training.repair.make_trainable")
     with pytest.raises(UnbagError, match="is not empty and holds no training run"):
         repair(small(1), "world", fast(), tmp_path)

@@ -80,7 +80,7 @@ def test_positions_that_old_versions_saved_are_no_weights() -> None:
 @pytest.mark.parametrize(
     "name", ["visual.transformer.resblocks.0.ls_1.gamma", "visual.attn_pool.probe", "cls_emb"]
 )
-def test_a_tensor_of_another_tower_is_refused_by_name(name: str) -> None:
+def test_a_tensor_of_another_encoder_is_refused_by_name(name: str) -> None:
     with pytest.raises(UnbagError, match=f"the tensor '{name}' has no name in the other library"):
         to_transformers({name: torch.zeros(1)})
 

@@ -91,7 +91,7 @@ def test_plain_transformers_gives_the_same_vectors(made: tuple[DualEncoder, Expo
     torch.testing.assert_close(normalize(images, dim=-1), image_ND, atol=1e-5, rtol=0)
     torch.testing.assert_close(normalize(captions, dim=-1), caption_ND, atol=1e-5, rtol=0)
     assert model.logit_scale.exp().item() == pytest.approx(encoder.scale)
-    # Resized by other code; the first image has the tower's size and is not resized.
+    # Resized by other code; the first image has the encoder's size and is not resized.
     theirs = processor(images=noise(), return_tensors="pt")["pixel_values"]
     torch.testing.assert_close(theirs[0], pixels[0], atol=1e-6, rtol=0)
     assert ((theirs - pixels).abs() * 0.3 * 255).max() < 2.0

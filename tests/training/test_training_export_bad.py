@@ -101,7 +101,7 @@ def test_rounded_weights_are_refused(tmp_path: Path, small: OpenClip) -> None:
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     encoder = load("random")
     with torch.no_grad():
-        next(encoder.towers.parameters()).view(-1)[0] = float("nan")
+        next(encoder.network.parameters()).view(-1)[0] = float("nan")
     with pytest.raises(UnbagError, match="hold NaN or infinity"):
         export(encoder, tmp_path / "out", card=CARD)
     assert not list(tmp_path.iterdir())

@@ -115,7 +115,7 @@ def test_a_bias_that_was_trained_beside_a_clip_model_is_kept_for_open_clip_alone
     assert found.notes[0].startswith("The bias of the sigmoid loss, -4.5000, has no place in")
 
 
-def test_a_tokenizer_that_cuts_before_the_tower_ends_is_no_form_of_open_clip(
+def test_a_tokenizer_that_cuts_before_the_encoder_ends_is_no_form_of_open_clip(
     hf_folder: HfFolder, tmp_path: Path
 ) -> None:
     plain = load_model(f"hf:{hf_folder('clip')}")

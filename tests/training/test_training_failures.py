@@ -211,7 +211,7 @@ def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:
     assert "which is damaged too" in said(caught.value)
 
 
-def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_encoders(tmp_path: Path) -> None:
     """Somebody copied it there, with or without its record."""
     train(job_of(tmp_path / "a", fast("clip_ft", "freeze.image=all")))
     (tmp_path / "b").mkdir()

@@ -1,4 +1,4 @@
-"""Towers of transformers that are trained: vectors, gradients, layers, LoRA, snapshots, workers."""
+"""Training encoders of transformers: vectors, gradients, layers, LoRA, snapshots, workers."""
 
 import pickle
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from unbag.errors import UnbagError
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.huggingface.loading import load
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze, set_training, weights_of
+from unbag.training.encoders.lora import add_lora, merged
 from unbag.training.recipes import Freeze, Lora
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
-from unbag.training.towers.lora import add_lora, merged
 
 pytest.importorskip("transformers")
 
@@ -76,7 +76,7 @@ def step(of: Trainable) -> None:
 def test_vectors_are_those_of_the_encoder(encoder_of: EncoderOf, kind: str) -> None:
     encoder = encoder_of(kind)
     trainable = make_trainable(encoder, device="cpu")
-    # Without dropout, which some of these towers have.
+    # Without dropout, which some of these encoders have.
     set_training(trainable, Freeze(image="all", text="all"))
     found_ND = trainable.embed_images(pixels(trainable.reads))
     wanted_ND = encoder.encode_images(pixels(encoder))
@@ -86,7 +86,7 @@ def test_vectors_are_those_of_the_encoder(encoder_of: EncoderOf, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_reaches_every_weight_of_a_tower(encoder_of: EncoderOf, kind: str) -> None:
+def test_gradient_reaches_every_weight_of_an_encoder(encoder_of: EncoderOf, kind: str) -> None:
     trainable = make_trainable(encoder_of(kind), device="cpu")
     assert trainable.module.training
     loss(trainable).backward()  # type: ignore[no-untyped-call]
@@ -126,7 +126,7 @@ def test_reads_survive_the_way_to_a_worker(encoder_of: EncoderOf, kind: str) -> 
     assert again.count_tokens(CAPTIONS) == encoder.count_tokens(CAPTIONS)
 
 
-def test_captions_are_padded_only_where_the_tower_sees_it(encoder_of: EncoderOf) -> None:
+def test_captions_are_padded_only_where_the_encoder_sees_it(encoder_of: EncoderOf) -> None:
     found = {
         kind: make_trainable(encoder_of(kind), device="cpu").reads.tokenize(CAPTIONS)["input_ids"]
         for kind in ("clip", "siglip")
@@ -188,7 +188,7 @@ def test_lora_merges_into_the_old_names(encoder_of: EncoderOf, kind: str) -> Non
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     apply_freeze(trainable, Freeze(scale=True))
     said = add_lora(trainable, Lora(rank=2))
-    # Two towers of two blocks with four matrices of attention and two of the MLP.
+    # Two encoders of two blocks with four matrices of attention and two of the MLP.
     assert said.startswith("lora of rank 2 beside 24 linear layers;")
     assert f"temperature 0 of {len(trainable.temperature)}" in said
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_lora_without_peft_names_the_extra(
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr("unbag.training.towers.lora.import_module", missing)
+    monkeypatch.setattr("unbag.training.encoders.lora.import_module", missing)
     with pytest.raises(UnbagError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (
@@ -228,7 +228,7 @@ def test_a_model_without_a_temperature_is_refused(encoder_of: EncoderOf) -> None
         make_trainable(encoder, device="cpu")
     assert str(raised.value) == (
         "tiny-clip cannot be trained: a 'clip' has no logit_scale\n"
-        "  expected: two towers and a temperature, as CLIP, SigLIP and ALIGN have them"
+        "  expected: two encoders and a temperature, as CLIP, SigLIP and ALIGN have them"
     )
 
 

@@ -17,12 +17,12 @@ from unbag.errors import UnbagError
 from unbag.models.joined import JoinedEncoder, load
 from unbag.models.loading import model_name
 from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import JoinedTrainable, make_trainable
+from unbag.training.encoders.base import apply_freeze
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, make_recipe
-from unbag.training.towers.adapters import JoinedTrainable, make_trainable
-from unbag.training.towers.base import apply_freeze
 
 from .joined_runs import (
     CAPTIONS,
@@ -33,7 +33,7 @@ from .joined_runs import (
     recipe,
     save_eyes,
     save_pairs,
-    towers_of,
+    trainable_of,
     trained,
 )
 from .small_runs import fast, weights
@@ -62,38 +62,38 @@ def pairs(folder: Path) -> Pairs:
 
 
 def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
-    towers = towers_of(joined)
-    assert isinstance(towers, JoinedTrainable)
-    towers.module.eval()
+    network = trainable_of(joined)
+    assert isinstance(network, JoinedTrainable)
+    network.module.eval()
     assert torch.allclose(
-        towers.embed_texts(towers.reads.tokenize(CAPTIONS)), joined.encode_texts(CAPTIONS),
+        network.embed_texts(network.reads.tokenize(CAPTIONS)), joined.encode_texts(CAPTIONS),
         atol=1e-6,
     )  # fmt: skip
     image = Image.new("RGB", (32, 32), (200, 30, 90))
-    seen = towers.embed_images(towers.reads.prepare(image)[None])
+    seen = network.embed_images(network.reads.prepare(image)[None])
     assert torch.allclose(seen, joined.encode_images(joined.prepare(image)[None]), atol=1e-6)
-    again = towers.encoder("again")
+    again = network.encoder("again")
     assert again.fingerprint == joined.fingerprint
     assert again.image is joined.image
     assert again.text is joined.text
 
 
 def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
-    towers = towers_of(joined)
+    network = trainable_of(joined)
     # Embedding, two blocks, the last norm, the connector.
-    assert [len(layer) for layer in towers.text_layers] == [1, 1, 1, 2, 1]
+    assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 2, 1]
     connector = 17 * 16 + 17 * 8
-    told = apply_freeze(towers, PART)
+    told = apply_freeze(network, PART)
     assert "image encoder 0 of " in told
     assert f"text encoder {connector:,} of " in told
-    opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
+    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
     assert {name.split(".")[0] for name in opened} == {"picture", "connector"}
     assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
 
 
-def test_the_text_tower_that_was_there_is_closed(joined: JoinedEncoder) -> None:
-    towers = towers_of(joined)
-    opened = {name for name, w in towers.module.named_parameters() if w.requires_grad}
+def test_the_text_encoder_that_was_there_is_closed(joined: JoinedEncoder) -> None:
+    network = trainable_of(joined)
+    opened = {name for name, w in network.module.named_parameters() if w.requires_grad}
     assert not any(name.startswith("picture.caption.") for name in opened)
     assert any(name.startswith("picture.picture.") for name in opened)
     assert any(name.startswith("text.") for name in opened)
@@ -111,8 +111,8 @@ def test_the_text_tower_that_was_there_is_closed(joined: JoinedEncoder) -> None:
 def test_only_what_is_open_changes_and_is_exported(
     freeze: Freeze, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
-    before = towers_of(joined).module.state_dict()
-    towers = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", freeze))
+    before = trainable_of(joined).module.state_dict()
+    network = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", freeze))
     after = weights(tmp_path / "run")
     parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
     moved = {
@@ -121,7 +121,7 @@ def test_only_what_is_open_changes_and_is_exported(
         if not is_same(part(before, start), part(after, start))
     }
     assert moved == {*changes}
-    encoder = towers.encoder("after")
+    encoder = network.encoder("after")
     assert encoder.fingerprint != joined.fingerprint
     assert encoder.scale != joined.scale
     found = export(encoder, tmp_path / "out", card=CARD)
@@ -148,14 +148,14 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
     if name == "svlc":
         pytest.importorskip("peft")
     asked = replace(fast(name, "epochs=1", "distil=0.5"), freeze=Freeze("all"))
-    towers = towers_of(joined)
-    batches = WorldBatches(asked, towers.reads, seed=0, per_epoch=2)
-    before = {n: w.clone() for n, w in towers.module.state_dict().items()}
-    train(TrainJob(towers, batches, asked, tmp_path / "run"))
-    after = towers.module.state_dict()
+    network = trainable_of(joined)
+    batches = WorldBatches(asked, network.reads, seed=0, per_epoch=2)
+    before = {n: w.clone() for n, w in network.module.state_dict().items()}
+    train(TrainJob(network, batches, asked, tmp_path / "run"))
+    after = network.module.state_dict()
     assert is_same(part(before, "picture.picture."), part(after, "picture.picture."))
     assert not is_same(part(before, "connector."), part(after, "connector."))
-    found = towers.encoder("after")
+    found = network.encoder("after")
     assert found.changed.text
     assert not found.changed.image
     export(found, tmp_path / "out", card=CARD)
@@ -164,34 +164,36 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
 def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     asked = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
-    towers = trained(joined, tmp_path / "run", pairs, asked)
-    opened = {n for n, w in towers.module.named_parameters() if w.requires_grad}
+    network = trained(joined, tmp_path / "run", pairs, asked)
+    opened = {n for n, w in network.module.named_parameters() if w.requires_grad}
     assert {n for n in opened if "lora" not in n} == {
         "picture.log_scale", "connector.0.weight", "connector.0.bias", "connector.2.weight",
         "connector.2.bias",
     }  # fmt: skip
-    encoder = towers.encoder("after")
+    encoder = network.encoder("after")
     assert isinstance(encoder, JoinedEncoder)
     start = joined.text.module.state_dict()
     assert encoder.text.module.state_dict().keys() == start.keys()
     assert all(".layers." in f".{name}" for name in encoder.changed.text)
 
 
-def test_sides_with_the_image_tower_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
+def test_sides_with_the_image_encoder_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
     settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
     asked = make_recipe("locked_image", settings)
-    towers = towers_of(joined)
-    train(TrainJob(towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=2), asked, tmp_path))
-    encoder = towers.encoder("after")
+    network = trainable_of(joined)
+    train(
+        TrainJob(network, WorldBatches(asked, network.reads, seed=0, per_epoch=2), asked, tmp_path)
+    )
+    encoder = network.encoder("after")
     assert isinstance(encoder, JoinedEncoder)
     assert not encoder.changed.text
 
 
 def test_an_encoder_of_text_and_its_pooler(image: str, text_folder: Callable[[str], Path]) -> None:
-    towers = towers_of(load(f"{image}+{text_folder('bert')}"))
+    network = trainable_of(load(f"{image}+{text_folder('bert')}"))
     # transformers makes a pooler that the checkpoint has no weights for; no vector needs it.
-    assert [len(layer) for layer in towers.text_layers] == [1, 1, 1, 1, 1]
-    opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
+    assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 1, 1]
+    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
     assert not any("pooler" in name for name in opened)
 
 

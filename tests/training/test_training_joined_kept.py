@@ -14,11 +14,11 @@ from unbag.errors import UnbagError
 from unbag.models.joined import JoinedEncoder, load
 from unbag.models.text_encoders import write_table
 from unbag.runs.progress import Silent
+from unbag.training.encoders.base import Trainable
+from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
 from unbag.training.export.export import export
 from unbag.training.recipes import Freeze
 from unbag.training.repair import repair
-from unbag.training.towers.base import Trainable
-from unbag.training.towers.cached_features import CachedTowers, cache_frozen
 
 from .joined_runs import (
     CAPTIONS,
@@ -29,7 +29,7 @@ from .joined_runs import (
     recipe,
     save_eyes,
     save_pairs,
-    towers_of,
+    trainable_of,
     trained,
 )
 from .small_runs import weights
@@ -64,7 +64,7 @@ def test_training_on_kept_features_is_training(
     asked = recipe("hard_negative", epsilon=1e-4)
     plain = trained(joined, tmp_path / "plain", pairs, asked)
     kept = trained(joined, tmp_path / "kept", pairs, asked, keeps=True)
-    assert isinstance(kept, CachedTowers)
+    assert isinstance(kept, CachedEncoders)
     one, other = weights(tmp_path / "plain"), weights(tmp_path / "kept")
     assert one.keys() == other.keys()
     # Passes of another size round in another way; nothing else differs.
@@ -76,17 +76,17 @@ def test_training_on_kept_features_is_training(
 
 
 def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
-    towers = towers_of(joined)
+    network = trainable_of(joined)
 
     def kept(freeze: Freeze, name: str = "clip_ft") -> Trainable:
         asked = recipe(name, freeze)
-        return cache_frozen(joined, towers, pairs, asked, cache=None, progress=Silent())
+        return cache_frozen(joined, network, pairs, asked, cache=None, progress=Silent())
 
-    assert kept(Freeze()) is towers
+    assert kept(Freeze()) is network
     # A head of the image encoder that learns needs its pixels.
-    assert kept(Freeze("part")) is towers
+    assert kept(Freeze("part")) is network
     seen = kept(Freeze("all"))
-    assert isinstance(seen, CachedTowers)
+    assert isinstance(seen, CachedEncoders)
     assert "input_ids" in seen.reads.tokenize(CAPTIONS)
     assert torch.allclose(
         seen.embed_images(torch.tensor([3])),
@@ -95,7 +95,7 @@ def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
     read = kept(Freeze(0, "part"), "hard_negative")
     assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     start = recipe("clip_ft", PART)
-    assert isinstance(kept(start.freeze), CachedTowers)
+    assert isinstance(kept(start.freeze), CachedEncoders)
 
 
 def test_a_table_of_features(
@@ -132,7 +132,7 @@ def test_benchmarks_that_a_table_does_not_know(
 def test_reads_can_be_sent_to_a_worker(joined: JoinedEncoder) -> None:
     import pickle
 
-    reads = towers_of(joined).reads
+    reads = trainable_of(joined).reads
     wanted = reads.tokenize(CAPTIONS)
     again = pickle.loads(pickle.dumps(reads))
     assert again.count_tokens(CAPTIONS) == [3, 6]

@@ -1,4 +1,4 @@
-"""Joined models on image encoders of every library: trained with the tower open, exported, read."""
+"""Joined models on image encoders of every library: trained end to end, exported, read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import Freeze
 
 from .export_models import open_clip_config, save_open_clip
-from .joined_runs import CAPTIONS, CARD, recipe, towers_of
+from .joined_runs import CAPTIONS, CARD, recipe, trainable_of
 
 pytest.importorskip("transformers")
 IMAGE = Image.linear_gradient("L").convert("RGB")
@@ -31,7 +31,7 @@ def image_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str
 
 @pytest.mark.filterwarnings("ignore:.*the text encoder")
 @pytest.mark.parametrize("kind", ["clip", "siglip", "align", "open_clip"])
-def test_an_image_tower_of_another_library(
+def test_an_image_encoder_of_another_library(
     kind: str,
     hf_folder: Callable[[str], Path],
     text_folder: Callable[[str], Path],
@@ -40,20 +40,23 @@ def test_an_image_tower_of_another_library(
     joined = load(f"{image_of(kind, hf_folder, tmp_path)}+{text_folder('llama')}")
     pixels = joined.prepare(IMAGE)[None]
     before = {k: v.clone() for k, v in module_of(joined.image).state_dict().items()}
-    towers = towers_of(joined)
+    network = trainable_of(joined)
     # In train mode a batch norm would take its averages from this one image.
-    towers.module.eval()
-    seen = towers.embed_images(towers.reads.prepare(IMAGE)[None]).detach()
-    assert torch.allclose(towers.embed_images(pixels), joined.encode_images(pixels), atol=1e-5)
+    network.module.eval()
+    seen = network.embed_images(network.reads.prepare(IMAGE)[None]).detach()
+    assert torch.allclose(network.embed_images(pixels), joined.encode_images(pixels), atol=1e-5)
     assert seen.shape == joined.encode_texts(CAPTIONS)[:1].shape
     name = "siglip_hn" if kind == "siglip" else "hard_negative"
     asked = recipe(name, Freeze(0, "part"))
     train(
         TrainJob(
-            towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=1), asked, tmp_path / "run"
+            network,
+            WorldBatches(asked, network.reads, seed=0, per_epoch=1),
+            asked,
+            tmp_path / "run",
         )
     )
-    after = towers.encoder("after")
+    after = network.encoder("after")
     assert after.changed.image
     assert not after.changed.text
     assert not torch.allclose(after.encode_images(pixels), joined.encode_images(pixels))

@@ -58,7 +58,7 @@ def test_the_rate_rises_in_a_line_and_falls_in_half_a_cosine(tmp_path: Path) -> 
 
 
 def test_the_scale_stays_below_its_bound(tmp_path: Path) -> None:
-    first = small(1).towers.log_scale.exp().item()
+    first = small(1).network.log_scale.exp().item()
     train(job_of(tmp_path / "free"))
     assert max(column(tmp_path / "free", "scale")) > 0.9 * first > 3
     train(job_of(tmp_path / "bound", fast("clip_ft", "max_logit_scale=3")))

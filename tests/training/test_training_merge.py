@@ -17,8 +17,8 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, untrained
+from unbag.training.encoders.adapters import make_trainable
 from unbag.training.merge import interpolate, mix
-from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
 from .export_models import open_clip_config, save_clip, save_open_clip
@@ -89,10 +89,10 @@ def test_mixes_of_the_tiny_encoder() -> None:
 def test_half_is_the_mean_of_all_weights() -> None:
     base, tuned = small(0), small(1)
     (half,) = mix(base, tuned, [0.5])
-    towers = untrained(CONFIG, seed=0)
-    both = (base.towers.state_dict(), tuned.towers.state_dict())
-    towers.load_state_dict({key: (both[0][key] + both[1][key]) / 2 for key in both[0]})
-    assert torch.equal(vectors(half.encoder), vectors(Tiny(towers, name="by hand")))
+    network = untrained(CONFIG, seed=0)
+    both = (base.network.state_dict(), tuned.network.state_dict())
+    network.load_state_dict({key: (both[0][key] + both[1][key]) / 2 for key in both[0]})
+    assert torch.equal(vectors(half.encoder), vectors(Tiny(network, name="by hand")))
 
 
 @pytest.mark.parametrize("kind", ["open_clip", "hf"])
@@ -123,7 +123,7 @@ def test_other_sizes_are_refused_by_name() -> None:
     assert "name the model that the fine-tuning started from as --base" in str(caught.value)
 
 
-def test_a_deeper_tower_is_refused_and_the_rest_counted() -> None:
+def test_a_deeper_encoder_is_refused_and_the_rest_counted() -> None:
     deep = small(0, name="deep", config=replace(CONFIG, caption_depth=2))
     with pytest.raises(UnbagError, match=r"is only in deep; .* is only in deep; and \d+ more"):
         mix(small(0), deep, [0.5])

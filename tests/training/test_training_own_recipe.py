@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import make_trainable
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import make_recipe
-from unbag.training.towers.adapters import make_trainable
 from unbag.types import Embedded
 
 from .small_runs import rows as logged

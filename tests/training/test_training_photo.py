@@ -24,14 +24,14 @@ from unbag.models.photo import Photo, load
 from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import PhotoTrainable, make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze, is_part_frozen, read_image
+from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
+from unbag.training.encoders.lora import add_lora
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
-from unbag.training.towers.adapters import PhotoTrainable, make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, is_part_frozen, read_image
-from unbag.training.towers.cached_features import CachedTowers, cache_frozen
-from unbag.training.towers.lora import add_lora
 
 from .small_runs import said, same, weights
 
@@ -82,15 +82,15 @@ def trained(
     return weights(out), trainable
 
 
-def test_layers_of_both_towers_end_with_the_head() -> None:
+def test_layers_of_both_encoders_end_with_the_head() -> None:
     trainable = make_trainable(photo(), device="cpu")
     assert isinstance(trainable, PhotoTrainable)
     assert len(trainable.image_layers) == 19
     assert len(trainable.text_layers) == 8
-    assert [is_part_frozen(trainable, "picture", Freeze(n)) for n in (0, 17, 18, 19)] == [
+    assert [is_part_frozen(trainable, "image", Freeze(n)) for n in (0, 17, 18, 19)] == [
         False, False, True, True,
     ]  # fmt: skip
-    assert is_part_frozen(trainable, "caption", Freeze(text="all"))
+    assert is_part_frozen(trainable, "text", Freeze(text="all"))
     # 1,280 and 384 numbers of a norm twice, 512 hidden, 256 out, with their biases.
     image = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
@@ -104,9 +104,9 @@ def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> 
     asked = recipe("hard_negative", epsilon=1e-4)
     plain, _ = trained(tmp_path / "plain", pairs, asked, keeps=False)
     kept, trainable = trained(tmp_path / "kept", pairs, asked)
-    assert isinstance(trainable, CachedTowers)
+    assert isinstance(trainable, CachedEncoders)
     assert plain.keys() == kept.keys()
-    start = photo().towers.state_dict()
+    start = photo().network.state_dict()
     for name, value in plain.items():
         if ".part." in name:
             assert torch.equal(value, start[name])
@@ -132,7 +132,7 @@ def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     again, _ = trained(tmp_path / "again", pairs, asked, cache=cache)
     assert same(memory, first)
     assert same(memory, again)
-    # Two of each tower: the first few, and the rest.
+    # Two of each encoder: the first few, and the rest.
     assert {path.parent.name for path in files} == {"picture", "caption"}
     assert files == {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
 
@@ -195,19 +195,19 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     assert kept(recipe(freeze=Freeze(17, 6))) is trainable
     seen = kept(recipe(freeze=Freeze("part", 0)))
     torn = pairs[COUNT].image
-    assert isinstance(seen, CachedTowers)
+    assert isinstance(seen, CachedEncoders)
     assert int(read_image(seen.reads, pairs[3].image)) == 3
     with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
         read_image(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
     said_only = kept(recipe(freeze=Freeze(0, "part")))
-    assert isinstance(said_only, CachedTowers)
+    assert isinstance(said_only, CachedEncoders)
     assert read_image(said_only.reads, pairs[0].image).shape == (3, 224, 224)
     assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     # Edits that are made while training are not known before.
     bare = Bare(pairs)
     made = kept(recipe("hard_negative"), bare)
-    assert isinstance(made, CachedTowers)
+    assert isinstance(made, CachedEncoders)
     assert "token_NL" in made.reads.tokenize(["a dog"])
 
 
@@ -251,7 +251,7 @@ def test_heads_alone_are_exported_where_parts_are_as_installed(
     [half] = mix(photo(), again, [0.5])
     assert isinstance(half.encoder, Photo)
     ours, theirs, between = (
-        one.towers.picture.head.project.weight for one in (photo(), again, half.encoder)
+        one.network.picture.head.project.weight for one in (photo(), again, half.encoder)
     )
     torch.testing.assert_close(between, (ours + theirs) / 2)
 

@@ -18,7 +18,7 @@ from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, hard_positive
 from unbag.training.step import StepPlan, StepResult, add_gradient
 from unbag.types import Embedded
 
-from .plain_towers import SAID, PlainTowers, batch_of
+from .plain_encoders import SAID, PlainEncoders, batch_of
 
 SLOTS = (Slot("first", ("a",)), Slot("second", ("b",)))
 
@@ -38,10 +38,10 @@ def plan(team: Distributed = ALONE, micro_batch_size: int | None = None) -> Step
     return StepPlan(recipe(), team, "cpu", micro_batch_size=micro_batch_size)
 
 
-def gradients(towers: PlainTowers) -> dict[str, Tensor]:
+def gradients(network: PlainEncoders) -> dict[str, Tensor]:
     return {
         name: torch.zeros_like(w) if w.grad is None else w.grad.clone()
-        for name, w in towers.module.named_parameters()
+        for name, w in network.module.named_parameters()
     }
 
 
@@ -56,26 +56,26 @@ THRESHOLD = torch.tensor([0.3, 0.0], dtype=torch.float64)
 
 def whole(
     micro_batch_size: int | None = None, dropout: float = 0.0
-) -> tuple[PlainTowers, StepResult]:
-    towers = PlainTowers(dropout=dropout)
+) -> tuple[PlainEncoders, StepResult]:
+    network = PlainEncoders(dropout=dropout)
     batch = batch_of(SAID, largest=micro_batch_size)
-    return towers, add_gradient(
-        towers, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
+    return network, add_gradient(
+        network, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
     )
 
 
 def test_the_gradient_is_that_of_the_plain_loss() -> None:
-    towers = PlainTowers()
+    network = PlainEncoders()
     batch = batch_of(SAID)
     taken, first = whole()[1], gradients(whole()[0])
-    string = torch.cat([towers.embed_texts(group.inputs) for group in batch.groups])
+    string = torch.cat([network.embed_texts(group.inputs) for group in batch.groups])
     string = string[torch.argsort(torch.cat([group.row_G for group in batch.groups]))]
     assert isinstance(batch.pixels, Tensor)
-    embedded = _assembled(towers, batch, towers.embed_images(batch.pixels), string)
+    embedded = _assembled(network, batch, network.embed_images(batch.pixels), string)
     losses = recipe().objective(embedded)
     losses.total.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(taken.losses.total, losses.total)
-    close(first, gradients(towers))
+    close(first, gradients(network))
     assert all(value.abs().sum() > 0 for name, value in first.items() if name != "bias")
 
 
@@ -83,38 +83,40 @@ def test_the_gradient_is_that_of_the_plain_loss() -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: float) -> None:
     """With dropout the masks of the two passes must agree; across cuts they differ."""
-    towers, taken = whole(micro_batch_size, dropout)
-    other = PlainTowers(dropout=dropout)
+    network, taken = whole(micro_batch_size, dropout)
+    other = PlainEncoders(dropout=dropout)
     batch = batch_of(SAID, largest=micro_batch_size)
     both = plan(micro_batch_size=micro_batch_size)
     # The same parts, all with their graphs kept: what the second pass stands for.
     images, captions = _parts_with_graph(other, batch, both)
     embedded = _assembled(other, batch, images, captions)
     recipe().objective(embedded).total.backward()  # type: ignore[no-untyped-call]
-    close(gradients(towers), gradients(other))
+    close(gradients(network), gradients(other))
     if not dropout:
         one, said = whole()
-        close(gradients(towers), gradients(one))
+        close(gradients(network), gradients(one))
         torch.testing.assert_close(taken.losses.total, said.losses.total)
         assert taken.threshold_K is not None
         assert said.threshold_K is not None
         torch.testing.assert_close(taken.threshold_K, said.threshold_K)
 
 
-def _parts_with_graph(towers: PlainTowers, batch: Batch, both: StepPlan) -> tuple[Tensor, Tensor]:
+def _parts_with_graph(
+    network: PlainEncoders, batch: Batch, both: StepPlan
+) -> tuple[Tensor, Tensor]:
     from unbag.training.step import _caption_parts, _image_parts
 
-    images = torch.cat([part() for part in _image_parts(towers, batch, both, 3)])
-    captions = torch.cat([part() for part in _caption_parts(towers, batch, both, 3)])
+    images = torch.cat([part() for part in _image_parts(network, batch, both, 3)])
+    captions = torch.cat([part() for part in _caption_parts(network, batch, both, 3)])
     return images, captions[torch.argsort(torch.cat([g.row_G for g in batch.groups]))]
 
 
-def _assembled(towers: PlainTowers, batch: Batch, images: Tensor, string: Tensor) -> Embedded:
+def _assembled(network: PlainEncoders, batch: Batch, images: Tensor, string: Tensor) -> Embedded:
     return Embedded(
         image_BD=images,
         caption_BD=string[batch.caption_B],
-        scale=towers.module.log_scale.exp(),
-        bias=towers.module.bias,
+        scale=network.module.log_scale.exp(),
+        bias=network.module.bias,
         negative_BKD=string[batch.negative_BK],
         negative_mask_BK=batch.negative_BK >= 0,
         positive_BKD=string[batch.positive_BP],
@@ -123,16 +125,16 @@ def _assembled(towers: PlainTowers, batch: Batch, images: Tensor, string: Tensor
     )
 
 
-def test_a_locked_tower_gets_no_gradient_and_the_other_the_same() -> None:
+def test_a_locked_encoder_gets_no_gradient_and_the_other_the_same() -> None:
     for micro_batch_size in (None, 3):
-        towers = PlainTowers()
-        towers.module.picture.requires_grad_(False)
+        network = PlainEncoders()
+        network.module.picture.requires_grad_(False)
         batch = batch_of(SAID, largest=micro_batch_size)
         add_gradient(
-            towers, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
+            network, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
         )
         wanted = gradients(whole()[0])
-        found = gradients(towers)
+        found = gradients(network)
         assert all(not found[name].any() for name in found if name.startswith("picture"))
         rest = [name for name in found if not name.startswith("picture")]
         close({n: found[n] for n in rest}, {n: wanted[n] for n in rest})
@@ -153,7 +155,7 @@ def test_the_truth_of_the_batch_reaches_the_loss() -> None:
         return Truth(torch.ones(8, 8, dtype=torch.bool), torch.zeros(8, 8, 2, dtype=torch.bool))
 
     taken = add_gradient(
-        PlainTowers(), batch, StepPlan(said, ALONE, "cpu", find_truth=find), step=0
+        PlainEncoders(), batch, StepPlan(said, ALONE, "cpu", find_truth=find), step=0
     )
     # Every other caption fits, so nothing is left to tell apart.
     assert taken.losses.total.item() == 0.0
@@ -163,14 +165,14 @@ def test_the_truth_of_the_batch_reaches_the_loss() -> None:
 
 def test_losses_that_keep_what_was_known_see_the_start() -> None:
     said = replace(recipe(), objective=Objective((Term("distil", 1.0, distil, needs_start=True),)))
-    start = PlainTowers(seed=1)
+    start = PlainEncoders(seed=1)
     start.module.requires_grad_(False)
     for micro_batch_size in (None, 3):
-        towers = PlainTowers()
+        network = PlainEncoders()
         batch = batch_of(SAID, largest=micro_batch_size)
         keeping = StepPlan(said, ALONE, "cpu", micro_batch_size=micro_batch_size)
-        apart = add_gradient(towers, batch, keeping, step=0, start=start)
-        same = add_gradient(PlainTowers(seed=1), batch, keeping, step=0, start=start)
+        apart = add_gradient(network, batch, keeping, step=0, start=start)
+        same = add_gradient(PlainEncoders(seed=1), batch, keeping, step=0, start=start)
         assert apart.losses.total > 1e-4
         assert same.losses.total.abs() < 1e-12
         assert all(weight.grad is None for weight in start.module.parameters())
@@ -182,13 +184,13 @@ def _one_of_two(rank: int, folder: str) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
     )
-    towers = PlainTowers()
+    network = PlainEncoders()
     batch = batch_of(SAID[4 * rank : 4 * rank + 4], first=4 * rank, largest=2 if rank else None)
     micro_batch_size = 2 if rank else None
     taken = add_gradient(
-        towers, batch, plan(Distributed(rank, 2), micro_batch_size), step=3, threshold_K=THRESHOLD
+        network, batch, plan(Distributed(rank, 2), micro_batch_size), step=3, threshold_K=THRESHOLD
     )
-    found = gradients(towers) | {"loss": taken.losses.total.detach()}
+    found = gradients(network) | {"loss": taken.losses.total.detach()}
     assert taken.threshold_K is not None
     found["threshold"] = taken.threshold_K
     found |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
@@ -199,8 +201,8 @@ def _one_of_two(rank: int, folder: str) -> None:
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     """Other missing edits in each half; one of the two also cuts its half into parts."""
     spawn(_one_of_two, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
-    towers, taken = whole()
-    wanted = gradients(towers) | {"loss": taken.losses.total.detach()}
+    network, taken = whole()
+    wanted = gradients(network) | {"loss": taken.losses.total.detach()}
     assert taken.threshold_K is not None
     wanted["threshold"] = taken.threshold_K
     wanted |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}

@@ -1,4 +1,4 @@
-"""The towers of the tiny encoder: vectors, gradients, snapshots, what is sent to workers."""
+"""The encoders of the tiny encoder: vectors, gradients, snapshots, what is sent to workers."""
 
 import pickle
 from dataclasses import replace
@@ -13,10 +13,10 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.models.baselines import load as load_caption_only
 from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze, set_training, weights_of
+from unbag.training.encoders.lora import add_lora, merged
 from unbag.training.recipes import Freeze, Lora
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
-from unbag.training.towers.lora import add_lora, merged
 
 WORDS = ("a", "red", "blue", "cube", "ball", "left", "of")
 CAPTIONS = ["a red cube", "a blue ball left of a red cube", "a GREEN ball", ""]
@@ -116,7 +116,7 @@ def test_a_step_changes_only_what_is_open(encoder: Tiny) -> None:
     blocks = {f"{n}.{part}.{end}" for n in (1, 2) for part in parts for end in ("weight", "bias")}
     rest = {"caption.norm.weight", "caption.norm.bias", "caption.project.weight"}
     assert changed == blocks | rest
-    assert torch.equal(encoder.towers.caption.project.weight, before["caption.project.weight"])
+    assert torch.equal(encoder.network.caption.project.weight, before["caption.project.weight"])
 
 
 def test_locked_layers_stay_in_eval_mode(encoder: Tiny) -> None:

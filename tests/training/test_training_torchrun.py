@@ -28,7 +28,7 @@ def test_two_processes_end_where_one_does(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    first = load("base").towers.state_dict()
+    first = load("base").network.state_dict()
     one, two = weights(alone / "run"), weights(folder / "run")
     moved = max(float((one[name] - first[name]).abs().max()) for name in one)
     assert moved > 1e-3, "else every run is like every other"

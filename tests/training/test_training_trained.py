@@ -11,11 +11,11 @@ from unbag.models.loading import load_model
 from unbag.runs.checkpoint import LAST, PREVIOUS
 from unbag.runs.files import RUN_FILE
 from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.recipes import make_recipe
 from unbag.training.repair import read_trained
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable
 from unbag.types import DualEncoder
 
 from .export_models import open_clip_config, save_clip, save_open_clip

@@ -14,8 +14,8 @@ from unbag.errors import UnbagError
 from unbag.registry import names
 from unbag.training.data.batch import Batch, Share
 from unbag.training.data.world import PRESETS, SAME_AS, DrawnPixels, WorldBatches, columns_of
+from unbag.training.encoders.adapters import TinyReads
 from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, clip_ft, hard_positive, neg_clip
-from unbag.training.towers.adapters import TinyReads
 from unbag.world.benchmarks import SEED as TEST_SEED
 from unbag.world.edits import NEGATIVES, POSITIVES
 from unbag.world.grammar import And, Rel, holds, objects_of, parse, words

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UnbagError
-from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, read, untrained, write
+from unbag.models.tiny import TinyConfig, TinyNetwork, WordTokenizer, read, untrained, write
 from unbag.runs.files import RunFolder, paused_collector, write_atomically, write_text
 from unbag.runs.identity import RunIdentity
 from unbag.training.data.loader import load
@@ -64,10 +64,10 @@ def make_base(
             with as_file(files("unbag.models") / "weights" / "tiny-base.safetensors") as shipped:
                 shutil.copyfile(shipped, temporary)
         else:
-            towers = pretrain(
+            network = pretrain(
                 settings, config, device=device, workers=workers, folder=folder, say=say
             )
-            write(towers, temporary)
+            write(network, temporary)
         said = flat(settings, config)
         made = BaseRecord(said, read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
@@ -119,7 +119,7 @@ def _wanted(name: str, size: Size) -> tuple[PretrainSettings, TinyConfig]:
 
 
 def small_config() -> TinyConfig:
-    """Of towers that are enough to show that code runs, and no more."""
+    """Of encoders that are enough to show that code runs, and no more."""
     return TinyConfig(
         patch=16,
         picture_width=16,
@@ -207,10 +207,10 @@ def pretrain_script() -> None:
     config = TinyConfig(words=words())
     print(json.dumps({"settings": asdict(settings), "torch": torch.__version__}, default=str))
     with training_folder(options.out.parent / "training" / options.out.stem) as folder:
-        towers = pretrain(
+        network = pretrain(
             settings, config, device=options.device, workers=options.workers, folder=folder
         )
-        write_atomically(options.out, partial(write, towers))
+        write_atomically(options.out, partial(write, network))
     print(f"weights: {options.out} ({options.out.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -314,7 +314,7 @@ def pretrain(
     folder: RunFolder | None = None,
     save_minutes: float = 1.0,
     say: Say = print,
-) -> TinyTowers:
+) -> TinyNetwork:
     """Train from scratch; the same settings on the same kind of machine give the same model.
 
     With a folder a stopped run resumes there, on a CPU with the same bits.
@@ -330,20 +330,20 @@ def pretrain(
 class Pretraining(Task[OnDevice]):
     """A tiny dual encoder, trained from scratch by plain contrastive learning."""
 
-    module: TinyTowers
+    module: TinyNetwork
     name = "a tiny dual encoder"
 
     def __init__(
         self, settings: PretrainSettings, config: TinyConfig, *, device: str, workers: int = 0
     ) -> None:
-        """As untrained as its seed says: towers of one size begin alike."""
+        """As untrained as its seed says: encoders of one size begin alike."""
         self.settings, self.config, self.device, self._workers = settings, config, device, workers
         self.seed = settings.seed
         self.precision = precision_of(device)
         self.is_recorded = device.startswith("cuda")
         self.module = untrained(config, seed=settings.seed).to(device)
-        for tower in (self.module.picture, self.module.caption):
-            compile_layers(tower.blocks, device=device)
+        for encoder in (self.module.picture, self.module.caption):
+            compile_layers(encoder.blocks, device=device)
         self.optimizer = OptimizerSettings(
             steps=settings.steps,
             learning_rate=settings.learning_rate,
@@ -377,15 +377,15 @@ class Pretraining(Task[OnDevice]):
 
     def loss(self, batch: OnDevice, step: int) -> Tensor:
         """Of both directions, without pairs that are true as well."""
-        towers = self.module
-        image_BD = towers.embed_images(batch.pixels).float()
-        caption_BD = towers.embed_texts(batch.token_BL, batch.end_B).float()
+        network = self.module
+        image_BD = network.embed_images(batch.pixels).float()
+        caption_BD = network.embed_texts(batch.token_BL, batch.end_B).float()
         with torch.autocast(self.device.partition(":")[0], enabled=False):
             return contrastive(
                 Embedded(
                     image_BD,
                     caption_BD,
-                    scale=towers.log_scale.exp(),
+                    scale=network.log_scale.exp(),
                     bias=image_BD.new_zeros(()),
                     also_true_BB=batch.also_true_BB if self.settings.mask_also_true else None,
                 )

@@ -19,7 +19,7 @@ import torch
 from unbag.errors import unknown_name
 from unbag.metrics.aggregate import averages
 from unbag.training.data.world import drawn
-from unbag.training.towers.base import Trainable
+from unbag.training.encoders.base import Trainable
 from unbag.types import Benchmark, Case, EvalProtocol, FloatArray, IntArray, Item, Scores
 from unbag.world import benchmarks as world
 from unbag.world.benchmarks import order_items, pair_items, retrieval_items, set_items, triple_items

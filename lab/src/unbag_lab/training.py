@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from unbag.models.tiny import Tiny, TinyTowers, read, write
+from unbag.models.tiny import Tiny, TinyNetwork, read, write
 from unbag.runs.files import TRAINING, RunFolder, open_run_folder, write_atomically
 from unbag.runs.progress import Silent
+from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.recipes import Precision
-from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.trainer import Trainer, TrainState
 from unbag_lab.plan import Say
 from unbag_lab.questions import Questions
@@ -139,7 +139,7 @@ def precision_of(device: str) -> Precision:
 class TrainedArm:
     """An arm after its last step, before it is measured."""
 
-    towers: TinyTowers
+    network: TinyNetwork
     loss: float
     seconds: float | None
     """Its share of the time of all arms beside it; None where it was resumed."""
@@ -180,7 +180,7 @@ def run_arms(
     for one in rest:
         arm = trained[one.arm]
         weights = folder / f"{one.arm}.safetensors"
-        write_atomically(weights, partial(write, arm.towers))
+        write_atomically(weights, partial(write, arm.network))
         done = replace(one, loss=arm.loss, seconds=arm.seconds, numbers=arm.numbers)
         write_result(state[one.arm], done)
     for arm_name, path in state.items():

@@ -201,9 +201,9 @@ class JoinedEncoder:
         """What the connector is given, [N, E]."""
         return self.text.pooled(self._placed(captions)).cpu()
 
-    def part_fingerprint(self, tower: str) -> str:
+    def part_fingerprint(self, encoder: str) -> str:
         """Of what a frozen encoder makes of its inputs, for what is kept of it."""
-        is_image = tower == "picture"
+        is_image = encoder == "image"
         changed = self.changed.image if is_image else self.changed.text
         origin = self.origin
         first = origin.image_fingerprint if is_image else origin.text_fingerprint
@@ -332,7 +332,7 @@ def read_joined(
 
 def module_of(encoder: DualEncoder) -> nn.Module:
     """The weights of an image model, under the names of its library."""
-    found = getattr(encoder, "towers", None) or getattr(encoder, "model", None)
+    found = getattr(encoder, "network", None) or getattr(encoder, "model", None)
     if not isinstance(found, nn.Module):
         raise UnbagError(
             f"the weights of {encoder.name} are not known here",

@@ -1,7 +1,7 @@
 """Hidden states of an encoder layer by layer, and their pooling and normalisation.
 
 An encoder of K blocks has K + 2 layers: what enters the first block, what leaves each, and what the
-last norm makes of it. Where there is no such norm (towers like BERT), the last two are the same.
+last norm makes of it. Where there is no such norm (encoders like BERT), the last two are the same.
 
 Dimensions: N inputs, L patches or words, W width of a layer, R rows and C columns of a map, E width
 of a text model.
@@ -26,7 +26,7 @@ POOLS: tuple[Pool, ...] = ("mean", "last", "cls")
 def recorded(blocks: Sequence[Module], run: Callable[[], Out]) -> tuple[Out, list[Tensor]]:
     """What `run` gives, and what went into the first of the blocks and came out of each.
 
-    By hooks, so a tower is run as its library runs it, once. `run` must not be compiled: what is
+    By hooks, so an encoder is run as its library runs it, once. `run` must not be compiled: what is
     compiled does not see them.
     """
     found: list[Tensor] = []
@@ -46,9 +46,9 @@ def recorded(blocks: Sequence[Module], run: Callable[[], Out]) -> tuple[Out, lis
             hook.remove()
 
 
-def blocks_of(tower: Any) -> list[Module]:
-    """The blocks of a tower of transformers; none if they do not stand where they usually do."""
-    inner = getattr(tower, "encoder", tower)
+def blocks_of(encoder: Any) -> list[Module]:
+    """The blocks of an encoder of transformers; none if they do not stand where they usually do."""
+    inner = getattr(encoder, "encoder", encoder)
     for name in ("layers", "layer", "blocks", "block"):
         found = getattr(inner, name, None)
         if isinstance(found, ModuleList):

@@ -102,15 +102,15 @@ def build(
     """Parts as they are installed, with the given weights put in; heads start from the seed."""
     reader, tokenizer = caption_part()
     with seeded(seed):
-        towers = PhotoTowers(image_part(), reader, config)
-    _, unknown = towers.load_state_dict(dict(state), strict=False)
+        network = PhotoNetwork(image_part(), reader, config)
+    _, unknown = network.load_state_dict(dict(state), strict=False)
     if unknown:
         raise ValueError(f"{unknown[0]} is not a weight of this model")
-    return Photo(towers, tokenizer, name=name, device=device)
+    return Photo(network, tokenizer, name=name, device=device)
 
 
 def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
-    """A checkpoint written by `write`: heads, and towers where they were trained too."""
+    """A checkpoint written by `write`: heads, and encoders where they were trained too."""
     try:
         said, tensors = read_safetensors(path)
         header = json.loads(said.get("photo", "null"))
@@ -132,7 +132,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
 
 
 def write(
-    towers: PhotoTowers,
+    network: PhotoNetwork,
     path: Path,
     *,
     parts: Sequence[str] = (),
@@ -142,10 +142,10 @@ def write(
     kept = (*_HEADS, *(f"{part}.part." for part in parts))
     state = {
         key: value.detach().to(dtype).cpu().contiguous()
-        for key, value in towers.state_dict().items()
+        for key, value in network.state_dict().items()
         if key.startswith(kept) and value.is_floating_point()
     }
-    save_file(state, path, metadata={"photo": json.dumps(asdict(towers.config))})
+    save_file(state, path, metadata={"photo": json.dumps(asdict(network.config))})
 
 
 class Photo:
@@ -154,18 +154,18 @@ class Photo:
     bias = 0.0
 
     def __init__(
-        self, towers: PhotoTowers, tokenizer: Any, *, name: str, device: str = "cpu"
+        self, network: PhotoNetwork, tokenizer: Any, *, name: str, device: str = "cpu"
     ) -> None:
-        """Wrap towers, which are moved."""
-        self.towers = towers.to(device=device, dtype=torch.float32).eval()
+        """Wrap encoders, which are moved."""
+        self.network = network.to(device=device, dtype=torch.float32).eval()
         self.tokenizer = tokenizer
-        self.config = towers.config
+        self.config = network.config
         self.name = name
         self.device = device
         self.context = CONTEXT
-        self.scale = float(towers.log_scale.detach().exp())
+        self.scale = float(network.log_scale.detach().exp())
         said = (json.dumps(asdict(self.config), sort_keys=True), parts_said(), _VERSION)
-        self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
+        self.fingerprint = fingerprint("photo", network.state_dict(), *said)
 
     def random_init(self, *, name: str, seed: int) -> Photo:
         """Parts before training too, whatever the heads stand on.
@@ -177,8 +177,8 @@ class Photo:
         with seeded(seed):
             image = image_part(is_trained=False)
             average_norms(image)
-            towers = PhotoTowers(image, untrained_caption_part(), self.config)
-        return Photo(towers, self.tokenizer, name=name, device=self.device)
+            network = PhotoNetwork(image, untrained_caption_part(), self.config)
+        return Photo(network, self.tokenizer, name=name, device=self.device)
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
@@ -205,32 +205,32 @@ class Photo:
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
         """[N, 3, 224, 224] to unit vectors [N, D]."""
-        return unit_vectors(self.towers.picture(pixels.to(self.device)))
+        return unit_vectors(self.network.picture(pixels.to(self.device)))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
-        return unit_vectors(self.towers.caption(*self._placed(captions)))
+        return unit_vectors(self.network.caption(*self._placed(captions)))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Each of the 7 x 7 places through the head, as if it were the whole image."""
-        towers = self.towers.picture
-        vector_NLD = unit_vectors(towers.head(towers.places(pixels.to(self.device))))
+        network = self.network.picture
+        vector_NLD = unit_vectors(network.head(network.places(pixels.to(self.device))))
         return TokenFeatures(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> TokenFeatures:
         """Each token through the head, special ones included."""
         token_NL, mask_NL = self._placed(captions)
-        towers = self.towers.caption
-        vector_NLD = unit_vectors(towers.head(towers.words(token_NL, mask_NL)))
+        network = self.network.caption
+        vector_NLD = unit_vectors(network.head(network.words(token_NL, mask_NL)))
         return TokenFeatures(vector_NLD, mask_NL.bool().cpu())
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
         """Stem, sixteen blocks and what the head is given, all as 7 x 7 places with their mean."""
-        part, pixels = self.towers.picture.part, pixels.to(self.device)
+        part, pixels = self.network.picture.part, pixels.to(self.device)
         last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
         vectors = of_maps([*maps, last])
         return laid_out(vectors, [one.mean(dim=1) for one in vectors])
@@ -243,24 +243,24 @@ class Photo:
         """
         token_NL, mask_NL = self._placed(captions)
         inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
-        _, hidden = states(self.towers.caption.part, inputs)
+        _, hidden = states(self.network.caption.part, inputs)
         return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
 
     @torch.inference_mode()
     def image_features(self, pixels: Tensor) -> Tensor:
         """What the head is given, [N, C]: frozen parts need to compute it once only."""
-        return self.towers.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
+        return self.network.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
 
     @torch.inference_mode()
     def text_features(self, captions: Sequence[str]) -> Tensor:
         """What the head is given, [N, C]."""
         token_NL, mask_NL = self._placed(captions)
-        words = self.towers.caption.words(token_NL, mask_NL)
+        words = self.network.caption.words(token_NL, mask_NL)
         return _mean_words(words, mask_NL).float().cpu()
 
-    def part_fingerprint(self, tower: str) -> str:
+    def part_fingerprint(self, encoder: str) -> str:
         """Of what a frozen part makes of its inputs, for what is cached of it."""
-        part = getattr(self.towers, tower).part
+        part = (self.network.picture if encoder == "image" else self.network.caption).part
         return fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
 
     def _placed(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -286,8 +286,8 @@ class PhotoConfig:
     dropout: float = 0.1
 
 
-class PhotoTowers(nn.Module):
-    """Both towers and the learned temperature."""
+class PhotoNetwork(nn.Module):
+    """Both encoders and the learned temperature."""
 
     def __init__(self, image: Any, caption: Any, config: PhotoConfig) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ class PhotoHeads:
     No encoder: what a part would make of images and captions must be at hand.
     """
 
-    towers: PhotoTowers
+    network: PhotoNetwork
     name: str = "heads"
     fingerprint: str = ""
     tokenizer: None = None
@@ -373,10 +373,10 @@ class PhotoHeads:
 def load_heads(start: Path | None, *, seed: int) -> PhotoHeads:
     """From a file that `unbag.models.photo.write` made, or from the seed."""
     with seeded(seed):
-        towers = PhotoTowers(nn.Identity(), nn.Identity(), PhotoConfig())
+        network = PhotoNetwork(nn.Identity(), nn.Identity(), PhotoConfig())
     if start is not None:
-        towers.load_state_dict({name: w.float() for name, w in load_file(start).items()})
-    return PhotoHeads(towers)
+        network.load_state_dict({name: w.float() for name, w in load_file(start).items()})
+    return PhotoHeads(network)
 
 
 def check_parts() -> None:

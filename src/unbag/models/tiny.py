@@ -1,6 +1,6 @@
 """The tiny dual encoder: shipped (`tiny:base`), untrained (`tiny:random`), or a file of your own.
 
-Dimensions: N inputs, L patches or tokens (with CLS or end), W width of a tower, D joint space.
+Dimensions: N inputs, L patches or tokens (with CLS or end), W width of an encoder, D joint space.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class TextEncoder(nn.Module):
         return out
 
 
-class TinyTowers(nn.Module):
-    """Both towers and the learned temperature."""
+class TinyNetwork(nn.Module):
+    """Both encoders and the learned temperature."""
 
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
@@ -162,11 +162,11 @@ class TinyTowers(nn.Module):
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
 
 
-def _through(tower: ImageEncoder | TextEncoder, hidden_NLW: Tensor) -> list[Tensor]:
+def _through(encoder: ImageEncoder | TextEncoder, hidden_NLW: Tensor) -> list[Tensor]:
     found = [hidden_NLW]
-    for block in tower.blocks:
+    for block in encoder.blocks:
         found.append(block(found[-1]))
-    return [*found, tower.norm(found[-1])]
+    return [*found, encoder.norm(found[-1])]
 
 
 PAD, END, UNKNOWN = 0, 1, 2
@@ -214,16 +214,16 @@ class Tiny:
 
     bias = 0.0
 
-    def __init__(self, towers: TinyTowers, *, name: str, device: str = "cpu") -> None:
-        """Wrap towers; their config carries the vocabulary."""
-        self.towers = towers.to(device=device, dtype=torch.float32).eval()
-        self.config = towers.config
+    def __init__(self, network: TinyNetwork, *, name: str, device: str = "cpu") -> None:
+        """Wrap encoders; their config carries the vocabulary."""
+        self.network = network.to(device=device, dtype=torch.float32).eval()
+        self.config = network.config
         self.name = name
         self.device = device
         self.context = self.config.context
-        self.scale = float(towers.log_scale.detach().exp())
+        self.scale = float(network.log_scale.detach().exp())
         self.tokenize = WordTokenizer(self.config.words, context=self.context)
-        self.fingerprint = _fingerprint(towers)
+        self.fingerprint = _fingerprint(network)
 
     def random_init(self, *, name: str, seed: int) -> Tiny:
         """The same sizes before training."""
@@ -250,18 +250,20 @@ class Tiny:
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
         """[N, 3, H, W] to unit vectors [N, D]."""
-        return self.towers.embed_images(pixels.to(self.device)).cpu()
+        return self.network.embed_images(pixels.to(self.device)).cpu()
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
-        return self.towers.embed_texts(token_NL, end_N).cpu()
+        return self.network.embed_texts(token_NL, end_N).cpu()
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> TokenFeatures:
         """Projected patch vectors [N, patches, D], unit norm."""
-        vector_NLD = functional.normalize(self.towers.picture(pixels.to(self.device)), dim=-1).cpu()
+        vector_NLD = functional.normalize(
+            self.network.picture(pixels.to(self.device)), dim=-1
+        ).cpu()
         mask_NL = torch.ones(vector_NLD[:, 1:].shape[:2], dtype=torch.bool)
         return TokenFeatures(vector_NLD[:, 1:], mask_NL, vector_NLD[:, 0])
 
@@ -270,7 +272,7 @@ class Tiny:
         """Projected word vectors [N, L, D], unit norm; the mask ends with the end token."""
         token_NL, end_N = (torch.from_numpy(a) for a in self.tokenize(captions))
         vector_NLD = functional.normalize(
-            self.towers.caption(token_NL.to(self.device)), dim=-1
+            self.network.caption(token_NL.to(self.device)), dim=-1
         ).cpu()
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
         return TokenFeatures(vector_NLD, mask_NL, vector_NLD[torch.arange(len(end_N)), end_N])
@@ -283,23 +285,23 @@ class Tiny:
         token_NK, end_N = (torch.from_numpy(a) for a in tokenize(captions))
         token_NL = functional.pad(token_NK, (0, length - token_NK.shape[1]), value=PAD)
         vector_NLD = functional.normalize(
-            self.towers.caption(token_NL.to(self.device)), dim=-1
+            self.network.caption(token_NL.to(self.device)), dim=-1
         ).cpu()
         return TokenFeatures(vector_NLD, torch.arange(length)[None, :] <= end_N[:, None])
 
     @torch.no_grad()
     def image_layers(self, pixels: Tensor) -> Layers:
         """Patches and CLS, which is read out, after each of the depth + 2 layers."""
-        tower = self.towers.picture
-        hidden = _through(tower, tower.enter(pixels.to(self.device)))
+        encoder = self.network.picture
+        hidden = _through(encoder, encoder.enter(pixels.to(self.device)))
         return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
         """Words and the end token, which is read out, after each of the depth + 2 layers."""
         token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
-        tower = self.towers.caption
-        hidden = _through(tower, tower.enter(token_NL))
+        encoder = self.network.caption
+        hidden = _through(encoder, encoder.enter(token_NL))
         rows = torch.arange(len(token_NL), device=token_NL.device)
         mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
         return laid_out(hidden, [one[rows, end_N] for one in hidden], mask_NL)
@@ -324,10 +326,10 @@ def load(name: str, *, device: str = "cpu") -> Tiny:
     raise unknown_name("model", f"tiny:{name}", [f"tiny:{n}" for n in known])
 
 
-def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
-    """Towers as they are before training, the same for the same seed."""
+def untrained(config: TinyConfig, *, seed: int) -> TinyNetwork:
+    """Encoders as they are before training, the same for the same seed."""
     with seeded(seed):
-        return TinyTowers(config)
+        return TinyNetwork(config)
 
 
 def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
@@ -337,8 +339,8 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
         header = json.loads(said.get("config", "null"))
         state = {name: value.float() for name, value in tensors.items()}
         header["words"] = tuple(header["words"])
-        towers = TinyTowers(TinyConfig(**header))
-        towers.load_state_dict(state)
+        network = TinyNetwork(TinyConfig(**header))
+        network.load_state_dict(state)
         check_finite(state, source=str(path))
     except FileNotFoundError as error:
         raise UnbagError(
@@ -349,18 +351,18 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
             f"{path} is not a tiny dual encoder: {error}",
             expected="a .safetensors file written by `python -m unbag_lab pretrain`",
         ) from error
-    return Tiny(towers, name=name, device=device)
+    return Tiny(network, name=name, device=device)
 
 
-def write(towers: TinyTowers, path: Path, *, dtype: torch.dtype = torch.float16) -> None:
+def write(network: TinyNetwork, path: Path, *, dtype: torch.dtype = torch.float16) -> None:
     """Safetensors with the config in the header; half precision, as they are shipped."""
-    state = {key: value.detach().to(dtype).cpu() for key, value in towers.state_dict().items()}
-    save_file(state, path, metadata={"config": json.dumps(asdict(towers.config))})
+    state = {key: value.detach().to(dtype).cpu() for key, value in network.state_dict().items()}
+    save_file(state, path, metadata={"config": json.dumps(asdict(network.config))})
 
 
-def _fingerprint(towers: TinyTowers) -> str:
-    digest = blake2b(json.dumps(asdict(towers.config), sort_keys=True).encode(), digest_size=12)
-    for key, value in sorted(towers.state_dict().items()):
+def _fingerprint(network: TinyNetwork) -> str:
+    digest = blake2b(json.dumps(asdict(network.config), sort_keys=True).encode(), digest_size=12)
+    for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     # The version of `prepare` and of the forward pass: raise it whenever either changes a number.

@@ -34,7 +34,7 @@ Reader = Literal["linear", "mlp", "attentive"]
 STOP_FOLDS = 5
 """One in so many groups of the training part says when to stop."""
 SMALL = 1 << 25
-"""Numbers of features up to which one thread is enough; patches of a large tower have more."""
+"""Numbers of features up to which one thread is enough; patches of a large encoder have more."""
 TOLERANCE = 1e-3
 """Of the gradient of the mean loss; answers hardly change below."""
 

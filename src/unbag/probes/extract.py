@@ -165,7 +165,7 @@ OwnScore: TypeAlias = Callable[[Space, Sequence[Given], Label, Sequence[str], Op
 
 @dataclass(frozen=True)
 class Side:
-    """Words for one tower."""
+    """Words for one encoder."""
 
     part: str
     many: str

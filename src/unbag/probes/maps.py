@@ -51,7 +51,7 @@ AT_ONCE = 8
 NOTE = "no map of words over patches"
 WHOLE = "(the whole caption)"
 ABOUT = (
-    "Cosine of the vector of each word with the vector of each patch, in the joint space. Towers "
+    "Cosine of the vector of each word with the vector of each patch, in the joint space. Encoders "
     "are trained on their read-out only, so a map shows what the parts came to hold, not what the "
     "score is made of."
 )
@@ -127,15 +127,15 @@ def map_words(
 
 
 def _ways(subject: ProbedModel) -> list[Callable[[ImageSource, str], Maps]]:
-    """Before training first: cosines of the model, or of the tower that a decoder sees through."""
+    """Untrained first: cosines of the model, or of the encoder that a decoder reads."""
     space, decoder = subject.space, decoder_of(subject.scorer)
     if decoder is None and chat_of(subject.scorer) is not None:
         # Vectors of VLM2Vec, if any, are of whole images: no cosines of patches stand before.
         return [partial(covered_maps, subject.scorer)]
     if decoder is not None and decoder.settings.sees == "patches":
-        tower = decoder.tower
-        is_own = space is not None and space.fingerprint == tower.fingerprint
-        space = space if is_own else EncoderSpace(tower)
+        encoder = decoder.encoder
+        is_own = space is not None and space.fingerprint == encoder.fingerprint
+        space = space if is_own else EncoderSpace(encoder)
     ways: list[Callable[[ImageSource, str], Maps]] = []
     if space is not None:
         ways.append(partial(word_maps, space))

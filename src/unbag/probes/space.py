@@ -67,9 +67,9 @@ class Space(Protocol):
 
 
 class LayerView(Protocol):
-    """Layers of both towers: 0 enters the first block, the last enters the projection.
+    """Layers of both encoders: 0 enters the first block, the last enters the projection.
 
-    Vectors are not at unit norm, and NaN for an image that cannot be opened. A tower of a kind
+    Vectors are not at unit norm, and NaN for an image that cannot be opened. An encoder of a kind
     that cannot be taken apart raises UnbagError.
     """
 
@@ -212,7 +212,7 @@ def _width(known: Mapping[str, FloatArray]) -> int:
 
 
 class _InnerView(Generic[Encoder]):
-    """Extracts what an encoder shows of its towers; each different input once a call."""
+    """Extracts what an encoder shows of its encoders; each different input once a call."""
 
     def __init__(self, encoder: Encoder, progress: Progress, damaged: dict[str, str]) -> None:
         """Images that cannot be opened go to `damaged`."""
@@ -258,7 +258,7 @@ class _InnerView(Generic[Encoder]):
 
 
 class EncoderLayers(_InnerView[LayerEncoder]):
-    """Layers of both towers of a model."""
+    """Layers of both encoders of a model."""
 
     @cached_property
     def picture_depth(self) -> int:

@@ -47,7 +47,7 @@ from unbag.types import DualEncoder, Estimate, FloatArray
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from unbag.training.towers.base import Part, Trainable
+    from unbag.training.encoders.base import Part, Trainable
 
 
 Source = Literal["base", "other"]
@@ -95,7 +95,7 @@ WAY_OUT = (
     "--against"
 )
 _PROJECTIONS = frozenset({"proj", "project", "text_projection", "visual_projection"})
-"""What libraries call a projection that stands by itself at the end of a tower."""
+"""What libraries call a projection that stands by itself at the end of an encoder."""
 
 
 class ModelPart(NamedTuple):
@@ -122,7 +122,7 @@ class Combination(NamedTuple):
 
 
 Variant = tuple[Source, Source]
-"""Which tower, and whose projection follows it."""
+"""Which encoder, and whose projection follows it."""
 
 
 def ask(
@@ -133,12 +133,12 @@ def ask(
     if subject.other is None:
         return ProbeResult(NAME, skipped="needs a second model: --against")
     if subject.space is None or subject.other.space is None:
-        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two towers")
+        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two encoders")
     if not rows:
         return ProbeResult(NAME, skipped="needs captions with negatives, and there are none")
     base, model = subject.other.model, subject.model
     if not isinstance(base, DualEncoder) or not isinstance(model, DualEncoder):
-        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two towers")
+        return ProbeResult(NAME, skipped="needs two dual encoders: others have no two encoders")
     try:
         donors = open_donors(base, model)
     except UnbagError as error:
@@ -270,22 +270,22 @@ def _chosen(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
 def encode_variants(
     donors: Donors, spaces: tuple[Space, Space], rows: Sequence[Row], progress: Progress
 ) -> dict[Variant, Encoded]:
-    """Rows by every tower with every projection: all combinations are scored from these.
+    """Rows by every encoder with every projection: all combinations are scored from these.
 
     An image's vector depends on the image encoder and its projection only, so the two models and
     the two with their read-outs exchanged hold the vectors of all eight.
     """
     found = {(s, s): encode(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
     if donors.parts.read_out:
-        for tower, read_out in (SOURCES, SOURCES[::-1]):
-            encoder = donors.combine(Combination(tower, tower, read_out))
-            found[tower, read_out] = encode(EncoderSpace(encoder, progress=progress), rows)
+        for encoders, read_out in (SOURCES, SOURCES[::-1]):
+            encoder = donors.combine(Combination(encoders, encoders, read_out))
+            found[encoders, read_out] = encode(EncoderSpace(encoder, progress=progress), rows)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Vectors of rows by one variant of both towers."""
+    """Vectors of rows by one variant of both encoders."""
 
     image_ND: FloatArray
     caption_ND: FloatArray
@@ -414,15 +414,15 @@ def open_donors(base: DualEncoder, other: DualEncoder) -> Donors:
 
 
 def _taken_apart(encoder: DualEncoder, *, device: str) -> Trainable:
-    from unbag.training.towers.adapters import make_trainable
+    from unbag.training.encoders.adapters import make_trainable
 
     try:
         return make_trainable(encoder, device=device)
     except UnbagError as error:
         raise UnbagError(
-            f"{encoder.name} cannot be taken apart into two towers and a read-out",
+            f"{encoder.name} cannot be taken apart into two encoders and a read-out",
             expected="tiny:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, ALIGN "
-            "...); chat models and matching heads have no two towers",
+            "...); chat models and matching heads have no two encoders",
         ) from error
 
 
@@ -462,9 +462,9 @@ class ModelParts:
 
     image: frozenset[str]
     text: frozenset[str]
-    """What is neither tower's, such as the decoder of CoCa, counts here."""
+    """What is neither encoder's, such as the decoder of CoCa, counts here."""
     read_out: frozenset[str]
-    """Empty if neither tower has a projection; the scale then counts to the text encoder."""
+    """Empty if neither encoder has a projection; the scale then counts to the text encoder."""
     notes: tuple[str, ...] = ()
 
     def of(self, choice: Combination) -> frozenset[str]:
@@ -497,21 +497,21 @@ def parts_of(trainable: Trainable) -> ModelParts:
 def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
     lack = [side for side, names in zip(("image", "text"), ends, strict=True) if not names]
     if len(lack) == 2:
-        return ("neither tower has a separate projection: only towers were exchanged",)
+        return ("neither encoder has a separate projection: only encoders were exchanged",)
     said = "the {} encoder has no separate projection: the read-out is that of the other, and the "
     said += "scale"
     return tuple(said.format(side) for side in lack)
 
 
 def _check_apart(trainable: Trainable) -> None:
-    from unbag.training.towers.base import weights_of
+    from unbag.training.encoders.base import weights_of
 
     layers = trainable.image_layers, trainable.text_layers
     first, second = ({id(weight) for weight in weights_of(one)} for one in layers)
     if shared := len(first & second):
         raise UnbagError(
-            f"{trainable.name} cannot be taken apart: its towers share {shared} weights",
-            expected="two towers without common weights",
+            f"{trainable.name} cannot be taken apart: its encoders share {shared} weights",
+            expected="two encoders without common weights",
         )
 
 

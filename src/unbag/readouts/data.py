@@ -62,7 +62,7 @@ RELATION = [slot.name for slot in WORLD_NEGATIVES].index("relation")
 STEP = 512
 """Scenes that are made together."""
 IMAGES = (512, 64)
-"""Scenes that go through the tower at once, on a GPU and on a CPU, whose cache holds no more."""
+"""Scenes that go through the encoder at once, on a GPU and on a CPU, whose cache holds no more."""
 CAPTIONS = (4_096, 256)
 """Likewise."""
 MOST_BYTES = 12 << 30

@@ -71,7 +71,7 @@ class DcsmSettings(ReaderEffort):
     length: int = bounded(30, low=2)
     """Columns of a map; longer captions are cut."""
     padding: Literal["kept", "zero"] = "kept"
-    """What stands behind the end of a caption: what the tower makes of padding (as released)."""
+    """What stands behind the end of a caption: what the encoder makes of padding (as released)."""
     functional_words: bool = True
     """Whether columns of functional words are replaced."""
     learn_functional_rows: bool = False

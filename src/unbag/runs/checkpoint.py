@@ -149,7 +149,7 @@ def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
 def optimizer_state(
     weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
-    """Optimizer state by kind and weight, `exp_avg.tower.weight`; none before the first step."""
+    """Optimizer state by kind and weight, `exp_avg.encoder.weight`; none before the first step."""
     return {
         f"{key}.{name}": torch.as_tensor(value)
         for name, weight in weights.items()

@@ -8,7 +8,7 @@ In training every process has rows of a batch and needs those of all.
 Every process computes the loss of the whole batch, so it knows the gradient at its own rows; rows
 of others are constants to it. Gradients of the weights are then summed, not averaged: one process
 and many take the same step. DistributedDataParallel is not used, since it averages, and since the
-second pass over the parts of a large batch leaves one tower out at a time.
+second pass over the parts of a large batch leaves one encoder out at a time.
 """
 
 from __future__ import annotations

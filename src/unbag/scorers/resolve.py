@@ -43,7 +43,7 @@ def make_scorer(
             expected="a function or class that takes a model and gives a scorer",
         )
     if not isinstance(model, DualEncoder):
-        # A matching head that also has two towers.
+        # A matching head that also has two encoders.
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
         raise UnbagError(

@@ -24,13 +24,13 @@ from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch, Batches
 from unbag.training.data.loader import load, with_names
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze, set_training
+from unbag.training.encoders.cached_features import CachedEncoders
+from unbag.training.encoders.lora import add_lora
 from unbag.training.optim import OptimizerSettings
 from unbag.training.recipes import Precision, Recipe
 from unbag.training.step import StepPlan, add_gradient
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, set_training
-from unbag.training.towers.cached_features import CachedTowers
-from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import Task, Trainer, TrainState
 from unbag.types import Benchmark
 
@@ -107,7 +107,7 @@ def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
 
 
 class FineTuning(Task[Batch]):
-    """The towers of a dual encoder under the losses of a recipe."""
+    """The encoders of a dual encoder under the losses of a recipe."""
 
     logs_gradient = True
 
@@ -144,7 +144,7 @@ class FineTuning(Task[Batch]):
         """The weights before training, for losses that compare with them."""
         if recipe.objective.needs_start:
             encoder = self.trainable.encoder("start")
-            if isinstance(self.trainable, CachedTowers):
+            if isinstance(self.trainable, CachedEncoders):
                 self._start = self.trainable.beside(encoder)
             else:
                 self._start = make_trainable(encoder, device=job.device)

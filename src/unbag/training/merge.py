@@ -47,8 +47,8 @@ from unbag.training.before_after import (
     estimate_of,
     side_of,
 )
+from unbag.training.encoders.adapters import make_trainable
 from unbag.training.export.export import export
-from unbag.training.towers.adapters import make_trainable
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 from unbag.version import __version__
 

@@ -38,13 +38,13 @@ from unbag.training.data.batch import Batches, Share
 from unbag.training.data.checks import ready_batches
 from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze
+from unbag.training.encoders.cached_features import cache_frozen
+from unbag.training.encoders.lora import add_lora
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import Trained, TrainJob, train
 from unbag.training.recipes import Freeze, Lora, Precision, Recipe, make_recipe
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze
-from unbag.training.towers.cached_features import cache_frozen
-from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import check_earlier, load_weights, state_of
 from unbag.types import Benchmark, DualEncoder
 from unbag.types.items import prompts_of

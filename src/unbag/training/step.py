@@ -19,9 +19,9 @@ from torch import Tensor
 
 from unbag.runs.distributed import Distributed, gathered, sum_gradients
 from unbag.training.data.batch import Batch, CaptionGroup, FindTruth
+from unbag.training.encoders.base import Trainable, weights_of
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
-from unbag.training.towers.base import Trainable, weights_of
 from unbag.training.trainer import autocast
 from unbag.types import Embedded
 

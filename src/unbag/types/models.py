@@ -200,7 +200,7 @@ class PaddedEncoder(TokenEncoder, Protocol):
         """Word vectors [N, length, D], of padding too; the mask is True at the caption's own.
 
         A caption beyond `length` tokens is cut as the model's own tokenizer cuts. There are fewer
-        columns where the tower takes fewer tokens or leaves padding out.
+        columns where the encoder takes fewer tokens or leaves padding out.
         """
 
 
@@ -217,18 +217,18 @@ class LayerEncoder(DualEncoder, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """What stands after each layer of a tower, not at unit norm.
+    """What stands after each layer of an encoder, not at unit norm.
 
     The first is what enters the first block (positions included), the last what the projection
-    into the joint space is given, after the last norm: a tower of K blocks has K + 2. Layers have
-    the same places; widths may differ.
+    into the joint space is given, after the last norm: an encoder of K blocks has K + 2. Layers
+    have the same places; widths may differ.
     """
 
     vector_NLW: tuple[Tensor, ...]
     """Patches or words, without what only pools (CLS); one for each layer, [N, L, W]."""
     pooled_NW: tuple[Tensor | None, ...]
-    """The vector that is read out: CLS or end token at that layer, or the mean where a tower reads
-    out by one (`photo:`). None where it has no such place before its last layer (attention
+    """The vector that is read out: CLS or end token at that layer, or the mean where an encoder
+    reads out by one (`photo:`). None where it has no such place before its last layer (attention
     pooling, maps of ALIGN)."""
     mask_NL: Tensor
     """True where there is a patch or word."""

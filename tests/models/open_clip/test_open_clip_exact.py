@@ -54,7 +54,7 @@ def test_cosines_are_those_of_plain_open_clip(name: str, loaded: Made, plain: Ma
     torch.testing.assert_close(our_cosine, cosine, rtol=0, atol=1e-6)
     torch.testing.assert_close(our_caption_ND, caption_ND, rtol=0, atol=1e-5)
     torch.testing.assert_close(our_image_ND, image_ND, rtol=0, atol=1e-5)
-    # The towers do tell captions and images apart, so that equality means something.
+    # The encoders do tell captions and images apart, so that equality means something.
     assert name == "first" or (caption_ND @ caption_ND.T).min() < 0.9
     assert our_image_ND.dtype == our_caption_ND.dtype == torch.float32
 
@@ -62,12 +62,12 @@ def test_cosines_are_those_of_plain_open_clip(name: str, loaded: Made, plain: Ma
 def length_run(encoder: Any, captions: list[str]) -> int:
     """How many places the transformer of the text encoder saw."""
     seen: list[int] = []
-    tower = getattr(encoder.model, "text", encoder.model).transformer
+    text_network = getattr(encoder.model, "text", encoder.model).transformer
 
     def watch(module: Any, args: Any, kwargs: Any) -> None:
         seen.append((args[0] if args else kwargs["input_ids"]).shape[1])
 
-    hook = tower.register_forward_pre_hook(watch, with_kwargs=True)
+    hook = text_network.register_forward_pre_hook(watch, with_kwargs=True)
     encoder.encode_texts(captions)
     hook.remove()
     return seen[0]
@@ -187,7 +187,7 @@ def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
         odd.encode_tokens(["a"])
 
 
-def test_compiled_towers_give_the_same_vectors(loaded: Made, monkeypatch: Any) -> None:
+def test_compiled_encoders_give_the_same_vectors(loaded: Made, monkeypatch: Any) -> None:
     """With the compiler's first stage only: a whole compilation takes half a minute."""
     from unbag.models.open_clip.encoder import OpenClip
 

@@ -53,7 +53,7 @@ def test_every_form_of_a_checkpoint_gives_the_same_vectors(
     assert found.fingerprint == loaded("clip").fingerprint
 
 
-def test_the_first_form_of_a_text_tower_loads_into_the_second(
+def test_the_first_form_of_a_text_encoder_loads_into_the_second(
     saved: Made, tmp_path: Path, loaded: Made
 ) -> None:
     state = {key.removeprefix("text."): v for key, v in load_file(saved("custom")).items()}

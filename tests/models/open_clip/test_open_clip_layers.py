@@ -1,4 +1,4 @@
-"""Layers of open_clip's towers: as many as blocks, ending where the vectors begin."""
+"""Layers of open_clip's encoders: as many as blocks, ending where the vectors begin."""
 
 from __future__ import annotations
 
@@ -124,37 +124,37 @@ NATIVE = ["clip", "deep", "custom", "first", "last", "looking", "bare", "eos", "
 @pytest.mark.parametrize("name", NATIVE)
 def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> None:
     encoder = loaded(name)
-    tower = encoder.text.tower
+    text_network = encoder.text.encoder
     found = encoder.text_layers(CAPTIONS)
-    assert len(found.vector_NLW) == len(found.pooled_NW) == tower.transformer.layers + 2
+    assert len(found.vector_NLW) == len(found.pooled_NW) == text_network.transformer.layers + 2
     assert all(read_at(found))
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
-    last = normalize(project(tower, found.pooled_NW[-1]), dim=-1)
+    last = normalize(project(text_network, found.pooled_NW[-1]), dim=-1)
     torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
-    words = normalize(project(tower, found.vector_NLW[-1]), dim=-1)
+    words = normalize(project(text_network, found.vector_NLW[-1]), dim=-1)
     expected = encoder.encode_tokens(CAPTIONS)
     torch.testing.assert_close(words, expected.vector_NLW, rtol=0, atol=1e-5)
     assert torch.equal(found.mask_NL, expected.mask_NL)
     ids = encoder.tokenize(CAPTIONS)[0][:, : found.mask_NL.shape[1]]
-    entering = tower.token_embedding(ids) + tower.positional_embedding[: ids.shape[1]]
+    entering = text_network.token_embedding(ids) + text_network.positional_embedding[: ids.shape[1]]
     torch.testing.assert_close(found.vector_NLW[0], entering)
 
 
 @torch.no_grad()
 def test_cocas_class_token_is_read_out_and_is_no_word(loaded: Made) -> None:
     encoder = loaded("coca")
-    tower, found = encoder.text.tower, encoder.text_layers(CAPTIONS)
+    text_network, found = encoder.text.encoder, encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == 4
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
-    entering = tower.cls_emb + tower.positional_embedding[-1]
+    entering = text_network.cls_emb + text_network.positional_embedding[-1]
     torch.testing.assert_close(found.pooled_NW[0], entering.expand(3, -1))
-    last = normalize(project(tower, found.pooled_NW[-1]), dim=-1)
+    last = normalize(project(text_network, found.pooled_NW[-1]), dim=-1)
     torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "has_class"), [("bert-mean", False), ("bert-cls", True)])
-def test_caption_layers_of_a_tower_of_transformers(
+def test_caption_layers_of_an_encoder_of_transformers(
     name: str, has_class: bool, loaded: Made
 ) -> None:
     encoder = loaded(name)
@@ -163,7 +163,7 @@ def test_caption_layers_of_a_tower_of_transformers(
     # BERT has its norms inside its blocks.
     torch.testing.assert_close(found.vector_NLW[-1], found.vector_NLW[-2])
     assert found.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
-    last = normalize(encoder.text.tower.proj(found.pooled_NW[-1]), dim=-1)
+    last = normalize(encoder.text.encoder.proj(found.pooled_NW[-1]), dim=-1)
     torch.testing.assert_close(last, encoder.encode_texts(CAPTIONS), rtol=0, atol=1e-5)
 
 
@@ -190,7 +190,7 @@ def test_blocks_that_want_tokens_first_get_them(loaded: Made) -> None:
 def test_what_is_compiled_shows_its_layers(
     name: str, loaded: Made, saved: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hooks and blocks are not seen from inside a compiled tower, so it must not be run."""
+    """Hooks and blocks are not seen from inside a compiled encoder, so it must not be run."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -205,7 +205,7 @@ def test_what_is_compiled_shows_its_layers(
             torch.testing.assert_close(one, other)
 
 
-def test_towers_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnbagError, match="layers of a Linear are not known"):
         image_layers(torch.nn.Linear(2, 2), torch.zeros(1, 2))
     encoder = loaded("vit-avg")
@@ -229,16 +229,16 @@ def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
         image_layers(visual, torch.zeros(1, 3, 64, 64))
 
 
-def test_text_towers_of_unknown_kinds_say_so(loaded: Made) -> None:
+def test_text_encoders_of_unknown_kinds_say_so(loaded: Made) -> None:
     with pytest.raises(
         UnbagError, match="a text encoder that runs whole, since its text encoder is of"
     ):
         Unknown(None).layers(torch.zeros(1, 2).long(), torch.ones(1, 2).bool())
     text = loaded("bert-mean").text
     token_NL, real_NL = loaded("bert-mean").tokenize(CAPTIONS)
-    kept, text.tower.transformer.encoder = text.tower.transformer.encoder, torch.nn.Identity()
+    kept, text.encoder.transformer.encoder = text.encoder.transformer.encoder, torch.nn.Identity()
     try:
         with pytest.raises(UnbagError, match="layers of a BertModel are not known"):
             text.layers(token_NL, real_NL)
     finally:
-        text.tower.transformer.encoder = kept
+        text.encoder.transformer.encoder = kept

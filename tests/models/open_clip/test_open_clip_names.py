@@ -94,7 +94,7 @@ def test_a_pinned_revision_reaches_the_hub(monkeypatch: pytest.MonkeyPatch, save
     assert asked == ["laion/CLIP-ViT-B-32-laion2B-s34B-b79K", None, "1a2b3c"]
 
 
-def test_towers_and_tokenizers_of_the_hub_say_what_to_do(
+def test_encoders_and_tokenizers_of_the_hub_say_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     torch.save({"a": torch.zeros(1)}, tmp_path / "mine.pt")

@@ -1,4 +1,4 @@
-"""Towers of open_clip taken apart: every weight in one part, and the projections of each kind."""
+"""Encoders of open_clip taken apart: every weight in one part, and the projections of each kind."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from unbag.probes.transplant import Combination, parts_of, transplant
-from unbag.training.towers.adapters import make_trainable
+from unbag.training.encoders.adapters import make_trainable
 from unbag.types import DualEncoder
 
 pytest.importorskip("open_clip")
@@ -71,7 +71,7 @@ def test_combinations_of_two_models(loaded: Loaded, kind: str) -> None:
         assert all(map(torch.equal, vectors(end.encoder), vectors(whole)))
         assert end.encoder.scale == whole.scale
         assert end.encoder.bias == whole.bias
-    # The vector of an image is that of its tower and read-out, whatever the captions come from.
+    # The vector of an image is that of its encoder and read-out, whatever the captions come from.
     one, two = found[1], found[3]
     assert (one.choice, two.choice) == (
         Combination("base", "base", "other"),

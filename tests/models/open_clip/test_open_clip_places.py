@@ -134,7 +134,7 @@ def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip", "custom", "siglip", "coca", "bert-mean"])
-def test_padding_has_vectors_where_the_tower_runs_it(name: str, loaded: Made) -> None:
+def test_padding_has_vectors_where_the_encoder_runs_it(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     length = min(12, encoder.context)
     padded, plain = encoder.encode_padded(CAPTIONS, length=length), encoder.encode_tokens(CAPTIONS)
@@ -148,7 +148,7 @@ def test_padding_has_vectors_where_the_tower_runs_it(name: str, loaded: Made) ->
     torch.testing.assert_close(
         padded.vector_NLW[1:2, :shared], alone.vector_NLW[:, :shared], rtol=0, atol=1e-5
     )
-    # Towers that leave padding out have zeros there, in a batch as alone.
+    # Encoders that leave padding out have zeros there, in a batch as alone.
     size = padded.vector_NLW[1, encoder.count_tokens(["a"])[0] :].norm(dim=-1)
     assert size.max() == 0 if name in ("coca", "bert-mean") else size.min() > 0.99
 

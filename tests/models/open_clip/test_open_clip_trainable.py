@@ -1,4 +1,4 @@
-"""Towers of open_clip that are trained: vectors, gradients, locks, LoRA, snapshots, workers."""
+"""Encoders of open_clip that are trained: vectors, gradients, locks, LoRA, snapshots, workers."""
 
 import pickle
 import warnings
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from unbag.errors import UnbagError
 from unbag.models.open_clip.encoder import in_bytes
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze, set_training, weights_of
+from unbag.training.encoders.lora import SplitAttention, add_lora, merged
 from unbag.training.recipes import Freeze, Lora
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.base import Trainable, apply_freeze, set_training, weights_of
-from unbag.training.towers.lora import SplitAttention, add_lora, merged
 
 pytest.importorskip("open_clip")
 
@@ -71,7 +71,7 @@ def test_vectors_are_those_of_the_encoder(loaded: Loaded, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_reaches_every_weight_of_a_tower(loaded: Loaded, kind: str) -> None:
+def test_gradient_reaches_every_weight_of_an_encoder(loaded: Loaded, kind: str) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
     loss(trainable).backward()  # type: ignore[no-untyped-call]
     weights = dict(trainable.module.named_parameters())
@@ -93,7 +93,7 @@ def test_layers_hold_every_weight_once(loaded: Loaded, kind: str, eyes: int, wor
     assert held == sorted(id(weight) for weight in trainable.module.parameters())
 
 
-def test_the_ends_of_a_tower_are_its_embedding_and_its_projection(loaded: Loaded) -> None:
+def test_the_ends_of_an_encoder_are_its_embedding_and_its_projection(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
 
     def names(layer: Any) -> set[str]:

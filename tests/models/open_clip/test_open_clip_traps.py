@@ -198,7 +198,7 @@ def test_images_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: P
     assert not find_source(parse(f"ViT-L-14-quickgelu@{tmp_path / 'mine.safetensors'}")).notes
 
 
-def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
+def test_a_text_encoder_of_another_tokenizer_is_refused(saved: Made) -> None:
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('other-words')}")
     assert raised.value.message == (
@@ -219,7 +219,7 @@ def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*nothing beside the file says")
-def test_a_tokenizer_that_does_not_fit_the_tower_is_refused(
+def test_a_tokenizer_that_does_not_fit_the_encoder_is_refused(
     name: str, found: str, saved: Made
 ) -> None:
     with pytest.raises(UnbagError, match=f"the tokenizer of tiny-{name} {found}"):

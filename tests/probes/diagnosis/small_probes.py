@@ -50,7 +50,7 @@ def small_material(*, pairs: int = 4, rows: int = 6) -> ProbeData:
 
 
 class Counted(Tiny):
-    """Counts every image and every caption that goes through a tower."""
+    """Counts every image and every caption that goes through an encoder."""
 
     def __init__(self, name: str = "counted") -> None:
         base = load_tiny("base")
@@ -68,7 +68,7 @@ class Counted(Tiny):
 
 
 class Plain:
-    """Two towers and nothing else: no patches, no layers, no twin."""
+    """Two encoders and nothing else: no patches, no layers, no twin."""
 
     name, fingerprint, device = "plain", "plain/1", "cpu"
     scale, bias, context = 1.0, 0.0, 77

@@ -1,4 +1,4 @@
-"""A decoder and VLM2Vec under examination: their maps stand beside those of the tower they read."""
+"""Diagnosis of a decoder and VLM2Vec: their maps stand beside those of the encoder they read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
     )  # fmt: skip
 
 
-def test_a_decoder_stands_beside_the_tower_it_sees_through() -> None:
+def test_a_decoder_stands_beside_the_encoder_it_sees_through() -> None:
     found = asked(decoder())
     assert [one.title for one in found.maps] == ["small"] * 3 + ["decoder"] * 3
     assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
@@ -63,7 +63,7 @@ def test_a_read_out_of_an_encoder_stands_beside_the_encoder(
 ) -> None:
     model = decoder()
     scorer = make(model)
-    found = asked(model.tower, scorer)
+    found = asked(model.encoder, scorer)
     assert [one.title for one in found.maps] == ["small"] * 3 + [scorer.name] * 3
     assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
 
@@ -76,12 +76,12 @@ def test_a_decoder_without_patches_has_no_map_and_says_so(
     said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be taken away"
     alone = asked(model)
     assert (alone.maps, alone.notes[1:]) == ((), (said,))
-    beside = asked(model.tower, YES(model))
+    beside = asked(model.encoder, YES(model))
     assert [one.title for one in beside.maps] == ["small"] * 3
     assert beside.notes[-1] == said
 
 
 def test_a_model_without_read_out_is_neither_before_nor_after() -> None:
-    found = asked(decoder().tower)
+    found = asked(decoder().encoder)
     assert [one.when for one in found.maps] == [""] * 3
     assert "before training" not in render_diagnosis(found)

@@ -1,4 +1,4 @@
-"""Over all probes that there are, each image and each caption goes through a tower once."""
+"""Over all probes that there are, each image and each caption goes through an encoder once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READERS = ("extract", "extract_text")
 
 
 class Remembering(Tiny):
-    """A small tower that counts how often it was given the same input."""
+    """A small encoder that counts how often it was given the same input."""
 
     def __init__(self) -> None:
         small = replace(

@@ -36,9 +36,9 @@ from unbag.runs.cache import VECTOR, FeatureTable, default_cache
 from unbag.runs.files import make_folder
 from unbag.runs.progress import Silent
 from unbag.training.before_after import differences, fit_reader
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.cached_features import CachedEncoders, image_table, text_table
 from unbag.training.recipes import Freeze, Recipe
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import Edit, FloatArray
 from unbag_lab.bases import seed_of
 from unbag_lab.claims import PHOTOGRAPHS, ArmKey, Claim
@@ -177,10 +177,10 @@ class Bench:
             )
         return asked
 
-    def heads(self, start: Path | None, seed: int) -> CachedTowers:
+    def heads(self, start: Path | None, seed: int) -> CachedEncoders:
         """As a file has them, or before training."""
-        towers = make_trainable(load_heads(start, seed=seed), device=self.order.device)
-        return CachedTowers(towers, images=self.seen.images, texts=self.seen.captions)
+        network = make_trainable(load_heads(start, seed=seed), device=self.order.device)
+        return CachedEncoders(network, images=self.seen.images, texts=self.seen.captions)
 
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:

@@ -37,9 +37,9 @@ from unbag.runs.files import open_run_folder
 from unbag.runs.identity import RunIdentity
 from unbag.runs.progress import Silent
 from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.encoders.adapters import make_trainable
+from unbag.training.encoders.cached_features import CachedEncoders, image_table, text_table
 from unbag.training.merge import interpolate, state_of
-from unbag.training.towers.adapters import make_trainable
-from unbag.training.towers.cached_features import CachedTowers, image_table, text_table
 from unbag.types import FloatArray
 from unbag_lab.experiments.photos_training import (
     BUILD,
@@ -125,10 +125,10 @@ class HeadsBench:
     captions: FeatureTable
     out: Path
 
-    def towers(self, encoder: Photo) -> CachedTowers:
+    def network(self, encoder: Photo) -> CachedEncoders:
         """A model that starts at its heads."""
-        towers = make_trainable(encoder, device="cpu")
-        return CachedTowers(towers, images=self.images, texts=self.captions)
+        network = make_trainable(encoder, device="cpu")
+        return CachedEncoders(network, images=self.images, texts=self.captions)
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """Features of texts."""
@@ -140,8 +140,8 @@ class HeadsBench:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             start = self.out / str(seed) / f"{arm.start}.safetensors"
-            towers = self.towers(start_of(start if arm.start else None, seed))
-            loss = train_to(path, towers, arm.recipe, seed, self.train)
+            network = self.network(start_of(start if arm.start else None, seed))
+            loss = train_to(path, network, arm.recipe, seed, self.train)
             print(f"{seed} {name}: loss {loss:.3f}", flush=True)
         return path
 
@@ -153,9 +153,9 @@ class HeadsBench:
             for name, path in paths.items():
                 by_name.setdefault(name, []).append(self.asked_of(start_of(path, seed)))
             model, tuned = (start_of(paths[name], seed) for name in ("heads", MIXED))
-            start, end = state_of(model.towers), state_of(tuned.towers)
+            start, end = state_of(model.network), state_of(tuned.network)
             for weight in WEIGHTS:
-                model.towers.load_state_dict(interpolate(start, end, weight))
+                model.network.load_state_dict(interpolate(start, end, weight))
                 by_name.setdefault(f"mix {weight:g}", []).append(self.asked_of(model))
         return [
             number
@@ -169,12 +169,12 @@ class HeadsBench:
     @torch.inference_mode()
     def asked_of(self, encoder: Photo) -> dict[str, FloatArray]:
         """What a model answers."""
-        towers = self.towers(encoder)
-        found = answers(towers, self.asked, device="cpu")
-        image_ND = towers.embed_images(self.asked.place_N)
+        network = self.network(encoder)
+        found = answers(network, self.asked, device="cpu")
+        image_ND = network.embed_images(self.asked.place_N)
         texts = list(dict.fromkeys(text for one in self.ordered for text in one.texts))
         place = {text: at for at, text in enumerate(texts)}
-        text_ND = towers.embed_texts(towers.reads.tokenize(texts))
+        text_ND = network.embed_texts(network.reads.tokenize(texts))
 
         def score(photograph: int, some: Sequence[str]) -> list[float]:
             rows = [place[text] for text in some]

@@ -39,7 +39,7 @@ from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.metrics.intervals import bootstrap, generator
 from unbag.metrics.triples import judge_triples
-from unbag.models.photo import Photo, PhotoConfig, PhotoTowers, build, load, read, write
+from unbag.models.photo import Photo, PhotoConfig, PhotoNetwork, build, load, read, write
 from unbag.reports.formatting import signed_text, with_interval
 from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.files import open_run_folder, write_atomically, write_text
@@ -47,11 +47,11 @@ from unbag.runs.identity import RunIdentity
 from unbag.training.before_after import Contrast
 from unbag.training.data.batch import Batch
 from unbag.training.data.pairs import PairBatches
+from unbag.training.encoders.adapters import PhotoReads, PhotoTrainable
+from unbag.training.encoders.base import Trainable
+from unbag.training.encoders.cached_features import CachedEncoders
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.recipes import Freeze, Recipe, Slot, clip_ft
-from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
-from unbag.training.towers.base import Trainable
-from unbag.training.towers.cached_features import CachedTowers
 from unbag.training.trainer import Trainer
 from unbag.types import BoolArray, FloatArray, ImageSource, IntArray
 from unbag_lab.experiments.repair_training import CONTROL, PUBLISHED_REPAIRS
@@ -125,7 +125,7 @@ def repair_arms(base: str) -> dict[str, PhotosArm]:
     found = {}
     parts = {"": (0, 0), "-locked": (WHOLE_PART, 0), "-heads": (WHOLE_PART, WHOLE_TEXT)}
     for suffix, (image, caption) in parts.items():
-        # Heads alone learn little at the rate of towers.
+        # Heads alone learn little at the rate of encoders.
         rate = 3e-4 if caption else 5e-5
         for name, loss in PUBLISHED_REPAIRS.items():
             recipe = _plain(
@@ -154,7 +154,7 @@ def train_to(
 
     In bfloat16 on a GPU. A stopped training resumes from what is kept beside the weights.
     """
-    assert isinstance(trainable.module, PhotoTowers)
+    assert isinstance(trainable.module, PhotoNetwork)
     with training_folder(weights.parent / "training" / weights.stem) as folder:
         job = TrainJob(
             trainable,
@@ -359,7 +359,7 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
     recipe, freeze, device = arm.recipe, arm.recipe.freeze, bench.device
     trainable: Trainable = StoredPhoto(encoder, bench.store, device=device)
     if freeze.image == WHOLE_PART:
-        trainable = CachedTowers(trainable, images=bench.store.features, texts=None)
+        trainable = CachedEncoders(trainable, images=bench.store.features, texts=None)
     started = time.monotonic()
     sides = (("picture", freeze.image), ("caption", freeze.text))
     parts = [part for part, count in sides if not count]
@@ -414,7 +414,7 @@ class Store:
 
 
 class StoredPhoto(PhotoTrainable):
-    """Towers that take places of a store."""
+    """Encoders that take places of a store."""
 
     def __init__(self, encoder: Photo, store: Store, *, device: str) -> None:
         super().__init__(encoder, device=device)

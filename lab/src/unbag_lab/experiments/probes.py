@@ -32,7 +32,7 @@ from zlib import crc32
 import numpy as np
 
 from unbag.errors import UnbagError, unknown_name
-from unbag.models.tiny import Tiny, TinyTowers, read, untrained
+from unbag.models.tiny import Tiny, TinyNetwork, read, untrained
 from unbag.probes.classifiers import Effort
 from unbag.readouts.data import world_rows
 from unbag.training.recipes import Slot
@@ -141,10 +141,10 @@ def _mixed(first: Tiny, tuned: Tiny, arm: str) -> Tiny:
     from unbag.training.merge import interpolate
 
     weight = float(arm.removeprefix(_MIX))
-    towers = TinyTowers(first.config)
-    state = interpolate(first.towers.state_dict(), tuned.towers.state_dict(), weight)
-    towers.load_state_dict(state)
-    return Tiny(towers, name=arm, device=first.device)
+    network = TinyNetwork(first.config)
+    state = interpolate(first.network.state_dict(), tuned.network.state_dict(), weight)
+    network.load_state_dict(state)
+    return Tiny(network, name=arm, device=first.device)
 
 
 AMOUNTS: Mapping[Size, Amount] = MappingProxyType(

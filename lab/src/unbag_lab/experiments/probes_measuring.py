@@ -510,7 +510,7 @@ def _fit_reader(
 
 
 _IMAGES = (512, 64)
-"""That go through the tower at once, on a GPU and on a processor."""
+"""That go through the encoder at once, on a GPU and on a processor."""
 _CAPTIONS = (4_096, 256)
 
 
@@ -557,10 +557,10 @@ class TinySpace:
     @torch.inference_mode()
     def _look(self, images: Sequence[ImageSource]) -> Tensor:
         """One pass: vectors are kept, the last layer goes out."""
-        tower = self._encoder.towers.picture
+        encoder = self._encoder.network.picture
         pixels = _levels(images, self._encoder.device).float() / 127.5 - 1.0
-        last_BLW: Tensor = tower.norm(tower.blocks(tower.enter(pixels)))
-        vector_BD = functional.normalize(tower.project(last_BLW[:, 0]), dim=-1)
+        last_BLW: Tensor = encoder.norm(encoder.blocks(encoder.enter(pixels)))
+        vector_BD = functional.normalize(encoder.project(last_BLW[:, 0]), dim=-1)
         found_BD = vector_BD.double().cpu().numpy()
         self._image.update(zip(map(_key, images), found_BD, strict=True))
         return last_BLW

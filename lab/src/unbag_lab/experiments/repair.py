@@ -27,8 +27,8 @@ from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import WORLD_NEGATIVES
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.data.world import Told, WorldBatches
+from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.losses import UPPER
-from unbag.training.towers.adapters import TinyTrainable
 from unbag.world.grammar import Ast, Rel, words
 from unbag_lab.claims import ArmKey
 from unbag_lab.experiments.repair_training import (

@@ -41,6 +41,7 @@ from unbag.training.data.world import (
     encode,
     texts_of,
 )
+from unbag.training.encoders.adapters import TinyTrainable
 from unbag.training.fine_tuning import FineTuning, TrainJob
 from unbag.training.objective import Objective
 from unbag.training.optim import compile_layers, shared_memory
@@ -56,7 +57,6 @@ from unbag.training.recipes import (
     hard_positive,
     neg_clip,
 )
-from unbag.training.towers.adapters import TinyTrainable
 from unbag.training.trainer import Trainer
 from unbag.world.grammar import Statement, Style
 from unbag_lab.plan import Say
@@ -122,7 +122,7 @@ PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
 )
 """The published recipes; arms take their losses alone, everything else is the same in all."""
 ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUBLISHED_REPAIRS))
-"""The published repairs, with both towers open and with the image encoder locked."""
+"""The published repairs, with both encoders open and with the image encoder locked."""
 
 
 def _without(recipe: Recipe, term: str) -> Objective:
@@ -148,7 +148,7 @@ _VARIANTS: Mapping[str, Objective] = MappingProxyType(
     }
 )
 VARIANTS: tuple[str, ...] = tuple(_VARIANTS)
-"""Ablations and controls of the papers, all with both towers open: weights of the negatives' loss
+"""Ablations and controls of the papers, all with both encoders open: weights of the negatives' loss
 of 25 and 50 %, one family of edits, other positives, parts of CE-CLIP, and CE-CLIP as printed."""
 _VIEWS: Mapping[str, View] = MappingProxyType(
     {"swap_only": "swap", "replace_only": "replace", "rephrased": "rephrased"}
@@ -293,16 +293,16 @@ class RepairArm(FineTuning):
         experiment, device = EXPERIMENTS[settings.experiment], settings.device
         recipe = make_recipe(name, experiment, batch_size=settings.batch_size)
         is_locked = recipe.freeze.image == "all"
-        towers = (
+        network = (
             LockedTiny(base, shared, device=device)
             if is_locked
             else TinyTrainable(base, device=device)
         )
         self.world = RepairBatches(
-            recipe, towers.reads, seed, preset=experiment.preset, per_epoch=settings.steps
+            recipe, network.reads, seed, preset=experiment.preset, per_epoch=settings.steps
         )
         job = TrainJob(
-            towers,
+            network,
             self.world,
             recipe,
             out=Path(),
@@ -322,8 +322,8 @@ class RepairArm(FineTuning):
         self._shared, self._places = shared, places
         if self.is_recorded:
             if not is_locked:
-                compile_layers(towers.module.picture.blocks, device=device)
-            compile_layers(towers.module.caption.blocks, device=device, varies=True)
+                compile_layers(network.module.picture.blocks, device=device)
+            compile_layers(network.module.caption.blocks, device=device, varies=True)
 
     def identity(self) -> dict[str, object]:
         """Also what the fingerprint of the data says without names."""
@@ -381,7 +381,7 @@ class SharedImages:
 
 
 class LockedTiny(TinyTrainable):
-    """Towers of which the image encoder stays as the base has it."""
+    """Encoders of which the image encoder stays as the base has it."""
 
     def __init__(self, encoder: Tiny, shared: SharedImages, *, device: str) -> None:
         super().__init__(encoder, device=device)
@@ -539,7 +539,7 @@ def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: st
 
 
 _TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.training.towers.adapters` calls the inputs of its text encoder."""
+"""What `unbag.training.encoders.adapters` calls the inputs of its text encoder."""
 _ROUND_STRINGS, _ROUND_TOKENS = 256, 8
 """A room more is a recording more of every arm; room that is not used is time in every step."""
 
@@ -548,7 +548,7 @@ class FixedViews:
     """What arms are shown, each view and size in a place of its own."""
 
     def __init__(self, context: int) -> None:
-        """Tokens of the longest caption that a tower takes."""
+        """Tokens of the longest caption that an encoder takes."""
         self._context = context
         self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
         self._latest: dict[View, tuple[Batch, tuple[View, int, int]]] = {}
@@ -597,7 +597,7 @@ class FixedBatch:
         is_bytes = batch.pixels.dtype == torch.uint8
         own.pixels.copy_(batch.pixels)
         if is_bytes:
-            # As towers take them: looking levels up copies a table, which cannot be recorded.
+            # As encoders take them: looking levels up copies a table, which cannot be recorded.
             own.pixels.div_(127.5).sub_(1.0)
         end = 0
         for group in batch.groups:

@@ -1,6 +1,6 @@
 """Matching heads of BLIP and BLIP-2 as scorers: how well an image and a caption match.
 
-BLIP has the towers of its contrastive loss too, so it is also a dual encoder.
+BLIP has the encoders of its contrastive loss too, so it is also a dual encoder.
 
 Dimensions: Q queries, P images of a window, N pairs of a batch, L patches or tokens, H hidden, D
 joint space.
@@ -15,9 +15,9 @@ from warnings import warn
 import torch
 
 from unbag.models.batching import Fitting
-from unbag.models.huggingface.dual import ImagePreparation, TwoTowers, states
+from unbag.models.huggingface.dual import ImagePreparation, ImageTextModel, states
 from unbag.models.huggingface.inputs import make_captions
-from unbag.models.huggingface.loading import plain_config, read_towers, torch_dtype
+from unbag.models.huggingface.loading import plain_config, read_encoders, torch_dtype
 from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, TokenFeatures
@@ -47,8 +47,8 @@ def load_match(
     kind: Callable[..., PairReader] = Blip if is_first else Blip2
     weights = getattr(transformers, architecture)
     where = {"device": device, "dtype": dtype, "compiles": compiles}
-    reader = read_towers(kind, source, weights, **where)
-    return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
+    reader = read_encoders(kind, source, weights, **where)
+    return MatchWithEncoders(reader, reader) if isinstance(reader, Blip) else Match(reader)
 
 
 class Match:
@@ -80,7 +80,7 @@ class Match:
 
     @torch.inference_mode()
     def score(self, queries: Sequence[Query]) -> Tensor:
-        """One number a query. An image goes through its tower once for all of its captions."""
+        """One number a query. An image goes through its encoder once for all of its captions."""
         places: dict[int, list[int]] = {}
         for i, query in enumerate(queries):
             places.setdefault(id(query.image), []).append(i)
@@ -126,19 +126,19 @@ class _Pair(NamedTuple):
     prompt: str
 
 
-class TowerMatch(Match):
-    """The same of a model that has two towers too; `--scorer cosine` takes these.
+class MatchWithEncoders(Match):
+    """The same of a model that has two encoders too; `--scorer cosine` takes these.
 
     A class of its own: `isinstance` asks a model for `encoder`, and one without must not have it.
     """
 
     def __init__(self, reader: PairReader, encoder: DualEncoder) -> None:
-        """Wrap a model that reads pairs, and its towers."""
+        """Wrap a model that reads pairs, and its encoders."""
         super().__init__(reader)
         self.encoder = encoder
 
 
-class _Blip(TwoTowers):
+class _Blip(ImageTextModel):
     """What both have: an image encoder, a tokenizer and a place to compute."""
 
     text_config = "text_config"
@@ -178,7 +178,7 @@ class _Blip(TwoTowers):
 
 
 class Blip(_Blip):
-    """BLIP: a reader of pairs, and a dual encoder by the towers of its contrastive loss."""
+    """BLIP: a reader of pairs, and a dual encoder by the encoders of its contrastive loss."""
 
     scale, bias = 1.0, 0.0
     """The temperature of its loss is not part of the checkpoint."""

@@ -46,7 +46,7 @@ class CausalRunner:
     In one of three ways, from the fastest to the safest. Where attention is causal, the beginning
     that all prompts about an image share (the image itself) is run once and its keys and values
     serve every prompt. Where words change what the image's tokens become, only the image
-    tower's features are computed once. For all other kinds an image is run with every prompt.
+    encoder's features are computed once. For all other kinds an image is run with every prompt.
     """
 
     model: Any
@@ -331,15 +331,15 @@ class BlipRunner:
     @contextmanager
     def _recalled(self, pixels: Tensor, places: Sequence[int]) -> Iterator[None]:
         """The image encoder answers with what it said of each image once."""
-        tower = self.model.vision_model
-        once = tower(pixel_values=pixels, return_dict=True)
+        encoder = self.model.vision_model
+        once = encoder(pixel_values=pixels, return_dict=True)
         again = type(once)(**{name: value[list(places)] for name, value in once.items()})
         # Looked up on the module before the class, and taken away again below.
-        tower.forward = lambda **_: again
+        encoder.forward = lambda **_: again
         try:
             yield
         finally:
-            del tower.forward
+            del encoder.forward
 
 
 @dataclass(frozen=True, eq=False)

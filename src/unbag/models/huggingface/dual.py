@@ -39,7 +39,7 @@ _PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
 """SigLIP 2 NaFlex: patches of any grid, padded to a fixed number, with mask and grid."""
 
 
-class TwoTowers:
+class ImageTextModel:
     """What models of transformers share that have an image processor and a tokenizer."""
 
     name: str
@@ -90,7 +90,7 @@ class TwoTowers:
         return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
 
 
-class HfDual(TwoTowers):
+class HfDual(ImageTextModel):
     """CLIP, SigLIP, ALIGN and the like. Vectors are those of `get_*_features`, at unit norm."""
 
     def __init__(
@@ -171,8 +171,8 @@ class HfDual(TwoTowers):
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """The same at so many places, padding included; a longer caption keeps its end token.
 
-        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Towers that
-        were trained to look at it run at their full context.
+        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Encoders
+        that were trained to look at it run at their full context.
         """
         if self.kind.tokens is None:
             raise self._no_parts("tokens")
@@ -195,10 +195,10 @@ class HfDual(TwoTowers):
         inputs = self._image_inputs(pixels)
         if self.kind.looks is None:
             raise self._unknown_layers("image", "looks")
-        tower = self.model.vision_model
-        found, hidden = states(tower, inputs)
+        encoder = self.model.vision_model
+        found, hidden = states(encoder, inputs)
         if self.kind.looks == "class":
-            hidden[-1] = tower.post_layernorm(found.last_hidden_state)
+            hidden[-1] = encoder.post_layernorm(found.last_hidden_state)
             return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
         pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
         vectors = of_maps(hidden) if self.kind.looks == "map" else hidden
@@ -385,15 +385,15 @@ class ImagePreparation:
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
 
 
-def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
-    """What a tower gives; what enters its first block, leaves each, and its last hidden state.
+def states(encoder: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
+    """What an encoder gives; what enters its first block, leaves each, and its last hidden state.
 
     Read by hooks rather than `output_hidden_states`, whose last entry stands before the final norm
     in some models and behind it in others, from version to version.
     """
     # AltCLIP's text encoder is one of RoBERTa with a norm and a linear layer on top.
-    blocks = blocks_of(getattr(tower, "roberta", tower))
-    found, hidden = recorded(blocks, lambda: tower(**inputs))
+    blocks = blocks_of(getattr(encoder, "roberta", encoder))
+    found, hidden = recorded(blocks, lambda: encoder(**inputs))
     return found, [*hidden, found.last_hidden_state]
 
 

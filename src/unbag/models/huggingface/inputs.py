@@ -79,9 +79,9 @@ class Captions:
     vocabulary: int
     """Rows of the model's embedding."""
     is_padded: bool
-    """Every caption at the full context, for towers that see the padding."""
+    """Every caption at the full context, for encoders that see the padding."""
     has_mask: bool
-    """Padding is masked; towers without a mask were trained to read it, or never look right."""
+    """Padding is masked; encoders without a mask were trained to read it, or never look right."""
 
     known: dict[str, list[int]] = field(default_factory=dict, repr=False)
     """Token numbers before cutting, by caption."""

@@ -71,7 +71,9 @@ def load(
     if _is_dual(config):
         from unbag.models.huggingface.dual import HfDual
 
-        return read_towers(HfDual, source, AutoModel, device=device, dtype=dtype, compiles=compiles)
+        return read_encoders(
+            HfDual, source, AutoModel, device=device, dtype=dtype, compiles=compiles
+        )
     if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         from unbag.models.huggingface.chat import load_chat
 
@@ -199,7 +201,7 @@ def read_image_processor(source: HfSource) -> Any:
     return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
 
 
-def read_towers(made: Callable[..., Loaded], source: HfSource, kind: Any, **where: Any) -> Loaded:
+def read_encoders(made: Callable[..., Loaded], source: HfSource, kind: Any, **where: Any) -> Loaded:
     """`made` of weights of class `kind`, tokenizer and image processor."""
     parts = read_weights(source, kind), read_tokenizer(source), read_image_processor(source)
     return made(*parts, name=source.name, **where)
@@ -233,7 +235,7 @@ def read_weights(source: HfSource, kind: Any, *, unused: tuple[str, ...] = ()) -
             f"the weights of {source.path} do not fill {type(model).__name__}: "
             + "; ".join(one for one in said if one),
             expected="a checkpoint of this architecture; the rest would be random numbers",
-            hint="take the whole model, not one tower or a part of it, with its own config.json",
+            hint="take the whole model, not one encoder or a part of it, with its own config.json",
         )
     check_finite(model.state_dict(), source=source.path)
     return model.eval().requires_grad_(False)

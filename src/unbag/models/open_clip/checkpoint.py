@@ -45,7 +45,7 @@ _PARTS = re.compile(r"(\d+)")
 _EXPECTED = "a checkpoint: .safetensors, or .pt with a state dict, as open_clip's trainer writes"
 _SHOWN = 3
 """Names of tensors in a message."""
-_TEXT_TOWER = (
+_TEXT_ENCODER = (
     "text_projection",
     "positional_embedding",
     "token_embedding",
@@ -256,7 +256,7 @@ def _renamed(
             del state[name]
     # The text encoder stands at the top in the first form of CLIP, and below `text.` in the second.
     if "text.token_embedding.weight" in wanted and "token_embedding.weight" in state:
-        state = {f"text.{n}" if n.startswith(_TEXT_TOWER) else n: v for n, v in state.items()}
+        state = {f"text.{n}" if n.startswith(_TEXT_ENCODER) else n: v for n, v in state.items()}
     elif "token_embedding.weight" in wanted and "text.token_embedding.weight" in state:
         state = {n.removeprefix("text."): v for n, v in state.items()}
     for name in ("logit_scale", "logit_bias"):
@@ -357,7 +357,7 @@ def is_quick(config: Mapping[str, Any]) -> bool:
 
 
 def has_activation_choice(config: Mapping[str, Any]) -> bool:
-    """False if both towers come from other libraries, which bring their own activation."""
+    """False if both encoders come from other libraries, which bring their own activation."""
     vision, text = config["vision_cfg"], config["text_cfg"]
     own_image = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
     return bool(own_image or not text.get("hf_model_name"))

@@ -17,7 +17,7 @@ from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.checkpoint import build
 from unbag.models.open_clip.layers import image_layers, patches
 from unbag.models.open_clip.library import library
-from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
+from unbag.models.open_clip.text import Native, TextNetwork, Unknown, text_network
 from unbag.models.weights import seeded
 from unbag.types import Layers, TokenFeatures
 
@@ -67,7 +67,7 @@ class OpenClip:
         self.trained_on = trained_on
         self.config = config
         self.preparation = preparation
-        self.text: TextTower = text_tower(self.model)
+        self.text: TextNetwork = text_network(self.model)
         found = in_bytes(prepare) if device != "cpu" else None
         self._prepare = found[0] if found else prepare
         self._levels = found[1] if found else None
@@ -158,7 +158,7 @@ class OpenClip:
     def encode_padded(self, captions: Sequence[str], *, length: int) -> TokenFeatures:
         """The same with padding; a longer caption keeps its end token.
 
-        Towers that leave padding out where they can have zeros there: how much of it they run
+        Encoders that leave padding out where they can have zeros there: how much of it they run
         depends on the longest caption of a batch.
         """
         token_NL, real_NL = self.tokenize(captions)

@@ -53,7 +53,7 @@ from unbag.models.open_clip.text import (
     Tokenizer,
     check_fit,
     load_tokenizer,
-    text_tower,
+    text_network,
 )
 from unbag.models.weights import fingerprint
 
@@ -306,7 +306,7 @@ def _with_weights(source: OpenClipSource) -> Any:
     except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
         raise UnbagError(
             f"open_clip cannot build {source.arch}: {said_by(error)}",
-            expected="a config of open_clip whose towers are on this machine; towers of "
+            expected="a config of open_clip whose encoders are on this machine; encoders of "
             "transformers take their config from the hub or its cache (HF_HOME)",
             hint="run it once with a network, or name a folder as hf_model_name",
         ) from error
@@ -315,11 +315,11 @@ def _with_weights(source: OpenClipSource) -> Any:
 
 
 def _check_tokenizer(model: Any, tokenizer: Tokenizer, arch: str) -> None:
-    text = text_tower(model)
+    text = text_network(model)
     if isinstance(text, Masked):
-        check_fit(tokenizer, arch=arch, rows=int(text.tower.config.vocab_size), pool="", end=None)
+        check_fit(tokenizer, arch=arch, rows=int(text.encoder.config.vocab_size), pool="", end=None)
     elif isinstance(text, Native | Classed):
-        rows = int(text.tower.token_embedding.num_embeddings)
+        rows = int(text.encoder.token_embedding.num_embeddings)
         pool, end = (text.pool, text.end) if isinstance(text, Native) else ("class", None)
         check_fit(tokenizer, arch=arch, rows=rows, pool=pool, end=end)
 

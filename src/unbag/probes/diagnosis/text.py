@@ -75,7 +75,7 @@ def said_under(found: Diagnosis) -> list[str]:
     lines = [
         f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
     ]
-    # Layers that were asked for in vain; a tower of images and one of captions may differ.
+    # Layers that were asked for in vain; an encoder of images and one of captions may differ.
     not_there = [
         f"{answer.probe}: {note}"
         for answer in found.answered

@@ -26,7 +26,7 @@ from torch.nn import functional
 from unbag.errors import UnbagError, said_by
 from unbag.models.huggingface.loading import HfSource, read_language_model, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
-from unbag.training.towers.lora import inject_lora
+from unbag.training.encoders.lora import inject_lora
 
 Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Keys and values of the tokens that are being read in, those to look at out."""

@@ -47,7 +47,7 @@ class PatchDecoder(ChatModel):
     """As it was trained."""
 
     @property
-    def tower(self) -> DualEncoder:
+    def encoder(self) -> DualEncoder:
         """The frozen encoder that it sees through."""
         assert isinstance(self.preparer, _Preparer)
         return self.preparer.encoder
@@ -71,7 +71,7 @@ class PatchDecoder(ChatModel):
                 f"{self.name} sees {what} of an image, and no patches that could be taken away",
                 expected="a decoder that was trained with sees=patches",
             )
-        pixels = self.tower.prepare(image.open())[None].to(self.device)
+        pixels = self.encoder.prepare(image.open())[None].to(self.device)
         return self.net.look(pixels)[0].float()
 
     def hidden_rows(self, asks: Sequence[tuple[ImageSource | None, str]]) -> list[ChatRow]:
@@ -181,7 +181,7 @@ def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> T
             hint="give your model picture_layers or encode_patches (docs/extending.md)",
         )
     if pooled_NW is None:
-        # A tower without such a place before its end (attention pooling).
+        # An encoder without such a place before its end (attention pooling).
         pooled_NW = encoder.encode_images(pixels)
     vector_NLW = vector_NLW.float().masked_fill(~mask_NL[..., None], 0)
     return TokenFeatures(vector_NLW, mask_NL, pooled_NW.float())

@@ -30,8 +30,8 @@ from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLeve
 from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
 from unbag.readouts.reader import check_encoder, check_finished
 from unbag.runs.files import settle, write_atomically, write_text
+from unbag.training.encoders.lora import merged
 from unbag.training.settings import with_current_names, with_first_names
-from unbag.training.towers.lora import merged
 from unbag.types import DualEncoder
 from unbag.version import __version__
 

@@ -32,8 +32,8 @@ from unbag.readouts.decoder.saving import on_encoder, read_decoder
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.data import VERSION, instruction, text_instruction
 from unbag.registry import has_study
+from unbag.training.encoders.lora import inject_lora
 from unbag.training.settings import bounded, check_bounds
-from unbag.training.towers.lora import inject_lora
 from unbag.types import DualEncoder
 
 if TYPE_CHECKING:

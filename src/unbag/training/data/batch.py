@@ -1,4 +1,4 @@
-"""One batch of images, captions and edits as the towers take it, and the sources of batches.
+"""One batch of images, captions and edits as the encoders take it, and the sources of batches.
 
 Every string of a batch is encoded once, however often it occurs, and strings of like length run
 together, so that none is padded to the longest. A missing edit has no string and no row.

@@ -27,8 +27,8 @@ from unbag.training.data.pairs import (
     made_edits,
     readable_pairs,
 )
+from unbag.training.encoders.base import Reads
 from unbag.training.recipes import Recipe
-from unbag.training.towers.base import Reads
 
 SAMPLED = 2_000
 """Pairs that are looked at."""

@@ -35,8 +35,8 @@ from unbag.training.data.batch import (
     find_equal,
     make_batch,
 )
+from unbag.training.encoders.base import Reads, read_image
 from unbag.training.recipes import Recipe, Slot
-from unbag.training.towers.base import Reads, read_image
 from unbag.types import Edit, Given, IntArray
 from unbag.version import __version__
 

@@ -25,8 +25,8 @@ from unbag.edits.kinds import GROUPS
 from unbag.errors import UnbagError, unknown_name
 from unbag.runs.files import paused_collector
 from unbag.training.data.batch import Batch, CaptionTexts, Pixels, Share, Truth, make_batch
+from unbag.training.encoders.base import Reads
 from unbag.training.recipes import Recipe, Slot
-from unbag.training.towers.base import Reads
 from unbag.types import IntArray
 from unbag.world.edits import NEGATIVES, POSITIVES, edit
 from unbag.world.grammar import Ast, Obj, Statement, read
@@ -129,7 +129,7 @@ class WorldBatches:
     world: World = DEFAULT
     per_epoch: int = PER_EPOCH
     largest: int | None = None
-    """Strings that a tower takes at once."""
+    """Strings that an encoder takes at once."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be made, before any worker starts."""

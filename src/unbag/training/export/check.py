@@ -68,7 +68,7 @@ def agreement(
 
 
 def drawn(*, side: int) -> list[Image]:
-    """Images wider, higher and smaller than a tower takes, with edges and gradients.
+    """Images wider, higher and smaller than an encoder takes, with edges and gradients.
 
     The last is cut by three columns: open_clip takes two of them from the left, transformers one.
     """

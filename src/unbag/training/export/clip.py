@@ -36,7 +36,7 @@ _BLOCK: Mapping[str, str] = MappingProxyType(
         "mlp.c_proj": "mlp.fc2",
     }
 )
-_TOWERS: Mapping[str, str] = MappingProxyType(
+_ENCODER_PREFIX: Mapping[str, str] = MappingProxyType(
     {"visual.transformer": "vision_model", "transformer": "text_model"}
 )
 _NORMS: Mapping[str, str] = MappingProxyType(
@@ -112,16 +112,16 @@ def _to_transformers(plain: str, tensor: Tensor, name: str) -> dict[str, Tensor]
     if plain in _TURNED:
         return {_TURNED[plain]: tensor.T.contiguous()}
     if (match := _FUSED.fullmatch(plain)) is not None:
-        tower, layer, end = match.groups()
-        start = f"{_TOWERS[tower]}.encoder.layers.{layer}.self_attn"
+        encoder, layer, end = match.groups()
+        start = f"{_ENCODER_PREFIX[encoder]}.encoder.layers.{layer}.self_attn"
         parts = tensor.chunk(3)
         return {
             f"{start}.{one}_proj.{end}": part.contiguous()
             for one, part in zip("qkv", parts, strict=True)
         }
     if (match := _OURS.fullmatch(plain)) is not None and match[3] in _BLOCK:
-        tower, layer, part, end = match.groups()
-        return {f"{_TOWERS[tower]}.encoder.layers.{layer}.{_BLOCK[part]}.{end}": tensor}
+        encoder, layer, part, end = match.groups()
+        return {f"{_ENCODER_PREFIX[encoder]}.encoder.layers.{layer}.{_BLOCK[part]}.{end}": tensor}
     raise _unknown(name, "open_clip's CLIP")
 
 
@@ -130,8 +130,8 @@ def _block_to_open_clip(
 ) -> dict[str, Tensor]:
     import torch
 
-    tower, layer, part, end = match.groups()
-    start = f"{_key_of(_TOWERS, tower)}.resblocks.{layer}"
+    encoder, layer, part, end = match.groups()
+    start = f"{_key_of(_ENCODER_PREFIX, encoder)}.resblocks.{layer}"
     if part in ("self_attn.k_proj", "self_attn.v_proj"):
         return {}
     if part == "self_attn.q_proj":
@@ -161,7 +161,7 @@ def _unknown(name: str, of: str) -> UnbagError:
     return UnbagError(
         f"the tensor {name!r} has no name in the other library",
         expected=f"only tensors of {of}",
-        hint="merge adapters (LoRA) into the weights first; other towers have one form only",
+        hint="merge adapters (LoRA) into the weights first; other encoders have one form only",
     )
 
 
@@ -247,7 +247,7 @@ class NoOtherFormError(Exception):
 
 def to_transformers_config(config: Mapping[str, Any], *, end: int) -> dict[str, Any]:
     """Arguments of `transformers.CLIPConfig`; `end` is the end token of the tokenizer."""
-    eyes, text = _open_clip_towers(config)
+    eyes, text = _open_clip_encoders(config)
     act = "quick_gelu" if config.get("quick_gelu") else "gelu"
     both = {"hidden_act": act, "projection_dim": int(config["embed_dim"])}
     return {
@@ -318,7 +318,7 @@ def to_processor(preparation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_preparation(processor: Any, *, side: int) -> dict[str, Any]:
-    """`preprocess_cfg` of open_clip from an image processor, for a tower of this size."""
+    """`preprocess_cfg` of open_clip from an image processor, for an encoder of this size."""
     said = json.loads(processor.to_json_string())
     kind = str(said.get("image_processor_type", type(processor).__name__))
     does = all(said.get(f"do_{step}", False) for step in ("resize", "rescale", "normalize"))
@@ -348,8 +348,8 @@ def _resized(said: Mapping[str, Any], side: int) -> str:
     return "squash" if size == whole and (not crops or crop == whole) else ""
 
 
-def _open_clip_towers(config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Both towers as open_clip's records, if they are a plain CLIP's."""
+def _open_clip_encoders(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Both encoders as open_clip's records, if they are a plain CLIP's."""
     from open_clip.model import (  # type: ignore[import-untyped, unused-ignore]
         CLIPTextCfg,
         CLIPVisionCfg,
@@ -374,35 +374,37 @@ def _open_clip_towers(config: Mapping[str, Any]) -> tuple[Any, Any]:
     return eyes, text
 
 
-def _check_plain(tower: Any, which: str, free: frozenset[str], *, starts: tuple[str, ...]) -> None:
+def _check_plain(
+    encoder: Any, which: str, free: frozenset[str], *, starts: tuple[str, ...]
+) -> None:
     """Every option that is not a size has its default: new ones of open_clip are caught too."""
-    plain = type(tower)()
-    for name in (f.name for f in fields(tower)):
-        value = getattr(tower, name)
+    plain = type(encoder)()
+    for name in (f.name for f in fields(encoder)):
+        value = getattr(encoder, name)
         is_default = value == getattr(plain, name) or not (value or getattr(plain, name))
         if name not in free and not name.startswith(starts) and not is_default:
             raise NoOtherFormError(f"its {which} encoder has {name} {value!r}")
 
 
-def _shape(tower: Any, which: str) -> dict[str, Any]:
-    norm = dict(tower.norm_kwargs or {})
+def _shape(encoder: Any, which: str) -> dict[str, Any]:
+    norm = dict(encoder.norm_kwargs or {})
     epsilon = norm.pop("eps", EPSILON)
     if norm:
         raise NoOtherFormError(f"its {which} encoder has norm_kwargs {norm!r}")
     return {
-        "hidden_size": int(tower.width),
-        "intermediate_size": int(tower.width * tower.mlp_ratio),
-        "num_hidden_layers": int(tower.layers),
+        "hidden_size": int(encoder.width),
+        "intermediate_size": int(encoder.width * encoder.mlp_ratio),
+        "num_hidden_layers": int(encoder.layers),
         "layer_norm_eps": float(epsilon),
     }
 
 
-def _layers(tower: Any) -> dict[str, Any]:
-    width, inner = int(tower.hidden_size), int(tower.intermediate_size)
+def _layers(encoder: Any) -> dict[str, Any]:
+    width, inner = int(encoder.hidden_size), int(encoder.intermediate_size)
     if int(width * (inner / width)) != inner:
         raise NoOtherFormError(f"{inner} is no multiple of {width} that a float can say")
-    said = {"layers": int(tower.num_hidden_layers), "width": width, "mlp_ratio": inner / width}
-    epsilon = float(tower.layer_norm_eps)
+    said = {"layers": int(encoder.num_hidden_layers), "width": width, "mlp_ratio": inner / width}
+    epsilon = float(encoder.layer_norm_eps)
     return said if epsilon == EPSILON else said | {"norm_kwargs": {"eps": epsilon}}
 
 

@@ -69,7 +69,7 @@ def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
         text = encoder.text.module.state_dict()
         state = encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
     else:
-        module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
+        module: Any = encoder.network if isinstance(encoder, Tiny | Photo) else encoder.model
         state = module.state_dict()
     odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
     if odd not in ([], ["torch.float32"]):
@@ -156,11 +156,11 @@ def _write_ours(encoder: Tiny | Photo | JoinedEncoder, folder: Path) -> _Written
     elif isinstance(encoder, Photo):
         library, path = "photo", folder / PHOTO
         # A part as it is installed is left out.
-        photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
+        photo.write(encoder.network, path, parts=trained_parts(encoder), dtype=torch.float32)
         again = photo.read(path, name=name, device=device)
     else:
         library, path = "tiny", folder / TINY
-        tiny.write(encoder.towers, path, dtype=torch.float32)
+        tiny.write(encoder.network, path, dtype=torch.float32)
         again = tiny.read(path, name=name, device=device)
     agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
     found = LibraryForm(library, path.name, agrees, _sums(path, folder))

@@ -68,12 +68,12 @@ _PARTS = {"picture": "EfficientNet-Lite0", "caption": "MiniLM"}
 
 
 def trained_parts(encoder: Photo) -> tuple[str, ...]:
-    """Towers whose part is no longer as its package has it."""
-    towers = encoder.towers
+    """Encoders whose part is no longer as its package has it."""
+    network = encoder.network
     found = []
     for name, now, first in (
-        ("picture", towers.picture.part, image_part()),
-        ("caption", towers.caption.part, caption_part()[0]),
+        ("picture", network.picture.part, image_part()),
+        ("caption", network.caption.part, caption_part()[0]),
     ):
         before = first.state_dict()
         if any(not torch.equal(w.cpu(), before[key]) for key, w in now.state_dict().items()):
@@ -119,7 +119,7 @@ def write_transformers_from(encoder: OpenClip, folder: Path) -> None:
 
     assert encoder.config is not None
     assert encoder.preparation is not None
-    # The towers first: where they have no form, that says more than the tokenizer.
+    # The encoders first: where they have no form, that says more than the tokenizer.
     config = to_transformers_config(encoder.config, end=encoder.tokenize.end or 0)
     if not isinstance(encoder.tokenize, ClipTokenizer):
         raise NoOtherFormError("its tokenizer is not CLIP's own")

@@ -1,4 +1,4 @@
-"""The towers of each kind of loaded model, ready to be trained: `make_trainable`.
+"""The encoders of each kind of loaded model, ready to be trained: `make_trainable`.
 
 Dimensions: N images or captions, L tokens, E width of the text part, D joint space.
 """
@@ -20,40 +20,40 @@ from unbag.models.huggingface.dual import HfDual, ImagePreparation
 from unbag.models.joined import Changed, JoinedEncoder, module_of
 from unbag.models.layers import unit_rows
 from unbag.models.open_clip.encoder import OpenClip, in_bytes
-from unbag.models.open_clip.text import Masked, Native, TextTower, Unknown, text_tower
+from unbag.models.open_clip.text import Masked, Native, TextNetwork, Unknown, text_network
 from unbag.models.photo import CONTEXT, Photo, PhotoHeads, squeezed
 from unbag.models.text_encoders import CaptionReads, TextPart
 from unbag.models.tiny import Tiny, WordTokenizer
 from unbag.models.weights import fingerprint
-from unbag.training.towers.base import (
+from unbag.training.encoders.base import (
     CAPTIONS,
     Layers,
     Part,
     Reads,
     Trainable,
     close_unused,
-    tower_layers,
+    encoder_layers,
     weights_of,
 )
-from unbag.training.towers.lora import merged
+from unbag.training.encoders.lora import merged
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from unbag.models.open_clip.text import Tokenizer
-    from unbag.models.photo import PhotoTowers
-    from unbag.models.tiny import TinyTowers
+    from unbag.models.photo import PhotoNetwork
+    from unbag.models.tiny import TinyNetwork
     from unbag.training.data.batch import Inputs
     from unbag.types import DualEncoder
 
 
-_HF_TOWERS = ("vision_model", "text_model")
+_HF_ENCODERS = ("vision_model", "text_model")
 _HF_PROJECTIONS = ("visual_projection", "text_projection")
 _OPEN_CLIP_TEMPERATURE = ("logit_scale", "logit_bias")
 
 
 def make_trainable(encoder: object, *, device: str) -> Trainable:
-    """A copy in float32 with every weight of both towers open; the encoder stays as it is."""
+    """A copy in float32 with every weight of both encoders open; the encoder stays as it is."""
     if isinstance(encoder, Tiny):
         return TinyTrainable(encoder, device=device)
     if isinstance(encoder, OpenClip):
@@ -99,15 +99,15 @@ class PlainReads:
 
 
 class TinyTrainable:
-    """The towers of `unbag.models.tiny`. Images are levels, or numbers from -1 to 1."""
+    """The encoders of `unbag.models.tiny`. Images are levels, or numbers from -1 to 1."""
 
     def __init__(self, encoder: Tiny, *, device: str) -> None:
-        """Copy the towers of an encoder, which stays as it is."""
+        """Copy the encoders of an encoder, which stays as it is."""
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
-        self.module: TinyTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.image_layers = tower_layers(self.module.picture)
-        self.text_layers = tower_layers(self.module.caption)
+        self.module: TinyNetwork = deepcopy(encoder.network).to(device).train().requires_grad_(True)
+        self.image_layers = encoder_layers(self.module.picture)
+        self.text_layers = encoder_layers(self.module.caption)
         self.temperature = (self.module.log_scale,)
         config = encoder.config
         self.reads = TinyReads(side=config.pixels, words=config.words, context=config.context)
@@ -172,14 +172,14 @@ class OpenClipTrainable:
         self.fingerprint = encoder.fingerprint
         self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
         self.module.train().requires_grad_(True)
-        self._text = _text_tower_of(encoder.text, self.module)
+        self._text = _text_network_of(encoder.text, self.module)
         self._shell = _without_weights(encoder, device=device)
         self._levels = deepcopy(self._shell._levels)
         can_cut = isinstance(self._text, Native | Masked) and not self._text.whole_because
         self.reads = OpenClipReads(self._shell._prepare, encoder.tokenize, is_cut=can_cut)
         found = [getattr(self.module, name, None) for name in _OPEN_CLIP_TEMPERATURE]
         self.temperature = tuple(weight for weight in found if weight is not None)
-        self.image_layers = tower_layers(self.module.visual)
+        self.image_layers = encoder_layers(self.module.visual)
         self.text_layers = _open_clip_caption_layers(self.module)
         close_unused(self, device=device)
 
@@ -201,7 +201,7 @@ class OpenClipTrainable:
         """A copy of the weights as they are now, with a fingerprint of their own."""
         model: Any = merged(self.module).eval().requires_grad_(False)
         found = copy(self._shell)
-        found.model, found.text = model, _text_tower_of(self._text, model)
+        found.model, found.text = model, _text_network_of(self._text, model)
         found.name = name
         found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
         found.scale = float(model.logit_scale.exp())
@@ -248,9 +248,11 @@ def _open_clip_reads(
     return OpenClipReads(prepare, kind(inner), is_cut=is_cut)
 
 
-def _text_tower_of(known: TextTower, model: Any) -> TextTower:
+def _text_network_of(known: TextNetwork, model: Any) -> TextNetwork:
     """The kind that evaluation found exact, over other weights."""
-    return Unknown(model, known.whole_because) if isinstance(known, Unknown) else text_tower(model)
+    return (
+        Unknown(model, known.whole_because) if isinstance(known, Unknown) else text_network(model)
+    )
 
 
 def _without_weights(encoder: OpenClip, *, device: str) -> OpenClip:
@@ -266,13 +268,13 @@ def _without_weights(encoder: OpenClip, *, device: str) -> OpenClip:
 def _open_clip_caption_layers(model: Any) -> Any:
     """The text encoder stands at the top in the first form of CLIP, and below `text` in the second.
 
-    What is neither tower's, such as the decoder of CoCa, counts to the last layer.
+    What is neither encoder's, such as the decoder of CoCa, counts to the last layer.
     """
     text = getattr(model, "text", None)
     if text is None:
-        return tower_layers(model, without=("visual", *_OPEN_CLIP_TEMPERATURE))
+        return encoder_layers(model, without=("visual", *_OPEN_CLIP_TEMPERATURE))
     rest = [part for name, part in model.named_children() if name not in ("visual", "text")]
-    return tower_layers(text, then=rest)
+    return encoder_layers(text, then=rest)
 
 
 class HfTrainable:
@@ -280,7 +282,7 @@ class HfTrainable:
 
     def __init__(self, encoder: HfDual, *, device: str) -> None:
         """Copy the model of an encoder, which stays as it is."""
-        _check_towers(encoder)
+        _check_encoders(encoder)
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
@@ -337,43 +339,47 @@ def _hf_vectors(found: Any) -> Tensor:
     return unit_rows(vector_ND)
 
 
-def _check_towers(encoder: HfDual) -> None:
+def _check_encoders(encoder: HfDual) -> None:
     model = encoder.model
-    missing = [name for name in _HF_TOWERS if not isinstance(getattr(model, name, None), nn.Module)]
+    missing = [
+        name for name in _HF_ENCODERS if not isinstance(getattr(model, name, None), nn.Module)
+    ]
     if not missing and not (hasattr(model, "logit_scale") or hasattr(model, "temperature")):
         missing = ["logit_scale"]
     if missing:
         raise UnbagError(
             f"{encoder.name} cannot be trained: a {encoder.model_type!r} has no {missing[0]}",
-            expected="two towers and a temperature, as CLIP, SigLIP and ALIGN have them",
+            expected="two encoders and a temperature, as CLIP, SigLIP and ALIGN have them",
         )
 
 
 def _hf_layers(model: Any, temperature: Sequence[str]) -> tuple[Any, Any]:
-    """Towers with their projections; what is neither's counts to the last caption layer."""
+    """Encoders with their projections; what is neither's counts to the last caption layer."""
     parts = dict(model.named_children())
-    known = (*_HF_TOWERS, *_HF_PROJECTIONS)
+    known = (*_HF_ENCODERS, *_HF_PROJECTIONS)
     rest: list[Part] = [part for name, part in parts.items() if name not in known]
     own = model.named_parameters(recurse=False)
     rest += [weight for name, weight in own if name not in temperature]
     eyes, words = ([parts[name]] if name in parts else [] for name in _HF_PROJECTIONS)
     return (
-        tower_layers(model.vision_model, then=eyes),
-        tower_layers(model.text_model, then=[*words, *rest]),
+        encoder_layers(model.vision_model, then=eyes),
+        encoder_layers(model.text_model, then=[*words, *rest]),
     )
 
 
 class PhotoTrainable:
-    """The towers of `unbag.models.photo`; the last layer of each is its head."""
+    """The encoders of `unbag.models.photo`; the last layer of each is its head."""
 
     def __init__(self, encoder: Photo | PhotoHeads, *, device: str) -> None:
-        """Copy the towers of an encoder, which stays as it is.
+        """Copy the encoders of an encoder, which stays as it is.
 
-        Heads alone run on cached features only: `unbag.training.towers.cached_features`.
+        Heads alone run on cached features only: `unbag.training.encoders.cached_features`.
         """
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
-        self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
+        self.module: PhotoNetwork = (
+            deepcopy(encoder.network).to(device).train().requires_grad_(True)
+        )
         self.image_layers, self.text_layers = _photo_layers(self.module)
         self.temperature = (self.module.log_scale,)
         has_parts = isinstance(encoder, Photo)
@@ -448,12 +454,12 @@ class NoReads:
         return [1] * len(captions)
 
 
-def _photo_layers(towers: Any) -> tuple[Layers, Layers]:
+def _photo_layers(network: Any) -> tuple[Layers, Layers]:
     """Stem, sixteen blocks, the last convolution and embedding, six blocks, each with its head.
 
     Or the heads alone.
     """
-    eyes, words = towers.picture.part, towers.caption.part
+    eyes, words = network.picture.part, network.caption.part
     image: Layers = ()
     caption: Layers = ()
     if not isinstance(eyes, nn.Identity):
@@ -461,7 +467,7 @@ def _photo_layers(towers: Any) -> tuple[Layers, Layers]:
         image = (stem, *((block,) for block in eyes._blocks), last)
     if not isinstance(words, nn.Identity):
         caption = ((words.embeddings,), *((block,) for block in words.encoder.layer))
-    return (*image, (towers.picture.head,)), (*caption, (towers.caption.head,))
+    return (*image, (network.picture.head,)), (*caption, (network.caption.head,))
 
 
 class JoinedTrainable:
@@ -481,7 +487,7 @@ class JoinedTrainable:
         self.module.train().requires_grad_(True)
         self.image_layers = images.image_layers
         # A table of features has one empty layer.
-        inside = tower_layers(text) if any(True for _ in text.parameters()) else ((),)
+        inside = encoder_layers(text) if any(True for _ in text.parameters()) else ((),)
         self.text_layers: Layers = (*inside, (self.connector,))
         self.temperature = images.temperature
         self._first = self._start_temperature()

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UnbagError
+from unbag.training.encoders.base import Trainable, modules_of, open_share
 from unbag.training.recipes import Lora
-from unbag.training.towers.base import Trainable, modules_of, open_share
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -65,7 +65,7 @@ def inject_lora(
 ) -> None:
     """Put small matrices beside the linear layers of these names; options of peft's LoraConfig."""
     peft = _peft(hint)
-    # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
+    # As a pattern: of a list, peft takes every name that ends in one, so of both encoders.
     pattern = "|".join(map(re.escape, targets))
     config = peft.LoraConfig(target_modules=pattern, bias="none", **options)
     peft.inject_adapter_in_model(config, module)

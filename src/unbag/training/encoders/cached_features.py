@@ -1,8 +1,8 @@
-"""Train any model on cached features of its frozen towers, or of the frozen parts before a head.
+"""Train any model on cached features of its frozen encoders, or of the frozen parts before a head.
 
 What a frozen part makes of an input never changes, so it is computed once and cached by the part's
 fingerprint and the input's content. Only what follows is run at every step: the head of a photo
-model, the connector of a joined one, nothing of a tower that is frozen as a whole.
+model, the connector of a joined one, nothing of an encoder that is frozen as a whole.
 
 Every pass has the same shape: images in slices of one size, texts in slices of one size and one
 length, the last filled up. So a row does not depend on what was computed beside it, and a run that
@@ -34,9 +34,9 @@ from unbag.models.text_encoders import TextTable
 from unbag.runs.cache import VECTOR, FeatureTable, TensorCache
 from unbag.runs.progress import Progress
 from unbag.training.data.pairs import columns_of, readable_pairs
+from unbag.training.encoders.adapters import NoReads, make_trainable
+from unbag.training.encoders.base import Trainable, is_encoder_frozen, is_part_frozen
 from unbag.training.recipes import Recipe
-from unbag.training.towers.adapters import NoReads, make_trainable
-from unbag.training.towers.base import Trainable, is_part_frozen, is_tower_frozen
 from unbag.types import DualEncoder, ImageSource
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from unbag.training.data.batch import Inputs
-    from unbag.training.towers.base import Reads
+    from unbag.training.encoders.base import Reads
 
 SLICE, SLICE_CUDA = 16, 256
 """Inputs of a pass."""
@@ -52,7 +52,7 @@ IMAGES, TEXTS = 128, 1_024
 """Whose features are written together; a run that is stopped loses no more."""
 MAX_NUMBERS = 1 << 30
 """That are kept in memory: four gigabytes, 800,000 images or 2.7 million texts of a photo model."""
-Tower = Literal["picture", "caption"]
+EncoderName = Literal["image", "text"]
 
 
 @runtime_checkable
@@ -81,8 +81,8 @@ class PartEncoder(Protocol):
     def text_features(self, captions: Sequence[str]) -> Tensor:
         """[N, C]."""
 
-    def part_fingerprint(self, tower: str) -> str:
-        """Of what comes before the head of a tower."""
+    def part_fingerprint(self, encoder: str) -> str:
+        """Of what comes before the head of an encoder."""
 
 
 def cache_frozen(
@@ -94,21 +94,21 @@ def cache_frozen(
     cache: Path | None,
     progress: Progress,
 ) -> Trainable:
-    """The towers as they are, or on cached features where the recipe freezes enough of them.
+    """The encoders as they are, or on cached features where the recipe freezes enough of them.
 
     Texts are cached if all that can be drawn is known: their edits were made before, or there are
     none. Without a cache folder features are kept in memory only.
     """
-    has_images = _is_frozen(model, trainable, "picture", recipe)
-    has_texts = _is_frozen(model, trainable, "caption", recipe)
+    has_images = _is_frozen(model, trainable, "image", recipe)
+    has_texts = _is_frozen(model, trainable, "text", recipe)
     kinds = frozenset(columns_of(recipe).kinds)
     has_texts = has_texts and (pairs.has_edits or not kinds)
     if not has_images and not has_texts:
         return trainable
     found = list(readable_pairs(pairs, range(len(pairs))))
     texts = _texts(found, kinds) if has_texts else ()
-    numbers = len(found) * _width(model, "picture") if has_images else 0
-    numbers += len(texts) * _width(model, "caption") if has_texts else 0
+    numbers = len(found) * _width(model, "image") if has_images else 0
+    numbers += len(texts) * _width(model, "text") if has_texts else 0
     if numbers > MAX_NUMBERS:
         progress.say(
             f"features of {len(found):,} images and {len(texts):,} captions are too many to keep "
@@ -116,26 +116,28 @@ def cache_frozen(
         )
         return trainable
     images = [pair.image for pair in found]
-    return CachedTowers(
+    return CachedEncoders(
         trainable,
         images=image_table(model, images, cache, progress) if has_images else None,
         texts=text_table(model, texts, cache, progress) if has_texts else None,
     )
 
 
-def _is_frozen(model: DualEncoder, trainable: Trainable, tower: Tower, recipe: Recipe) -> bool:
-    """Whether features of a tower stay the same, and are not in a file already."""
+def _is_frozen(
+    model: DualEncoder, trainable: Trainable, encoder: EncoderName, recipe: Recipe
+) -> bool:
+    """Whether features of an encoder stay the same, and are not in a file already."""
     if isinstance(model, JoinedEncoder) and isinstance(model.text, TextTable):
-        if tower == "caption":
+        if encoder == "text":
             return False
     elif not isinstance(model, PartEncoder):
         weights = module_of(model).parameters()
         # Training computes in single precision, and its features must too.
         if any(weight.dtype != torch.float32 for weight in weights):
             return False
-    head = ImageHead if tower == "picture" else TextHead
-    is_frozen = is_part_frozen if isinstance(trainable, head) else is_tower_frozen
-    return is_frozen(trainable, tower, recipe.freeze)
+    head = ImageHead if encoder == "image" else TextHead
+    is_frozen = is_part_frozen if isinstance(trainable, head) else is_encoder_frozen
+    return is_frozen(trainable, encoder, recipe.freeze)
 
 
 def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
@@ -148,52 +150,52 @@ def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-class CachedTowers:
-    """Towers of any model of which one or both start from cached features."""
+class CachedEncoders:
+    """Encoders of any model of which one or both start from cached features."""
 
     def __init__(
-        self, towers: Trainable, *, images: FeatureTable | None, texts: FeatureTable | None
+        self, network: Trainable, *, images: FeatureTable | None, texts: FeatureTable | None
     ) -> None:
-        """Take towers over, without copying them; features must be those of their encoder."""
-        if isinstance(towers.reads, NoReads) and (images is None or texts is None):
+        """Take encoders over, without copying them; features must be those of their encoder."""
+        if isinstance(network.reads, NoReads) and (images is None or texts is None):
             raise ValueError("heads without parts need features of images and of captions")
-        self.towers = towers
-        self.name, self.fingerprint = towers.name, towers.fingerprint
-        self.module: nn.Module = towers.module
-        self.image_layers, self.text_layers = towers.image_layers, towers.text_layers
-        self.temperature = towers.temperature
-        self.always_open = getattr(towers, "always_open", ())
-        self._device = str(next(towers.module.parameters()).device)
+        self.network = network
+        self.name, self.fingerprint = network.name, network.fingerprint
+        self.module: nn.Module = network.module
+        self.image_layers, self.text_layers = network.image_layers, network.text_layers
+        self.temperature = network.temperature
+        self.always_open = getattr(network, "always_open", ())
+        self._device = str(next(network.module.parameters()).device)
         self._images = None if images is None else images.to(self._device)
         self._texts = None if texts is None else texts.to(self._device)
-        self.reads: Reads = CachedReads(towers.reads, images, texts)
+        self.reads: Reads = CachedReads(network.reads, images, texts)
 
     def embed_images(self, pixels: Tensor) -> Tensor:
         """Places [N], or pixels, to unit vectors [N, D]."""
         if self._images is None:
-            return self.towers.embed_images(pixels)
+            return self.network.embed_images(pixels)
         feature_NC = self._images.vectors[pixels]
-        if isinstance(self.towers, ImageHead):
-            return self.towers.image_head(feature_NC)
+        if isinstance(self.network, ImageHead):
+            return self.network.image_head(feature_NC)
         return feature_NC
 
     def embed_texts(self, inputs: Inputs) -> Tensor:
         """Places, or tokens, to unit vectors [N, D]."""
         if self._texts is None:
-            return self.towers.embed_texts(inputs)
+            return self.network.embed_texts(inputs)
         feature_NC = self._texts.vectors[inputs["place_N"]]
-        if isinstance(self.towers, TextHead):
-            return self.towers.text_head(feature_NC)
+        if isinstance(self.network, TextHead):
+            return self.network.text_head(feature_NC)
         return feature_NC
 
     def encoder(self, name: str) -> DualEncoder:
         """A copy of the weights as they are now."""
-        return self.towers.encoder(name)
+        return self.network.encoder(name)
 
-    def beside(self, encoder: DualEncoder) -> CachedTowers:
+    def beside(self, encoder: DualEncoder) -> CachedEncoders:
         """Another model on the same features, for losses that compare with the start."""
-        towers = make_trainable(encoder, device=self._device)
-        return CachedTowers(towers, images=self._images, texts=self._texts)
+        network = make_trainable(encoder, device=self._device)
+        return CachedEncoders(network, images=self._images, texts=self._texts)
 
 
 class CachedReads:
@@ -202,7 +204,7 @@ class CachedReads:
     def __init__(
         self, plain: Reads, images: FeatureTable | None, texts: FeatureTable | None
     ) -> None:
-        """Rows only: features stay with the towers and are sent to no worker.
+        """Rows only: features stay with the encoders and are sent to no worker.
 
         `plain` prepares what has no features.
         """
@@ -212,11 +214,11 @@ class CachedReads:
         self._texts = None if texts is None else texts.row_of
 
     def prepare(self, image: Image) -> Tensor:
-        """As the towers want pixels."""
+        """As the encoders want pixels."""
         return self._plain.prepare(image)
 
     def kept(self, image: ImageSource) -> Tensor:
-        """A row, or pixels where the image tower is trained."""
+        """A row, or pixels where the image encoder is trained."""
         if self._images is None:
             return self.prepare(image.open())
         row = self._images.get(image.name)
@@ -242,12 +244,12 @@ def image_table(
     """Features of each by name; computed where the cache does not have them."""
     key_of = {image.name: image.key for image in images}
     image_of = {key_of[image.name]: image for image in images}
-    rows = _rows(model, "picture", cache, progress)
+    rows = _rows(model, "image", cache, progress)
     damaged = extract_images(
         model,
         image_of,
         batches_of(rows.missing(image_of), IMAGES),
-        lambda pixels: _in_passes(pixels, _features(model, "picture"), model.device),
+        lambda pixels: _in_passes(pixels, _features(model, "image"), model.device),
         lambda keys, vector_NC: rows.put(keys, {VECTOR: vector_NC}),
         label="features of images",
         progress=progress,
@@ -261,14 +263,14 @@ def text_table(
 ) -> FeatureTable:
     """Features of each; computed where the cache does not have them."""
     key_of = {text: text_key(text) for text in texts}
-    rows = _rows(model, "caption", cache, progress)
+    rows = _rows(model, "text", cache, progress)
     missing = set(rows.missing(key_of.values()))
     text_of = {key: text for text, key in key_of.items() if key in missing}
     extract_texts(
         model,
         text_of,
         batches_of_one_length(model, text_of, TEXTS),
-        lambda some: _in_passes(some, _features(model, "caption"), model.device),
+        lambda some: _in_passes(some, _features(model, "text"), model.device),
         lambda keys, vector_NC: rows.put(keys, {VECTOR: vector_NC}),
         label="features of captions",
         progress=progress,
@@ -304,25 +306,27 @@ def _table(
     )
 
 
-def _features(model: DualEncoder, tower: Tower) -> Callable[..., Tensor]:
-    """What the head of a tower is given, or the vectors of a tower without one."""
+def _features(model: DualEncoder, encoder: EncoderName) -> Callable[..., Tensor]:
+    """What the head of an encoder is given, or the vectors of an encoder without one."""
     if isinstance(model, PartEncoder):
-        return model.image_features if tower == "picture" else model.text_features
-    return model.encode_images if tower == "picture" else model.encode_texts
+        return model.image_features if encoder == "image" else model.text_features
+    return model.encode_images if encoder == "image" else model.encode_texts
 
 
-def _width(model: DualEncoder, tower: Tower) -> int:
+def _width(model: DualEncoder, encoder: EncoderName) -> int:
     """Numbers of an image or a text, found by trying one."""
     grey = PilImage.new("RGB", (64, 64), (128, 128, 128))
-    inputs = model.prepare(grey)[None] if tower == "picture" else ["a"]
-    return int(_features(model, tower)(inputs).shape[1])
+    inputs = model.prepare(grey)[None] if encoder == "image" else ["a"]
+    return int(_features(model, encoder)(inputs).shape[1])
 
 
-def _rows(model: DualEncoder, tower: Tower, cache: Path | None, progress: Progress) -> TensorCache:
+def _rows(
+    model: DualEncoder, encoder: EncoderName, cache: Path | None, progress: Progress
+) -> TensorCache:
     if cache is None:
         return TensorCache(None, progress=progress)
     name = model.fingerprint
     if isinstance(model, PartEncoder):
-        name = model.part_fingerprint(tower)
-    folder = cache / f"{name}-{model.device.partition(':')[0]}" / tower
+        name = model.part_fingerprint(encoder)
+    folder = cache / f"{name}-{model.device.partition(':')[0]}" / encoder
     return TensorCache(folder, progress=progress)

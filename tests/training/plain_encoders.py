@@ -1,4 +1,4 @@
-"""Towers of a few numbers in double precision, so that two ways to a gradient can be compared."""
+"""Encoders of a few numbers in double precision, so that two ways to a gradient can be compared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Module(nn.Module):
         self.bias = nn.Parameter(torch.tensor(-1.0))
 
 
-class PlainTowers:
+class PlainEncoders:
     """A Trainable; `encoder` is not needed here."""
 
     name = "plain"

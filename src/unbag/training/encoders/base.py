@@ -1,7 +1,7 @@
-"""What a model offers to be trained: its towers with gradients, their layers, and freezing them.
+"""What a model offers to be trained: its encoders with gradients, their layers, and freezing them.
 
-The first layer of a tower is what embeds patches or words, then each block is one, and the last is
-all that follows the blocks.
+The first layer of an encoder is what embeds patches or words, then each block is one, and the last
+is all that follows the blocks.
 
 Dimensions: N images or captions, D joint space.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = nn.Module | nn.Parameter
 Layers: TypeAlias = tuple[tuple[Part, ...], ...]
-Tower: TypeAlias = Literal["picture", "caption"]
+EncoderName: TypeAlias = Literal["image", "text"]
 _AT_INPUT = frozenset({"token_embedding"})
 """open_clip defines it after the blocks."""
 _AT_OUTPUT = frozenset({"proj", "text_projection"})
@@ -37,7 +37,7 @@ CAPTIONS = ("a red cube", "a")
 
 
 class Trainable(Protocol):
-    """The towers of a dual encoder. All weights are float32; autocast decides what computes."""
+    """The encoders of a dual encoder. All weights are float32; autocast decides what computes."""
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class Reads(Protocol):
         """As for evaluation; never flipped or cropped at random, since captions speak of sides."""
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Padded to the longest of them, where the tower allows."""
+        """Padded to the longest of them, where the encoder allows."""
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Of each caption, special ones included."""
@@ -128,41 +128,41 @@ def set_training(trainable: Trainable, freeze: Freeze) -> None:
 
 
 def open_share(trainable: Trainable) -> str:
-    """How many weights are trained, by tower, in words."""
-    towers = {
+    """How many weights are trained, by encoder, in words."""
+    network = {
         "image encoder": trainable.image_layers,
         "text encoder": trainable.text_layers,
         "temperature": [list(trainable.temperature)],
     }
     shown = []
-    for name, layers in towers.items():
+    for name, layers in network.items():
         weights = list(weights_of(layers))
         opened = sum(weight.numel() for weight in weights if weight.requires_grad)
         shown.append(f"{name} {opened:,} of {sum(weight.numel() for weight in weights):,}")
     return f"trainable parameters: {', '.join(shown)}"
 
 
-def is_part_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
-    """Whether all but the last layer of a tower stays as it is."""
-    return len(_frozen_layers(trainable, tower, freeze)) >= len(_layers(trainable, tower)) - 1
+def is_part_frozen(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> bool:
+    """Whether all but the last layer of an encoder stays as it is."""
+    return len(_frozen_layers(trainable, encoder, freeze)) >= len(_layers(trainable, encoder)) - 1
 
 
-def is_tower_frozen(trainable: Trainable, tower: Tower, freeze: Freeze) -> bool:
-    """Whether a tower stays as it is to its last layer."""
-    return len(_frozen_layers(trainable, tower, freeze)) == len(_layers(trainable, tower))
+def is_encoder_frozen(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> bool:
+    """Whether an encoder stays as it is to its last layer."""
+    return len(_frozen_layers(trainable, encoder, freeze)) == len(_layers(trainable, encoder))
 
 
 def _all_frozen(trainable: Trainable, freeze: Freeze) -> Layers:
     return (
-        *_frozen_layers(trainable, "picture", freeze),
-        *_frozen_layers(trainable, "caption", freeze),
+        *_frozen_layers(trainable, "image", freeze),
+        *_frozen_layers(trainable, "text", freeze),
     )
 
 
-def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers:
-    """The first layers of a tower, as many as `freeze` says."""
-    encoder, count = ("image", freeze.image) if tower == "picture" else ("text", freeze.text)
-    every = _layers(trainable, tower)
+def _frozen_layers(trainable: Trainable, encoder: EncoderName, freeze: Freeze) -> Layers:
+    """The first layers of an encoder, as many as `freeze` says."""
+    count = freeze.image if encoder == "image" else freeze.text
+    every = _layers(trainable, encoder)
     if count == "all":
         return every
     if count == "part":
@@ -177,8 +177,8 @@ def _frozen_layers(trainable: Trainable, tower: Tower, freeze: Freeze) -> Layers
     return every[:count]
 
 
-def _layers(trainable: Trainable, tower: Tower) -> Layers:
-    layers = trainable.image_layers if tower == "picture" else trainable.text_layers
+def _layers(trainable: Trainable, encoder: EncoderName) -> Layers:
+    layers = trainable.image_layers if encoder == "image" else trainable.text_layers
     return tuple(tuple(layer) for layer in layers)
 
 
@@ -194,27 +194,27 @@ def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
     return (part for layer in layers for part in layer if isinstance(part, nn.Module))
 
 
-def tower_layers(
-    tower: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
+def encoder_layers(
+    encoder: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
 ) -> Layers:
     """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
 
-    Libraries define the parts of a tower in the order in which they run, but for a few that are
+    Libraries define the parts of an encoder in the order in which they run, but for a few that are
     known by name.
 
     Args:
-        tower: Where its weights are.
-        without: Weights and modules right in it that are not part of the tower.
+        encoder: Where its weights are.
+        without: Weights and modules right in it that are not part of the encoder.
         then: What follows and lies elsewhere, such as a projection.
     """
     first: list[Part] = []
     last: list[Part] = []
-    way, names = _blocks(tower, without)
+    way, names = _blocks(encoder, without)
     for step in way:
-        _sort(tower, (step,), without, first, last)
-        tower, without = getattr(tower, step), ()
-    _sort(tower, names, without, first, last)
-    blocks = [(block,) for name in names for block in getattr(tower, name).children()]
+        _sort(encoder, (step,), without, first, last)
+        encoder, without = getattr(encoder, step), ()
+    _sort(encoder, names, without, first, last)
+    blocks = [(block,) for name in names for block in getattr(encoder, name).children()]
     return tuple(first), *blocks, (*last, *then)
 
 
@@ -237,14 +237,16 @@ def _sort(
             (first if is_before or name in _AT_INPUT else last).append(child)
 
 
-def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _blocks(
+    encoder: nn.Module, without: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The way to the module that owns the blocks, and what it calls them.
 
     Blocks are the list that holds most weights; stages of a residual network are several lists.
     """
     lists = {
         name: sum(weight.numel() for weight in module.parameters())
-        for name, module in tower.named_modules()
+        for name, module in encoder.named_modules()
         if isinstance(module, nn.ModuleList | nn.Sequential)
         and name
         and name.split(".")[0] not in without
@@ -253,7 +255,7 @@ def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...]
     if not outer:
         return (), ()
     *way, name = max(outer, key=lambda n: outer[n]).split(".")
-    owner = tower.get_submodule(".".join(way))
+    owner = encoder.get_submodule(".".join(way))
     stages = [f"layer{n}" for n in range(1, 5)]
     is_staged = name in stages and all(hasattr(owner, stage) for stage in stages)
     return tuple(way), tuple(stages) if is_staged else (name,)
