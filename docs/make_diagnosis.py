@@ -1,9 +1,9 @@
-"""Make docs/diagnosis_numbers.json and its tables from folders of diagnoses.
+"""Make docs/data/diagnosis.json from folders of diagnoses, and tables of it for docs/make.py.
 
 unbag diagnose --model tiny:base --out d/base          (and so on for the other MODELS)
 unbag diagnose --model tiny:hard_negative --against tiny:base --probes transplant --out d/parts-1
 unbag diagnose --model tiny:ce_clip_fixed --against tiny:base --probes transplant --out d/parts-2
-python docs/make_diagnosis.py d/*                      (needs `unbag-lab`)
+python docs/make_diagnosis.py d/* && python docs/make.py
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unbag_lab import pages
-
 HERE = Path(__file__).parent
-FILE, PAGE = HERE / "diagnosis_numbers.json", HERE / "diagnosis.md"
+FILE = HERE / "data" / "diagnosis.json"
 MODELS = ("tiny:base", "tiny:hard_negative", "tiny:ce_clip_fixed", "tiny:random")
 ROWS = (
     ("order", "order precision, swaps", "image prefers caption to a swap"),
@@ -88,8 +86,9 @@ def _answers(diagnosis: dict[str, Any], wanted: set[tuple[str, str]]) -> dict[st
     }
 
 
-def models_table(numbers: dict[str, Any]) -> str:
-    """A row a quantity, a column a model."""
+def models_table() -> str:
+    """A row for each quantity, a column for each model."""
+    numbers = _numbers()
     lines = [_line(["probe", "quantity", *(f"`{name}`" for name in MODELS)]), _line(["---"] * 6)]
     before = ""
     for probe, quantity, words in ROWS:
@@ -99,8 +98,9 @@ def models_table(numbers: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parts_table(numbers: dict[str, Any]) -> str:
-    """A row a combination, a column a repair."""
+def parts_table() -> str:
+    """A row for each combination, a column for each repair."""
+    numbers = _numbers()
     names = list(numbers["parts"])
     head = ["`tiny:base` and parts of", *(f"`{name}`" for name in names)]
     lines = [_line(head), _line(["---"] * len(head))]
@@ -125,12 +125,11 @@ def _shown(one: dict[str, Any] | None) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def renewed(page: str, numbers: dict[str, Any]) -> str:
-    """The page with both tables as the numbers say."""
-    return pages.renewed(page, {"models": models_table(numbers), "parts": parts_table(numbers)})
+def _numbers() -> dict[str, Any]:
+    numbers: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return numbers
 
 
 if __name__ == "__main__":
-    made = collected([Path(one) for one in sys.argv[1:]])
-    FILE.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
+    numbers = collected([Path(folder) for folder in sys.argv[1:]])
+    FILE.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

@@ -1,17 +1,20 @@
-"""README and documentation name everything that the code has, and nothing that it has not."""
+"""Documentation names everything that the code has, and nothing that it has not."""
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
 
-import make_cli
+import make
+import make_diagnosis
 import pytest
 
 import unbag as ub
-from unbag.cli import main
 from unbag.cli.main import make_parser
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
-from unbag.registry import PLURALS, names, plugin_commands
+from unbag.probes.base import Probe
+from unbag.published.lookup import tables
+from unbag.registry import PLURALS, find, names, plugin_commands
 from unbag.types import TieRule
 from unbag.world.oracles import load as load_oracle
 
@@ -27,6 +30,18 @@ PAGES = sorted(
 )
 
 
+SOURCES = {
+    "Li et al. 2024 (erroneous agreements)": "erroneous agreements",
+    "Li et al. (chat models against CLIP), slides": "Li et al. (chat models against CLIP)",
+    "mertyg/vision-language-models-are-bows": "Yuksekgonul et al. 2023 (ARO)",
+    "tsb0601/MMVP": "repositories of MMVP",
+    "nightingal3/winoground-project": "Winoground's score matrix",
+    "IMirandaM/BiVLC": "BiVLC",
+    "Hessel et al. 2021 (CLIPScore)": "CLIPScore",
+}
+"""Sources that the page names otherwise than the tables do."""
+
+
 def sections(page: str) -> dict[str, str]:
     """Text under every ### heading of metrics.md, by each metric the heading names."""
     found: dict[str, str] = {}
@@ -37,7 +52,7 @@ def sections(page: str) -> dict[str, str]:
     return found
 
 
-METRICS = sections((DOCS / "metrics.md").read_text(encoding="utf-8"))
+METRICS = sections((DOCS / "reference" / "metrics.md").read_text(encoding="utf-8"))
 
 
 def test_the_metrics_page_has_exactly_the_metrics_of_the_code() -> None:
@@ -59,44 +74,54 @@ def test_the_metrics_page_says_what_the_code_says(definition: Definition) -> Non
 
 
 def test_the_metrics_page_explains_every_tie_rule() -> None:
-    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    page = (DOCS / "background" / "metrics.md").read_text(encoding="utf-8")
     for rule in TieRule.__args__:  # type: ignore[attr-defined]
         assert f"| `{rule}` |" in page
 
 
-def test_the_readme_lists_every_package_in_the_order_of_the_layers() -> None:
-    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```\nsrc/unbag/\n")[1]
-    lines = block.split("```")[0].splitlines()
-    assert all(len(line.split()) > 1 for line in lines)
-    layers = (DOCS / "architecture.md").read_text(encoding="utf-8").split("enforces it:\n\n")[1]
-    packages = [
-        name
-        for name in re.findall(r"`(\w+)`", layers.split("\n\n")[0])
-        if (ROOT / "src" / "unbag" / name).is_dir()
-    ]
-    assert [line.split()[0].rstrip("/") for line in lines] == packages
-    folders = {path.parent.name for path in (ROOT / "src" / "unbag").glob("*/__init__.py")}
-    assert set(packages) == folders
+@pytest.mark.parametrize("page", make.PAGES, ids=lambda page: page.name)
+def test_generated_blocks_are_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert make.updated(text) == text, "run: python docs/make.py"
 
 
-def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit):
-        main([*arguments, "--help"])
-    return capsys.readouterr().out
-
-
-def test_the_command_line_page_has_every_command_and_option_and_no_other(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    assert page == make_cli.updated(page), "run docs/make_cli.py"
-    commands = re.findall(r"^    (\w+) {2,}\S", help_of(capsys), flags=re.MULTILINE)
-    assert set(re.findall(r"^## `unbag (\w+)`", page, flags=re.MULTILINE)) == set(commands)
-    blocks = set(re.findall(r"^<!-- options of (.*) -->$", page, flags=re.MULTILINE))
-    every = make_cli.parsers(make_parser(plugin_commands()))
-    assert blocks == {parser.prog for parser in every}
+def test_the_command_line_page_has_every_command_and_no_other() -> None:
+    page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    programs = {parser.prog for parser in make.parsers(make_parser(plugin_commands()))}
+    headings = set(re.findall(r"^## `(unbag \w+)`", page, flags=re.MULTILINE))
+    assert {" ".join(program.split()[:2]) for program in programs} <= headings
+    blocks = re.findall(r"^<!-- generated: options of (.*) -->$", page, flags=re.MULTILINE)
+    assert sorted(blocks) == sorted(programs)
     for kinds in PLURALS:
         assert f"`{kinds}`" in page
+
+
+def test_every_number_of_the_table_of_diagnoses_is_there() -> None:
+    numbers = json.loads(make_diagnosis.FILE.read_text(encoding="utf-8"))
+    assert tuple(numbers["models"]) == make_diagnosis.MODELS
+    for name, values in numbers["models"].items():
+        rows = {f"{probe}: {quantity}" for probe, quantity, _ in make_diagnosis.ROWS}
+        # What a positive costs means nothing where a negative costs nothing.
+        assert rows - set(values) <= {"sensitivity: rho, same words"}, name
+    assert tuple(numbers["parts"]) == make_diagnosis.MODELS[1:3]
+    for values in numbers["parts"].values():
+        assert len(values) == len(make_diagnosis.PARTS)
+
+
+def test_every_probe_has_a_section_with_its_question() -> None:
+    page = (DOCS / "reference" / "probes.md").read_text(encoding="utf-8")
+    sections = {part.partition("`")[0]: part for part in re.split(r"^## `", page, flags=re.M)[1:]}
+    assert set(sections) == set(names("probe"))
+    for name, section in sections.items():
+        probe = find("probe", name)
+        assert isinstance(probe, Probe)
+        assert f"**{probe.question}**" in section
+
+
+@pytest.mark.parametrize("paper", sorted({table.paper for table in tables()}))
+def test_every_source_of_published_numbers_is_named(paper: str) -> None:
+    page = (DOCS / "reference" / "published.md").read_text(encoding="utf-8")
+    assert SOURCES.get(paper, paper) in page
 
 
 def shell_commands(page: Path) -> list[list[str]]:
@@ -120,7 +145,7 @@ def shell_commands(page: Path) -> list[list[str]]:
 def test_commands_on_a_page_have_options_that_exist(page: Path) -> None:
     known = {
         parser.prog.removeprefix("unbag "): set(parser._option_string_actions)
-        for parser in make_cli.parsers(make_parser(plugin_commands()))
+        for parser in make.parsers(make_parser(plugin_commands()))
     }
     # Records of what was called once.
     if page.name == "CHANGELOG.md":
@@ -133,7 +158,7 @@ def test_commands_on_a_page_have_options_that_exist(page: Path) -> None:
 
 
 def test_every_benchmark_and_oracle_is_on_the_page_of_the_world() -> None:
-    page = (DOCS / "world.md").read_text(encoding="utf-8")
+    page = (DOCS / "background" / "world.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `(world-[a-z-]+)` \|", page, flags=re.MULTILINE))
     assert rows == {name for name in names("benchmark") if name.startswith("world-")}
     for oracle in re.findall(r"^\| `oracle:([a-z-]+)` \|", page, flags=re.MULTILINE):
@@ -141,7 +166,7 @@ def test_every_benchmark_and_oracle_is_on_the_page_of_the_world() -> None:
 
 
 def test_every_benchmark_from_files_is_on_its_page() -> None:
-    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "benchmarks.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `([a-z0-9_]+)` \|", page, flags=re.MULTILINE))
     assert rows == {name for name in names("benchmark") if not name.startswith("world-")}
 
@@ -170,7 +195,7 @@ def test_images_are_small() -> None:
 
 
 def test_the_api_page_has_every_public_name_and_no_other() -> None:
-    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
     public = [name for name in ub.__all__ if not name.startswith("_")]
     homes = {name: getattr(ub, name) for name in public}
     shown = re.findall(r"^::: ([\w.]+)$", page, flags=re.MULTILINE)
