@@ -27,7 +27,11 @@ from unbag.cli.main import make_parser
 from unbag.registry import names, plugin_commands
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if "```" in page.read_text(encoding="utf-8")
+]
 BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n+)?"
     r"^(?P<indent> *)```(?P<kind>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^ *```$",
@@ -76,7 +80,7 @@ def blocks_of(page: str) -> list[Block]:
 def steps_of(page: str) -> Iterator[Step]:
     """Commands and Python code, each with the output shown after it."""
     blocks = blocks_of(page)
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
         place = {"title": block.title, "is_run": block.is_run, "line": block.line}
         if block.kind == "console":
             for command, output in commands_of(block.body):
