@@ -162,7 +162,7 @@ def check(step: Step) -> None:
     if step.kind == "python":
         compile(step.code, f"line {step.line}", "exec")
         return
-    for command in re.findall(r"(?:^|&& |\| )unbag ([^|&]*)", step.code):
+    for command in re.findall(r"(?:^|&& |\| )unbag ([^|&>]*)", step.code):
         arguments = shlex.split(command, comments=True)
         make_parser(plugin_commands()).parse_args(arguments)
         option = ""
