@@ -16,10 +16,11 @@ from pathlib import Path
 import make_diagnosis
 import tables_repair
 
+import unbag as ub
 from unbag.cli.main import make_parser
 from unbag.cli.options import HelpText
 from unbag.published.lookup import Flag, flags
-from unbag.registry import plugin_commands
+from unbag.registry import names, plugin_commands
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -113,6 +114,28 @@ def _is_contradiction(flag: Flag) -> bool:
     return first.source.partition(", ")[0] != second.source.partition(", ")[0]
 
 
+def benchmark_table() -> str:
+    """Benchmarks that are read from files: what they ask, how they are measured, their source."""
+    rows = []
+    for name in names("benchmark"):
+        benchmark = ub.load_benchmark(name)
+        if benchmark.files:
+            rows.append(
+                (
+                    f"`{name}`",
+                    benchmark.about,
+                    benchmark.cite,
+                    f"`{benchmark.headline}`, {benchmark.aggregates[0].name}",
+                    benchmark.official_ties or "not stated",
+                    f"`{benchmark.folder or name}/`",
+                    ", ".join(benchmark.sources),
+                    benchmark.licence,
+                )
+            )
+    head = ["name", "asks", "source", "headline and average", "official ties", "folder", "images"]
+    return table([*head, "licence"], rows)
+
+
 def data_table(name: str) -> str:
     """A table from a file of tab-separated values, whose cells are Markdown."""
     with (DOCS / "data" / name).open(encoding="utf-8", newline="") as file:
@@ -131,6 +154,7 @@ def _blocks() -> dict[str, Callable[[], str]]:
         "contradictions": contradictions,
         "diagnosis models": make_diagnosis.models_table,
         "diagnosis parts": make_diagnosis.parts_table,
+        "benchmarks": benchmark_table,
         "blind scores": lambda: data_table("blind_scores.tsv"),
         "speed": lambda: data_table("speed.tsv"),
         **tables_repair.GENERATED,
