@@ -16,7 +16,15 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from unbag.edits.kinds import GROUPS, Kind, find_kinds
-from unbag.edits.quality import EditCase, EditVerdict, Precision, Truth, precision_of
+from unbag.edits.quality import (
+    EditCase,
+    EditVerdict,
+    Precision,
+    Truth,
+    is_right,
+    kappa,
+    precision_of,
+)
 from unbag.readouts.base import find_readout
 from unbag.readouts.dcsm import DcsmSettings
 from unbag.readouts.decoder.lessons import DecoderSettings
@@ -119,6 +127,23 @@ def edit_precision() -> str:
         rows.append((_named(kind), *numbers, leak))
     head = ("kind", "n", "right", "meaning", "grammar", "readers agree", "original likelier")
     return table(head, rows)
+
+
+def edit_agreement() -> str:
+    """How far the two readers agree about all judged edits."""
+    right: tuple[list[bool], list[bool]] = ([], [])
+    signs = {kind.name: kind.is_positive for kind in _kinds()}
+    for row in _rows_of(JUDGEMENTS):
+        for number in (1, 2):
+            verdict = EditVerdict(
+                cast("Truth", row[f"truth_{number}"]), row[f"grammatical_{number}"] == "yes"
+            )
+            right[number - 1].append(is_right(signs[row["kind"]], verdict))
+    count, same = len(right[0]), sum(a == b for a, b in zip(*right, strict=True))
+    return (
+        f"Of {count:,} judged edits the readers agree about {number_text(same / count)} %; Cohen's "
+        f"kappa is {kappa(*right):.2f}.\n"
+    )
 
 
 def edit_groups() -> str:
@@ -479,6 +504,7 @@ GENERATED: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "edit-kinds": edit_kinds,
         "edit-precision": edit_precision,
+        "edit-agreement": edit_agreement,
         "edit-groups": edit_groups,
         "recipes": recipes,
         "recipe-settings": recipe_settings,
