@@ -141,7 +141,7 @@ def edit_agreement() -> str:
             right[number - 1].append(is_right(signs[row["kind"]], verdict))
     count, same = len(right[0]), sum(a == b for a, b in zip(*right, strict=True))
     return (
-        f"Of {count:,} judged edits the readers agree about {number_text(same / count)} %; Cohen's "
+        f"The readers agree about {number_text(same / count)} % of {count:,} edits; Cohen's "
         f"kappa is {kappa(*right):.2f}.\n"
     )
 
