@@ -186,15 +186,26 @@ def recipes() -> str:
             (
                 code(recipe.name),
                 _loss(recipe),
-                _slots(recipe.negatives),
-                _slots(recipe.positives),
                 recipe.batch_size,
                 f"{recipe.weight_decay:g}",
                 ", ".join(changes),
             )
         )
-    head = ("recipe", "loss", "negatives", "positives", "batch size", "weight decay", "also")
-    return table(head, rows)
+    return table(("recipe", "loss", "batch size", "weight decay", "also"), rows)
+
+
+def recipe_edits() -> str:
+    """Columns of edits; recipes with the same columns share a row."""
+    recipes_of: dict[tuple[str, Slot], list[str]] = {}
+    for recipe in _recipes():
+        for sign, slots in (("-", recipe.negatives), ("+", recipe.positives)):
+            for slot in slots:
+                recipes_of.setdefault((sign, slot), []).append(code(recipe.name))
+    rows = (
+        (", ".join(recipes), f"{slot.name} {sign}", " ".join(map(code, slot.kinds)))
+        for (sign, slot), recipes in recipes_of.items()
+    )
+    return table(("recipe", "column", "kinds and groups"), rows)
 
 
 def _loss(recipe: Recipe) -> str:
@@ -207,10 +218,6 @@ def _loss(recipe: Recipe) -> str:
         weight = "" if term.weight == 1 else f"{term.weight:g} "
         terms.append(f"{weight}{code(term.name)}{options}")
     return " + ".join(terms)
-
-
-def _slots(slots: Sequence[Slot]) -> str:
-    return "; ".join(f"{slot.name}: {' '.join(map(code, slot.kinds))}" for slot in slots)
 
 
 def recipe_sources() -> str:
@@ -507,6 +514,7 @@ GENERATED: Mapping[str, Callable[[], str]] = MappingProxyType(
         "edit-agreement": edit_agreement,
         "edit-groups": edit_groups,
         "recipes": recipes,
+        "recipe-edits": recipe_edits,
         "recipe-settings": recipe_settings,
         "recipe-arguments": recipe_arguments,
         "recipe-sources": recipe_sources,
