@@ -39,9 +39,9 @@ from unbag.training.recipes import Freeze, Lora, Recipe, Slot, make_recipe
 from unbag.types import Edit
 
 DOCS = Path(__file__).parent
-JUDGEMENTS = DOCS / "edit_judgements.tsv"
+JUDGEMENTS = DOCS / "data" / "edit_judgements.tsv"
 """What two readers said of each edit."""
-MEASUREMENTS = DOCS / "edit_measurements.tsv"
+MEASUREMENTS = DOCS / "data" / "edit_measurements.tsv"
 """By kind: percent of 5,000 captions with a place for it; percent of pairs in which SmolLM2-135M
 finds the original likelier, by the whole caption and by token; number of these pairs."""
 USUAL_PAIRS = 200
