@@ -158,7 +158,7 @@ def test_an_unknown_oracle_offers_the_nearest() -> None:
 def test_a_photo_has_no_scene(oracle: Oracle) -> None:
     with pytest.raises(UnbagError) as caught:
         oracle.score([Query(Photo(), "a red circle")])
-    assert caught.value.message == "picture 'photo.png' has no scene"
+    assert caught.value.message == "image 'photo.png' has no scene"
     assert "built-in world" in caught.value.expected
     assert caught.value.hint == "run oracles on the world benchmarks only"
 

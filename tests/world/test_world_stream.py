@@ -279,7 +279,7 @@ def test_withheld_pairs_are_never_shown_nor_named() -> None:
         (
             lambda: Knobs(one_thing=0.7, counted=0.6),
             "one_thing + counted = 1.3",
-            "at most 1: what is left are scenes of two things",
+            "at most 1: the rest are scenes of two things",
         ),
         (
             lambda: Knobs(collision=0.5, mixture=Mixture(0.5, 0.5, 0.0, 0.0, 0.0, 0.0)),
