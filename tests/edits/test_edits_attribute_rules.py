@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from unbag.edits import parsing as attribute_rules
-from unbag.edits.parsing import RememberingMatcher, load_pipeline, quicken
+from unbag.edits.parsing import CachingMatcher, load_pipeline, quicken
 
 spacy: Any = pytest.importorskip("spacy")
 
@@ -43,7 +43,7 @@ def said(pipeline: Any) -> list[list[tuple[str, str]]]:
 def test_it_says_what_the_ruler_says() -> None:
     plain, quick = ruled(PATTERNS), ruled(PATTERNS)
     quicken(quick)
-    assert isinstance(matcher(quick), RememberingMatcher)
+    assert isinstance(matcher(quick), CachingMatcher)
     assert said(quick) == said(plain)
     # The rule of one word comes after that of two, and later rules win.
     assert ("NOUN", "human") in said(quick)[0]
@@ -57,17 +57,17 @@ def test_a_whole_pipeline_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     quick = find_parser()
     monkeypatch.setattr("unbag.edits.parsing.quicken", lambda pipeline: None)
     plain = find_parser()
-    assert not isinstance(matcher(plain.pipeline), RememberingMatcher)
-    assert isinstance(matcher(quick.pipeline), RememberingMatcher)
+    assert not isinstance(matcher(plain.pipeline), CachingMatcher)
+    assert isinstance(matcher(quick.pipeline), CachingMatcher)
     assert list(quick(CAPTIONS * 2)) == list(plain(CAPTIONS * 2))
 
 
 def test_it_forgets_when_it_knows_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attribute_rules, "MOST", 3)
+    monkeypatch.setattr(attribute_rules, "MAX_CACHED", 3)
     plain, quick = ruled(PATTERNS), ruled(PATTERNS)
     quicken(quick)
     assert said(quick) == said(plain)
-    assert 1 <= len(matcher(quick)._known) <= 3
+    assert 1 <= len(matcher(quick)._cache) <= 3
 
 
 @pytest.mark.parametrize("key", ["OP", "SHAPE", "ENT_TYPE"])
@@ -75,7 +75,7 @@ def test_a_ruler_that_asks_for_more_is_left_alone(key: str) -> None:
     asked = {"OP": "+", "SHAPE": "xxx", "ENT_TYPE": "CITY"}[key]
     pipeline = ruled([{"patterns": [[{"LOWER": "man", key: asked}]], "attrs": {"POS": "X"}}])
     quicken(pipeline)
-    assert not isinstance(matcher(pipeline), RememberingMatcher)
+    assert not isinstance(matcher(pipeline), CachingMatcher)
 
 
 def test_a_pipeline_without_a_ruler_is_left_alone() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 import unbag
 from unbag.edits.editor import (
-    MOST_WORDS,
+    MAX_WORDS,
     CaptionEditor,
     EditTally,
     cleaned,
     edit,
     make_editor,
-    why_not,
+    skip_reason,
 )
 from unbag.edits.filters import ALWAYS, Proposal
 from unbag.edits.kinds import Changes, EditParts, Kind, apply, by_rule, find_kinds
@@ -183,7 +183,7 @@ def test_filters_of_a_kind_see_its_edits_only() -> None:
         ("  \n ", "empty"),
         ("dog", "one word"),
         ("?! ...", "no letters"),
-        ("a " * (MOST_WORDS + 1), f"more than {MOST_WORDS} words"),
+        ("a " * (MAX_WORDS + 1), f"more than {MAX_WORDS} words"),
         ("a <b>dog</b> runs", "markup or web address"),
         ("a dog &amp; a cat", "markup or web address"),
         ("see www.example.org for a dog", "markup or web address"),
@@ -207,7 +207,7 @@ def test_filters_of_a_kind_see_its_edits_only() -> None:
     ],
 )
 def test_captions_that_are_left_alone(caption: str, reason: str) -> None:
-    assert why_not(cleaned(caption)) == reason
+    assert skip_reason(cleaned(caption)) == reason
 
 
 def test_the_public_function() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import unbag
-from unbag.edits.editor import MOST_LETTERS, cached_editor, cached_parser, make_editor, why_not
+from unbag.edits.editor import MAX_LETTERS, cached_editor, cached_parser, make_editor, skip_reason
 from unbag.edits.kinds import find_kinds
 from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UnbagError
@@ -56,8 +56,8 @@ def test_many_captions_are_refused_with_where_to_go(several: Any) -> None:
 
 
 def test_a_word_has_so_many_letters_at_most() -> None:
-    assert why_not("a dog on a " + "r" * MOST_LETTERS) == ""
+    assert skip_reason("a dog on a " + "r" * MAX_LETTERS) == ""
     reason = "a word of more than 60 letters"
-    assert why_not("a dog on a " + "r" * (MOST_LETTERS + 1)) == reason
+    assert skip_reason("a dog on a " + "r" * (MAX_LETTERS + 1)) == reason
     with pytest.raises(UnbagError, match=f"cannot be edited: {reason}"):
         unbag.edit("a dog on a " + "r" * 5000, ["swap_nouns"])

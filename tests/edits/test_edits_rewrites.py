@@ -17,11 +17,11 @@ from unbag.edits.generated.rewrites import (
     SWAP_PROMPT,
     Rewriter,
     Writer,
+    clean_answer,
     fits_replace,
     fits_swap,
     is_exchange,
     load_writer,
-    tidied,
 )
 from unbag.edits.kinds import EditParts, Kind, apply
 from unbag.edits.parsing import Parser, find_parser
@@ -171,12 +171,14 @@ def test_only_captions_that_fit_are_asked_for(parser: Parser) -> None:
 
 
 def test_the_end_and_the_first_letter_are_those_of_the_caption() -> None:
-    assert tidied("A dog runs.", "a cat runs") == "a dog runs"
-    assert tidied("a dog runs", "A cat runs.") == "A dog runs."
-    assert tidied("TV on a table", "a screen on a table") == "TV on a table"
-    assert tidied("«a dog»", "a cat") == "a dog"
-    assert tidied("a hound *here*", "a dog *here*") == "a hound *here*"
-    assert tidied("2 hounds in a snake_case shirt", "2 dogs") == "2 hounds in a snake_case shirt"
+    assert clean_answer("A dog runs.", "a cat runs") == "a dog runs"
+    assert clean_answer("a dog runs", "A cat runs.") == "A dog runs."
+    assert clean_answer("TV on a table", "a screen on a table") == "TV on a table"
+    assert clean_answer("«a dog»", "a cat") == "a dog"
+    assert clean_answer("a hound *here*", "a dog *here*") == "a hound *here*"
+    assert (
+        clean_answer("2 hounds in a snake_case shirt", "2 dogs") == "2 hounds in a snake_case shirt"
+    )
 
 
 GOOD = {"a boat on a lake": "a ship on a lake", "a big rock": "a large rock"}

@@ -21,7 +21,7 @@ from unbag.errors import UnbagError
 from unbag.types import BoolArray, IntArray
 from unbag.world.scenes import Scene, is_inside, scene_key
 from unbag.world.shapes import mask
-from unbag.world.vocabulary import MOST_THINGS, WORLDS, Size, Texture, World
+from unbag.world.vocabulary import MAX_THINGS, WORLDS, Size, Texture, World
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +155,7 @@ def draw_batch(
     return image_N3HW.clamp(0, 255).float() / 255
 
 
-def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
+def pack(scenes: Sequence[Scene], *, most: int = MAX_THINGS) -> Packed:
     """Pack scenes of one world into arrays, with room for `most` things each."""
     shape = (len(scenes), most)
     place_M2: list[tuple[int, int]] = []

@@ -18,7 +18,7 @@ import numpy as np
 from unbag.types import BoolArray, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, objects_of
 from unbag.world.scenes import Scene, Thing, relations
-from unbag.world.vocabulary import COLOURS, MOST_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
+from unbag.world.vocabulary import COLOURS, MAX_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,13 +84,13 @@ def _relation_holds(
 def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
     """Encode scenes of at most five things as integers."""
     rows = []
-    related_SRT = np.zeros((len(scenes), len(RELATIONS), MOST_THINGS), dtype=np.int64)
+    related_SRT = np.zeros((len(scenes), len(RELATIONS), MAX_THINGS), dtype=np.int64)
     for s, scene in enumerate(scenes):
         row = [_packed(thing)[1] for thing in scene.things]
-        rows.append(row + [0] * (MOST_THINGS - len(row)))
+        rows.append(row + [0] * (MAX_THINGS - len(row)))
         for i, name, j in relations(scene):
             related_SRT[s, _RELATION_CODE[name], i] |= 1 << j
-    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MOST_THINGS)
+    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MAX_THINGS)
     return SceneCodes(thing_ST, related_SRT)
 
 

@@ -134,7 +134,7 @@ INVERSE: dict[Relation, Relation] = {
 }
 """Each relation with its inverse (a r b = b r' a), which is also its opposite in edits."""
 NUMBERS: tuple[str, ...] = ("one", "two", "three", "four", "five")
-MOST_THINGS = len(NUMBERS)
+MAX_THINGS = len(NUMBERS)
 """Maximum number of things in a scene: `NUMBERS` has a word for each."""
 
 

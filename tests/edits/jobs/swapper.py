@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.edits.editor import EditTally, cleaned, why_not
+from unbag.edits.editor import EditTally, cleaned, skip_reason
 from unbag.edits.jobs.workers import EditSettings, Worker
 from unbag.errors import UnbagError
 from unbag.types import Change, Edit, Edited, Given
@@ -20,7 +20,7 @@ NEGATIVE, POSITIVE = "first_words", "indeed"
 def edited(one: Given) -> Edited:
     """Both edits of a caption, or why there are none."""
     text = cleaned(one.text)
-    if reason := why_not(text):
+    if reason := skip_reason(text):
         return Edited(one.id, text, (), reason)
     if "boom" in text:
         raise ValueError("boom!\nall over")

@@ -74,7 +74,7 @@ def test_a_stopped_job_goes_on(job: EditJob, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, progress=progress, runner=dying_after(4, KeyboardInterrupt()))
     folder = JobFolder.of(job.out).folder
-    assert progress.said[-1] == f"stopped; the same command goes on with what is in {folder}"
+    assert progress.said[-1] == f"stopped; the same command resumes from {folder}"
     assert not job.out.exists()
     asked: list[int] = []
 
@@ -85,7 +85,7 @@ def test_a_stopped_job_goes_on(job: EditJob, tmp_path: Path) -> None:
 
     progress = Silent()
     run_edit(job, progress=progress, runner=rest)
-    assert progress.said[0] == "going on: 8 of 20 captions are done"
+    assert progress.said[0] == "resuming: 8 of 20 captions are done"
     assert asked == [4, 5, 6, 7, 8, 9]
     assert job.out.read_bytes() == whole(job, tmp_path)
 
@@ -104,7 +104,7 @@ def test_another_job_is_refused_in_words(job: EditJob) -> None:
         run_edit(replace(job, seed=1), runner=HERE)
     assert "--out" in caught.value.hint
     EditSummary.path(job.out).unlink()
-    with pytest.raises(UnbagError, match="exists already: nothing says how it was made"):
+    with pytest.raises(UnbagError, match="exists already: its summary is missing or unreadable"):
         run_edit(job, runner=HERE)
 
 
@@ -260,8 +260,8 @@ def test_a_place_that_cannot_be_written(job: EditJob, tmp_path: Path) -> None:
 
 def test_what_does_not_decide_the_output_is_not_asked(job: EditJob) -> None:
     same = replace(job, workers=3, parts=EditParts(cache="x", concurrency=2, budget=5))
-    assert same.asked() == job.asked()
-    assert replace(job, parts=EditParts(fill="x")).asked() != job.asked()
+    assert same.identity() == job.identity()
+    assert replace(job, parts=EditParts(fill="x")).identity() != job.identity()
 
 
 def test_the_sample_for_the_leak_depends_on_ids_alone(job: EditJob) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from unbag.data.captions import MOST_TOGETHER, CaptionAt, Entry, chunks, together
 from unbag.data.readers import entries
-from unbag.edits.jobs.chunks import surveyed
+from unbag.edits.jobs.chunks import survey_source
 
 from .made import CAT, CUP, DOG, run, shard, source
 
@@ -52,7 +52,7 @@ def test_lines_of_one_image_stand_together(tmp_path: Path) -> None:
     ]
     [given] = found[0].given()
     assert [one.others for one in given] == [(CAT,), (DOG,)]
-    assert surveyed(source(path)).come_back == 1
+    assert survey_source(source(path)).come_back == 1
 
 
 def test_a_constant_column_does_not_join_a_whole_file() -> None:
@@ -73,7 +73,7 @@ def test_very_many_captions_of_one_image_are_parted(tmp_path: Path, is_line: boo
     assert [len(chunk.given) for chunk in found] == [MOST_TOGETHER, MOST_TOGETHER, 1]
     assert [len(chunk.given[0].others) for chunk in found] == [MOST_TOGETHER - 1] * 2 + [0]
     assert [one.text for chunk in found for one in chunk.given] == said
-    assert surveyed(source(path)).come_back == 0
+    assert survey_source(source(path)).come_back == 0
     out = tmp_path / f"b{path.suffix}"
     run(path, out)
     if is_line:

@@ -11,7 +11,7 @@ import pytest
 
 from unbag.data.captions import Bad, Source
 from unbag.data.readers import check_written, form_of
-from unbag.edits.jobs.chunks import surveyed
+from unbag.edits.jobs.chunks import survey_source
 from unbag.errors import UnbagError
 
 from .made import CAT, CUP, DOG, shard, source
@@ -19,7 +19,7 @@ from .made import CAT, CUP, DOG, shard, source
 
 def refusal(path: Path, **more: str | bool | int) -> UnbagError:
     with pytest.raises(UnbagError) as caught:
-        surveyed(source(path, **more))
+        survey_source(source(path, **more))
     return caught.value
 
 
@@ -46,7 +46,7 @@ def test_a_broken_line_is_named_or_left_out_and_counted(
     assert error.message.startswith(found)
     assert error.expected
     assert error.hint == "mend it, or leave such lines out with --bad-lines skip"
-    survey = surveyed(source(path, skips_bad=True))
+    survey = survey_source(source(path, skips_bad=True))
     assert (survey.captions, survey.bad) == (2, 1)
     assert survey.bad_named[0].startswith(found)
 
@@ -64,7 +64,7 @@ def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: st
     good = f"{DOG}\tx".encode()
     path.write_bytes(b"\n".join([b"caption\timage", good, row, good]) + b"\n")
     assert refusal(path).message == found
-    survey = surveyed(source(path, skips_bad=True))
+    survey = survey_source(source(path, skips_bad=True))
     assert (survey.captions, survey.bad) == (2, row.count(b"\n") + 1)
 
 
@@ -118,7 +118,7 @@ def test_parquet_that_is_none_or_holds_no_text(tmp_path: Path) -> None:
     bad = pa.array([DOG.encode(), b"\xff"]).view(pa.string())
     pq.write_table(pa.table({"caption": bad}), path)
     assert refusal(path).message == "a.parquet, row 1 is not UTF-8"
-    assert surveyed(source(path, skips_bad=True)).captions == 1
+    assert survey_source(source(path, skips_bad=True)).captions == 1
 
 
 def test_json_that_holds_no_captions(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     if not memory.file.exists():
         pytest.skip("a file of which the first bytes cannot be read is wanted")
     with pytest.raises(UnbagError, match="cannot read /proc/self/mem: Input/output error"):
-        surveyed(memory)
+        survey_source(memory)
     with pytest.raises(OSError, match="mine"), source(_some(tmp_path)).opened():
         raise OSError("mine")
 

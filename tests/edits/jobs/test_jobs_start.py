@@ -73,10 +73,10 @@ def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
 def test_mistakes_are_told_before_anything_is_read(
     job: EditJob, monkeypatch: pytest.MonkeyPatch, more: dict[str, object], found: str, workers: int
 ) -> None:
-    def surveyed(source: Source) -> None:
+    def survey_source(source: Source) -> None:
         raise AssertionError(source)
 
-    monkeypatch.setattr("unbag.edits.jobs.run.surveyed", surveyed)
+    monkeypatch.setattr("unbag.edits.jobs.run.survey_source", survey_source)
     wrong = replace(job, workers=workers, **more)  # type: ignore[arg-type]
     with pytest.raises(UnbagError) as caught:
         run_edit(wrong)
@@ -153,7 +153,7 @@ def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.Mon
     run_edit(replace(job, leak="right"), runner=lambda chunks, _: iter(()))
     found = EditSummary.read(job.out)
     assert found
-    assert found.asked["leak"] == "right"
+    assert found.identity["leak"] == "right"
 
 
 def test_a_leak_is_not_measured_of_a_finished_output(job: EditJob) -> None:
@@ -174,11 +174,11 @@ def test_what_auto_found_decides(
         (folder / "meta.json").write_text(json.dumps(meta))
     monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: str(tmp_path / "1.0"))
     monkeypatch.setattr("unbag.edits.wordnet.described", lambda choice: f"{choice} found")
-    before = job.asked()
+    before = job.identity()
     assert (before["pipeline"], before["wordnet"]) == ("en_own 1.0", "auto found")
     monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: str(tmp_path / "2.0"))
-    assert job.asked()["pipeline"] == "en_own 2.0"
-    assert job.asked() | {"pipeline": "en_own 1.0"} == before
+    assert job.identity()["pipeline"] == "en_own 2.0"
+    assert job.identity() | {"pipeline": "en_own 1.0"} == before
 
 
 def test_parts_are_described_without_loading(monkeypatch: pytest.MonkeyPatch) -> None:
