@@ -51,7 +51,7 @@ def test_many_captions_are_refused_with_where_to_go(several: Any) -> None:
     with pytest.raises(UnbagError) as caught:
         unbag.edit(several)
     assert caught.value.message == f"the caption to edit is a {type(several).__name__}"
-    assert caught.value.expected == "one caption, as a text"
+    assert caught.value.expected == "one caption, a string"
     assert "`unbag edit --captions`" in caught.value.hint
 
 

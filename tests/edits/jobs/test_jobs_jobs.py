@@ -154,7 +154,7 @@ def test_a_damaged_chunk_is_named_and_made_anew(job: EditJob, tmp_path: Path, li
     chunk.write_text(damaged)
     with pytest.raises(UnbagError, match=r"000002\.jsonl is damaged") as caught:
         run_edit(job, runner=HERE)
-    assert caught.value.hint.startswith("delete it and give the same command again")
+    assert caught.value.hint.startswith("delete it and run the same command again")
     assert not job.out.exists()
     chunk.unlink()
     run_edit(job, runner=HERE)
