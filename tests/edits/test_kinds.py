@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from unbag.edits.kinds import (
     apply,
@@ -23,7 +24,7 @@ def names(*kinds: str) -> list[str]:
     return [kind.name for kind in find_kinds(kinds)]
 
 
-def test_groups(snapshot: object) -> None:
+def test_groups(snapshot: SnapshotAssertion) -> None:
     groups = ("default", "negatives", "positives", "all", "neg_clip", "neg_clip_fixed", "fills")
     groups += ("svlc_fixed", "crepe_fixed", "spatial", "ce_clip_fixed", "rewrites")
     assert {group: " ".join(names(group)) for group in groups} == snapshot

@@ -1,4 +1,4 @@
-"""The word lists hold together: every entry is read, and no word excludes or repeats itself."""
+"""The word lists: every entry is used, and no word excludes or repeats itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WordNet: found, asked, and missed with a way out."""
+"""WordNet: lookups, places where it is found, and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unbag.edits import wordnet
-from unbag.edits.wordnet import NEEDED, Database, WordNet, find_wordnet, open_database
+from unbag.edits.wordnet import NEEDED, Database, Pos, WordNet, find_wordnet, open_database
 from unbag.errors import UnbagError
 
 
@@ -29,8 +29,6 @@ def test_words_of_a_sense(words: WordNet) -> None:
     assert {"couch", "lounge"} <= words.common("sofa", "n")[0].words
     assert words.field_of("dog", "n") == "noun.animal"
     assert words.field_of("bench", "n") == "noun.artifact"
-    assert words.are_related("dog", "carnivore", "n")
-    assert not words.are_related("horse", "zebra", "n")
     assert words.uses("dog", "n") > words.uses("zebra", "n")
 
 
@@ -48,31 +46,22 @@ def test_the_unknown_word_has_nothing(words: WordNet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("pos", "related", "unrelated"),
     [
-        ("dog", "puppy"),
-        ("man", "person"),
-        ("street", "road"),
-        ("bike", "bicycle"),
-        ("kid", "child"),
+        (
+            "n",
+            "dog puppy man person street road bike bicycle kid child dog carnivore",
+            "dog cat dog man horse zebra",
+        ),
+        ("a", "big large huge enormous", "big small red blue"),
     ],
 )
-def test_kin(words: WordNet, one: str, other: str) -> None:
-    assert words.are_related(one, other, "n")
-    assert words.are_related(other, one, "n")
-
-
-@pytest.mark.parametrize(("one", "other"), [("dog", "cat"), ("dog", "man"), ("horse", "zebra")])
-def test_no_kin(words: WordNet, one: str, other: str) -> None:
-    assert not words.are_related(one, other, "n")
-    assert not words.are_related(other, one, "n")
-
-
-def test_kin_among_adjectives(words: WordNet) -> None:
-    assert words.are_related("big", "large", "a")
-    assert words.are_related("huge", "enormous", "a")
-    assert not words.are_related("big", "small", "a")
-    assert not words.are_related("red", "blue", "a")
+def test_related_words(words: WordNet, pos: Pos, related: str, unrelated: str) -> None:
+    for expected, text in ((True, related), (False, unrelated)):
+        each = iter(text.split())
+        for word, other in zip(each, each, strict=True):
+            assert words.are_related(word, other, pos) is expected
+            assert words.are_related(other, word, pos) is expected
 
 
 def test_every_lemma_of_a_sorted_file_is_found(words: WordNet) -> None:

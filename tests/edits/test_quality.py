@@ -1,14 +1,27 @@
-"""Judging edits: blind order, precision and agreement worked by hand."""
+"""Precision, agreement and leak, worked out by hand."""
 
 from __future__ import annotations
 
-from math import isnan
+from collections.abc import Sequence
+from math import isnan, nan
 
 import pytest
 
-from unbag.edits.quality import EditVerdict, is_right, kappa, make_cases, precision_of
+from unbag.edits.quality import (
+    EditPair,
+    EditVerdict,
+    Leak,
+    is_right,
+    kappa,
+    leak_of,
+    make_cases,
+    precision_of,
+    sampled,
+)
 from unbag.errors import UnbagError
-from unbag.types import Change, Edit
+from unbag.metrics.intervals import wilson
+from unbag.types import Change, Edit, Edited
+from unbag.types.json import to_json
 
 
 def edit(kind: str, text: str, *, keeps: bool = False) -> Edit:
@@ -65,3 +78,50 @@ def test_kappa_by_hand() -> None:
     assert kappa([True, True, False, False], [True, True, False, True]) == pytest.approx(0.5)
     assert kappa([True, False], [True, False]) == 1.0
     assert isnan(kappa([True, True], [True, True]))
+
+
+def by_length(texts: Sequence[str]) -> list[float]:
+    return [nan if text == "unknown" else -float(len(text)) for text in texts]
+
+
+def test_the_share_of_preferred_originals_by_kind() -> None:
+    pairs = [
+        EditPair("a dog", "a horse", "longer"),
+        EditPair("a dog", "a cat", "same"),
+        EditPair("a dog", "a cow", "same"),
+        EditPair("a horse", "a dog", "longer"),
+        EditPair("a dog", "a donkey", "longer"),
+        EditPair("a dog", "unknown", "longer"),
+        EditPair("a dog", "unknown", "odd"),
+    ]
+    found = leak_of(pairs, by_length)
+    assert list(found) == ["longer", "same"]
+    assert found["longer"] == Leak(3, 2 / 3, *wilson(2, 3)[:2])
+    assert found["same"] == Leak(2, 0.5, *wilson(1, 2)[:2])
+    assert leak_of([], by_length) == {}
+
+
+def test_the_interval_is_wilsons() -> None:
+    pairs = [EditPair("a", "ab", "k")] * 3 + [EditPair("ab", "a", "k")]
+    found = leak_of(pairs, by_length)["k"]
+    # By hand with z = 1.96: centre (.75 + .4802) / 1.9604, half 1.96 / 1.9604 * sqrt(.0469 + .06).
+    assert found.preferred == 0.75
+    assert found.low == pytest.approx(0.301, abs=1e-3)
+    assert found.high == pytest.approx(0.954, abs=1e-3)
+    assert to_json(found) == {
+        "pairs": 4,
+        "preferred": 0.75,
+        "low": found.low,
+        "high": found.high,
+    }
+
+
+def test_the_sample_depends_on_ids_only() -> None:
+    edited = [
+        Edited(str(i), f"text {i}", (edit("one", f"a {i}"), edit("two", f"b {i}")))
+        for i in range(20)
+    ]
+    pairs = sampled(edited, 5)
+    assert [pair.kind for pair in pairs] == ["one"] * 5 + ["two"] * 5
+    assert sampled(reversed(edited), 5) == pairs
+    assert sampled(edited[:1], 5)[0].original == "text 0"
