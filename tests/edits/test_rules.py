@@ -113,7 +113,7 @@ def test_known_edits(parser: Parser, kind: str, line: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_edit_is_well_formed(parser: Parser, kind: Kind) -> None:
-    captions = REPLACED
+    captions: tuple[str, ...] = REPLACED
     if kind.is_positive or kind.keeps_words:
         captions = POSITIVE_CAPTIONS if kind.is_positive else SWAPPED
     count = 0
