@@ -253,9 +253,9 @@ def test_a_server_that_is_gone() -> None:
 
 
 def test_the_budget_is_respected() -> None:
-    with served(Writing(answering)) as writing:
-        with pytest.raises(UnbagError, match="the budget of 2 requests is spent"):
-            server_editor(writing.url, budget=2)(GIVEN)
+    spent = pytest.raises(UnbagError, match="the budget of 2 requests is spent")
+    with served(Writing(answering)) as writing, spent:
+        server_editor(writing.url, budget=2)(GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +320,10 @@ def test_an_unanswered_caption_is_counted(code: int, requests: int, reason: str)
     ],
 )
 def test_a_server_that_answers_nothing_stops_the_job(code: int, message: str) -> None:
-    with served(Writing(as_ship, status=lambda prompt: code)) as writing:
-        with pytest.raises(UnbagError, match=message) as error:
-            server_editor(writing.url)(numbered())
-    assert "vision" not in str(error.value)
+    error = pytest.raises(UnbagError, match=message)
+    with served(Writing(as_ship, status=lambda prompt: code)) as writing, error as caught:
+        server_editor(writing.url)(numbered())
+    assert "vision" not in str(caught.value)
 
 
 def test_many_refused_captions_stop_the_job() -> None:
@@ -334,9 +334,9 @@ def test_many_refused_captions_stop_the_job() -> None:
             editor(numbered(captions[:CHECK_AFTER]))
         assert len(editor(numbered([*captions[:CHECK_AFTER], KNIVES[0]]))[0][-1].edits) == 1
     load_writer.cache_clear()
-    with served(Writing(as_ship, status=lambda prompt: 500)) as writing:
-        with pytest.raises(UnbagError, match="no usable answer"):
-            server_editor(writing.url)(numbered(captions))
+    error = pytest.raises(UnbagError, match="no usable answer")
+    with served(Writing(as_ship, status=lambda prompt: 500)) as writing, error:
+        server_editor(writing.url)(numbered(captions))
     # The job stops long before the end.
     assert len(writing.bodies) < 2 * 10 * CHECK_AFTER
 

@@ -1,11 +1,12 @@
-"""Collections go out in the form they came in, or in another: nothing is lost, edits are added."""
+"""Collections are written in any form: nothing is lost, edits are added."""
 
 from __future__ import annotations
 
+import ast
 import csv
-import io
 import json
 import tarfile
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,9 +23,10 @@ from unbag.edits.editor import cleaned
 from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.edits.jobs.workers import InProcess
 from unbag.edits.kinds import apply
+from unbag.errors import UnbagError
 from unbag.types import Change
 
-from .made import CUP, DOG, KINDS, json_lines, run, source
+from .made import CUP, DOG, KINDS, json_lines, run, shard, source
 from .swapper import NEGATIVE, POSITIVE, make
 
 CAT = "a cat  on\na mat"
@@ -38,7 +40,7 @@ def texts(edits: list[dict[str, Any]]) -> list[str]:
     return [edit["text"] for edit in edits]
 
 
-def test_json_lines_out_say_what_was_done(tmp_path: Path) -> None:
+def test_json_lines_describe_the_edits(tmp_path: Path) -> None:
     records: list[dict[str, object]] = [
         {"image": "x.jpg", "captions": [DOG, CAT], "split": "val"},
         {"id": "é", "caption": "🙂"},
@@ -46,7 +48,7 @@ def test_json_lines_out_say_what_was_done(tmp_path: Path) -> None:
     json_lines(tmp_path / "a.jsonl", *records)
     run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     found = lines(tmp_path / "b.jsonl")
-    assert [one["id"] for one in found] == ["1#0", "1#1", "é"]
+    assert [record["id"] for record in found] == ["1#0", "1#1", "é"]
     assert found[0] == {
         "id": "1#0",
         "image": "x.jpg",
@@ -68,10 +70,10 @@ def test_json_lines_out_say_what_was_done(tmp_path: Path) -> None:
         "split": "val",
     }
     assert found[1]["caption"] == "a cat on a mat"
-    for one in found:
-        for edit in one["edits"]:
+    for record in found:
+        for edit in record["edits"]:
             changes = [Change(*change) for change in edit["changes"]]
-            assert apply(one["caption"], changes) == edit["text"]
+            assert apply(record["caption"], changes) == edit["text"]
     assert found[2] == {"id": "é", "caption": "🙂", "edits": [], "skipped": "no letters"}
 
 
@@ -97,7 +99,7 @@ def test_a_table_without_a_header_stays_without_one(tmp_path: Path) -> None:
     assert len(json.loads(row[2])) == 2
 
 
-def test_parquet_keeps_rows_groups_and_what_the_hub_knows(tmp_path: Path) -> None:
+def test_parquet_keeps_row_groups_and_metadata(tmp_path: Path) -> None:
     features = {"info": {"features": {"caption": {"dtype": "string", "_type": "Value"}}}}
     table = pa.table({"caption": [DOG, None, CUP], "image": [b"1", b"2", b"3"]})
     table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
@@ -105,11 +107,11 @@ def test_parquet_keeps_rows_groups_and_what_the_hub_knows(tmp_path: Path) -> Non
     run(tmp_path / "a.parquet", tmp_path / "b.parquet")
     found = pq.ParquetFile(tmp_path / "b.parquet")
     assert found.num_row_groups == 2
-    said = found.read().to_pydict()
-    assert said["caption"] == [DOG, None, CUP]
-    assert said["image"] == [b"1", b"2", b"3"]
-    assert texts(json.loads(said["edits"][2])) == ["cup a by a plate", f"{CUP} indeed"]
-    assert said["skipped"] == [None, "empty", None]
+    table_out = found.read().to_pydict()
+    assert table_out["caption"] == [DOG, None, CUP]
+    assert table_out["image"] == [b"1", b"2", b"3"]
+    assert texts(json.loads(table_out["edits"][2])) == ["cup a by a plate", f"{CUP} indeed"]
+    assert table_out["skipped"] == [None, "empty", None]
     metadata = json.loads(found.schema_arrow.metadata[b"huggingface"])
     assert set(metadata["info"]["features"]) == {"caption", "edits", "skipped"}
 
@@ -117,16 +119,16 @@ def test_parquet_keeps_rows_groups_and_what_the_hub_knows(tmp_path: Path) -> Non
 def test_parquet_of_lists_with_a_limit_and_a_broken_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"caption": [[DOG, CAT], [], [CUP]]}), tmp_path / "a.parquet")
     run(tmp_path / "a.parquet", tmp_path / "b.parquet")
-    said = pq.read_table(tmp_path / "b.parquet").to_pydict()
-    assert [len(edits) for edits in json.loads(said["edits"][0])] == [2, 2]
-    assert said["edits"][1] is None
+    table = pq.read_table(tmp_path / "b.parquet").to_pydict()
+    assert [len(edits) for edits in json.loads(table["edits"][0])] == [2, 2]
+    assert table["edits"][1] is None
     run(tmp_path / "a.parquet", tmp_path / "c.parquet", limit=1)
     assert pq.read_table(tmp_path / "c.parquet").num_rows == 1
     bad = pa.array([DOG.encode(), b"\xff", CUP.encode()]).view(pa.string())
     pq.write_table(pa.table({"caption": bad}), tmp_path / "d.parquet")
     summary = run(tmp_path / "d.parquet", tmp_path / "e.parquet", skips_bad=True)
     edits = pq.read_table(tmp_path / "e.parquet", columns=["edits"]).to_pydict()["edits"]
-    assert [one is None for one in edits] == [False, True, False]
+    assert [cell is None for cell in edits] == [False, True, False]
     assert (summary.bad, summary.bad_named) == (1, ("d.parquet, row 1 is not UTF-8",))
 
 
@@ -172,7 +174,7 @@ def test_json_of_sentences_and_lists(tmp_path: Path) -> None:
     run(tmp_path / "a.json", tmp_path / "b.json")
     found = json.loads((tmp_path / "b.json").read_text())
     assert found["dataset"] == "ours"
-    firsts = [texts(one["edits"])[0] for one in found["images"][0]["sentences"]]
+    firsts = [texts(s["edits"])[0] for s in found["images"][0]["sentences"]]
     assert firsts == ["dog a on a sofa", "cup a by a plate"]
     (tmp_path / "c.json").write_text(json.dumps([{"caption": [DOG, "one"]}, {"caption": CUP}]))
     run(tmp_path / "c.json", tmp_path / "d.json")
@@ -182,18 +184,11 @@ def test_json_of_sentences_and_lists(tmp_path: Path) -> None:
     assert len(single["edits"]) == 2
 
 
-def test_shards_carry_every_member_through(tmp_path: Path) -> None:
+def test_shards_keep_every_member(tmp_path: Path) -> None:
     contents = {"a.jpg": b"\x00picture", "a.txt": DOG.encode(), "b.json": b'{"caption": "x y"}'}
     (tmp_path / "in").mkdir()
     for name in ("s-0.tar", "s-1.tar"):
-        with tarfile.open(tmp_path / "in" / name, "w") as tar:
-            folder = tarfile.TarInfo("folder")
-            folder.type = tarfile.DIRTYPE
-            tar.addfile(folder)
-            for member, content in contents.items():
-                info = tarfile.TarInfo(member)
-                info.size, info.mtime, info.mode = len(content), 1_234, 0o600
-                tar.addfile(info, io.BytesIO(content))
+        shard(tmp_path / "in" / name, contents, folder="folder")
     run(tmp_path / "in", tmp_path / "out", form="shards")
     for name in ("s-0.tar", "s-1.tar"):
         with tarfile.open(tmp_path / "out" / name) as tar:
@@ -206,9 +201,9 @@ def test_shards_carry_every_member_through(tmp_path: Path) -> None:
             assert tar.getmember("a.jpg").mode == 0o600
             file = tar.extractfile("a.edits.json")
             assert file
-            [said] = json.load(file)
-        assert said["id"] == f"{name[:-4]}/a"
-        assert texts(said["edits"])[0] == "dog a on a sofa"
+            [record] = json.load(file)
+        assert record["id"] == f"{name[:-4]}/a"
+        assert texts(record["edits"])[0] == "dog a on a sofa"
 
 
 @settings(max_examples=15, deadline=None)
@@ -216,19 +211,19 @@ def test_shards_carry_every_member_through(tmp_path: Path) -> None:
     captions=lists(text(characters(exclude_categories=["Cs"])), min_size=1, max_size=6),
     name=sampled_from(["jsonl", "tsv", "csv", "parquet"]),
 )
-def test_whatever_stands_in_a_caption_comes_back(captions: list[str], name: str) -> None:
+def test_any_caption_survives(captions: list[str], name: str) -> None:
     """From JSON lines to another form, and that form again to itself."""
     with TemporaryDirectory() as folder:
-        first, second, third = (Path(folder, f"{at}.{name}") for at in "abc")
+        first, second, third = (Path(folder, f"{letter}.{name}") for letter in "abc")
         lines_in = first.with_suffix(".in.jsonl")
-        json_lines(lines_in, *({"caption": one} for one in captions))
+        json_lines(lines_in, *({"caption": caption} for caption in captions))
         run(lines_in, first)
         found = list(entries(source(lines_in)))
-        assert [one.text for entry in found for one in entry.captions] == captions
+        assert [c.text for entry in found for c in entry.captions] == captions
         _without_edits(first, second)
-        again = [one for entry in entries(source(second)) for one in entry.captions]
-        assert [one.text for one in again] == [cleaned(one) for one in captions]
-        assert [one.id for one in again] == [str(at + 1) for at in range(len(captions))]
+        again = [c for entry in entries(source(second)) for c in entry.captions]
+        assert [c.text for c in again] == [cleaned(caption) for caption in captions]
+        assert [c.id for c in again] == [str(i + 1) for i in range(len(captions))]
         tally = run(second, third).tally
         assert tally.captions == len(captions)
 
@@ -239,10 +234,89 @@ def _without_edits(path: Path, new: Path) -> None:
         table = pq.read_table(path)
         pq.write_table(table.drop_columns(["edits", "skipped"]), new)
     elif path.suffix == ".jsonl":
-        kept = [{k: v for k, v in one.items() if k in ("id", "caption")} for one in lines(path)]
-        json_lines(new, *kept)
+        json_lines(new, *({key: line[key] for key in ("id", "caption")} for line in lines(path)))
     else:
         separator = "\t" if path.suffix == ".tsv" else ","
         with path.open(newline="") as file, new.open("w", newline="") as copy:
             rows = [row[:-2] for row in csv.reader(file, delimiter=separator)]
             csv.writer(copy, delimiter=separator).writerows(rows)
+
+
+def negclip_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file, delimiter="\t"))
+
+
+def test_the_tsv_of_negclip(tmp_path: Path) -> None:
+    json_lines(
+        tmp_path / "a.jsonl",
+        {"image": "x.jpg", "captions": [DOG, "one", 'it\'s "two" words']},
+        {"image": "none.jpg", "caption": "one"},
+        {"image": "y.jpg", "caption": CUP},
+    )
+    near = tmp_path / "near.jsonl"
+    json_lines(
+        near,
+        {"image": "x.jpg", "neighbours": ["none.jpg", "x.jpg", "y.jpg"]},
+        {"image": "y.jpg", "neighbours": ["x.jpg"]},
+    )
+    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip", neighbours=near)
+    header, *rows = negclip_rows(tmp_path / "b.tsv")
+    assert header == ["", "title", "filepath", "neg_caption", "neg_image"]
+    assert [row[:3] for row in rows] == [
+        ["0", DOG, "x.jpg"],
+        ["1", 'it\'s "two" words', "x.jpg"],
+        ["2", CUP, "y.jpg"],
+    ]
+    assert [ast.literal_eval(row[3]) for row in rows] == [
+        ["dog a on a sofa"],
+        ['"two" it\'s words'],
+        ["cup a by a plate"],
+    ]
+    # Row 1 has no second caption of y to meet; row 2 meets the first of x.
+    assert [ast.literal_eval(row[4]) for row in rows] == [[2], [2], [0]]
+    assert not summary.notes
+
+
+def test_the_tsv_of_negclip_as_its_trainer_reads_it(tmp_path: Path) -> None:
+    """With pandas and a converter for the two lists, as in the public copies of that code."""
+    pytest.importorskip("pandas")
+    pandas: Any = import_module("pandas")
+    caption = 'a "red" dog\'s\tbowl, and a\\b'
+    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "captions": [caption, DOG]})
+    run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    lists = {"neg_caption": ast.literal_eval, "neg_image": ast.literal_eval}
+    found = pandas.read_csv(tmp_path / "b.tsv", sep="\t", converters=lists)
+    assert found["title"].tolist() == ['a "red" dog\'s bowl, and a\\b', DOG]
+    assert found["filepath"].tolist() == ["x.jpg", "x.jpg"]
+    assert found["neg_caption"].tolist() == [
+        ['"red" a dog\'s bowl, and a\\b'],
+        ["dog a on a sofa"],
+    ]
+    assert found["neg_image"].tolist() == [[], []]
+
+
+def test_the_tsv_of_negclip_without_near_images_says_so(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "caption": DOG})
+    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
+    [note] = summary.notes
+    assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
+    assert note.endswith("name the nearest images with --neighbours")
+    near = json_lines(tmp_path / "near.jsonl", {"image": "x.jpg", "neighbours": ["z.jpg"]})
+    summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
+    assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
+
+
+def test_negclip_needs_images_and_neighbours_need_negclip(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", {"caption": DOG})
+    with pytest.raises(UnbagError, match=r"1 of 1 captions of .* have no image") as caught:
+        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    assert "--image-column" in caught.value.hint
+    near = json_lines(tmp_path / "near.jsonl", {"image": "x.jpg", "neighbours": []})
+    with pytest.raises(UnbagError, match="neighbours are given, but the form is tsv"):
+        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
+    json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})
+    near.write_text("")
+    with pytest.raises(UnbagError, match="names no neighbours"):
+        run(tmp_path / "c.jsonl", tmp_path / "d.tsv", form="negclip", neighbours=near)

@@ -1,4 +1,4 @@
-"""Editing on a Ray cluster: a real one on this machine, with a worker that is killed."""
+"""Edits on a real Ray cluster on this machine, with a worker that is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unbag.types import Given
 psutil = pytest.importorskip("psutil", reason="finds the worker to kill")
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra unbag[cluster] is not there"),
-    # Ray's own, on its way out: sockets and log files of the processes it started.
+    # Ray leaves sockets and log files of its processes open.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -29,18 +29,11 @@ THINGS = ("dog", "cup", "bench", "umbrella", "kite")
 
 
 def chunks(number: int) -> list[Chunk]:
-    return [
-        Chunk(
-            n,
-            tuple(
-                Given(
-                    f"{n}-{k}", f"a {THINGS[k % 5]} lies under a {THINGS[(k + n) % 4]} near a wall"
-                )
-                for k in range(40)
-            ),
-        )
-        for n in range(number)
-    ]
+    def caption(n: int, k: int) -> Given:
+        text = f"a {THINGS[k % 5]} lies under a {THINGS[(k + n) % 4]} near a wall"
+        return Given(f"{n}-{k}", text)
+
+    return [Chunk(n, tuple(caption(n, k) for k in range(40))) for n in range(number)]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +43,7 @@ def cluster() -> Iterator[None]:
 
 
 def kill_a_worker() -> None:
-    """As the kernel does when memory runs out."""
+    """As the kernel does when memory is full."""
     workers = [
         process
         for process in psutil.Process().children(recursive=True)
@@ -60,14 +53,12 @@ def kill_a_worker() -> None:
     workers[0].kill()
 
 
-def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
-    cluster: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In two windows, of ten chunks and one: every window starts workers, which takes seconds."""
+def test_a_killed_worker_changes_nothing(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two windows of ten chunks and one: each window takes only its own chunks."""
     monkeypatch.setattr(ray_runner, "WINDOW", 5)
     given = chunks(11)
     worker = make_worker(SETTINGS)
-    wanted = {chunk.index: worker(chunk) for chunk in given}
+    expected = {chunk.index: worker(chunk) for chunk in given}
     taken: list[int] = []
 
     def flow() -> Iterator[Chunk]:
@@ -75,23 +66,23 @@ def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
             taken.append(chunk.index)
             yield chunk
 
-    found = {}
-    for done in RayRunner("local", 2)(flow(), SETTINGS):
-        found[done.index] = done
-        if len(found) == 1:
+    edited = {}
+    for finished in RayRunner("local", 2)(flow(), SETTINGS):
+        edited[finished.index] = finished
+        if len(edited) == 1:
             assert taken == list(range(10))
             kill_a_worker()
-    assert found == wanted
+    assert edited == expected
 
 
-def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
+def test_errors_for_the_user_are_passed_on(cluster: None, tmp_path: Path) -> None:
     settings = EditSettings(kinds=("swap_nouns",), parts=EditParts(pipeline=str(tmp_path)))
     with pytest.raises(UnbagError, match="cannot be loaded") as error:
         list(RayRunner("local", 2)(iter(chunks(1)), settings))
     assert "spacy download" in error.value.hint
 
 
-def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_runner, "find_spec", lambda name: None)
     with pytest.raises(UnbagError, match="needs Ray, which is not installed") as error:
         list(RayRunner("auto", 2)(iter(chunks(1)), SETTINGS))

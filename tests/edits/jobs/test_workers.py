@@ -1,8 +1,7 @@
-"""Several processes give the bytes of one, also when some of them die."""
+"""Several processes give the bytes of one, even if some of them die."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -23,10 +22,12 @@ from unbag.edits.jobs.workers import EditSettings, InProcess, Processes
 from unbag.errors import UnbagError
 from unbag.types import Given
 
+from .made import json_lines
+
 
 @pytest.fixture
 def swapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The editor of the other tests under a name that new processes find."""
+    """The editor of the other tests, under a name that new processes can import."""
     shutil.copy(Path(__file__).with_name("swapper.py"), tmp_path / "corpus_swapper.py")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "corpus_swapper", raising=False)
@@ -35,13 +36,12 @@ def swapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def job_of(tmp_path: Path, captions: list[str]) -> EditJob:
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({"caption": one}) + "\n" for one in captions))
+    path = json_lines(tmp_path / "a.jsonl", *({"caption": caption} for caption in captions))
     source = Source(str(path), "jsonl")
     return EditJob(source, tmp_path / "b.jsonl", kinds=("swap_nouns",), chunk=3)
 
 
-CAPTIONS = [f"a dog sees {at} cats" for at in range(30)]
+CAPTIONS = [f"a dog sees {i} cats" for i in range(30)]
 
 
 def expected(job: EditJob, swapper: ModuleType) -> bytes:
@@ -51,9 +51,11 @@ def expected(job: EditJob, swapper: ModuleType) -> bytes:
 
 
 def test_two_processes_give_the_bytes_of_one(tmp_path: Path, swapper: ModuleType) -> None:
-    job = job_of(tmp_path, [*CAPTIONS, "a boom", "🙂"])
+    """One of them dies."""
+    job = job_of(tmp_path, [*CAPTIONS[:10], "this dies once", *CAPTIONS[10:], "a boom", "🙂"])
     before = dict(os.environ)
     run_edit(job, runner=Processes(2, swapper.make))
+    assert (tmp_path / "died-once").exists()
     assert job.out.read_bytes() == expected(job, swapper)
     assert dict(os.environ) == before
 
@@ -66,17 +68,9 @@ def test_no_more_chunks_are_taken_than_are_worked_on(swapper: ModuleType) -> Non
             taken.append(index)
             yield Chunk(index, (Given(str(index), "a dog sees cats"),))
 
-    for done, finished in enumerate(Processes(1, swapper.make)(flow(), EditSettings())):
+    for number, finished in enumerate(Processes(1, swapper.make)(flow(), EditSettings())):
         assert finished.captions == 1
-        assert len(taken) <= done + 3
-
-
-def test_a_process_that_dies_is_replaced(tmp_path: Path, swapper: ModuleType) -> None:
-    captions = [*CAPTIONS[:10], "this dies once", *CAPTIONS[10:]]
-    job = job_of(tmp_path, captions)
-    run_edit(job, runner=Processes(2, swapper.make))
-    assert (tmp_path / "died-once").exists()
-    assert job.out.read_bytes() == expected(job, swapper)
+        assert len(taken) <= number + 3
 
 
 def test_a_caption_that_kills_every_process_is_named(tmp_path: Path, swapper: ModuleType) -> None:
@@ -84,12 +78,12 @@ def test_a_caption_that_kills_every_process_is_named(tmp_path: Path, swapper: Mo
     job = job_of(tmp_path, captions)
     with pytest.raises(UnbagError, match=r"edits chunk 3 \(captions '10' to '12'\) died 3 times"):
         run_edit(job, runner=Processes(2, swapper.make))
-    # All chunks that were taken before are kept.
+    # The chunks before it are saved.
     assert (tmp_path / "b.jsonl.parts" / "000000.jsonl").exists()
     assert not (tmp_path / "b.jsonl.parts" / "000003.jsonl").exists()
 
 
-def test_an_error_of_the_user_comes_through_whole(tmp_path: Path, swapper: ModuleType) -> None:
+def test_errors_for_the_user_are_passed_on(tmp_path: Path, swapper: ModuleType) -> None:
     job = job_of(tmp_path, CAPTIONS)
     with pytest.raises(UnbagError) as caught:
         run_edit(job, runner=Processes(2, swapper.make_nothing))
