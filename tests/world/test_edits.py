@@ -1,4 +1,6 @@
-"""Edits: known answers by hand, and that every edit is what it says it is."""
+"""Edits of captions of the world: known answers by hand, and the truth of every edit."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +40,8 @@ STACK = Scene((thing("circle", "red", 32, 14), thing("square", "blue", 32, 50)),
 
 
 def text_of(kind: str, ast: Ast, scene: Scene, style: Style = PLAIN) -> str | None:
-    made = edit(kind, Statement(ast, style), scene, np.random.default_rng(0), world=DEFAULT)
-    return made.text if made else None
+    edited = edit(kind, Statement(ast, style), scene, np.random.default_rng(0), world=DEFAULT)
+    return edited.text if edited else None
 
 
 @pytest.mark.parametrize(
@@ -63,85 +65,70 @@ def text_of(kind: str, ast: Ast, scene: Scene, style: Style = PLAIN) -> str | No
         ("digit", Count(3, A), TWINS, "3 red circles"),
         ("double_form", And(A, B), PAIR, "there is a red circle and there is a blue square"),
         ("double_form", Has(A, Not(Obj("star"))), PAIR, "a red circle without a star"),
+        # None: the operator does not apply.
+        ("swap_attributes", A, PAIR, None),
+        ("swap_attributes", And(Obj("circle"), B), PAIR, None),
+        # Two open shapes: the caption with swapped colours means the same.
+        ("swap_attributes", And(Obj(None, "red"), Obj(None, "blue")), PAIR, None),
+        ("swap_arguments", And(A, B), PAIR, None),
+        # One thing is small, the other large: every size is present.
+        ("replace_size", Obj("circle", size="small"), PAIR, None),
+        ("replace_colour", Obj("circle"), PAIR, None),
+        ("replace_colour", Not(Obj("star", "red")), PAIR, None),
+        ("replace_count", A, PAIR, None),
+        ("negate", Rel(A, "left of", B), PAIR, None),
+        ("conjunct_swap", Rel(A, "left of", B), PAIR, None),
+        ("inverse", And(A, B), PAIR, None),
+        ("digit", And(A, B), PAIR, None),
+        ("double_form", Count(3, A), TWINS, None),
+        ("synonym_shape", Obj(None, "red"), PAIR, None),
+        ("conjunct_swap", And(Obj("circle"), Obj("circle")), TWINS, None),
     ],
 )
-def test_known_edits(kind: str, ast: Ast, scene: Scene, expected: str) -> None:
+def test_known_edits(kind: str, ast: Ast, scene: Scene, expected: str | None) -> None:
     assert text_of(kind, ast, scene) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "ast", "scene"),
-    [
-        ("swap_attributes", A, PAIR),
-        ("swap_attributes", And(Obj("circle"), B), PAIR),
-        # Two open shapes: the swapped colours say the same thing again.
-        ("swap_attributes", And(Obj(None, "red"), Obj(None, "blue")), PAIR),
-        ("swap_arguments", And(A, B), PAIR),
-        # One thing is small, the other large: no size is absent, so none can be put in.
-        ("replace_size", Obj("circle", size="small"), PAIR),
-        ("replace_colour", Obj("circle"), PAIR),
-        ("replace_colour", Not(Obj("star", "red")), PAIR),
-        ("replace_count", A, PAIR),
-        ("negate", Rel(A, "left of", B), PAIR),
-        ("conjunct_swap", Rel(A, "left of", B), PAIR),
-        ("inverse", And(A, B), PAIR),
-        ("digit", And(A, B), PAIR),
-        ("double_form", Count(3, A), TWINS),
-        ("synonym_shape", Obj(None, "red"), PAIR),
-        ("conjunct_swap", And(Obj("circle"), Obj("circle")), TWINS),
-    ],
-)
-def test_an_operator_that_does_not_apply_gives_nothing(kind: str, ast: Ast, scene: Scene) -> None:
-    assert text_of(kind, ast, scene) is None
-
-
-def test_replaced_values_are_true_of_nothing_in_the_scene() -> None:
+def texts(kind: str, ast: Ast, scene: Scene, n: int, **more: Any) -> set[str]:
     rng = np.random.default_rng(0)
-    seen = set()
-    for _ in range(200):
-        made = edit("replace_colour", Statement(And(A, B)), PAIR, rng, world=UNIT)
-        assert made is not None
-        seen |= set(made.text.split()) & set(UNIT.colours)
-    assert seen == set(UNIT.colours)  # red and blue stay in the half that is not replaced
-    for _ in range(50):
-        made = edit("replace_colour", Statement(A), PAIR, rng, world=UNIT)
-        assert made is not None
-        assert not {"red", "blue"} & set(made.text.split())
+    edited = [edit(kind, Statement(ast), scene, rng, world=UNIT, **more) for _ in range(n)]
+    return {statement.text for statement in edited if statement}
 
 
-def test_replaced_counts_are_neighbours_within_range() -> None:
-    rng = np.random.default_rng(0)
-    made = {
-        edit("replace_count", Statement(Count(3, A)), TWINS, rng, world=UNIT) for _ in range(40)
+def test_replacements_are_drawn_from_the_absent_values() -> None:
+    words = {
+        word for text in texts("replace_colour", And(A, B), PAIR, 200) for word in text.split()
     }
-    assert {m.text for m in made if m} == {"two red circles", "four red circles"}
-    one = {edit("replace_count", Statement(Count(1, A)), PAIR, rng, world=UNIT) for _ in range(20)}
-    assert {m.text for m in one if m} == {"two red circles"}
+    # Red and blue stay in the half that is not replaced.
+    assert words & set(UNIT.colours) == set(UNIT.colours)
+    words = {word for text in texts("replace_colour", A, PAIR, 50) for word in text.split()}
+    assert words
+    assert not {"red", "blue"} & words
+    counts = texts("replace_count", Count(3, A), TWINS, 40)
+    assert counts == {"two red circles", "four red circles"}
+    assert texts("replace_count", Count(1, A), PAIR, 20) == {"two red circles"}
 
 
-def test_swaps_keep_the_words_rare_ones_too() -> None:
+def test_withheld_combinations_are_never_named() -> None:
+    withheld = frozenset({("circle", "blue")})
+    assert not texts("swap_attributes", And(A, B), PAIR, 1, withheld=withheld)
+    every = frozenset((s, c) for s in UNIT.shapes for c in UNIT.colours if c != "green")
+    withheld = every - {("circle", "red"), ("square", "blue")}
+    assert texts("replace_colour", And(A, B), PAIR, 60, withheld=withheld) == {
+        "a green circle and a blue square",
+        "a red circle and a green square",
+    }
+
+
+def test_swaps_keep_rare_words() -> None:
     style = Style(rare=frozenset({(0, "colour"), (1, "shape"), RELATION}))
-    said = Statement(Rel(A, "left of", B), style)
-    assert said.text == "a crimson circle on the left side of a blue box"
+    statement = Statement(Rel(A, "left of", B), style)
+    assert statement.text == "a crimson circle on the left side of a blue box"
     for kind, expected in [
         ("swap_attributes", "a blue circle on the left side of a crimson box"),
         ("swap_arguments", "a blue box on the left side of a crimson circle"),
     ]:
-        assert text_of(kind, said.ast, PAIR, style) == expected
-
-
-def test_withheld_combinations_are_never_named() -> None:
-    said = Statement(And(A, B))
-    rng = np.random.default_rng(0)
-    withheld = frozenset({("circle", "blue")})
-    assert edit("swap_attributes", said, PAIR, rng, world=UNIT, withheld=withheld) is None
-    many = frozenset((s, c) for s in UNIT.shapes for c in UNIT.colours if c != "green")
-    kept = many - {("circle", "red"), ("square", "blue")}
-    made = [edit("replace_colour", said, PAIR, rng, world=UNIT, withheld=kept) for _ in range(60)]
-    assert {m.text for m in made if m} == {
-        "a green circle and a blue square",
-        "a red circle and a green square",
-    }
+        assert text_of(kind, statement.ast, PAIR, style) == expected
 
 
 CASES: tuple[tuple[Ast, Scene], ...] = (
@@ -154,21 +141,21 @@ CASES: tuple[tuple[Ast, Scene], ...] = (
 )
 
 
-def test_every_edit_is_what_it_says() -> None:
+def test_every_edit_is_checked_against_the_scene() -> None:
     rng = np.random.default_rng(1)
     kinds = (*NEGATIVES, *POSITIVES)
     seen = set()
     for ast, scene in CASES * 20:
-        said = Statement(ast, sample_style(ast, rng, p_synonym=0.3, p_form=0.3))
+        statement = Statement(ast, sample_style(ast, rng, p_synonym=0.3, p_form=0.3))
         for kind in kinds:
-            made = edit(kind, said, scene, rng, world=DEFAULT)
-            if made is None:
+            edited = edit(kind, statement, scene, rng, world=DEFAULT)
+            if edited is None:
                 continue
             seen.add(kind)
-            # Batches of training take its meaning as it is made, and read no text again.
-            assert made.ast == read(made.text).ast, kind
-            assert holds(made.ast, scene) is (kind in POSITIVES)
-            assert made.text != said.text
+            # Training batches use its meaning without parsing the text.
+            assert edited.ast == read(edited.text).ast, kind
+            assert holds(edited.ast, scene) is (kind in POSITIVES)
+            assert edited.text != statement.text
     assert seen == set(kinds)
 
 

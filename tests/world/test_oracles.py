@@ -1,4 +1,4 @@
-"""Oracles: their numbers by hand, their names, and what they refuse."""
+"""Oracles: scores by hand, names, and errors."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ class Photo:
         return Image.new("RGB", (4, 4))
 
 
-def one(oracle: Oracle, text: str) -> float:
+def score(oracle: Oracle, text: str) -> float:
     return float(oracle.score([Query(IMAGE, text)])[0])
 
 
@@ -62,15 +62,17 @@ def one(oracle: Oracle, text: str) -> float:
     ],
 )
 def test_truth_and_bag_by_hand(text: str, truth: float, bag: float) -> None:
-    assert one(semantic(), text) == truth
-    assert one(bag_of_words(), text) == bag
+    assert score(semantic(), text) == truth
+    assert score(bag_of_words(), text) == bag
 
 
-def test_the_bag_has_no_order() -> None:
+def test_texts_outside_the_grammar() -> None:
+    for text in ("a red dog", "circle red a", ""):
+        assert score(semantic(), text) == 0.0
     bag = bag_of_words()
-    assert one(bag, "square blue a circle and a red") == 1.0
-    assert one(bag, "square green a circle and a red") == 0.75
-    assert one(bag, "the of and") == 0.0
+    assert score(bag, "square blue a circle and a red") == 1.0
+    assert score(bag, "square green a circle and a red") == 0.75
+    assert score(bag, "the of and") == 0.0
 
 
 def test_an_ensemble_is_the_mean_of_its_prompts() -> None:
@@ -87,15 +89,13 @@ def test_scores_are_independent_of_the_batch() -> None:
     assert semantic().score([]).shape == (0,)
 
 
-def test_blind_scores_are_fixed_and_never_look() -> None:
+def test_blind_scores_do_not_depend_on_the_image() -> None:
     blind = position_blind()
-    # Known numbers: a stable hash is part of the contract (scores are cached on disk).
-    assert one(blind, "a red circle") == one(position_blind(), "a red circle")
+    # Scores are cached on disk, so the hash must be stable.
+    assert score(blind, "a red circle") == score(position_blind(), "a red circle")
     values = blind.score([Query(Photo(), f"a {n}") for n in range(200)])
     assert len(set(values.tolist())) == 200
     assert 0.0 <= values.min() < 0.05 < 0.95 < values.max() < 1.0
-    assert blind.is_blind
-    assert not semantic().is_blind
 
 
 def test_best_blind_knows_how_often_each_caption_is_true() -> None:
@@ -109,49 +109,49 @@ def test_best_blind_knows_how_often_each_caption_is_true() -> None:
     ]
     oracle = best_blind(items)
     texts = ("always", "half", "never", "unheard")
-    score = oracle.score([Query(Photo(), text) for text in texts])
-    np.testing.assert_allclose(score, [1.0, 0.5, 0.0, 0.5], atol=2e-9)
+    found = oracle.score([Query(Photo(), text) for text in texts])
+    np.testing.assert_allclose(found, [1.0, 0.5, 0.0, 0.5], atol=2e-9)
     assert oracle.is_blind
-    assert len(set(score.tolist())) == 4
+    assert len(set(found.tolist())) == 4
     assert oracle.fingerprint != best_blind(items[:2]).fingerprint
 
 
 def test_best_blind_reads_sparse_truth() -> None:
     truth = Sparse((2, 2), np.array([0, 1, 0]), np.array([0, 0, 1]))
     item = Item("r", (Photo("a"), Photo("b")), ("both", "one"), truth)
-    score = best_blind([item]).score([Query(Photo(), "both"), Query(Photo(), "one")])
-    np.testing.assert_allclose(score, [1.0, 0.5], atol=2e-9)
+    found = best_blind([item]).score([Query(Photo(), "both"), Query(Photo(), "one")])
+    np.testing.assert_allclose(found, [1.0, 0.5], atol=2e-9)
 
 
 def test_detector_knows_originals_by_image_and_caption() -> None:
     item = Item("1", (IMAGE,), ("original", "edit"), np.array([[True, False]]))
     oracle = detector([item])
-    assert one(oracle, "original") == 1.0
-    assert one(oracle, "edit") == 0.0
+    assert score(oracle, "original") == 1.0
+    assert score(oracle, "edit") == 0.0
     assert oracle.score([Query(Photo(), "original")]).tolist() == [0.0]
     noisy = [detector([item], epsilon=0.1, seed=seed) for seed in (0, 1)]
-    assert one(noisy[0], "edit") != one(noisy[1], "edit")
-    assert 0 < one(noisy[0], "edit") < 0.1
-    assert 1 < one(noisy[0], "original") < 1.1
+    assert score(noisy[0], "edit") != score(noisy[1], "edit")
+    assert 0 < score(noisy[0], "edit") < 0.1
+    assert 1 < score(noisy[0], "original") < 1.1
     assert len({o.fingerprint for o in (oracle, *noisy)}) == 3
 
 
 def test_oracles_are_scorers_and_load_by_name() -> None:
-    for name, blind in [("semantic", False), ("bag-of-words", False), ("blind", True)]:
+    for name, is_blind in [("semantic", False), ("bag-of-words", False), ("blind", True)]:
         oracle = load(name, device="cpu")
         assert isinstance(oracle, Scorer)
         assert oracle.name == f"oracle:{name}"
-        assert oracle.is_blind is blind
+        assert oracle.is_blind is is_blind
         assert oracle.scoring
     names = {load(n, device="cpu").fingerprint for n in ("semantic", "bag-of-words", "blind")}
     assert len(names) == 3
 
 
-def test_an_unknown_oracle_offers_the_nearest() -> None:
+def test_an_unknown_oracle() -> None:
     with pytest.raises(UnbagError, match="unknown oracle 'semantics'") as caught:
         load("semantics", device="cpu")
     assert "'semantic'" in caught.value.expected
-    assert caught.value.hint == "write it like oracle:semantic"
+    assert "oracle:semantic" in caught.value.hint
 
 
 @pytest.mark.parametrize("oracle", [semantic(), bag_of_words()])
@@ -160,9 +160,3 @@ def test_a_photo_has_no_scene(oracle: Oracle) -> None:
         oracle.score([Query(Photo(), "a red circle")])
     assert caught.value.message == "image 'photo.png' has no scene"
     assert "built-in world" in caught.value.expected
-    assert caught.value.hint == "run oracles on the world benchmarks only"
-
-
-def test_words_that_make_no_sentence_of_the_world_hold_nowhere() -> None:
-    for text in ("a red dog", "circle red a", ""):
-        assert one(semantic(), text) == 0.0

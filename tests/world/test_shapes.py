@@ -1,3 +1,5 @@
+"""Shapes: masks by hand, differences between shapes, outlines and regions."""
+
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +16,7 @@ LOPSIDED = {
 SYMMETRIC = [shape for shape in DEFAULT.shapes if shape not in LOPSIDED]
 
 
-def test_every_name_of_the_world_has_a_figure_and_no_other() -> None:
+def test_every_shape_has_a_figure() -> None:
     assert set(FIGURES) == set(DEFAULT.shapes)
 
 
@@ -22,10 +24,10 @@ def test_every_name_of_the_world_has_a_figure_and_no_other() -> None:
 def test_shapes_are_clearly_different(world: World) -> None:
     for radius in world.radii.values():
         cells = (2 * radius + 1) ** 2
-        least = min(
+        smallest = min(
             int((mask(a, radius) ^ mask(b, radius)).sum()) for a, b in combinations(world.shapes, 2)
         )
-        assert least >= 0.1 * cells
+        assert smallest >= 0.1 * cells
 
 
 @pytest.mark.parametrize("shape", DEFAULT.shapes)
@@ -42,14 +44,14 @@ def test_shapes_fill_their_box(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SYMMETRIC)
-def test_symmetric_things_are_drawn_so(shape: str) -> None:
+def test_symmetric_shapes(shape: str) -> None:
     for radius in DEFAULT.radii.values():
         differs = mask(shape, radius) ^ mask(shape, radius)[:, ::-1]
         # An edge that runs through pixel centres may cost a pixel or two on one side.
         assert differs.sum() <= 0.05 * mask(shape, radius).sum()
 
 
-def test_masks_worked_by_hand() -> None:
+def test_masks_by_hand() -> None:
     assert mask("square", 3).all()
     cross = mask("cross", 3)
     assert cross[3].all()
@@ -57,15 +59,9 @@ def test_masks_worked_by_hand() -> None:
     assert cross.sum() == 13
     assert mask("circle", 3).sum() == 37
     assert np.array_equal(mask("pillar", 5), mask("bar", 5).T)
-
-
-def test_masks_are_shared_and_cannot_be_written() -> None:
     assert mask("key", 7) is mask("key", 7)
     with pytest.raises(ValueError, match="read-only"):
         mask("key", 7)[0, 0] = True
-
-
-def test_unknown_shape() -> None:
     with pytest.raises(UnbagError, match="unknown shape 'cirle'"):
         mask("cirle", 7)
 

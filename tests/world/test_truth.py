@@ -26,7 +26,7 @@ NAMES: list[Relation] = list(RELATIONS)
 
 
 def random_scene(rng: Generator) -> Scene:
-    """Anything goes, overlaps too: truth must agree on scenes no sampler would make."""
+    """Any scene, with overlaps too: truth must agree on scenes that no sampler makes."""
     number = int(rng.integers(0, 6))
     x_T, y_T = rng.integers(12, 52, size=(2, 5))
     things = [
@@ -82,7 +82,7 @@ def test_every_cell_equals_holds_on_numpy_and_torch() -> None:
         SceneCodes(*map(torch.from_numpy, vars(scene_codes).values())),
     )
     np.testing.assert_array_equal(on_torch.numpy(), expected)
-    # Each kind must be seen both true and false, or the comparison shows nothing.
+    # Each kind must occur both true and false, or the comparison shows nothing.
     seen = Counter(
         (type(ast).__name__, bool(cell))
         for row in expected
@@ -99,11 +99,11 @@ def test_every_relation_can_be_true() -> None:
 
 
 def test_two_different_things_are_needed() -> None:
-    one = Scene((Thing("circle", "red", "small", "plain", 30, 30, (200, 40, 40)),), 0)
+    circle = Scene((Thing("circle", "red", "small", "plain", 30, 30, (200, 40, 40)),), 0)
     asts: list[Ast] = [And(Obj("circle"), Obj(None, "red")), And(Obj(), Obj()), Obj("circle")]
-    assert holds_matrix(asts, [one]).tolist() == [[False, False, True]]
+    assert holds_matrix(asts, [circle]).tolist() == [[False, False, True]]
 
 
-def test_nothing_asked_gives_an_empty_matrix() -> None:
+def test_empty_matrices() -> None:
     assert holds_matrix([], [Scene((), 0)]).shape == (1, 0)
     assert holds_matrix([Obj()], []).shape == (0, 1)
