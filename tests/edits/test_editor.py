@@ -84,7 +84,7 @@ def test_filters_reject_with_a_reason() -> None:
     assert dict(tally.kinds["own"].rejected) == {
         "same as the caption": 1,
         "length": 1,
-        "said of the image by another caption": 1,
+        "suggested by another caption of the image": 1,
     }
     [edited], _ = editor_of(OWN)([Given("1", "a dog runs", ("the sofa is here",))])
     assert [made.text for made in edited.edits] == ["a cat runs"]

@@ -13,7 +13,7 @@ from unbag.edits.filters import (
     ALWAYS,
     Fluency,
     Meaning,
-    NotSaidOfImage,
+    NotInOtherCaptions,
     Proposal,
     load_fluency,
     load_meaning,
@@ -52,7 +52,7 @@ def proposal(
 def test_negatives_that_another_caption_suggests(
     text: str, others: tuple[str, ...], kind: Kind, passes: bool
 ) -> None:
-    assert NotSaidOfImage()([proposal("a dog with a ball", text, kind, others)]) == [passes]
+    assert NotInOtherCaptions()([proposal("a dog with a ball", text, kind, others)]) == [passes]
 
 
 def test_other_captions_are_normalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_other_captions_are_normalised_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(filters, "normalised", counted)
     others = ("a cat", "a cup")
-    NotSaidOfImage()([proposal("a dog with a ball", "a dog with a hat", others=others)] * 9)
+    NotInOtherCaptions()([proposal("a dog with a ball", "a dog with a hat", others=others)] * 9)
     assert [calls[other] for other in others] == [1, 1]
 
 

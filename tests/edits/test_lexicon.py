@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from unbag.edits import lexicon
-from unbag.edits.lexicon import REPLACED_COLOURS, word_lists
+from unbag.edits.lexicon import REPLACED_COLOURS, is_near, word_lists
 
 FOLDER = Path(lexicon.__file__).parent
 FILES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 LINES = {"set_pairs", "opposites", "expressions"}
-"""Entries of lines without a sign, in which words may stand again."""
+"""Entries of lines without a separator, in which words may recur."""
 
 
-def test_every_entry_is_read_somewhere() -> None:
+def test_every_entry_is_used() -> None:
     source = "".join(path.read_text() for path in FOLDER.parent.rglob("*.py"))
     for name in FILES:
         assert f'word_lists("{name}")' in source
@@ -23,7 +23,7 @@ def test_every_entry_is_read_somewhere() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_words_are_in_lower_case_and_stand_once(name: str) -> None:
+def test_words_are_in_lower_case_and_unique(name: str) -> None:
     for key, text in word_lists(name).texts.items():
         assert text == text.lower(), key
         words = text.split()
@@ -68,13 +68,18 @@ def test_near_colours_do_not_replace_each_other(colour: str, near: str) -> None:
 def test_actions_name_classes_that_exist() -> None:
     classes = {"person", "animal", *word_lists("actions").table("objects")}
     for key, others in word_lists("actions").table("with_object").items():
-        verb, slash, of = key.partition("/")
+        verb, slash, object_class = key.partition("/")
         assert slash
-        assert of in classes
+        assert object_class in classes
         assert verb not in others
 
 
-def test_a_line_may_go_on_and_a_word_may_have_several() -> None:
+def test_near_nouns() -> None:
+    pairs = [("sofa", "couch"), ("person", "man"), ("man", "woman"), ("dog", "sofa")]
+    assert [is_near(*pair) for pair in pairs] == [True, True, False, False]
+
+
+def test_continued_lines_and_words_on_several_lines() -> None:
     lists = lexicon.WordLists({"some": "\na b: c\n    d\nb: e\n"})
     assert lists.lines("some") == ("a b: c d", "b: e")
     assert lists.table("some") == {"a": ("c", "d"), "b": ("c", "d", "e")}

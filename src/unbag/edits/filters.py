@@ -137,14 +137,14 @@ def _denials(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class NotSaidOfImage:
+class NotInOtherCaptions:
     """Rejects hard negatives that another caption of the image suggests are true.
 
     An edit is rejected if it equals such a caption, or if all its new words occur in such captions:
     "dog" for "ball" is no negative if another caption mentions a dog. Swaps add no new words.
     """
 
-    reason: str = "said of the image by another caption"
+    reason: str = "suggested by another caption of the image"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard positives and published rules always pass."""
@@ -166,7 +166,7 @@ class NotSaidOfImage:
         return not new or not new <= words
 
 
-ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfImage())
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotInOtherCaptions())
 
 
 @dataclass(frozen=True)

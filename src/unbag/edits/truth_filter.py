@@ -76,7 +76,7 @@ def keeps_truth(caption: Parsed, rewritten: str) -> bool:
 class KeepsTruth:
     """Rejects hard positives that change a negation, number, colour or side, or use an opposite."""
 
-    reason: str = "changes what is said"
+    reason: str = "changes the meaning"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard negatives always pass."""

@@ -263,7 +263,7 @@ CUT_SHARD = {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000}
             "a.jsonl",
             "{\n{\n",
             {"skips_bad": True},
-            "a.jsonl holds no captions, only 2 broken lines, first a.jsonl...",
+            "a.jsonl holds no captions, only 2 malformed lines, first a.jsonl...",
         ),
         ("a.jsonl", '{"caption": "x", "edits": []}', {}, "a.jsonl, line 1 holds edits already"),
         (

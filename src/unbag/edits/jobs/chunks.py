@@ -149,7 +149,7 @@ def survey_source(source: Source) -> Survey:
     if not ids:
         raise UnbagError(
             f"{source.name} holds no captions"
-            + (f", only {bad.count} broken lines, first {bad.named[0]}" if bad.count else ""),
+            + (f", only {bad.count} malformed lines, first {bad.named[0]}" if bad.count else ""),
             expected="at least one",
         )
     # Ids must be unique: they seed the random generators of the captions.
@@ -197,5 +197,5 @@ def _damaged(path: Path) -> UnbagError:
     return UnbagError(
         f"{path} is damaged",
         expected="a file as it was written",
-        hint="delete it and run the same command again, which computes it anew",
+        hint="delete it and run the same command again, which computes it again",
     )

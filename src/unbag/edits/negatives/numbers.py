@@ -313,7 +313,7 @@ def _quantity(parsed: Parsed, i: int) -> tuple[int, int, int] | None:
 
 
 def _can_be_none(parsed: Parsed, noun: int) -> bool:
-    """Whether "no" can stand before the noun's phrase."""
+    """Whether "no" is possible before the phrase of the noun."""
     word = parsed.words[noun]
     if word.dep == "pobj":
         return parsed.lower[word.head] == "with"

@@ -332,7 +332,7 @@ def _excluding_verbs(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
     is_joined = parsed.child(verb, "conj") is not None or parsed.words[verb].dep == "conj"
     if is_joined or subject is None:
         return
-    # Where some people stand, others may well sit.
+    # Where some people stand, others may sit.
     if any(parsed.lower[i] in ("some", "several", "many") for i in parsed.children[subject]):
         return
     # Nobody runs on their back.
