@@ -112,9 +112,9 @@ def test_meaning_checks_positives_only(encoder: Path) -> None:
     vectors = meaning.encoder.vectors(["a dog runs", "a red bus on a table"])
     cosine = float(np.dot(*vectors))
     assert cosine < 0.999
-    for least in (cosine - 0.01, cosine + 0.01, 0.9999):
-        assert Meaning(meaning.encoder, least=least)(pairs) == [cosine >= least, True, True]
-    assert Meaning(meaning.encoder, least=2.0)([pairs[1]]) == [True]
+    for limit in (cosine - 0.01, cosine + 0.01, 0.9999):
+        assert Meaning(meaning.encoder, min_cosine=limit)(pairs) == [cosine >= limit, True, True]
+    assert Meaning(meaning.encoder, min_cosine=2.0)([pairs[1]]) == [True]
     assert Meaning(meaning.encoder)([]) == []
 
 

@@ -221,4 +221,4 @@ def test_absent_things_are_marked() -> None:
     assert packed.rgb_NT3[1, 0].tolist() == list(thing.rgb)
     row = sprite_rows("unit")[thing.shape, thing.size, thing.texture]
     assert packed.sprite_NT[1, 0] == row
-    assert pack(scenes, most=1).present_NT.shape == (2, 1)
+    assert pack(scenes, max_things=1).present_NT.shape == (2, 1)

@@ -257,7 +257,7 @@ def skip_reason(caption: str) -> str:
     words = caption.split()
     if not any(letter.isalpha() for letter in caption):
         return "no letters" if words else "empty"
-    # Checked before words, since some scripts do not separate words.
+    # English has nearly no accents. Checked before words, which some scripts do not separate.
     letters = [letter for letter in caption if letter.isalpha()]
     if sum(letter.isascii() for letter in letters) < 0.8 * len(letters):
         return "not English"

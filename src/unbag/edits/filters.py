@@ -249,7 +249,7 @@ class Meaning:
     """
 
     encoder: Sentence
-    least: float = 0.8
+    min_cosine: float = 0.8
     """Minimum cosine of a hard positive. With all-MiniLM-L6-v2, of 1,388 hard positives that rules
     made of real captions 0.4 % are below, of 800 captions with one wrong word 26 %, of 1,343 with
     words exchanged 0.1 %."""
@@ -263,7 +263,7 @@ class Meaning:
         before_ND = self.encoder.vectors([p.caption.text for p in positives])
         after_ND = self.encoder.vectors([p.edit.text for p in positives])
         cosine_N = iter((before_ND * after_ND).sum(axis=1).tolist())
-        return [not p.kind.is_positive or next(cosine_N) >= self.least for p in proposals]
+        return [not p.kind.is_positive or next(cosine_N) >= self.min_cosine for p in proposals]
 
 
 def load_meaning(path: str, *, device: str = "cpu") -> Meaning:

@@ -155,9 +155,9 @@ def draw_batch(
     return image_N3HW.clamp(0, 255).float() / 255
 
 
-def pack(scenes: Sequence[Scene], *, most: int = MAX_THINGS) -> Packed:
-    """Pack scenes of one world into arrays, with room for `most` things each."""
-    shape = (len(scenes), most)
+def pack(scenes: Sequence[Scene], *, max_things: int = MAX_THINGS) -> Packed:
+    """Pack scenes of one world into arrays, with room for `max_things` each."""
+    shape = (len(scenes), max_things)
     place_M2: list[tuple[int, int]] = []
     fields_M6: list[tuple[int, ...]] = []
     for n, scene in enumerate(scenes):
