@@ -180,7 +180,7 @@ JOBS = (
         "000000.jsonl",
         out="edits.jsonl",
         folder="edits.jsonl.parts",
-        interrupted="stopped; the same command goes on with what is in edits.jsonl.parts",
+        interrupted="stopped; the same command resumes from edits.jsonl.parts",
     ),
     ResumableJob(
         "diagnose",
