@@ -29,7 +29,7 @@ SCRIPTS = {
 
 def main(arguments: Sequence[str]) -> None:
     """Run the script that is named first with the rest of the arguments."""
-    name, *rest = arguments or ["--help"]
+    name, *script_arguments = arguments or ["--help"]
     if name in {"-h", "--help"}:
         print(__doc__ and __doc__.strip(), end="\n\n")
         print("\n".join(f"  {name:16} {about}" for name, (_, about) in SCRIPTS.items()))
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     if name not in SCRIPTS:
         raise unknown_name("script", name, SCRIPTS, hint="python -m unbag_lab lists them")
     module, _, function = SCRIPTS[name][0].partition(":")
-    sys.argv = [f"python -m unbag_lab {name}", *rest]
+    sys.argv = [f"python -m unbag_lab {name}", *script_arguments]
     getattr(import_module(module), function)()
 
 

@@ -68,9 +68,9 @@ def make_base(
                 settings, config, device=device, workers=workers, folder=folder, say=say
             )
             write(network, temporary)
-        said = flat(settings, config)
-        made = BaseRecord(said, read(temporary, name=name).fingerprint, __version__)
-        write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
+        settings_by_name = flat(settings, config)
+        record = BaseRecord(settings_by_name, read(temporary, name=name).fingerprint, __version__)
+        write_text(path.with_suffix(".json"), json.dumps(asdict(record), indent=1))
 
     # Deeper than results, which a run folder finds by their depth.
     with training_folder(path.parent / "training" / name) as folder:
@@ -84,25 +84,25 @@ def base_names(seeds: int) -> tuple[str, ...]:
 
 def seed_of(base: Path) -> int:
     """The number at the end of a base's name, for experiments that read nothing else of it."""
-    found = re.search(r"(\d+)$", base.stem)
-    if found is None:
+    match = re.search(r"(\d+)$", base.stem)
+    if match is None:
         raise UnbagError(
             f"the base {base.stem!r} names no seed",
             expected="a number at the end, as in tiny-0",
             hint="nothing else is read of a base here: tiny-0, tiny-1 ... will do",
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def missing_bases(out: Path, names: Sequence[str], *, size: Size) -> dict[str, float]:
     """Those still to be made, with seconds on one H200; one that was made otherwise is refused."""
-    there = [name for name in names if base_path(out, name).exists()]
-    for name in there:
+    existing = [name for name in names if base_path(out, name).exists()]
+    for name in existing:
         _check(base_path(out, name), size=size)
     return {
         name: 0.0 if size == "small" or is_shipped(name, size=size) else _SECONDS
         for name in names
-        if name not in there
+        if name not in existing
     }
 
 
@@ -146,47 +146,49 @@ class BaseRecord:
 
 def flat(settings: PretrainSettings, config: TinyConfig) -> dict[str, object]:
     """Every setting by its name, as JSON would give it back; the vocabulary by its hash."""
-    said = json.loads(json.dumps(asdict(settings)))
+    settings_json = json.loads(json.dumps(asdict(settings)))
     vocabulary = blake2b(" ".join(config.words).encode(), digest_size=6).hexdigest()
     network = asdict(config) | {"words": vocabulary}
-    return dict(_leaves({**said, "network": network}, ""))
+    return dict(_leaves({**settings_json, "network": network}, ""))
 
 
-def _leaves(said: Mapping[str, object], start: str) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    for key, value in said.items():
+def _leaves(tree: Mapping[str, object], start: str) -> list[tuple[str, object]]:
+    leaves: list[tuple[str, object]] = []
+    for key, value in tree.items():
         if isinstance(value, Mapping):
-            found += _leaves(value, f"{start}{key}.")
+            leaves += _leaves(value, f"{start}{key}.")
         else:
-            found.append((start + key, value))
-    return found
+            leaves.append((start + key, value))
+    return leaves
 
 
 def _check(path: Path, *, size: Size) -> None:
     """Refuse a base of other settings, with both, or one that is not what its record says."""
-    record, wanted = path.with_suffix(".json"), flat(*_wanted(path.stem, size))
+    record, expected = path.with_suffix(".json"), flat(*_wanted(path.stem, size))
     try:
-        made = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
+        base_record = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UnbagError(
             f"how the base {path} was made is not known: {record} cannot be read ({error})",
             expected="the record that `unbag lab run` writes beside each base",
             hint="move the base away to have it made again, or name another folder with --out",
         ) from error
-    earlier = RunIdentity.of_json(made.settings)
-    RunIdentity.of_json(wanted).require_same(earlier, folder=path.parent, kind=f"base {path.stem}")
+    earlier = RunIdentity.of_json(base_record.settings)
+    RunIdentity.of_json(expected).require_same(
+        earlier, folder=path.parent, kind=f"base {path.stem}"
+    )
     try:
-        found = read(path, name=path.stem).fingerprint
+        fingerprint = read(path, name=path.stem).fingerprint
     except UnbagError as error:
         raise UnbagError(
             error.message,
             expected="the base that `unbag lab run` made there",
             hint="move it away to have it made again, or name another folder with --out",
         ) from error
-    if found != made.fingerprint:
+    if fingerprint != base_record.fingerprint:
         raise UnbagError(
-            f"the base {path} has the fingerprint {found}",
-            expected=f"{made.fingerprint}, as {record.name} beside it says",
+            f"the base {path} has the fingerprint {fingerprint}",
+            expected=f"{base_record.fingerprint}, as {record.name} beside it says",
             hint="put the file back that belongs there, or name another folder with --out",
         )
 
@@ -267,8 +269,8 @@ class OnDevice:
         """
         if place is None:
             token_BL = self.token_BL.new_zeros((len(self.token_BL), context))
-            others = (self.pixels, self.end_B, self.also_true_BB)
-            pixels, end_B, also_true_BB = map(torch.empty_like, others)
+            tensors = (self.pixels, self.end_B, self.also_true_BB)
+            pixels, end_B, also_true_BB = map(torch.empty_like, tensors)
             place = OnDevice(pixels, token_BL, end_B, also_true_BB)
         place.pixels.copy_(self.pixels)
         place.token_BL[:, : self.token_BL.shape[1]].copy_(self.token_BL)
@@ -286,22 +288,22 @@ def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> SceneBatch:
 
 
 def put_on(
-    shown: SceneBatch, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
+    batch: SceneBatch, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
 ) -> OnDevice:
     """Copy a batch to the device of the table, draw it, and find what else is true."""
     device = table.device
 
     def put(values: IntArray) -> Tensor:
-        found = torch.from_numpy(values)
+        tensor = torch.from_numpy(values)
         if device.type == "cuda":
-            return found.pin_memory().to(device, non_blocking=True)
-        return found.to(device)
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
 
-    captions = CaptionCodes(*(put(values) for values in vars(shown.captions).values()))
-    scenes = SceneCodes(*(put(values) for values in vars(shown.scenes).values()))
-    drawn = draw_batch(table, shown.packed, pixels=pixels, generator=noise)
+    captions = CaptionCodes(*(put(values) for values in vars(batch.captions).values()))
+    scenes = SceneCodes(*(put(values) for values in vars(batch.scenes).values()))
+    level = draw_batch(table, batch.packed, pixels=pixels, generator=noise)
     return OnDevice(
-        2 * drawn - 1, put(shown.token_BL), put(shown.end_B), holds_codes(captions, scenes)
+        2 * level - 1, put(batch.token_BL), put(batch.end_B), holds_codes(captions, scenes)
     )
 
 
@@ -361,15 +363,15 @@ class Pretraining(Task[OnDevice]):
         """Scenes from workers, drawn on the device."""
         steps = Steps([self.settings], self.config)
         flow = load(steps, first=first, workers=self._workers, device=self.device)
-        for (shown,) in flow:
-            yield self.drawn(shown)
+        for (scenes,) in flow:
+            yield self.drawn(scenes)
 
-    def drawn(self, shown: SceneBatch) -> OnDevice:
+    def drawn(self, scenes: SceneBatch) -> OnDevice:
         """A batch where it is trained on; where steps are recorded, always in the same place."""
-        found = put_on(shown, self._table, self._noise, pixels=self.config.pixels)
+        batch = put_on(scenes, self._table, self._noise, pixels=self.config.pixels)
         if self.is_recorded:
-            found = self._place = found.copied_to(self._place, context=self.config.context)
-        return found
+            batch = self._place = batch.copied_to(self._place, context=self.config.context)
+        return batch
 
     def static_batch(self, batch: OnDevice) -> tuple[Hashable, OnDevice]:
         """It lies there already."""
@@ -428,4 +430,4 @@ class Steps:
     @paused_collector()
     def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
         """Sample, say, encode; drawing is left to the device."""
-        return tuple(show(one.samples(step), self._tokenize) for one in self._streams)
+        return tuple(show(stream.samples(step), self._tokenize) for stream in self._streams)

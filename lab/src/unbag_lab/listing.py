@@ -45,16 +45,16 @@ def list_claims(folder: Path | None) -> int:
     for verdict in verdicts:
         claim = verdict.claim
         papers.setdefault(claim.paper or claim.source.partition(",")[0], []).append(verdict)
-    for paper, some in papers.items():
+    for paper, paper_verdicts in papers.items():
         print(paper)
-        for verdict in some:
+        for verdict in paper_verdicts:
             print(verdict_line(verdict, results))
             print(block(verdict.claim.statement, indent=6))
         print()
     count = Counter(verdict.said for verdict in verdicts)
     words = (REPRODUCED, FAILED, UNDECIDED)
-    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
-    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
+    labels = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
+    counts = ", ".join(f"{count[label]} {label}" for label in labels if count[label])
     print(f"{len(verdicts)} claims: {counts}")
     print(f"{_source(folder)}; of single predictions the effect [95 % interval], in points.")
     print(
@@ -70,7 +70,7 @@ def show_claim(name: str, folder: Path | None) -> int:
         raise unknown_name("claim", name, NAMES, hint="`unbag lab` lists every claim")
     results = _results(folder)
     verdicts = judge_claims(all_claims(), results)
-    verdict = next(one for one in verdicts if one.claim.name == name)
+    verdict = next(verdict for verdict in verdicts if verdict.claim.name == name)
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
     print(f"{name}: {verdict.said}{why}\n")
@@ -88,73 +88,76 @@ def show_claim(name: str, folder: Path | None) -> int:
     for heading, text in about.items():
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
-    together = sum(not one.missing for each in verdicts for one in each.tested)
+    together = sum(not tested.missing for verdict in verdicts for tested in verdict.tested)
     for tested in verdict.tested:
         print(f"\n{_shown(tested, verdict, results, together=together)}")
-    if beside := numbers_beside(claim, results):
+    if metrics := numbers_beside(claim, results):
         print("\nbeside: means in points (bases); what no prediction names decides nothing")
-        for one in beside:
-            each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
-            text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
+        for metric in metrics:
+            means = ", ".join(f"{arm_name(key, claim)} {metric.text(key)}" for key in metric.values)
+            text = f"{metric.benchmark} {metric.metric}: {means}".replace("`", "")
             print(block(text, indent=12, first="  "))
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
-    given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
-    given += f" --seeds {claim.seeds}" if claim.seen else ""
-    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}{given}")
+    run_options = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
+    run_options += f" --seeds {claim.seeds}" if claim.seen else ""
+    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}{run_options}")
     return 0
 
 
 def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Name, verdict, and how many predictions hold; of a single one, what was found."""
-    found = all_absent(verdict, results)
-    if not found:
+    outcome = all_absent(verdict, results)
+    if not outcome:
         several = len(verdict.tested) > 1
-        found = f"predictions: {tally(verdict)}" if several else effect_text(verdict.tested[0])
-        found += f", {count_text(min(len(one.effects) for one in verdict.tested), 'base')}"
-    return f"  {verdict.claim.name:<26} {verdict.said:<35} {found}"
+        outcome = f"predictions: {tally(verdict)}" if several else effect_text(verdict.tested[0])
+        outcome += f", {count_text(min(len(tested.effects) for tested in verdict.tested), 'base')}"
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {outcome}"
 
 
 def _results(folder: Path | None) -> list[ArmResult]:
     return shipped_results() if folder is None else results_in(folder)
 
 
-def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
+def _shown(tested: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
     claim = verdict.claim
-    why_none = absent(one.prediction, claim, results)
+    why_none = absent(tested.prediction, claim, results)
     lines = [
-        block(one.prediction.says, indent=12, first="prediction  "),
-        block(inequality(one.prediction, claim.experiment).replace("`", ""), indent=12),
-        f"  effect    {effect_text(one, why_none)}",
+        block(tested.prediction.says, indent=12, first="prediction  "),
+        block(inequality(tested.prediction, claim.experiment).replace("`", ""), indent=12),
+        f"  effect    {effect_text(tested, why_none)}",
     ]
-    if one.effects:
-        each = ", ".join(
-            f"{base} {found_text(one.prediction, value)}" for base, value in one.effects.items()
+    if tested.effects:
+        effects = ", ".join(
+            f"{base} {found_text(tested.prediction, value)}"
+            for base, value in tested.effects.items()
         )
-        lines.append(block(each, indent=12, first="  by base   "))
+        lines.append(block(effects, indent=12, first="  by base   "))
     if verdict.is_small:
-        said = f"{verdict.word}. {verdict.why.capitalize()}."
+        verdict_text = f"{verdict.word}. {verdict.why.capitalize()}."
     else:
-        said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
-    return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
+        verdict_text = (
+            f"{verdict.about(tested.word)}. {reason(tested, together=together, why_none=why_none)}"
+        )
+    return "\n".join([*lines, block(verdict_text, indent=12, first="  verdict   ")])
 
 
 def _arms(keys: Sequence[ArmKey]) -> str:
     arms: dict[str, list[str]] = {}
     for experiment, arm in keys:
         arms.setdefault(experiment, []).append(arm)
-    return "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
+    return "; ".join(f"{experiment}: {', '.join(names)}" for experiment, names in arms.items())
 
 
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Which bases were asked and count for nothing."""
     claim = verdict.claim
-    asked: dict[str, set[str]] = {}
-    for one in results:
-        if one.experiment == claim.experiment and one.arm in claim.must_fit:
-            asked.setdefault(one.base, set()).add(one.arm)
-    whole = {base for base, arms in asked.items() if arms.issuperset(claim.must_fit)}
-    left_out = sorted(whole.difference(claim.seen, *(one.effects for one in verdict.tested)))
+    arms_by_base: dict[str, set[str]] = {}
+    for result in results:
+        if result.experiment == claim.experiment and result.arm in claim.must_fit:
+            arms_by_base.setdefault(result.base, set()).add(result.arm)
+    whole = {base for base, arms in arms_by_base.items() if arms.issuperset(claim.must_fit)}
+    left_out = sorted(whole.difference(claim.seen, *(tested.effects for tested in verdict.tested)))
     text = (
         f"A base counts only if {', '.join(claim.must_fit)} can learn a few fixed examples; "
         f"left out: {', '.join(left_out) or 'none'}."

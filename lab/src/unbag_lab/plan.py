@@ -130,8 +130,8 @@ def find_experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise unknown_name("experiment", name, EXPERIMENTS)
     module, _, attribute = EXPERIMENTS[name].partition(":")
-    found: Experiment = getattr(import_module(module), attribute)
-    return found
+    experiment: Experiment = getattr(import_module(module), attribute)
+    return experiment
 
 
 @dataclass(frozen=True)
@@ -158,20 +158,20 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
     for name in names:
         if name in EXPERIMENTS:
             arms += [(name, arm) for arm in find(name).arms]
-            claims += [one for one in all_claims() if one.experiment == name]
+            claims += [claim for claim in all_claims() if claim.experiment == name]
         else:
-            some = all_claims() if name == ALL else (find_claim(name),)
-            claims += some
-            arms += [key for one in some for key in one.arms]
-            arms += [key for one in some for key in one.arms_beside if beside]
-    once = {one.name: one for one in claims}
+            named_claims = all_claims() if name == ALL else (find_claim(name),)
+            claims += named_claims
+            arms += [key for claim in named_claims for key in claim.arms]
+            arms += [key for claim in named_claims for key in claim.arms_beside if beside]
+    claims_by_name = {claim.name: claim for claim in claims}
     idle: dict[ArmKey, frozenset[str]] = {}
-    for one in once.values():
-        seen = frozenset(one.seen)
-        for key in (*one.arms, *one.arms_beside):
+    for claim in claims_by_name.values():
+        seen = frozenset(claim.seen)
+        for key in (*claim.arms, *claim.arms_beside):
             if key[0] not in names:
                 idle[key] = idle.get(key, seen) & seen
-    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
+    return Wish(tuple(claims_by_name.values()), tuple(dict.fromkeys(arms)), idle)
 
 
 @dataclass(frozen=True)
@@ -243,48 +243,52 @@ def make_plan(
     """
     known = _Known(find)
     seconds: dict[ArmKey, list[float]] = {}
-    for one in measured:
-        if one.seconds is not None and one.size == "full":
-            seconds.setdefault((one.experiment, one.arm), []).append(one.seconds)
-    took = {key: median(some) for key, some in seconds.items()}
+    for result in measured:
+        if result.seconds is not None and result.size == "full":
+            seconds.setdefault((result.experiment, result.arm), []).append(result.seconds)
+    median_seconds = {key: median(durations) for key, durations in seconds.items()}
     _check_extents(out, bases, _with_needs(arms, known, lambda key: False), known, size=size)
     missing: dict[ArmKey, list[str]] = {}
     for base in bases:
-        wanted = [key for key in arms if base not in idle.get(key, ())]
-        for key in _with_needs(wanted, known, partial(_is_there, out, base)):
+        base_arms = [key for key in arms if base not in idle.get(key, ())]
+        for key in _with_needs(base_arms, known, partial(_is_there, out, base)):
             missing.setdefault(key, []).append(base)
     ranked = sorted(missing, key=known.place)
     parts = []
-    for (_, name), some in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0])):
-        keys = tuple(some)
+    for (_, name), group in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0])):
+        keys = tuple(group)
         parts.append(
             Part(
                 experiment=name,
                 missing=tuple((base, key[1]) for key in keys for base in missing[key]),
-                each={key[1]: took.get(key, known.of(key).seconds(key[1])) for key in keys},
+                each={
+                    key[1]: median_seconds.get(key, known.of(key).seconds(key[1])) for key in keys
+                },
                 needs={key[1]: known.needs(key) for key in keys},
             )
         )
-    there = sum(_is_there(out, base, key) for key in arms for base in bases)
+    existing = sum(_is_there(out, base, key) for key in arms for base in bases)
     reading = [part for part in parts if find(part.experiment).reads_bases]
-    used = {base for part in reading for base in part.bases}
-    to_make = {name: each for name, each in untrained.items() if name in used}
-    return Plan(tuple(bases), to_make, tuple(parts), there)
+    bases_read = {base for part in reading for base in part.bases}
+    bases_to_train = {
+        name: base_seconds for name, base_seconds in untrained.items() if name in bases_read
+    }
+    return Plan(tuple(bases), bases_to_train, tuple(parts), existing)
 
 
 def _with_needs(
     arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
 ) -> dict[ArmKey, None]:
     """Of arms that are not there, those and all that they need and that is not there either."""
-    found: dict[ArmKey, None] = {}
-    left = list(arms)
-    while left:
-        key = left.pop()
+    needed: dict[ArmKey, None] = {}
+    pending = list(arms)
+    while pending:
+        key = pending.pop()
         known.rank(key)
-        if key not in found and not is_there(key):
-            found[key] = None
-            left += known.needs(key)
-    return found
+        if key not in needed and not is_there(key):
+            needed[key] = None
+            pending += known.needs(key)
+    return needed
 
 
 def _check_extents(
@@ -294,8 +298,8 @@ def _check_extents(
     for name, arm in arms:
         extent = asdict(known.of((name, arm)).extent(arm, size=size))
         for path in (result_path(out, name, base, arm) for base in bases):
-            for found in read_results(path) if path.exists() else ():
-                check_same(found, replace(found, **extent), path=path)
+            for result in read_results(path) if path.exists() else ():
+                check_same(result, replace(result, **extent), path=path)
 
 
 def _is_there(out: Path, base: str, key: ArmKey) -> bool:
@@ -328,9 +332,9 @@ class _Known:
         if key not in self._ranks:
             after = [(0, 0)]
             for need in self.needs(key):
-                rounds, own = self.rank(need, (*above, key))
+                rounds, own_arms = self.rank(need, (*above, key))
                 # An experiment runs its own arms in the order that it is given.
-                after.append((rounds, own + 1) if need[0] == key[0] else (rounds + 1, 0))
+                after.append((rounds, own_arms + 1) if need[0] == key[0] else (rounds + 1, 0))
             self._ranks[key] = max(after)
         return self._ranks[key]
 
@@ -338,8 +342,8 @@ class _Known:
         """Among all arms: rounds, experiments, then arms."""
         names = list(EXPERIMENTS)
         at = names.index(key[0]) if key[0] in names else len(names)
-        rounds, own = self.rank(key)
-        return rounds, at, own, self.of(key).arms.index(key[1])
+        rounds, own_arms = self.rank(key)
+        return rounds, at, own_arms, self.of(key).arms.index(key[1])
 
 
 def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
@@ -347,16 +351,16 @@ def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) ->
     from unbag.models.tiny import read
 
     paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
-    there = {arm: path for arm, path in paths.items() if path.exists()}
-    if there:
+    existing = {arm: path for arm, path in paths.items() if path.exists()}
+    if existing:
         # On a processor: nothing may touch a GPU before processes fork.
         fingerprint = read(base, name=base.stem, device="cpu").fingerprint
-    for arm, path in there.items():
-        (found,) = read_results(path)
+    for arm, path in existing.items():
+        (result,) = read_results(path)
         extent = asdict(experiment.extent(arm, size=order.size))
-        wanted = replace(found, fingerprint=fingerprint, seed=seed, size=order.size, **extent)
-        check_same(found, wanted, path=path)
-    return [arm for arm in order.arms if arm not in there]
+        expected = replace(result, fingerprint=fingerprint, seed=seed, size=order.size, **extent)
+        check_same(result, expected, path=path)
+    return [arm for arm in order.arms if arm not in existing]
 
 
 class Clock:
@@ -368,7 +372,9 @@ class Clock:
 
     def __init__(self, plan: Plan, out: Path, *, say: Say) -> None:
         self._say = say
-        self._planned = {base_path(out, name): each for name, each in plan.untrained.items()}
+        self._planned = {
+            base_path(out, name): base_seconds for name, base_seconds in plan.untrained.items()
+        }
         for part in plan.parts:
             for base, arm in part.missing:
                 self._planned[result_path(out, part.experiment, base, arm)] = part.each[arm]
@@ -407,13 +413,13 @@ class Clock:
 
     def _done(self) -> float:
         """Planned seconds of what stands in the folder; remembers when the first did."""
-        done = sum(each for path, each in self._planned.items() if path.exists())
+        done = sum(item_seconds for path, item_seconds in self._planned.items() if path.exists())
         if done and self._first is None:
             self._first = time.monotonic(), done
         return done
 
 
-def first_few(names: Sequence[str], most: int = 3) -> str:
+def first_few(names: Sequence[str], max_names: int = 3) -> str:
     """And how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    rest_text = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + rest_text

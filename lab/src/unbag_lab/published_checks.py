@@ -58,7 +58,7 @@ def flags() -> tuple[Flag, ...]:
     """Everything that is doubtful in the sources, found from their numbers alone."""
     return tuple(
         flag
-        for found in (
+        for check_flags in (
             wrong_averages(),
             wrong_columns(),
             wrong_claims(),
@@ -68,14 +68,14 @@ def flags() -> tuple[Flag, ...]:
             contradictions(),
             vague_recalls(),
         )
-        for flag in found
+        for flag in check_flags
     )
 
 
 def as_json() -> str:
     """The content of doubts.json, one flag or remark a line."""
     remarks = [(entry.published, other_total(entry)) for entry in entries()]
-    found = {
+    document = {
         "flags": [
             {
                 **{
@@ -89,16 +89,18 @@ def as_json() -> str:
         "remarks": [{"number": _number(n), "text": text} for n, text in remarks if text],
     }
     blocks = []
-    for name, rows in found.items():
-        lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in rows)
+    for name, rows in document.items():
+        lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in rows)
         blocks.append(f'  "{name}": [\n{lines}\n  ]')
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 def _number(number: Published) -> dict[str, object]:
     """The fields of a published number that differ from their defaults."""
-    found = {one.name: (getattr(number, one.name), one.default) for one in fields(number)}
-    return {name: value for name, (value, usual) in found.items() if value != usual}
+    field_values = {
+        field.name: (getattr(number, field.name), field.default) for field in fields(number)
+    }
+    return {name: value for name, (value, usual) in field_values.items() if value != usual}
 
 
 def wrong_averages() -> Iterator[Flag]:
@@ -106,16 +108,16 @@ def wrong_averages() -> Iterator[Flag]:
 
     A number that a source prints in several tables is said once.
     """
-    said: set[tuple[str, str, str, str]] = set()
+    reported: set[tuple[str, str, str, str]] = set()
     for entry in entries():
         cell, is_stated = entry.cell, entry.cell.column.rule is not None
         key = (cell.table.paper, cell.model, cell.column.benchmark, f"{cell.number}")
-        found = _against_rule(entry) if is_stated else _against_any_rule(cell)
-        if found and (is_stated or key not in said):
-            said.add(key)
-            concerned = (entry.published,)
+        problem = _against_rule(entry) if is_stated else _against_any_rule(cell)
+        if problem and (is_stated or key not in reported):
+            reported.add(key)
+            numbers = (entry.published,)
             yield Flag(
-                cell.table.source, cell.model, found[0], f"{cell.number}", found[1], concerned
+                cell.table.source, cell.model, problem[0], f"{cell.number}", problem[1], numbers
             )
 
 
@@ -130,15 +132,17 @@ def _against_rule(entry: NumberEntry) -> tuple[str, str] | None:
 
 
 def _against_any_rule(cell: TableCell) -> tuple[str, str] | None:
-    found = averages(cell.column.benchmark, row(cell))
+    averages_by_rule = averages(cell.column.benchmark, row(cell))
     fitting = fitting_rules(cell)
     usual = usual_rule(cell.table.paper, cell.column.benchmark)
-    if not found or usual in fitting:
+    if not averages_by_rule or usual in fitting:
         return None
     if not fitting:
-        gives = ", ".join(f"{name} {percent(middle(ends))}" for name, ends in found.items())
+        gives = ", ".join(
+            f"{name} {percent(middle(ends))}" for name, ends in averages_by_rule.items()
+        )
         return f"{cell.column.name} fits no rule", f"its cells give {gives}"
-    expected = f"{usual}, as in other rows, would be {percent(middle(found[usual]))}"
+    expected = f"{usual}, as in other rows, would be {percent(middle(averages_by_rule[usual]))}"
     return f"{cell.column.name} fits only {either(fitting)}", expected
 
 
@@ -204,8 +208,8 @@ class Gain:
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
     def _pair(self, table: Table, model: str, column: str) -> tuple[TableCell, TableCell] | None:
-        ours, base = table.cell(model, column), table.cell(self.base, column)
-        return (ours, base) if ours and base else None
+        cell, base_cell = table.cell(model, column), table.cell(self.base, column)
+        return (cell, base_cell) if cell and base_cell else None
 
     def _fits(self, pair: tuple[TableCell, TableCell]) -> bool:
         ends = difference(pair[0].number, pair[1].number)
@@ -216,25 +220,30 @@ class Gain:
         fitting = (*fitting_rules(cell), *fitting_rules(base))
         if cell.column.rule is not None or set(fitting_rules(cell)) & set(fitting_rules(base)):
             return None
-        ours, theirs = (averages(c.column.benchmark, row(c)) for c in (cell, base))
-        names = [name for name in ours if name in fitting and name in theirs]
-        like = [f"{percent(middle(ours[n]) - middle(theirs[n]), 1)} ({n})" for n in names]
+        model_averages, base_averages = (averages(c.column.benchmark, row(c)) for c in (cell, base))
+        names = [name for name in model_averages if name in fitting and name in base_averages]
+        gains = [
+            f"{percent(middle(model_averages[n]) - middle(base_averages[n]), 1)} ({n})"
+            for n in names
+        ]
         what = f"{self.what}: the two are averaged by different rules"
-        expected = f"like for like it is {' or '.join(like)}"
+        expected = f"like for like it is {' or '.join(gains)}"
         return Flag(self.source, self.model, what, self.printed, expected)
 
     def _hint(self, tables: Sequence[Table]) -> str:
         """The nearest gain of another model here, or of this one in another column of it."""
-        found: list[tuple[Fraction, str]] = []
+        matches: list[tuple[Fraction, str]] = []
         for model in self.table.rows:
             for column in self.columns if model not in (self.model, self.base) else ():
-                found += self._match(self.table, model, column, f"the gain of {model}")
+                matches += self._match(self.table, model, column, f"the gain of {model}")
         names = {c.benchmark for c in self.table.columns if c.name in self.columns}
         for table in tables:
             for other in table.columns if table.paper == self.table.paper else ():
                 if other.benchmark in names:
-                    found += self._match(table, self.model, other.name, f"the gain in {other.name}")
-        return min(found)[1] if found else ""
+                    matches += self._match(
+                        table, self.model, other.name, f"the gain in {other.name}"
+                    )
+        return min(matches)[1] if matches else ""
 
     def _match(
         self, table: Table, model: str, column: str, what: str
@@ -262,14 +271,14 @@ class Ranking:
         """One for every number that lies where it should not."""
         for model in self.models:
             for column in self.columns:
-                ours, base = self.table.cell(model, column), self.table.cell(self.base, column)
-                if ours is None or base is None:
+                cell, base_cell = self.table.cell(model, column), self.table.cell(self.base, column)
+                if cell is None or base_cell is None:
                     continue
-                high, low = ours.number.high, base.number.low
+                high, low = cell.number.high, base_cell.number.low
                 if high < low or (self.is_strict and high == low):
                     what = f"{self.what}, {column}"
-                    expected = f"{self.base} has {base.number}"
-                    yield Flag(self.source, model, what, f"{ours.number}", expected)
+                    expected = f"{self.base} has {base_cell.number}"
+                    yield Flag(self.source, model, what, f"{cell.number}", expected)
 
 
 @dataclass(frozen=True)
@@ -285,15 +294,15 @@ class Restated:
 
     def flag(self) -> Flag | None:
         """None if all agree."""
-        if all(Fraction(found) == Fraction(self.printed) for found in self.elsewhere.values()):
+        if all(Fraction(value) == Fraction(self.printed) for value in self.elsewhere.values()):
             return None
-        expected = " and ".join(f"{found} {where}" for where, found in self.elsewhere.items())
+        expected = " and ".join(f"{value} {where}" for where, value in self.elsewhere.items())
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
 
 def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
-    wanted = (f"{paper}, {place}", scoring)
-    return next(table for table in tables() if (table.source, table.scoring) == wanted)
+    key = (f"{paper}, {place}", scoring)
+    return next(table for table in tables() if (table.source, table.scoring) == key)
 
 
 CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
@@ -354,11 +363,11 @@ RESTATED = (
 
 def impossible_shares() -> Iterator[Flag]:
     """Drops from original to augmented accuracy above the brittleness, which holds them all."""
-    found: dict[tuple[str, str, str], dict[str, NumberEntry]] = {}
+    entries_by_key: dict[tuple[str, str, str], dict[str, NumberEntry]] = {}
     for entry in entries():
         key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
-        found.setdefault(key, {})[entry.cell.column.metric] = entry
-    for (paper, benchmark, model), by_metric in found.items():
+        entries_by_key.setdefault(key, {})[entry.cell.column.metric] = entry
+    for (paper, benchmark, model), by_metric in entries_by_key.items():
         if not {"original", "augmented", "brittleness"} <= set(by_metric):
             continue
         original, augmented, brittle = (
@@ -385,9 +394,9 @@ def impossible_counts() -> Iterator[Flag]:
         what = f"{cell.column.name} ({cell.column.benchmark}) fits no count"
         below = int(number.value * n / 100)
         nearest = [f"{k} of {n} is {100 * k / n:.{number.digits}f}" for k in (below, below + 1)]
-        concerned = (entry.published,)
+        numbers = (entry.published,)
         expected = " and ".join(nearest)
-        yield Flag(cell.table.source, cell.model, what, f"{number}", expected, concerned)
+        yield Flag(cell.table.source, cell.model, what, f"{number}", expected, numbers)
 
 
 def swapped_totals() -> Iterator[Flag]:
@@ -399,9 +408,9 @@ def swapped_totals() -> Iterator[Flag]:
         if e.published.metric in ("individual", "pair") and e.cell.column.benchmark in SETS
     ]
     for half, sets in stated.items():
-        some = [e for e in two_way if e.cell.column.benchmark == half]
+        half_entries = [e for e in two_way if e.cell.column.benchmark == half]
         off, true = (
-            sum(not _fits(e, n * _IN_A_SET[e.published.metric]) for e in some)
+            sum(not _fits(e, n * _IN_A_SET[e.published.metric]) for e in half_entries)
             for n in (sets, SETS[half])
         )
         if off > true:
@@ -410,8 +419,8 @@ def swapped_totals() -> Iterator[Flag]:
                 "all models",
                 f"number of images in {half}",
                 f"{4 * sets}",
-                f"{4 * SETS[half]} fits: {off} of {len(some)} two-way values fit no count with the "
-                f"printed number, {true} with the other",
+                f"{4 * SETS[half]} fits: {off} of {len(half_entries)} two-way values fit no count "
+                f"with the printed number, {true} with the other",
             )
 
 
@@ -433,8 +442,8 @@ def total_of(entry: NumberEntry) -> Total | None:
     number, benchmark = entry.published, entry.cell.column.benchmark
     if number.scoring == "people":
         return None
-    found = TOTALS.get((benchmark, number.metric, number.aggregate))
-    return found or TOTALS.get((benchmark, number.metric, ""))
+    total = TOTALS.get((benchmark, number.metric, number.aggregate))
+    return total or TOTALS.get((benchmark, number.metric, ""))
 
 
 @dataclass(frozen=True)
@@ -470,8 +479,8 @@ _SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
 
 
 def _totals() -> Iterator[tuple[Key, Total]]:
-    for name, (valid, every) in _VALSE.items():
-        yield ("valse", "accuracy", f"micro[instrument={name}]"), Total(valid, every, _REJECTED)
+    for name, (valid, all_rows) in _VALSE.items():
+        yield ("valse", "accuracy", f"micro[instrument={name}]"), Total(valid, all_rows, _REJECTED)
     for kind, n in _SUGARCREPE.items():
         yield ("sugarcrepe", "accuracy", f"micro[kind={kind}]"), Total(n)
     swapped = Total(245, 246, "with the row of an earlier release")
@@ -482,9 +491,9 @@ def _totals() -> Iterator[tuple[Key, Total]]:
                 (half, metric, "micro" if metric.endswith(("4", "set")) else ""),
                 Total(sets * units),
             )
-    for name, (one, two) in _SPATIAL.items():
-        yield (name, "accuracy", "micro[objects=one]"), Total(one)
-        yield (name, "accuracy", "micro[objects=two]"), Total(two)
+    for name, (one_object, two_objects) in _SPATIAL.items():
+        yield (name, "accuracy", "micro[objects=one]"), Total(one_object)
+        yield (name, "accuracy", "micro[objects=two]"), Total(two_objects)
     for metric in ("text", "image", "group"):
         yield ("winoground", metric, "micro"), Total(400)
         yield ("colorswap", metric, "micro"), Total(300)
@@ -503,10 +512,10 @@ def contradictions() -> Iterator[Flag]:
 
     Where a source does not say how it averages, its numbers are compared with its own only.
     """
-    seen: dict[Hashable, list[NumberEntry]] = {}
+    entries_by_key: dict[Hashable, list[NumberEntry]] = {}
     for entry in entries():
         for key in _keys(entry):
-            others = seen.setdefault(key, [])
+            others = entries_by_key.setdefault(key, [])
             if any(_differ(entry, other) for other in others):
                 if all(_differ(entry, other) for other in others):
                     earlier, number = others[0], others[0].published
@@ -534,9 +543,9 @@ def _keys(entry: NumberEntry) -> Iterator[Hashable]:
         yield (*same, *protocol, number.aggregate, "rule")
 
 
-def _differ(one: NumberEntry, other: NumberEntry) -> bool:
+def _differ(entry: NumberEntry, other: NumberEntry) -> bool:
     """No number but one on the border is printed in both ways."""
-    first, second = one.number.alone, other.number.alone
+    first, second = entry.number.alone, other.number.alone
     return first.low >= second.high or second.low >= first.high
 
 
@@ -547,15 +556,17 @@ def vague_recalls() -> Iterator[Flag]:
         if entry.cell.column.metric.endswith(NO_CUTOFF):
             key = (entry.published.source, entry.cell.column.name)
             columns.setdefault(key, []).append(entry)
-    for (source, name), found in columns.items():
-        likely = likely_cutoffs(found[0].cell.column.benchmark, found[0].cell.column.metric)
+    for (source, name), column_entries in columns.items():
+        likely = likely_cutoffs(
+            column_entries[0].cell.column.benchmark, column_entries[0].cell.column.metric
+        )
         yield Flag(
             source,
             "all models",
             f"{name}: recall without a rank",
             "R@",
             f"other sources print {' or '.join(likely)} alike" if likely else "no rank fits",
-            tuple(entry.published for entry in found),
+            tuple(entry.published for entry in column_entries),
         )
 
 
@@ -576,5 +587,5 @@ def percent(value: Fraction, digits: int = 2) -> str:
 
 def either(parts: Iterable[str]) -> str:
     """As `a, b or c`."""
-    some = list(parts)
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+    names = list(parts)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

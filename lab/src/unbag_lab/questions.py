@@ -111,29 +111,31 @@ class Questions:
         image_ND, caption_ND = torch.cat(images).double(), torch.cat(captions).double()
 
         def cosine(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-            found: FloatArray = (image_ND[image_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
-            return found
+            cosine_M: FloatArray = (image_ND[image_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
+            return cosine_M
 
-        found = self.measured(cosine)
-        for asked in self._asked:
-            if asked.benchmark.name in _SETS:
-                first_N, second_N = (np.array([p[k] for p in asked.images]) for k in (0, 1))
+        numbers = self.measured(cosine)
+        for bench in self._asked:
+            if bench.benchmark.name in _SETS:
+                first_N, second_N = (np.array([p[k] for p in bench.images]) for k in (0, 1))
                 cosine_N = (image_ND[first_N] * image_ND[second_N]).sum(dim=-1)
-                found[asked.benchmark.name][PAIR_COSINE] = float(cosine_N.mean())
-        return found
+                numbers[bench.benchmark.name][PAIR_COSINE] = float(cosine_N.mean())
+        return numbers
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
         """By benchmark and metric, for anything that scores an image and a caption by number."""
-        return {asked.benchmark.name: metrics_of(asked, score) for asked in self._asked}
+        return {bench.benchmark.name: metrics_of(bench, score) for bench in self._asked}
 
     def measured_on(self, name: str, score: Score) -> dict[str, float]:
         """By metric, of one of the benchmarks that were made."""
-        return metrics_of(next(one for one in self._asked if one.benchmark.name == name), score)
+        return metrics_of(
+            next(bench for bench in self._asked if bench.benchmark.name == name), score
+        )
 
     @property
     def names(self) -> list[str]:
         """Of the benchmarks that were made."""
-        return [one.benchmark.name for one in self._asked]
+        return [bench.benchmark.name for bench in self._asked]
 
 
 def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
@@ -146,14 +148,14 @@ def scene_of(image: object) -> Scene:
     return image.scene
 
 
-def metrics_of(asked: BenchmarkItems, score: Score) -> dict[str, float]:
+def metrics_of(bench: BenchmarkItems, score: Score) -> dict[str, float]:
     """By metric, of one benchmark; all cells are scored at once, since most items have three."""
-    both = list(zip(asked.images, asked.captions, strict=True))
-    image_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
-    caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
-    value_M = score(image_M, caption_M, asked.items)
+    rows_and_columns = list(zip(bench.images, bench.captions, strict=True))
+    image_M = np.concatenate([np.repeat(p, len(c)) for p, c in rows_and_columns])
+    caption_M = np.concatenate([np.tile(c, len(p)) for p, c in rows_and_columns])
+    value_M = score(image_M, caption_M, bench.items)
     cases, end = [], 0
-    for item, (p, c) in zip(asked.items, both, strict=True):
+    for item, (p, c) in zip(bench.items, rows_and_columns, strict=True):
         start, end = end, end + len(p) * len(c)
         cases.append(Case(item, Scores(item.id, value_M[start:end].reshape(len(p), len(c)))))
-    return averages(asked.benchmark, cases, protocol=EvalProtocol())
+    return averages(bench.benchmark, cases, protocol=EvalProtocol())

@@ -84,8 +84,8 @@ _BASE = ""
 
 def run_claims(options: argparse.Namespace) -> int:
     """Plan, say so, run, judge; what failed is told at the end."""
-    found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
-    wish = _possible(found, options)
+    requested = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
+    wish = _possible(requested, options)
     check_folder(options.out, size=options.size)
     with _machine(options) as machine, opened(options.out, size=options.size):
         return _run_wish(wish, machine, options)
@@ -102,12 +102,12 @@ def arms_script() -> None:
     add_machine(parser)
     options = parser.parse_args()
     experiment = find_experiment(options.experiment)
-    wanted = options.arms or experiment.arms
-    for arm in wanted:
+    requested = options.arms or experiment.arms
+    for arm in requested:
         if arm not in experiment.arms:
             raise unknown_name("arm", arm, experiment.arms)
     # In the order of the experiment, in which one that another needs stands before it.
-    arms = tuple(arm for arm in experiment.arms if arm in wanted)
+    arms = tuple(arm for arm in experiment.arms if arm in requested)
     check_folder(options.out, size=options.size)
     with _machine(options) as machine, opened(options.out, size=options.size):
         order = _Run(options.out, options.size, machine, find_experiment).order(options.bases, arms)
@@ -142,11 +142,11 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
         if any(name == PHOTOS for name, _ in wish.arms):
             check_collection(options.photos, edits_folder(options.out))
         return wish
-    rest, apart = without_photographs(wish, options.claims)
-    if apart:
-        names = ", ".join(one.name for one in apart)
+    possible, photo_claims = without_photographs(wish, options.claims)
+    if photo_claims:
+        names = ", ".join(claim.name for claim in photo_claims)
         print(f"left out, since they need photographs (--photos FOLDER): {names}")
-    return rest
+    return possible
 
 
 def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
@@ -182,8 +182,8 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
         say_now("stopped; the same command resumes from there")
         return 130
     _judge(wish.claims, options, has_failed=bool(failures))
-    for one in failures:
-        say_now(f"unbag: {one.what} failed: {one.why}")
+    for failure in failures:
+        say_now(f"unbag: {failure.what} failed: {failure.why}")
     if failures:
         say_now("the same command tries these again; everything else is kept")
     return 1 if failures else 0
@@ -204,7 +204,7 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
     for part in plan.parts:
         where = "all bases" if part.bases == plan.bases else ", ".join(part.bases)
         count = f"{count_text(len(part.missing), 'result')} on {where}"
-        needs = {name for some in part.needs.values() for name, _ in some} - {part.experiment}
+        needs = {name for keys in part.needs.values() for name, _ in keys} - {part.experiment}
         after = f", after {', '.join(sorted(needs))}" if needs else ""
         print(f"  {part.experiment}: {count}{after}{_time(part.seconds, options)}")
         print(block(", ".join(part.arms), indent=4))
@@ -216,19 +216,19 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
 def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
-    short: dict[str, float] = {}
+    cpu_seconds: dict[str, float] = {}
     for part in plan.parts:
         # One that needs arms of others may stand before and after them.
         if find_experiment(part.experiment).on_processor:
-            short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
+            cpu_seconds[part.experiment] = cpu_seconds.get(part.experiment, 0.0) + part.seconds
     lines = [
         f"{name}: about {duration_text(seconds)} of one core of a CPU"
         f"{_FEATURES if name == PHOTOS else ''}"
-        for name, seconds in short.items()
+        for name, seconds in cpu_seconds.items()
     ]
-    others = [part.seconds for part in plan.parts if part.experiment not in short]
-    rest = sum(plan.untrained.values()) + sum(others)
-    return "\n".join([_price_of_gpu(rest, device)] * bool(rest) + lines)
+    gpu_parts = [part.seconds for part in plan.parts if part.experiment not in cpu_seconds]
+    gpu_seconds = sum(plan.untrained.values()) + sum(gpu_parts)
+    return "\n".join([_price_of_gpu(gpu_seconds, device)] * bool(gpu_seconds) + lines)
 
 
 def _price_of_gpu(seconds: float, device: str) -> str:
@@ -237,10 +237,10 @@ def _price_of_gpu(seconds: float, device: str) -> str:
         return f"{text}; another GPU takes longer"
     if device != "cpu":
         return f"{text}; how long it takes on {device} was not measured"
-    all_of_it = duration_text(_ONE_CORE * seconds)
+    cpu_time = duration_text(_ONE_CORE * seconds)
     return (
         f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
-        f"{_ONE_CORE} times as long, at which all would take {all_of_it}.\n"
+        f"{_ONE_CORE} times as long, at which all would take {cpu_time}.\n"
         "--size small shows in a minute or two that it runs"
     )
 
@@ -252,7 +252,7 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
 def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
     """Whether they are enough for a verdict, and for which claims they are not."""
     here = set(base_names(seeds))
-    late = [one for one in claims if seeds < one.seeds and not here.isdisjoint(one.seen)]
+    late = [claim for claim in claims if seeds < claim.seeds and not here.isdisjoint(claim.seen)]
     if seeds < FEWEST_BASES and len(late) < len(claims):
         more = FEWEST_BASES - seeds
         print(
@@ -293,7 +293,9 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
     """Together with all that the folder can say, so that a list of it says the same."""
     results = results_in(options.out)
     names = {claim.name for claim in claims}
-    verdicts = [one for one in judge_claims(all_claims(), results) if one.claim.name in names]
+    verdicts = [
+        verdict for verdict in judge_claims(all_claims(), results) if verdict.claim.name in names
+    ]
     print("\nverdicts, each about no more than it names:")
     for verdict in verdicts:
         print(verdict_line(verdict, results))
@@ -301,11 +303,12 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
             print(f"      {verdict.why}")
     if options.size == "small":
         print("all undecided: a small run decides nothing")
-    missing = max((one.missing for one in verdicts), default=0)
+    missing = max((verdict.missing for verdict in verdicts), default=0)
     # Of what failed the same seeds are missing: more of them are not the way out.
     if missing and options.size == "full" and not has_failed:
         seeds = max(
-            seeds_for(one.missing, after=options.seeds, seen=one.claim.seen) for one in verdicts
+            seeds_for(verdict.missing, after=options.seeds, seen=verdict.claim.seen)
+            for verdict in verdicts
         )
         print(
             f"{count_text(missing, 'more base')} needed for a verdict: the same command with "
@@ -368,12 +371,12 @@ def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure
     if tasks:
         say(f"{count_text(len(tasks), 'task')}, in up to {room} processes at once")
     failures: list[Failure] = []
-    for task, begun in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
-        failed = _tried(task.name, begun.result, run.out)
+    for task, work in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
+        failed = _tried(task.name, work.result, run.out)
         say(f"{task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
         failures += failed
     for part in plan.parts:
-        if not any(one.what.startswith(f"{part.experiment} ") for one in failures):
+        if not any(failure.what.startswith(f"{part.experiment} ") for failure in failures):
             failures += _lacking(part, run.out)
     return failures
 
@@ -388,15 +391,19 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
         names[_BASE, base] = [name]
     for part in plan.parts:
         experiment = run.find(part.experiment)
-        groups, most = [part.bases], min(experiment.most_processes, len(part.bases))
+        groups, max_processes = [part.bases], min(experiment.most_processes, len(part.bases))
         if experiment.reads_bases:
-            groups, most = [(base,) for base in part.bases], experiment.most_processes
-        room = max(1, min(most, run.machine.processes // len(groups)))
-        others = {name for some in part.needs.values() for name, _ in some}
+            groups, max_processes = [(base,) for base in part.bases], experiment.most_processes
+        room = max(1, min(max_processes, run.machine.processes // len(groups)))
+        needed_experiments = {name for keys in part.needs.values() for name, _ in keys}
         for bases in groups:
-            kinds = (*((_BASE,) if experiment.reads_bases else ()), part.experiment, *others)
-            before = [(kind, base) for kind in kinds for base in bases]
-            after = frozenset(name for one in before for name in names.get(one, ()))
+            kinds = (
+                *((_BASE,) if experiment.reads_bases else ()),
+                part.experiment,
+                *needed_experiments,
+            )
+            needed = [(kind, base) for kind in kinds for base in bases]
+            after = frozenset(name for key in needed for name in names.get(key, ()))
             name = f"{part.experiment} on {', '.join(bases)}"
             while name in after:
                 name += " again"
@@ -418,13 +425,13 @@ def _begin_arms(
     run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int
 ) -> Work | None:
     """Arms with unlike needs one after the other; nothing where no arm can be run."""
-    every = run.share(processes).of_all(part, bases, say)
-    if not every:
+    works = run.share(processes).of_all(part, bases, say)
+    if not works:
         return None
     say("begins" if processes == 1 else f"begins, in {processes} processes")
 
     def in_turn() -> None:
-        for work in every:
+        for work in works:
             work()
 
     return in_turn
@@ -453,14 +460,14 @@ class _Run:
 
     def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
         """Of an experiment on these bases; without arms whose needs could not be met."""
-        found: dict[tuple[str, ...], list[str]] = {}
+        bases_by_arms: dict[tuple[str, ...], list[str]] = {}
         experiment = self.find(part.experiment)
         for base in bases:
             if not experiment.reads_bases or base_path(self.out, base).exists():
-                found.setdefault(_ready(part, base, self.out), []).append(base)
+                bases_by_arms.setdefault(_ready(part, base, self.out), []).append(base)
         orders = [
-            self.order([base_path(self.out, base) for base in some], arms)
-            for arms, some in found.items()
+            self.order([base_path(self.out, base) for base in arm_bases], arms)
+            for arms, arm_bases in bases_by_arms.items()
             if arms
         ]
         return [partial(experiment.run, order, say=say) for order in orders]
@@ -491,13 +498,13 @@ class _Run:
 def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
     """Arms whose needs are there, or come before them in the same order."""
     ready: list[str] = []
-    for own, arm in part.missing:
-        needs = part.needs[arm] if own == base else ()
+    for missing_base, arm in part.missing:
+        needs = part.needs[arm] if missing_base == base else ()
         met = [
             has_result(out, name, base, need) or (name == part.experiment and need in ready)
             for name, need in needs
         ]
-        if own == base and all(met):
+        if missing_base == base and all(met):
             ready.append(arm)
     return tuple(ready)
 

@@ -64,57 +64,63 @@ def at_once(
 
     After Ctrl-C, which most often all of them hear, it waits until the last is gone.
     """
-    left = sorted(tasks, key=lambda task: -_chain(task, tasks))
-    live: dict[object, tuple[Task, int, ForkedWork[None]]] = {}
+    waiting = sorted(tasks, key=lambda task: -_chain(task, tasks))
+    running: dict[object, tuple[Task, int, ForkedWork[None]]] = {}
     try:
-        while left or live:
-            free = room - sum(taken for task, taken, _ in live.values() if not task.is_beside)
-            for task, taken in _to_begin(left, [task for task, _, _ in live.values()], free):
-                left.remove(task)
-                if (work := task.work(taken)) is not None:
+        while waiting or running:
+            free = room - sum(
+                processes for task, processes, _ in running.values() if not task.is_beside
+            )
+            for task, processes in _to_begin(
+                waiting, [task for task, _, _ in running.values()], free
+            ):
+                waiting.remove(task)
+                if (work := task.work(processes)) is not None:
                     # Cores go first to those that keep a GPU busy.
-                    begun = ForkedWork(work, niceness=10 if task.is_beside else 0)
-                    live[begun.ours] = task, taken, begun
-            if live:
-                ready = wait([begun.ours for _, _, begun in live.values()], timeout=_LOOK)
+                    forked = ForkedWork(work, niceness=10 if task.is_beside else 0)
+                    running[forked.ours] = task, processes, forked
+            if running:
+                ready = wait([forked.ours for _, _, forked in running.values()], timeout=_LOOK)
                 if not ready:
                     look()
                 for pipe in ready:
-                    task, _, begun = live.pop(pipe)
-                    yield task, begun
+                    task, _, forked = running.pop(pipe)
+                    yield task, forked
     finally:
-        end_all([begun for _, _, begun in live.values()])
+        end_all([forked for _, _, forked in running.values()])
 
 
 def _chain(task: Task, tasks: Sequence[Task]) -> float:
     """Seconds until the last that waits for it could end; the longest chain is begun first."""
-    later = (_chain(one, tasks) for one in tasks if task.name in one.after)
+    later = (_chain(later_task, tasks) for later_task in tasks if task.name in later_task.after)
     return task.seconds / task.room + max(later, default=0.0)
 
 
-def _to_begin(left: Sequence[Task], live: Sequence[Task], free: int) -> list[tuple[Task, int]]:
+def _to_begin(
+    waiting: Sequence[Task], running: Sequence[Task], free: int
+) -> list[tuple[Task, int]]:
     """Those that may begin now, and with how many processes.
 
     One begins with half of what it wants, or with what there is if it shares it with none. Where
     one of them lacks room, none overtakes it but those that take none.
     """
-    waited = {task.name for task in (*left, *live)}
-    found: list[tuple[Task, int]] = []
-    is_shared = not all(task.is_beside for task in live)
-    for task in left:
-        if task.after & waited:
+    unfinished = {task.name for task in (*waiting, *running)}
+    starting: list[tuple[Task, int]] = []
+    is_shared = not all(task.is_beside for task in running)
+    for task in waiting:
+        if task.after & unfinished:
             continue
         if task.is_beside:
-            found.append((task, task.room))
+            starting.append((task, task.room))
             continue
-        taken = min(task.room, free)
-        if is_shared and 2 * taken < task.room:
+        processes = min(task.room, free)
+        if is_shared and 2 * processes < task.room:
             free = 0
             continue
-        found.append((task, taken))
-        free -= taken
+        starting.append((task, processes))
+        free -= processes
         is_shared = True
-    return found
+    return starting
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +162,12 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
             share.work()
         return
     errors: list[Exception] = []
-    for task, begun in at_once([one.task for one in shares], room=processes, look=lambda: None):
+    for task, forked in at_once(
+        [share.task for share in shares], room=processes, look=lambda: None
+    ):
         # What failed is named where the error itself says nothing of it.
         try:
-            begun.result()
+            forked.result()
         except UnbagError as error:
             say(f"{task.name} failed: {error}")
             errors.append(error)
@@ -205,7 +213,7 @@ class ForkedWork(Generic[T]):
     def result(self) -> T:
         """What the work gives, or its error; waits for it."""
         try:
-            found = self.ours.recv()
+            received = self.ours.recv()
             self.join()
         except EOFError:
             self.join()
@@ -218,9 +226,9 @@ class ForkedWork(Generic[T]):
         except KeyboardInterrupt:
             end_all([self])
             raise
-        if isinstance(found, BaseException):
-            raise found
-        result: T = found
+        if isinstance(received, BaseException):
+            raise received
+        result: T = received
         return result
 
     def join(self, seconds: float | None = None) -> bool:
@@ -280,19 +288,19 @@ class BrokenError(Exception):
 
 
 def _broke(error: BaseException) -> BrokenError:
-    said = f"{type(error).__name__}: {error}".strip(": ")
-    return BrokenError(said, "".join(traceback.format_exception(error)))
+    message = f"{type(error).__name__}: {error}".strip(": ")
+    return BrokenError(message, "".join(traceback.format_exception(error)))
 
 
-def end_all(begun: Sequence[ForkedWork[T]]) -> None:
+def end_all(works: Sequence[ForkedWork[T]]) -> None:
     """Wait until all are gone; those that did not hear of the end themselves are told."""
     with _told_once():
         ends = time.monotonic() + _HEARD
-        for one in begun:
-            if not one.join(max(0.0, ends - time.monotonic())):
-                one.interrupt()
-        for one in begun:
-            one.join()
+        for work in works:
+            if not work.join(max(0.0, ends - time.monotonic())):
+                work.interrupt()
+        for work in works:
+            work.join()
 
 
 @contextmanager

@@ -67,25 +67,25 @@ def run_to_end(
         every: Steps between two such lines.
     """
     steps, started = trainer.task.optimizer.steps, time.monotonic()
-    loss: list[Tensor] = []
-    first: list[int] = []
+    last_loss: list[Tensor] = []
+    first_step: list[int] = []
 
     def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
-        loss[:] = [numbers["loss"]]
-        if not first:
-            first.append(state.step - 1)
+        last_loss[:] = [numbers["loss"]]
+        if not first_step:
+            first_step.append(state.step - 1)
         if say is not None and ((state.step - 1) % every == 0 or state.step == steps):
-            rate = (state.step - first[0]) / (time.monotonic() - started)
-            left = (steps - state.step) / rate
-            value = loss[0].item()
+            rate = (state.step - first_step[0]) / (time.monotonic() - started)
+            seconds_left = (steps - state.step) / rate
+            value = last_loss[0].item()
             at = state.step - 1
-            say(f"step {at:5d}  loss {value:.4f}  {rate:.3g} steps/s  {left:.0f} s left")
+            say(f"step {at:5d}  loss {value:.4f}  {rate:.3g} steps/s  {seconds_left:.0f} s left")
         return False
 
     trainer.run(folder, on_step=on_step)
     if not trainer.is_done:
         raise KeyboardInterrupt
-    return loss[0].item() if loss else None
+    return last_loss[0].item() if last_loss else None
 
 
 def take_turns(
@@ -109,24 +109,25 @@ def take_turns(
     first = min(trainer.state.step for trainer in trainers.values())
     steps = max(trainer.task.optimizer.steps for trainer in trainers.values())
     loss: dict[str, Tensor] = {}
-    started = asked = time.monotonic()
+    started = resumed = time.monotonic()
     waited = 0.0
-    for step, shown in enumerate(batches, start=first):
-        waited += time.monotonic() - asked
+    for step, step_batches in enumerate(batches, start=first):
+        waited += time.monotonic() - resumed
         for name, trainer in trainers.items():
             if trainer.state.step == step:
-                loss[name] = trainer.train_step(shown[name])["loss"]
+                loss[name] = trainer.train_step(step_batches[name])["loss"]
         if step % 100 == 99 or step + 1 == steps:
             # Reading the losses waits for the device.
-            shares = "  ".join(f"{name} {value.item():.3f}" for name, value in loss.items())
-            taken = time.monotonic() - started
-            each = taken / (step + 1 - first)
+            losses_text = "  ".join(f"{name} {value.item():.3f}" for name, value in loss.items())
+            elapsed = time.monotonic() - started
+            seconds_per_step = elapsed / (step + 1 - first)
             say(
-                f"step {step + 1}, {1000 * each:.0f} ms each, {100 * waited / taken:.0f} % "
-                f"waiting, {each * (steps - step - 1):.0f} s left  {shares}"
+                f"step {step + 1}, {1000 * seconds_per_step:.0f} ms each, "
+                f"{100 * waited / elapsed:.0f} % waiting, "
+                f"{seconds_per_step * (steps - step - 1):.0f} s left  {losses_text}"
             )
         after_step(step + 1)
-        asked = time.monotonic()
+        resumed = time.monotonic()
     return {name: value.item() for name, value in loss.items()}
 
 
@@ -155,7 +156,7 @@ def ask(encoder: Tiny, questions: Questions, *, device: str) -> dict[str, dict[s
 
 
 def run_arms(
-    wanted: Sequence[ArmResult],
+    results: Sequence[ArmResult],
     folder: Path,
     train: Callable[[Sequence[ArmResult]], Mapping[str, TrainedArm]],
     questions: Callable[[], Questions],
@@ -168,29 +169,31 @@ def run_arms(
     All weights are written before the first arm is measured; beside those of an arm that still has
     to be measured stands a .state with what is known of it.
     """
-    base = wanted[0].base if wanted else folder.name
-    missing = [one for one in wanted if find_same(one, folder / f"{one.arm}.json") is None]
+    base = results[0].base if results else folder.name
+    missing = [
+        result for result in results if find_same(result, folder / f"{result.arm}.json") is None
+    ]
     if not missing:
         say(f"{base}: every arm is in {folder}")
         return
     folder.mkdir(parents=True, exist_ok=True)
-    state = {one.arm: folder / f"{one.arm}.state" for one in missing}
-    rest = [one for one in missing if find_same(one, state[one.arm]) is None]
-    trained = train(rest) if rest else {}
-    for one in rest:
-        arm = trained[one.arm]
-        weights = folder / f"{one.arm}.safetensors"
+    state_paths = {result.arm: folder / f"{result.arm}.state" for result in missing}
+    untrained = [result for result in missing if find_same(result, state_paths[result.arm]) is None]
+    trained = train(untrained) if untrained else {}
+    for result in untrained:
+        arm = trained[result.arm]
+        weights = folder / f"{result.arm}.safetensors"
         write_atomically(weights, partial(write, arm.network))
-        done = replace(one, loss=arm.loss, seconds=arm.seconds, numbers=arm.numbers)
-        write_result(state[one.arm], done)
-    for arm_name, path in state.items():
+        trained_result = replace(result, loss=arm.loss, seconds=arm.seconds, numbers=arm.numbers)
+        write_result(state_paths[result.arm], trained_result)
+    for arm_name, path in state_paths.items():
         start = time.monotonic()
-        (found,) = read_results(path)
+        (result,) = read_results(path)
         # The file is asked, not the model it was written from: it has half the digits.
         tiny = read(folder / f"{arm_name}.safetensors", name=arm_name)
-        numbers = {**found.numbers, **ask(tiny, questions(), device=device)}
-        took = found.seconds
-        seconds = None if took is None else took + time.monotonic() - start
-        write_result(folder / f"{arm_name}.json", replace(found, numbers=numbers, seconds=seconds))
+        numbers = {**result.numbers, **ask(tiny, questions(), device=device)}
+        training_seconds = result.seconds
+        seconds = None if training_seconds is None else training_seconds + time.monotonic() - start
+        write_result(folder / f"{arm_name}.json", replace(result, numbers=numbers, seconds=seconds))
         path.unlink()
         say(f"{base}: {arm_name} asked")

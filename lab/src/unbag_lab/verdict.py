@@ -48,25 +48,25 @@ class Verdict:
         """Reproduced if every prediction is, not reproduced if one is not."""
         if self.is_small:
             return UNDECIDED
-        words = {one.word for one in self.tested}
+        words = {tested.word for tested in self.tested}
         if FAILED in words:
             return FAILED
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
 
-    def word_of(self, one: Tested) -> Word:
+    def word_of(self, tested: Tested) -> Word:
         """Of one of its predictions; a small run decides none."""
-        return UNDECIDED if self.is_small else one.word
+        return UNDECIDED if self.is_small else tested.word
 
     @property
     def came_out(self) -> str:
         """How many of its predictions did."""
-        held = sum(one.word == REPRODUCED for one in self.tested)
+        held = sum(tested.word == REPRODUCED for tested in self.tested)
         return f"{held} of {len(self.tested)} predictions came out"
 
     @property
     def missing(self) -> int:
         """Bases that the prediction with the fewest still needs."""
-        return max(one.missing for one in self.tested)
+        return max(tested.missing for tested in self.tested)
 
     @property
     def said(self) -> str:
@@ -119,18 +119,21 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
     for claim in claims:
         # On bases that were not seen before, where every reader could learn what it was shown.
         counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
-        weighed = [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
+        weighed = [
+            weigh(prediction, prediction.effects(counting, claim.experiment))
+            for prediction in claim.predictions
+        ]
         tested.append((claim, weighed))
-    every = [one for _, some in tested for one in some]
-    words = iter(_words(every))
-    small = {(one.experiment, one.arm) for one in results if one.size == "small"}
+    all_tested = [tested for _, claim_tested in tested for tested in claim_tested]
+    words = iter(_words(all_tested))
+    small_arms = {(result.experiment, result.arm) for result in results if result.size == "small"}
     return [
         Verdict(
             claim,
-            tuple(replace(one, word=next(words)) for one in some),
-            is_small=not small.isdisjoint(claim.arms),
+            tuple(replace(tested, word=next(words)) for tested in claim_tested),
+            is_small=not small_arms.isdisjoint(claim.arms),
         )
-        for claim, some in tested
+        for claim, claim_tested in tested
     ]
 
 
@@ -155,14 +158,14 @@ def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
 
 def _words(tested: Sequence[Tested]) -> list[Word]:
     """Holm's correction over the likelier direction of each, doubled since there are two."""
-    enough = [place for place, one in enumerate(tested) if not one.missing]
-    least = {place: min(tested[place].p_right, tested[place].p_wrong) for place in enough}
+    decidable = [place for place, prediction in enumerate(tested) if not prediction.missing]
+    smallest_p = {place: min(tested[place].p_right, tested[place].p_wrong) for place in decidable}
     words: list[Word] = [UNDECIDED] * len(tested)
-    for rank, place in enumerate(sorted(enough, key=lambda place: least[place])):
-        one = tested[place]
-        if 2 * least[place] * (len(enough) - rank) >= LEVEL:
+    for rank, place in enumerate(sorted(decidable, key=lambda place: smallest_p[place])):
+        prediction = tested[place]
+        if 2 * smallest_p[place] * (len(decidable) - rank) >= LEVEL:
             break
-        words[place] = REPRODUCED if one.p_right <= one.p_wrong else FAILED
+        words[place] = REPRODUCED if prediction.p_right <= prediction.p_wrong else FAILED
     return words
 
 
@@ -198,23 +201,25 @@ def standard_error(values: Sequence[float]) -> float:
 
 def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
     """Arms of one name on bases of other weights are of two bases, whatever they are called."""
-    found: dict[str, dict[ArmKey, ArmResult]] = {}
+    arms_by_base: dict[str, dict[ArmKey, ArmResult]] = {}
     names: dict[tuple[str, str], str] = {}
-    for one in results:
-        key = (one.base, one.fingerprint)
+    for result in results:
+        key = (result.base, result.fingerprint)
         if key not in names:
-            names[key] = next(name for name in _names(one) if name not in names.values())
-        found.setdefault(names[key], {})[one.experiment, one.arm] = one
-    return dict(found)
+            names[key] = next(name for name in _names(result) if name not in names.values())
+        arms_by_base.setdefault(names[key], {})[result.experiment, result.arm] = result
+    return dict(arms_by_base)
 
 
-def _names(one: ArmResult) -> tuple[str, ...]:
+def _names(result: ArmResult) -> tuple[str, ...]:
     """What its base may be called, the last one of certainty."""
-    name, prints = one.base, (one.fingerprint[:8], one.fingerprint)
-    if one.fingerprint.startswith(f"{one.experiment}-"):
+    name, fingerprints = result.base, (result.fingerprint[:8], result.fingerprint)
+    if result.fingerprint.startswith(f"{result.experiment}-"):
         # No weights were read: the experiment took the number of a base for its seed.
-        return tuple(f"seed {number(name)} ({of})" for of in (one.experiment, one.fingerprint))
-    return name, *(f"{name} ({text})" for text in prints)
+        return tuple(
+            f"seed {number(name)} ({origin})" for origin in (result.experiment, result.fingerprint)
+        )
+    return name, *(f"{name} ({text})" for text in fingerprints)
 
 
 def too_few(missing: int) -> str:
@@ -225,90 +230,98 @@ def too_few(missing: int) -> str:
 
 def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -> str:
     """Why a prediction without effects has none."""
-    wanted = [number.key(claim.experiment) for number in prediction.numbers]
-    wanted += [(claim.experiment, name) for name in claim.must_fit]
-    have = {(one.experiment, one.arm) for one in results}
-    return NONE_COUNTS if have.issuperset(wanted) else NOT_RUN
+    needed = [number.key(claim.experiment) for number in prediction.numbers]
+    needed += [(claim.experiment, name) for name in claim.must_fit]
+    available = {(result.experiment, result.arm) for result in results}
+    return NONE_COUNTS if available.issuperset(needed) else NOT_RUN
 
 
 def all_absent(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Why no prediction of a claim has an effect; empty if one has."""
-    if any(one.effects for one in verdict.tested):
+    if any(tested.effects for tested in verdict.tested):
         return ""
-    whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
-    return NOT_RUN if NOT_RUN in whys else min(whys)
+    reasons = {absent(tested.prediction, verdict.claim, results) for tested in verdict.tested}
+    return NOT_RUN if NOT_RUN in reasons else min(reasons)
 
 
 def tally(verdict: Verdict) -> str:
     """How many predictions hold, do not, and are undecided."""
-    words = [verdict.word_of(one) for one in verdict.tested]
-    return ", ".join(f"{words.count(word)} {said}" for word, said in HOLDS.items() if word in words)
+    words = [verdict.word_of(tested) for tested in verdict.tested]
+    return ", ".join(
+        f"{words.count(word)} {label}" for word, label in HOLDS.items() if word in words
+    )
 
 
 def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
     """All that a reader of a verdict must mind, a text each."""
-    found = []
-    if nothing := told_nothing(claim, results):
-        where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in nothing.items())
+    texts = []
+    if at_chance := told_nothing(claim, results):
+        places = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in at_chance.items())
         names = " and ".join(f"`{name}`" for name in QUADS)
-        found.append(
+        texts.append(
             "Mind: some readers learned fixed examples by heart and yet, trained, are within "
-            f"sampling noise of chance on both {names}: {where}. A reader that tells nothing "
+            f"sampling noise of chance on both {names}: {places}. A reader that tells nothing "
             "apart says little of what it reads, and so does an effect averaged over such bases."
         )
-    if coins := coin_controls(claim, results):
-        where = ", ".join(f"`{one.arm}` on `{one.benchmark}`" for one in coins)
-        found.append(
-            f"Mind: what brittleness is compared with is a coin ({where}, within sampling noise of "
-            "chance on every base), and a coin is as brittle as can be. Whatever teaches the "
+    if coin_numbers := coin_controls(claim, results):
+        places = ", ".join(f"`{number.arm}` on `{number.benchmark}`" for number in coin_numbers)
+        texts.append(
+            f"Mind: what brittleness is compared with is a coin ({places}, within sampling noise "
+            "of chance on every base), and a coin is as brittle as can be. Whatever teaches the "
             "benchmark lowers brittleness, so that it rises could hardly come out there. What is "
             "told apart before the repair stands beside."
         )
-    return found
+    return texts
 
 
 def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
     """By arm, the bases that count though it is at chance on all of these benchmarks there."""
-    found: dict[str, list[str]] = {}
+    bases_by_arm: dict[str, list[str]] = {}
     bases = by_base(results)
     for base in in_order(bases):
         arms = bases[base]
         for name in claim.must_fit if claim.counts(arms) else ():
             if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
-                found.setdefault(name, []).append(base)
-    return found
+                bases_by_arm.setdefault(name, []).append(base)
+    return bases_by_arm
 
 
 def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
     """Of predictions that brittleness rises, controls that are coins on every base that counts."""
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
-    found: dict[Number, None] = {}
-    for one in claim.predictions:
-        control = one.control
-        if not isinstance(control, Number) or control.metric != BRITTLENESS or one.side != "above":
+    coin_numbers: dict[Number, None] = {}
+    for prediction in claim.predictions:
+        control = prediction.control
+        if (
+            not isinstance(control, Number)
+            or control.metric != BRITTLENESS
+            or prediction.side != "above"
+        ):
             continue
         key = control.key(claim.experiment)
-        asked = [arms[key] for arms in bases if key in arms]
-        if asked and all(is_coin(result, control.benchmark) for result in asked):
-            found[control] = None
-    return tuple(found)
+        results_of_control = [arms[key] for arms in bases if key in arms]
+        if results_of_control and all(
+            is_coin(result, control.benchmark) for result in results_of_control
+        ):
+            coin_numbers[control] = None
+    return tuple(coin_numbers)
 
 
-def is_coin(one: ArmResult, benchmark: str) -> bool:
+def is_coin(result: ArmResult, benchmark: str) -> bool:
     """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
-    share = one.numbers.get(benchmark, {}).get(METRIC)
-    if one.size == "small" or share is None or benchmark not in QUADS:
+    share = result.numbers.get(benchmark, {}).get(METRIC)
+    if result.size == "small" or share is None or benchmark not in QUADS:
         return False
-    return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * one.times))
+    return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * result.times))
 
 
 def sense(verdict: Verdict) -> str:
     """What to make of a verdict, whichever it is."""
-    if not any(one.effects for one in verdict.tested):
+    if not any(tested.effects for tested in verdict.tested):
         return "Nothing yet: there is no base that says anything about it."
     where = verdict.claim.where
     if verdict.word == REPRODUCED:
-        is_null = all(one.prediction.side == "within" for one in verdict.tested)
+        is_null = all(tested.prediction.side == "within" for tested in verdict.tested)
         claimed = (
             "that the numbers lie so close is what was claimed, which says nothing of another "
             "model, reader or training"
@@ -327,13 +340,13 @@ def sense(verdict: Verdict) -> str:
             "data, steps and edits differ, and the prediction may ask for more than the source "
             "says."
         )
-    left = [one.prediction.says for one in verdict.tested if one.word != REPRODUCED]
-    if len(left) == len(verdict.tested):
-        few = all(one.missing for one in verdict.tested)
-        so_far = f"Nothing is decided{f' yet ({verdict.why})' if few else ''}."
+    undecided = [tested.prediction.says for tested in verdict.tested if tested.word != REPRODUCED]
+    if len(undecided) == len(verdict.tested):
+        all_too_few = all(tested.missing for tested in verdict.tested)
+        so_far = f"Nothing is decided{f' yet ({verdict.why})' if all_too_few else ''}."
     else:
-        rest = f"“{left[0]}” is open" if len(left) == 1 else "the rest are open"
-        so_far = f"Undecided as a whole: {verdict.came_out}, {rest}."
+        open_text = f"“{undecided[0]}” is open" if len(undecided) == 1 else "the rest are open"
+        so_far = f"Undecided as a whole: {verdict.came_out}, {open_text}."
     return (
         f"{so_far} Effects may lean one way; the rule, fixed beforehand, asks for "
         f"{FEWEST_BASES} bases and a clear answer after correction."
@@ -341,47 +354,51 @@ def sense(verdict: Verdict) -> str:
 
 
 def _failed(verdict: Verdict) -> str:
-    said = [f"“{one.prediction.says}”" for one in verdict.tested if one.word == FAILED]
-    text = f"{', '.join(said)} {'does' if len(said) == 1 else 'do'} not hold"
-    others = [
+    quotes = [f"“{tested.prediction.says}”" for tested in verdict.tested if tested.word == FAILED]
+    text = f"{', '.join(quotes)} {'does' if len(quotes) == 1 else 'do'} not hold"
+    other_counts = [
         f"{count} {name}"
         for name, word in (("came out", REPRODUCED), ("undecided", UNDECIDED))
-        if (count := sum(one.word == word for one in verdict.tested))
+        if (count := sum(tested.word == word for tested in verdict.tested))
     ]
-    return f"{text} (of the others, {' and '.join(others)})" if others else text
+    return f"{text} (of the others, {' and '.join(other_counts)})" if other_counts else text
 
 
-def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
+def reason(tested: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
     """Why a prediction has its word; `together` predictions are corrected together."""
-    if not one.effects:
+    if not tested.effects:
         return f"{why_none.capitalize()}."
-    if one.missing:
-        return f"{too_few(one.missing)}."
-    p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
-    shown = f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
-    corrected = f"{shown} before correction for {together} predictions"
-    if one.word == REPRODUCED:
+    if tested.missing:
+        return f"{too_few(tested.missing)}."
+    p = min(1.0, 2 * min(tested.p_right, tested.p_wrong))  # doubled, since there are two directions
+    p_value = f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
+    corrected = f"{p_value} before correction for {together} predictions"
+    if tested.word == REPRODUCED:
         return f"The effect lies where it was predicted ({corrected})."
-    if one.word == FAILED:
+    if tested.word == FAILED:
         return f"The effect lies where the prediction rules it out ({corrected})."
-    side = _side_of_interval(one)
+    side = _side_of_interval(tested)
     if side == "across":
         return f"The 95 % interval does not keep to one side of the bound ({corrected})."
     where = "where it was predicted" if side == "right" else "where the prediction rules it out"
     return f"The 95 % interval lies {where}, but not clearly enough ({corrected})."
 
 
-def _side_of_interval(one: Tested) -> str:
+def _side_of_interval(tested: Tested) -> str:
     """Right, wrong, or across the bound."""
-    assert one.low is not None
-    assert one.high is not None
-    bound = one.prediction.bound
-    low, high = (one.low, one.high) if one.prediction.side != "below" else (-one.high, -one.low)
-    if one.prediction.side == "within":
+    assert tested.low is not None
+    assert tested.high is not None
+    bound = tested.prediction.bound
+    low, high = (
+        (tested.low, tested.high)
+        if tested.prediction.side != "below"
+        else (-tested.high, -tested.low)
+    )
+    if tested.prediction.side == "within":
         if -bound < low and high < bound:
             return "right"
         return "wrong" if low > bound or high < -bound else "across"
-    edge = bound if one.prediction.side == "above" else -bound
+    edge = bound if tested.prediction.side == "above" else -bound
     if low > edge:
         return "right"
     return "wrong" if high < edge else "across"

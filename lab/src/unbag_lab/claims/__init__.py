@@ -84,11 +84,17 @@ class Claim:
 
     def counts(self, arms: ArmsOfBase) -> bool:
         """Whether a base says anything about the claim."""
-        own = [arms[key] for key in self.arms if key in arms]
-        if any(one.base in self.seen or one.fingerprint in self.seen.values() for one in own):
+        own_results = [arms[key] for key in self.arms if key in arms]
+        if any(
+            result.base in self.seen or result.fingerprint in self.seen.values()
+            for result in own_results
+        ):
             return False
-        asked = (arms.get((self.experiment, name)) for name in self.must_fit)
-        learned = (one.numbers.get("fit", {}).get("few", 0.0) if one else 0.0 for one in asked)
+        fit_results = (arms.get((self.experiment, name)) for name in self.must_fit)
+        learned = (
+            result.numbers.get("fit", {}).get("few", 0.0) if result else 0.0
+            for result in fit_results
+        )
         return all(share >= LEAST_FIT for share in learned)
 
     @property
@@ -140,15 +146,15 @@ class Prediction:
 
     def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
         """By base, for every base on which both sides were asked and came to a number."""
-        found = {}
+        differences = {}
         for base in in_order(bases):
             arms = bases[base]
             value, other = self.number.of(arms, experiment), self.level
             if isinstance(self.control, Number):
                 other = self.control.of(arms, experiment)
             if value is not None and other is not None and isfinite(value - other):
-                found[base] = value - other
-        return found
+                differences[base] = value - other
+        return differences
 
 
 @dataclass(frozen=True)
@@ -203,14 +209,18 @@ def _claim(
     **texts: Any,
 ) -> Claim:
     """A number is written as [arm, benchmark, metric], and the experiment if it is another."""
-    read = []
+    parsed = []
     for fields in predictions:
         control = fields["control"]
-        own = control if isinstance(control, float) else Number(*control)
-        read.append(Prediction(**(fields | {"number": Number(*fields["number"]), "control": own})))
+        level_or_number = control if isinstance(control, float) else Number(*control)
+        parsed.append(
+            Prediction(
+                **(fields | {"number": Number(*fields["number"]), "control": level_or_number})
+            )
+        )
     return Claim(
         name=name,
-        predictions=tuple(read),
+        predictions=tuple(parsed),
         where={"world": WORLD, "photographs": PHOTOGRAPHS}[where],
         must_fit=tuple(must_fit),
         beside=tuple(Number(*parts) for parts in beside),

@@ -126,14 +126,14 @@ def _vocabulary(base: Base) -> Words:
     nothing = DECODERS["decoder-nothing"]
     material = of_world(base.encoder, base.rows, nothing, progress=Silent())
     texts = [text for fact in material.facts for text in (fact.caption, *fact.negatives)]
-    asked = lessons_of(material.facts[:5_000], nothing, seed=base.seed)
+    lessons = lessons_of(material.facts[:5_000], nothing, seed=base.seed)
     questions = [about_caption(text, is_turned=False) for text in texts[:5_000]]
-    instructions = [instruction(one) for one in dict.fromkeys(questions)]
+    instructions = [instruction(question) for question in dict.fromkeys(questions)]
     return words_of(
         [
             *dict.fromkeys(texts),
             *base.questions.captions,
-            *(text for one in asked for text in (one.prompt, one.answer)),
+            *(text for question in lessons for text in (question.prompt, question.answer)),
             *words_asked(),
             *instructions,
         ]
@@ -149,33 +149,33 @@ def _train_decoder(
     material = base.material(settings)
     first = material.count - material.held_out
     trained = [fact for fact in material.facts if fact.image < first]
-    held = [fact for fact in material.facts if fact.image >= first]
+    held_out = [fact for fact in material.facts if fact.image >= first]
 
     def ask_relations(net: DecoderNet) -> float:
         score = _score_decoder(net, words, base, settings)
         return base.questions.measured_on(RELATION, score)["original"]
 
-    found = teach(
+    decoder = teach(
         base,
         words,
         settings,
         few=lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
         lessons=lessons_of(trained, settings, seed=base.seed),
-        held=lessons_of(held, settings, seed=base.seed),
+        held=lessons_of(held_out, settings, seed=base.seed),
         look=ask_relations if is_long(name) and RELATION in base.questions.names else None,
     )
-    keep(found.net, words, base, settings, folder / name)
-    numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
-    curve = {f"{step}": share for step, share in found.curve.items()}
+    keep(decoder.net, words, base, settings, folder / name)
+    numbers = base.questions.measured(_score_decoder(decoder.net, words, base, settings))
+    curve = {f"{step}": share for step, share in decoder.curve.items()}
     result = base.result(
         name,
-        {**numbers, "fit": found.fit, **({CURVE: curve} if curve else {})},
+        {**numbers, "fit": decoder.fit, **({CURVE: curve} if curve else {})},
         steps=settings.steps,
         batch_size=settings.batch_size,
-        loss=found.loss,
+        loss=decoder.loss,
         precision=precision_of(base.settings.device),
     )
-    return result, found.net
+    return result, decoder.net
 
 
 def is_long(name: str) -> bool:
@@ -186,8 +186,8 @@ def is_long(name: str) -> bool:
 def taught_with(name: str, settings: ReadoutSettings) -> DecoderSettings:
     """How a decoder is built and taught."""
     steps = settings.long_steps if is_long(name) else settings.steps
-    wanted = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
-    return wanted if settings.size == "full" else shrunk(wanted)
+    arm_settings = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
+    return arm_settings if settings.size == "full" else shrunk(arm_settings)
 
 
 def keep(
@@ -204,9 +204,9 @@ def keep(
     config = base.encoder.config
     patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
     places = 0 if settings.sees == "nothing" else patches
-    made = Made(net, words, settings, places, places + settings.context, embeds)
+    decoder = Made(net, words, settings, places, places + settings.context, embeds)
     name = base.encoder.name
-    save_decoder(folder, made, DecoderOrigin(f"tiny:{name}", name, base.encoder.fingerprint))
+    save_decoder(folder, decoder, DecoderOrigin(f"tiny:{name}", name, base.encoder.fingerprint))
 
 
 def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
@@ -223,16 +223,18 @@ def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderS
     """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
     device = base.settings.device
     seen_NLV = question_features(base, settings)
-    prompt = next(one for one in sets.YES if one.is_published).caption
-    asked = [
+    prompt = next(prompt_set for prompt_set in sets.YES if prompt_set.is_published).caption
+    caption_lessons = [
         Lesson(0, "yes", filled(prompt, text=text), "Yes")
         if settings.asks
         else Lesson(0, "describe", "", text)
         for text in base.questions.captions
     ]
-    lessons = make_lessons(asked, words, context=settings.context).to(device)
-    if len(lessons) < len(asked):
-        raise ValueError(f"{len(asked) - len(lessons)} captions of the questions are too long")
+    lessons = make_lessons(caption_lessons, words, context=settings.context).to(device)
+    if len(lessons) < len(caption_lessons):
+        raise ValueError(
+            f"{len(caption_lessons) - len(lessons)} captions of the questions are too long"
+        )
     net.eval()
 
     @torch.inference_mode()
@@ -296,31 +298,38 @@ def teach(
     """
     device, seed, seen_NLV = base.settings.device, base.seed, base.material(settings).seen_NLV
     precision, fit_steps = precision_of(device), base.settings.fit_steps
-    few_made, made, held_made = (
-        make_lessons(some, words, context=settings.context) for some in (few, lessons, held)
+    few_batches, all_batches, held_batches = (
+        make_lessons(lesson_list, words, context=settings.context)
+        for lesson_list in (few, lessons, held)
     )
     by_heart = replace(settings, steps=fit_steps, blind=0.0)
     net = fresh(settings, words, seen_NLV, seed=seed)
-    can_fit = fits(net, seen_NLV, few_made, by_heart, device=device, precision=precision, seed=seed)
+    can_fit = fits(
+        net, seen_NLV, few_batches, by_heart, device=device, precision=precision, seed=seed
+    )
     net = fresh(settings, words, seen_NLV, seed=seed)
-    task = DecoderTask(net, seen_NLV, made, settings, device=device, precision=precision, seed=seed)
-    trainer, every = Trainer(task), 0 if look is None else max(1, settings.steps // 10)
+    task = DecoderTask(
+        net, seen_NLV, all_batches, settings, device=device, precision=precision, seed=seed
+    )
+    trainer, look_steps = Trainer(task), 0 if look is None else max(1, settings.steps // 10)
     last: list[Tensor] = []
 
     def on_step(state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
         last[:] = [numbers["loss"]]
-        return every > 0 and state.step % every == 0
+        return look_steps > 0 and state.step % look_steps == 0
 
     curve: dict[int, float] = {}
     while not trainer.is_done:
         # Asked between two runs: what a step depends on is not touched.
         step = trainer.run(on_step=on_step).step
-        if look is not None and step % every == 0:
+        if look is not None and step % look_steps == 0:
             curve[step] = look(task.net)
-    held_made = held_made.to(device)
-    kept = share_right(task.net, task.seen_NLV, held_made, device=device, precision=precision)
-    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
-    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
+    held_batches = held_batches.to(device)
+    held_out = share_right(
+        task.net, task.seen_NLV, held_batches, device=device, precision=precision
+    )
+    by_kind = {f"held {kind}": share for kind, share in held_out.by_kind.items()}
+    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": held_out.share, **by_kind}
     return TaughtDecoder(task.net, fit, float(last[0]) if last else None, curve)
 
 
@@ -350,33 +359,33 @@ def run_vectors(
     texts, material = _Texts(words, settings.device), base.material(DECODERS["decoder"])
     assert material.seen_NLV is not None
     code = {
-        key: torch.cat([some.code[key] for some in base.rows]).to(settings.device)
+        key: torch.cat([rows.code[key] for rows in base.rows]).to(settings.device)
         for key in base.rows[0].code
     }
     lesson = _Lessons(
-        [caption for some in base.rows for caption in some.captions],
-        [negatives for some in base.rows for negatives in some.negatives],
+        [caption for rows in base.rows for caption in rows.captions],
+        [negatives for rows in base.rows for negatives in rows.negatives],
         code,
         asks=asks,
         seed=base.seed,
     )
     count = material.count - material.held_out
-    few = min(settings.fit_rows, count)
+    few_rows = min(settings.fit_rows, count)
     task_of = partial(_VectorTask, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
     fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
-    by_heart = task_of(rows=few, steps=fit_steps)
+    by_heart = task_of(rows=few_rows, steps=fit_steps)
     Trainer(by_heart).run()
-    share = by_heart.share_right(np.arange(few), among_own=True)
-    fit = {"few": share, FEW_STEPS: float(fit_steps)}
-    trained = task_of(rows=count, steps=settings.vector_steps)
-    loss = run_to_end(Trainer(trained))
+    few_share = by_heart.share_right(np.arange(few_rows), among_own=True)
+    fit = {"few": few_share, FEW_STEPS: float(fit_steps)}
+    task = task_of(rows=count, steps=settings.vector_steps)
+    loss = run_to_end(Trainer(task))
     held = np.arange(count, material.count)
-    for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
+    for part, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
         if len(rows):
-            fit[what] = trained.share_right(rows)
+            fit[part] = task.share_right(rows)
     seen_NLV = question_features(base, DECODERS["decoder"])
     assert seen_NLV is not None
-    numbers = base.questions.measured(_score_vectors(trained.net, seen_NLV, texts, base, asks=asks))
+    numbers = base.questions.measured(_score_vectors(task.net, seen_NLV, texts, base, asks=asks))
     result = base.result(
         name,
         {**numbers, "fit": fit},
@@ -385,7 +394,7 @@ def run_vectors(
         loss=loss,
         precision=precision_of(settings.device),
     )
-    return result, trained.net
+    return result, task.net
 
 
 class _VectorTask(Task[IntArray]):
@@ -434,12 +443,12 @@ class _VectorTask(Task[IntArray]):
 
     def _vectors(self, row_B: IntArray) -> tuple[Tensor, Tensor, Tensor]:
         """Of queries and targets, and which targets also fit."""
-        said, masked_BT = self._lesson.targets(row_B)
+        target_texts, masked_BT = self._lesson.targets(row_B)
         prompts = [self._lesson.prompt(int(row)) for row in row_B]
         at = torch.from_numpy(row_B).to(self.device)
         with autocast(self.device, precision_of(self.device)):
             query_BW = _embed(self.net, self._seen_NLV[at], *self._texts(prompts))
-            target_TW = _embed(self.net, None, *self._texts(said))
+            target_TW = _embed(self.net, None, *self._texts(target_texts))
         return query_BW, target_TW, masked_BT
 
     @torch.inference_mode()
@@ -448,7 +457,7 @@ class _VectorTask(Task[IntArray]):
 
         Among its own negatives only, where asked for; rows without anything beside are left out.
         """
-        found = []
+        right_parts = []
         for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH)):
             query_BW, target_TW, masked_BT = self._vectors(row_B)
             if among_own:
@@ -459,8 +468,8 @@ class _VectorTask(Task[IntArray]):
             own_B = cosine_BT.diagonal().clone()
             cosine_BT.fill_diagonal_(-torch.inf)
             best_B = cosine_BT.amax(dim=1)
-            found.append((own_B > best_B)[best_B.isfinite()])
-        return float(torch.cat(found).float().mean())
+            right_parts.append((own_B > best_B)[best_B.isfinite()])
+        return float(torch.cat(right_parts).float().mean())
 
 
 class _Lessons:
@@ -500,14 +509,16 @@ class _Lessons:
         keep = [place for place, text in enumerate(flat) if text is not None]
         if keep and truth.negative_true_BBK is not None:
             texts += [flat[place] or "" for place in keep]
-            kept = torch.tensor(keep, device=at.device)
-            masked.append(truth.negative_true_BBK.flatten(1)[:, kept])
+            column_K = torch.tensor(keep, device=at.device)
+            masked.append(truth.negative_true_BBK.flatten(1)[:, column_K])
         return texts, torch.cat(masked, dim=1)
 
     def owners(self, row_B: IntArray) -> Tensor:
         """Of each target, the place in the batch whose caption or negative it is, [T]."""
-        every = [at for at, row in enumerate(row_B) for one in self.negatives[row] if one]
-        return torch.tensor([*range(len(row_B)), *every])
+        owner_rows = [
+            at for at, row in enumerate(row_B) for negative in self.negatives[row] if negative
+        ]
+        return torch.tensor([*range(len(row_B)), *owner_rows])
 
 
 class _Texts:
@@ -541,26 +552,28 @@ def _score_vectors(
     precision = precision_of(texts.device)
 
     @torch.inference_mode()
-    def embedded(rows: IntArray | None, said: Sequence[str]) -> Tensor:
-        found = []
-        for start in range(0, len(said), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            seen = None if rows is None else seen_NLV[torch.from_numpy(rows[some]).to(texts.device)]
+    def embedded(rows: IntArray | None, prompts: Sequence[str]) -> Tensor:
+        parts = []
+        for start in range(0, len(prompts), _AT_ONCE):
+            chunk = slice(start, start + _AT_ONCE)
+            seen_BLV = (
+                None if rows is None else seen_NLV[torch.from_numpy(rows[chunk]).to(texts.device)]
+            )
             with autocast(texts.device, precision):
-                found.append(unit(_embed(net, seen, *texts(said[some]))).cpu())
-        return torch.cat(found).double()
+                parts.append(unit(_embed(net, seen_BLV, *texts(prompts[chunk]))).cpu())
+        return torch.cat(parts).double()
 
     caption_CW = embedded(None, base.questions.captions)
 
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        asked = [
-            said
+        prompts = [
+            prompt
             for item in items
-            for said in [instruction(question_of(item) if asks else None)]
+            for prompt in [instruction(question_of(item) if asks else None)]
             * (len(item.images) * len(item.captions))
         ]
         place: dict[tuple[int, str], int] = {}
-        keys = zip(image_M.tolist(), asked, strict=True)
+        keys = zip(image_M.tolist(), prompts, strict=True)
         at_M = np.array([place.setdefault(key, len(place)) for key in keys])
         query = embedded(np.array([row for row, _ in place]), [text for _, text in place])
         value_M: FloatArray = (query[at_M] * caption_CW[caption_M]).sum(dim=-1).numpy()

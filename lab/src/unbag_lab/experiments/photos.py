@@ -98,8 +98,8 @@ class PhotosExperiment:
     def extent(self, arm: str, *, size: Size) -> Extent:
         """Whatever the number of photographs; a reader takes no steps."""
         self.needs(arm)
-        found = _EXTENTS.get(arm, _REPAIRED)
-        return found if size == "full" or arm == BLIND else Extent(_SMALL_STEPS, 64, 1)
+        extent = _EXTENTS.get(arm, _REPAIRED)
+        return extent if size == "full" or arm == BLIND else Extent(_SMALL_STEPS, 64, 1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
@@ -120,14 +120,16 @@ class PhotosExperiment:
         for base in order.bases:
             for arm in order.arms:
                 path = result_path(order.out, self.name, base.stem, arm)
-                wanted = _wanted(bench, self, base, arm)
-                if find_same(wanted, path) is not None:
+                unmeasured = _wanted(bench, self, base, arm)
+                if find_same(unmeasured, path) is not None:
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # None of the arms is charged with what all of them share.
                 assert bench.asked is not None
                 started = time.monotonic()
-                result = _blind(bench, wanted) if arm == BLIND else _train(bench, wanted, path)
+                result = (
+                    _blind(bench, unmeasured) if arm == BLIND else _train(bench, unmeasured, path)
+                )
                 write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
                 say(f"{base.stem}: {arm}")
 
@@ -164,18 +166,20 @@ class Bench:
         """Of photographs that could be opened; refused where they say too little."""
         place_of = self.seen.images.row_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.image.name in place_of]
-        has_edits = any(not edit.is_positive for p in pairs for some in p.edits for edit in some)
-        asked = make_questions(pairs, place_of) if has_edits else None
-        groups = groups_of(asked.kinds) if asked is not None else {}
-        few = [name for group, name in BENCHMARKS.items() if group not in groups]
-        if asked is None or few:
+        has_edits = any(
+            not edit.is_positive for pair in pairs for edits in pair.edits for edit in edits
+        )
+        questions = make_questions(pairs, place_of) if has_edits else None
+        groups = groups_of(questions.kinds) if questions is not None else {}
+        missing_groups = [name for group, name in BENCHMARKS.items() if group not in groups]
+        if questions is None or missing_groups:
             raise UnbagError(
                 f"{len(pairs):,} photographs that are asked about have too few edits: "
-                f"{', '.join(few)}",
+                f"{', '.join(missing_groups)}",
                 expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
                 hint="name a larger collection with --photos",
             )
-        return asked
+        return questions
 
     def heads(self, start: Path | None, seed: int) -> CachedEncoders:
         """As a file has them, or before training."""
@@ -185,11 +189,11 @@ class Bench:
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
     """As in `photos_training`, without its locks: the frozen parts are not even loaded."""
-    made = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
+    arm_of_heads = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
     epochs = ceil(extent.steps / (photographs // extent.batch_size))
-    warmup_steps = min(made.recipe.warmup_steps, extent.steps // 3)
+    warmup_steps = min(arm_of_heads.recipe.warmup_steps, extent.steps // 3)
     return replace(
-        made.recipe,
+        arm_of_heads.recipe,
         freeze=Freeze(),
         batch_size=extent.batch_size,
         epochs=epochs,
@@ -217,62 +221,62 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
     )
 
 
-def _train(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
+def _train(bench: Bench, unmeasured: ArmResult, path: Path) -> ArmResult:
     """Heads from the seed, or a repair of them; the weights are written before the result."""
-    device, seed = bench.order.device, wanted.seed
-    start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
+    device, seed = bench.order.device, unmeasured.seed
+    start = None if unmeasured.arm == START else path.with_name(f"{START}.safetensors")
     if start is not None and not start.exists():
         raise UnbagError(
             f"{start} is not there, though its result is",
             expected="the weights that repairs go on from",
             hint=f"remove {start.with_suffix('.json')}: the same command makes both again",
         )
-    train, steps = bench.collection.train, wanted.steps
-    recipe = recipe_of(wanted.arm, wanted.extent, len(train))
+    train, steps = bench.collection.train, unmeasured.steps
+    recipe = recipe_of(unmeasured.arm, unmeasured.extent, len(train))
     trained = bench.heads(start, seed)
     weights = path.with_suffix(".safetensors")
     loss = train_to(weights, trained, recipe, seed, train, device=device, steps=steps)
     # The file is asked, not the model it was written from: it has half the digits.
-    found = answers(bench.heads(weights, seed), bench.asked, device=device)
-    numbers = triple_means(found["scores"].astype(float), bench.asked.kinds)
+    replies = answers(bench.heads(weights, seed), bench.asked, device=device)
+    numbers = triple_means(replies["scores"].astype(float), bench.asked.kinds)
     recall = {
-        "text_to_image@1": float(np.mean(found["caption_rank"] == 0)),
-        "image_to_text@1": float(np.mean(found["image_rank"] == 0)),
+        "text_to_image@1": float(np.mean(replies["caption_rank"] == 0)),
+        "image_to_text@1": float(np.mean(replies["image_rank"] == 0)),
     }
-    return replace(wanted, loss=loss, numbers={**numbers, "photos-retrieval": recall})
+    return replace(unmeasured, loss=loss, numbers={**numbers, "photos-retrieval": recall})
 
 
-def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
+def _blind(bench: Bench, unmeasured: ArmResult) -> ArmResult:
     """A linear reader of caption features, told of edits of the kinds that arms are trained on."""
     train, captions = bench.collection.train.pairs, bench.seen.captions
-    dice = np.random.default_rng([wanted.seed, 0])
-    some = dice.permutation(len(train))[:READER_LEARNS_FROM]
-    learned = seen_edits((place, train[place]) for place in sorted(some.tolist()))
+    dice = np.random.default_rng([unmeasured.seed, 0])
+    order_N = dice.permutation(len(train))[:READER_LEARNS_FROM]
+    learned = seen_edits((place, train[place]) for place in sorted(order_N.tolist()))
     vector_NC = captions.vectors
     weight_C = fit_reader(
         differences(lambda texts: vector_NC[[captions.row_of[t] for t in texts]], learned),
         [row.image for row in learned],
     )
     value_N = (vector_NC.double() @ weight_C).numpy()
-    asked = bench.asked
-    place = np.array([captions.row_of[text] for text in asked.texts])
-    row_T3 = asked.triple_T4[:, 1:].numpy()
+    questions = bench.asked
+    place = np.array([captions.row_of[text] for text in questions.texts])
+    row_T3 = questions.triple_T4[:, 1:].numpy()
     score_T3 = np.where(row_T3 < 0, np.nan, value_N[place[row_T3]])
-    return replace(wanted, numbers=triple_means(score_T3, asked.kinds))
+    return replace(unmeasured, numbers=triple_means(score_T3, questions.kinds))
 
 
 def triple_means(
     score_T3: FloatArray, kinds: Sequence[tuple[str, str]]
 ) -> dict[str, Mapping[str, float]]:
     """By group of edits and metric, from scores of caption, negative and positive."""
-    found: dict[str, Mapping[str, float]] = {}
+    numbers: dict[str, Mapping[str, float]] = {}
     for group, is_in_T in groups_of(kinds).items():
         if group in BENCHMARKS:
             values = judged([score_T3], is_in_T)
-            found[BENCHMARKS[group]] = {
-                METRICS[name]: float(one.mean()) for name, [one] in values.items()
+            numbers[BENCHMARKS[group]] = {
+                METRICS[name]: float(value_T.mean()) for name, [value_T] in values.items()
             }
-    return found
+    return numbers
 
 
 CAPTIONS = "captions.jsonl"
@@ -280,12 +284,16 @@ CAPTIONS = "captions.jsonl"
 
 def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[Claim, ...]]:
     """The wish without claims about photographs, which may not be among the names, and those."""
-    apart = tuple(one for one in wish.claims if one.where == PHOTOGRAPHS)
-    named = [one for one in names if one == NAME or one in {claim.name for claim in apart}]
-    if named:
-        raise _no_photographs(f"{', '.join(named)}: no photographs were named")
-    claims = tuple(one for one in wish.claims if one not in apart)
-    return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
+    photo_claims = tuple(claim for claim in wish.claims if claim.where == PHOTOGRAPHS)
+    named_photos = [
+        name for name in names if name == NAME or name in {claim.name for claim in photo_claims}
+    ]
+    if named_photos:
+        raise _no_photographs(f"{', '.join(named_photos)}: no photographs were named")
+    claims = tuple(claim for claim in wish.claims if claim not in photo_claims)
+    return replace(
+        wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)
+    ), photo_claims
 
 
 def _no_photographs(what: str) -> UnbagError:
@@ -301,9 +309,9 @@ def edits_folder(out: Path) -> Path:
     return out / "photographs"
 
 
-def captions_file(given: Path) -> Path:
+def captions_file(path: Path) -> Path:
     """The file of captions in a folder, or the file that was named itself."""
-    file = given / CAPTIONS if given.is_dir() else given
+    file = path / CAPTIONS if path.is_dir() else path
     if not file.is_file():
         raise UnbagError(
             f"there is no file {file}",
@@ -352,20 +360,20 @@ class PhotoFeatures:
     captions: FeatureTable
 
 
-def collection_of(given: Path, folder: Path, *, say: Say) -> Collection:
+def collection_of(captions: Path, folder: Path, *, say: Say) -> Collection:
     """Edit what was given, a folder or a file of captions, into `folder`; then share it out."""
     check_parts()
-    file = captions_file(given)
+    file = captions_file(captions)
     say(f"edits of {file.name}")
     pairs = edited_pairs(file, folder)
-    every = tuple(pairs[place] for place in range(len(pairs)))
-    return shared_out(every, about=pairs.about, fingerprint=pairs.fingerprint)
+    all_pairs = tuple(pairs[place] for place in range(len(pairs)))
+    return shared_out(all_pairs, about=pairs.about, fingerprint=pairs.fingerprint)
 
 
-def check_collection(given: Path, folder: Path) -> None:
+def check_collection(captions: Path, folder: Path) -> None:
     """Refuse other captions than those whose edits are in `folder`, if any are."""
     if (folder / _EDITS).exists():
-        edited_pairs(captions_file(given), folder)
+        edited_pairs(captions_file(captions), folder)
 
 
 def edited_pairs(file: Path, folder: Path) -> Pairs:
@@ -399,9 +407,9 @@ def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collec
 def check_size(collection: Collection, batch_size: int) -> None:
     """Refuse what makes no batch, or leaves nothing to ask."""
     if len(collection.train) < batch_size or not collection.asked.pairs:
-        every = len(collection.train) + len(collection.asked)
+        count = len(collection.train) + len(collection.asked)
         raise UnbagError(
-            f"{every:,} photographs are too few: {len(collection.train):,} are left to learn from",
+            f"{count:,} photographs are too few: {len(collection.train):,} are left to learn from",
             expected=f"at least {batch_size:,} of these, better thousands",
             hint="name a larger collection with --photos",
         )
@@ -410,13 +418,13 @@ def check_size(collection: Collection, batch_size: int) -> None:
 def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
     """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
     model = load("random", device=device)
-    both = (*collection.train.pairs, *collection.asked.pairs)
+    pairs = (*collection.train.pairs, *collection.asked.pairs)
     texts = dict.fromkeys(drawable_texts(collection.train.pairs))
     for pair in collection.asked.pairs:
         texts.update(dict.fromkeys(pair.captions))
-        texts.update((edit.text, None) for some in pair.edits for edit in some)
-    say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
-    images = image_table(model, [pair.image for pair in both], cache, Silent())
+        texts.update((edit.text, None) for edits in pair.edits for edit in edits)
+    say(f"features of {len(pairs):,} photographs and {len(texts):,} captions and edits")
+    images = image_table(model, [pair.image for pair in pairs], cache, Silent())
     return PhotoFeatures(images, text_table(model, tuple(texts), cache, Silent()))
 
 
@@ -427,13 +435,13 @@ _COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
 def drawn_collection() -> Collection:
     """An image of one dot for each sentence."""
     pairs = []
-    for number, ((one, other), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
-        caption = f"the {colour} {one} and the big {other}"
+    for number, ((first, second), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
+        caption = f"the {colour} {first} and the big {second}"
         edits = (
-            Edit(f"the {colour} {other} and the big {one}", "swap_nouns", False, (0, 0)),
-            Edit(f"the pink {one} and the big {other}", "replace_colour", False, (0, 0)),
-            Edit(f"no {colour} {one} and no big {other}", "negate", False, (0, 0)),
-            Edit(f"the {colour} {one} and the large {other}", "synonym", True, (0, 0)),
+            Edit(f"the {colour} {second} and the big {first}", "swap_nouns", False, (0, 0)),
+            Edit(f"the pink {first} and the big {second}", "replace_colour", False, (0, 0)),
+            Edit(f"no {colour} {first} and no big {second}", "negate", False, (0, 0)),
+            Edit(f"the {colour} {first} and the large {second}", "synonym", True, (0, 0)),
         )
         dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
         pairs.append(Pair(str(number), PixelImage(dot, str(number)), (caption,), (edits,)))
@@ -442,10 +450,10 @@ def drawn_collection() -> Collection:
 
 def drawn_features(collection: Collection) -> PhotoFeatures:
     """Of no meaning, and the same each time."""
-    both = (*collection.train.pairs, *collection.asked.pairs)
-    texts = [text for pair in both for text in pair.captions]
-    texts += [edit.text for pair in both for some in pair.edits for edit in some]
-    images = [pair.image.name for pair in both]
+    pairs = (*collection.train.pairs, *collection.asked.pairs)
+    texts = [text for pair in pairs for text in pair.captions]
+    texts += [edit.text for pair in pairs for edits in pair.edits for edit in edits]
+    images = [pair.image.name for pair in pairs]
     return PhotoFeatures(
         _drawn_table(images, WIDE), _drawn_table(list(dict.fromkeys(texts)), WORDS_WIDE)
     )

@@ -91,27 +91,27 @@ def photos_heads_script() -> None:
     parser.add_argument("--language-model", help="folder or name: one more blind baseline")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
-    given = parser.parse_args()
-    train = open_pairs(given.train, images=given.images)
-    with open_run_folder(given.out, HEADS_RUN, resumes=RESUMES) as folder:
+    options = parser.parse_args()
+    train = open_pairs(options.train, images=options.images)
+    with open_run_folder(options.out, HEADS_RUN, resumes=RESUMES) as folder:
         folder.begin(RunIdentity(train=train.fingerprint), {})
-        write_numbers(_numbers(given, train), given.numbers)
+        write_numbers(_numbers(options, train), options.numbers)
 
 
-def _numbers(given: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
-    learned = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
-    bench = _bench(given, train, learned)
+def _numbers(options: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
+    contrasts = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
+    bench = _bench(options, train, contrasts)
     # A linear reader of the caption part's features.
-    weight_F = fit_reader(differences(bench.read, learned), [row.image for row in learned])
+    weight_F = fit_reader(differences(bench.read, contrasts), [row.image for row in contrasts])
 
     def score(texts: Sequence[str]) -> list[float]:
         scores: list[float] = (bench.read(texts).double() @ weight_F).tolist()
         return scores
 
     numbers = bench.by_reading(BLIND, score)
-    if given.language_model:
-        numbers += bench.by_reading(LIKELIHOOD, load_likelihood(given.language_model).of)
-    return [*numbers, *bench.arms(given.seeds)]
+    if options.language_model:
+        numbers += bench.by_reading(LIKELIHOOD, load_likelihood(options.language_model).of)
+    return [*numbers, *bench.arms(options.seeds)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +159,10 @@ class HeadsBench:
                 by_name.setdefault(f"mix {weight:g}", []).append(self.asked_of(model))
         return [
             number
-            for name, some in by_name.items()
+            for name, answers_by_seed in by_name.items()
             for number in (
-                *numbers_of(name, some, self.asked, only=SHOWN),
-                *self.order_numbers(name, some),
+                *numbers_of(name, answers_by_seed, self.asked, only=SHOWN),
+                *self.order_numbers(name, answers_by_seed),
             )
         ]
 
@@ -170,9 +170,9 @@ class HeadsBench:
     def asked_of(self, encoder: Photo) -> dict[str, FloatArray]:
         """What a model answers."""
         network = self.network(encoder)
-        found = answers(network, self.asked, device="cpu")
+        numbers = answers(network, self.asked, device="cpu")
         image_ND = network.embed_images(self.asked.place_N)
-        texts = list(dict.fromkeys(text for one in self.ordered for text in one.texts))
+        texts = list(dict.fromkeys(text for entry in self.ordered for text in entry.texts))
         place = {text: at for at, text in enumerate(texts)}
         text_ND = network.embed_texts(network.reads.tokenize(texts))
 
@@ -181,52 +181,56 @@ class HeadsBench:
             scores: list[float] = (text_ND[rows] @ image_ND[photograph]).tolist()
             return scores
 
-        return found | order_right(self.ordered, score)
+        return numbers | order_right(self.ordered, score)
 
-    def order_numbers(self, name: str, some: Sequence[Mapping[str, FloatArray]]) -> list[ArmNumber]:
+    def order_numbers(
+        self, name: str, answers_by_seed: Sequence[Mapping[str, FloatArray]]
+    ) -> list[ArmNumber]:
         """Order precision, and each kind of shuffle alone, over seeds."""
-        owner_Q = np.array([one.photograph for one in self.ordered])
-        found = []
-        for metric in (key for key in some[0] if key.startswith("order: ")):
-            there = np.isfinite(some[0][metric])
-            values = [one[metric][there] for one in some]
-            found.append(number_of(name, metric, values, owner_Q[there]))
-        return found
+        owner_Q = np.array([entry.photograph for entry in self.ordered])
+        numbers = []
+        for metric in (key for key in answers_by_seed[0] if key.startswith("order: ")):
+            is_finite_Q = np.isfinite(answers_by_seed[0][metric])
+            values = [answers_of_seed[metric][is_finite_Q] for answers_of_seed in answers_by_seed]
+            numbers.append(number_of(name, metric, values, owner_Q[is_finite_Q]))
+        return numbers
 
     def by_reading(self, name: str, score: ReadsTexts) -> list[ArmNumber]:
         """The same questions to one who is given no image; retrieval cannot be asked."""
-        asked = self.asked
-        shuffles = (text for one in self.ordered for text in one.texts)
-        texts = list(dict.fromkeys((*asked.texts, *shuffles)))
+        questions = self.asked
+        shuffles = (text for entry in self.ordered for text in entry.texts)
+        texts = list(dict.fromkeys((*questions.texts, *shuffles)))
         value = dict(zip(texts, score(texts), strict=True))
         value_T3 = np.array(
             [
-                [np.nan if at < 0 else value[asked.texts[at]] for at in row]
-                for row in asked.triple_T4[:, 1:].tolist()
+                [np.nan if at < 0 else value[questions.texts[at]] for at in row]
+                for row in questions.triple_T4[:, 1:].tolist()
             ]
         )
-        found = triple_numbers(name, [value_T3], asked, only=SHOWN)
-        right = order_right(self.ordered, lambda _, some: [value[text] for text in some])
-        return found + self.order_numbers(name, [right])
+        numbers = triple_numbers(name, [value_T3], questions, only=SHOWN)
+        right = order_right(self.ordered, lambda _, texts: [value[text] for text in texts])
+        return numbers + self.order_numbers(name, [right])
 
 
-def _bench(given: argparse.Namespace, train: Pairs, learned: Sequence[Contrast]) -> HeadsBench:
-    val = opened(open_pairs(given.val, images=given.images), limit=given.limit)
+def _bench(options: argparse.Namespace, train: Pairs, contrasts: Sequence[Contrast]) -> HeadsBench:
+    val = opened(open_pairs(options.val, images=options.images), limit=options.limit)
     tagger = find_tagger()
     assert tagger is not None, "two of the four shuffles need a tagger"
     ordered = tuple(make_ordered(val, tagger))
-    paths = [given.out / str(seed) / f"{n}.safetensors" for seed in given.seeds for n in HEADS]
+    paths = [
+        options.out / str(seed) / f"{name}.safetensors" for seed in options.seeds for name in HEADS
+    ]
     # What is only asked about needs no features of what was trained on.
-    every = () if all(path.exists() for path in paths) else opened(train)
-    model, said = load("random"), Silent()
-    images = image_table(model, [p.image for p in (*every, *val)], given.cache, said)
-    asked = make_questions(val, images.row_of)
-    texts = dict.fromkeys((*drawable_texts(every), *asked.texts))
-    texts.update((text, None) for one in ordered for text in one.texts)
-    texts.update((text, None) for row in learned for text in (row.caption, row.negative))
-    captions = text_table(model, tuple(texts), given.cache, said)
+    train_pairs = () if all(path.exists() for path in paths) else opened(train)
+    model, progress = load("random"), Silent()
+    images = image_table(model, [p.image for p in (*train_pairs, *val)], options.cache, progress)
+    questions = make_questions(val, images.row_of)
+    texts = dict.fromkeys((*drawable_texts(train_pairs), *questions.texts))
+    texts.update((text, None) for entry in ordered for text in entry.texts)
+    texts.update((text, None) for row in contrasts for text in (row.caption, row.negative))
+    captions = text_table(model, tuple(texts), options.cache, progress)
     print(f"features of {len(images.row_of):,} photographs, {len(texts):,} texts", flush=True)
-    return HeadsBench(train, asked, ordered, images, captions, given.out)
+    return HeadsBench(train, questions, ordered, images, captions, options.out)
 
 
 PRECISION = "order: precision"
@@ -254,25 +258,25 @@ def make_ordered(pairs: Sequence[Pair], tagger: Tagger, *, seed: int = 0) -> lis
         (at, n, text) for at, pair in enumerate(pairs) for n, text in enumerate(pair.captions)
     ]
     tags = tags_of(tagger, [spaced(text) for *_, text in captions])
-    found = []
+    all_ordered = []
     for (at, n, text), tagged in zip(captions, tags, strict=True):
         names = ("photographs", f"{pairs[at].id}#{n}")
         options = options_of(text, names, seed=seed, tagged=tagged)
-        found.append(Ordered(at, tuple(options), tuple(options.values())))
-    return [one for one in found if len(one.texts) > 1]
+        all_ordered.append(Ordered(at, tuple(options), tuple(options.values())))
+    return [entry for entry in all_ordered if len(entry.texts) > 1]
 
 
 def order_right(
-    asked: Sequence[Ordered], score: Callable[[int, Sequence[str]], Sequence[float]]
+    entries: Sequence[Ordered], score: Callable[[int, Sequence[str]], Sequence[float]]
 ) -> dict[str, FloatArray]:
     """1 where the caption beats all its shuffles, and where it beats that of a kind; NaN: none.
 
     `score` is given the number of a photograph and texts.
     """
-    found = {metric: np.full(len(asked), np.nan) for metric in ORDER_METRICS}
-    for at, one in enumerate(asked):
-        own, *others = score(one.photograph, one.texts)
-        found[PRECISION][at] = own > max(others)
-        for kind, other in zip(one.kinds[1:], others, strict=True):
-            found[f"order: {kind}"][at] = own > other
-    return found
+    right_by_metric = {metric: np.full(len(entries), np.nan) for metric in ORDER_METRICS}
+    for at, entry in enumerate(entries):
+        own_score, *other_scores = score(entry.photograph, entry.texts)
+        right_by_metric[PRECISION][at] = own_score > max(other_scores)
+        for kind, other_score in zip(entry.kinds[1:], other_scores, strict=True):
+            right_by_metric[f"order: {kind}"][at] = own_score > other_score
+    return right_by_metric

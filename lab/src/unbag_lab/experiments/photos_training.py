@@ -122,7 +122,7 @@ BUILD: Mapping[str, PhotosArm] = MappingProxyType(
 
 def repair_arms(base: str) -> dict[str, PhotosArm]:
     """Each loss with all open, with the image part locked, and with both parts locked."""
-    found = {}
+    arms = {}
     parts = {"": (0, 0), "-locked": (WHOLE_PART, 0), "-heads": (WHOLE_PART, WHOLE_TEXT)}
     for suffix, (image, caption) in parts.items():
         # Heads alone learn little at the rate of encoders.
@@ -134,8 +134,8 @@ def repair_arms(base: str) -> dict[str, PhotosArm]:
             recipe = replace(
                 recipe, objective=loss.objective, negatives=SEEN, positives=SEEN_POSITIVES
             )
-            found[name + suffix] = PhotosArm(base, recipe)
-    return found
+            arms[name + suffix] = PhotosArm(base, recipe)
+    return arms
 
 
 def train_to(
@@ -227,21 +227,26 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
         for caption, edits in zip(pair.captions, pair.edits, strict=True):
             number = row.setdefault(caption, len(row))
             captions.append((number, at))
-            kept = [edit for edit in edits if edit.is_positive]
+            positives = [edit for edit in edits if edit.is_positive]
             for edit in edits:
                 if edit.is_positive:
                     continue
-                other = None
-                if kept:
+                chosen = None
+                if positives:
                     digest = blake2b(edit.text.encode(), digest_size=4).digest()
-                    other = kept[int.from_bytes(digest, "big") % len(kept)]
-                positive = row.setdefault(other.text, len(row)) if other else -1
+                    chosen = positives[int.from_bytes(digest, "big") % len(positives)]
+                positive = row.setdefault(chosen.text, len(row)) if chosen else -1
                 triples.append((at, number, row.setdefault(edit.text, len(row)), positive))
-                kinds.append((edit.kind, other.kind if other else ""))
-    said = torch.tensor(captions)
+                kinds.append((edit.kind, chosen.kind if chosen else ""))
+    caption_owners = torch.tensor(captions)
     place_N = torch.tensor([place[pair.image.name] for pair in pairs])
     return PhotoQuestions(
-        place_N, tuple(row), said[:, 0], said[:, 1], torch.tensor(triples), tuple(kinds)
+        place_N,
+        tuple(row),
+        caption_owners[:, 0],
+        caption_owners[:, 1],
+        torch.tensor(triples),
+        tuple(kinds),
     )
 
 
@@ -260,27 +265,27 @@ def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
     """Every string that an arm may draw in training."""
     for pair in pairs:
         yield from pair.captions
-        edits = (edit for some in pair.edits for edit in some)
+        edits = (edit for edits_of_caption in pair.edits for edit in edits_of_caption)
         yield from (edit.text for edit in edits if edit.kind in SEEN_KINDS | SEEN_POSITIVE_KINDS)
 
 
 @torch.inference_mode()
-def answers(trainable: Trainable, asked: PhotoQuestions, *, device: str) -> dict[str, Any]:
+def answers(trainable: Trainable, questions: PhotoQuestions, *, device: str) -> dict[str, Any]:
     """Ranks of both directions and scores of every triple, as arrays of a few bytes each."""
     trainable.module.eval()
-    image_ND = trainable.embed_images(asked.place_N.to(device)).float()
+    image_ND = trainable.embed_images(questions.place_N.to(device)).float()
     parts = []
-    for at in range(0, len(asked.texts), _AT_ONCE):
-        inputs = trainable.reads.tokenize(asked.texts[at : at + _AT_ONCE])
+    for at in range(0, len(questions.texts), _AT_ONCE):
+        inputs = trainable.reads.tokenize(questions.texts[at : at + _AT_ONCE])
         parts.append(trainable.embed_texts({k: v.to(device) for k, v in inputs.items()}))
     text_ND = torch.cat(parts).float()
-    score_QN = text_ND[asked.caption_Q.to(device)] @ image_ND.T
-    own_Q = score_QN.gather(1, asked.owner_Q.to(device)[:, None])
+    score_QN = text_ND[questions.caption_Q.to(device)] @ image_ND.T
+    own_Q = score_QN.gather(1, questions.owner_Q.to(device)[:, None])
     rank_Q = (score_QN > own_Q).sum(dim=1)
-    is_own_QN = asked.owner_Q.to(device)[:, None] == torch.arange(len(image_ND), device=device)
+    is_own_QN = questions.owner_Q.to(device)[:, None] == torch.arange(len(image_ND), device=device)
     best_N = torch.where(is_own_QN, score_QN, -torch.inf).max(dim=0).values
     rank_N = ((score_QN > best_N) & ~is_own_QN).sum(dim=0)
-    t = asked.triple_T4.to(device)
+    t = questions.triple_T4.to(device)
     scores = [
         torch.where(t[:, k] < 0, torch.nan, (image_ND[t[:, 0]] * text_ND[t[:, k]]).sum(dim=1))
         for k in (1, 2, 3)
@@ -307,27 +312,34 @@ def photos_script() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
-    given = parser.parse_args()
-    train, held = (open_pairs(name, images=given.images) for name in (given.train, given.val))
-    with open_run_folder(given.out, PHOTOS_RUN, resumes=RESUMES) as folder:
+    options = parser.parse_args()
+    train, val_pairs = (
+        open_pairs(name, images=options.images) for name in (options.train, options.val)
+    )
+    with open_run_folder(options.out, PHOTOS_RUN, resumes=RESUMES) as folder:
         identity = RunIdentity(
             train=train.fingerprint,
-            val=held.fingerprint,
-            limit=given.limit,
-            base=given.base,
-            precision=precision_of(given.device),
+            val=val_pairs.fingerprint,
+            limit=options.limit,
+            base=options.base,
+            precision=precision_of(options.device),
         )
         folder.begin(identity, {})
-        val = opened(held, limit=given.limit)
-        encoder = load("random", device=given.device)
-        store = Store([*opened(train), *val], encoder, device=given.device)
+        val = opened(val_pairs, limit=options.limit)
+        encoder = load("random", device=options.device)
+        store = Store([*opened(train), *val], encoder, device=options.device)
         bench = TrainingBench(
-            train, store, make_questions(val, store.place), given.out, given.device, given.workers
+            train,
+            store,
+            make_questions(val, store.place),
+            options.out,
+            options.device,
+            options.workers,
         )
-        arms = dict(BUILD) if given.stage == "build" else repair_arms(given.base)
-        for seed in given.seeds:
-            for name in given.arms or arms:
-                run_arm(name, arms[name], seed, given.stage, bench)
+        arms = dict(BUILD) if options.stage == "build" else repair_arms(options.base)
+        for seed in options.seeds:
+            for name in options.arms or arms:
+                run_arm(name, arms[name], seed, options.stage, bench)
 
 
 @dataclass(frozen=True)
@@ -374,11 +386,11 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
         workers=bench.workers,
     )
     seconds = time.monotonic() - started
-    found = answers(trainable, bench.asked, device=device)
-    said = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
-    write_text(folder / f"{name}.json", json.dumps(said) + "\n")
-    write_atomically(answered, partial(save_file, found))
-    recalls = [100 * float(np.mean(found[key] == 0)) for key in ("caption_rank", "image_rank")]
+    replies = answers(trainable, bench.asked, device=device)
+    record = {"arm": name, "seed": seed, "start": arm.start, "loss": loss, "seconds": seconds}
+    write_text(folder / f"{name}.json", json.dumps(record) + "\n")
+    write_atomically(answered, partial(save_file, replies))
+    recalls = [100 * float(np.mean(replies[key] == 0)) for key in ("caption_rank", "image_rank")]
     print(
         f"{stage} {seed} {name}: loss {loss:.3f}, R@1 text to image {recalls[0]:.1f}, "
         f"image to text {recalls[1]:.1f}, {seconds:.0f} s",
@@ -404,7 +416,7 @@ class Store:
         self.place = {image.name: at for at, image in enumerate(images)}
         reads = PhotoReads(encoder.tokenizer)
         with ThreadPoolExecutor(16) as pool:
-            prepared = list(pool.map(lambda one: reads.prepare(one.open()), images))
+            prepared = list(pool.map(lambda image: reads.prepare(image.open()), images))
         self.pixels = torch.stack(prepared).to(device)
         parts = [
             encoder.image_features((self.pixels[at : at + _AT_ONCE].float() - 127.0) / 128.0)
@@ -462,22 +474,22 @@ def photos_table_script() -> None:
     parser.add_argument("--val", help="what the arms were asked about")
     parser.add_argument("--images", type=Path)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    if given.results.is_dir():
-        pairs = opened(open_pairs(given.val, images=given.images))
+    options = parser.parse_args()
+    if options.results.is_dir():
+        pairs = opened(open_pairs(options.val, images=options.images))
         place = {pair.image.name: at for at, pair in enumerate(pairs)}
-        asked = make_questions(pairs, place)
+        questions = make_questions(pairs, place)
         numbers = []
         for stage in ("build", "repair"):
-            folders = (given.results / stage).iterdir()
+            folders = (options.results / stage).iterdir()
             seeds = sorted(folders, key=lambda path: int(path.name))
             for arm in [path.stem for path in sorted(seeds[0].glob("*.answers"))]:
-                found = [load_file(seed / f"{arm}.answers") for seed in seeds]
-                numbers += numbers_of(arm, found, asked)
+                answers_by_seed = [load_file(seed / f"{arm}.answers") for seed in seeds]
+                numbers += numbers_of(arm, answers_by_seed, questions)
     else:
-        numbers = read_numbers(given.results)
-    if given.out:
-        write_numbers(numbers, given.out)
+        numbers = read_numbers(options.results)
+    if options.out:
+        write_numbers(numbers, options.out)
     print(tables(numbers))
 
 
@@ -508,37 +520,37 @@ class ArmNumber:
 def numbers_of(
     arm: str,
     answers: Sequence[Mapping[str, FloatArray]],
-    asked: PhotoQuestions,
+    questions: PhotoQuestions,
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
     """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
-    found = []
-    everyone = np.arange(len(asked.place_N))
+    numbers = []
+    everyone = np.arange(len(questions.place_N))
     for k in (1, 5):
         for name, key, owner in (
-            ("text to image", "caption_rank", asked.owner_Q.numpy()),
+            ("text to image", "caption_rank", questions.owner_Q.numpy()),
             ("image to text", "image_rank", everyone),
         ):
             if only is None or f"{name} R@{k}" in only:
-                rank = [np.asarray(one[key] < k, dtype=float) for one in answers]
-                found.append(number_of(arm, f"{name} R@{k}", rank, owner))
-    scores = [one["scores"].astype(float) for one in answers]
-    return found + triple_numbers(arm, scores, asked, only=only)
+                rank = [np.asarray(reply[key] < k, dtype=float) for reply in answers]
+                numbers.append(number_of(arm, f"{name} R@{k}", rank, owner))
+    scores = [reply["scores"].astype(float) for reply in answers]
+    return numbers + triple_numbers(arm, scores, questions, only=only)
 
 
 def triple_numbers(
     arm: str,
     scores: Sequence[FloatArray],
-    asked: PhotoQuestions,
+    questions: PhotoQuestions,
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
-    photo_T = asked.triple_T4[:, 0].numpy()
+    photo_T = questions.triple_T4[:, 0].numpy()
     return [
         number_of(arm, f"{group}: {metric}", value, photo_T[is_in_T])
-        for group, is_in_T in groups_of(asked.kinds).items()
+        for group, is_in_T in groups_of(questions.kinds).items()
         for metric, value in judged(scores, is_in_T).items()
         if only is None or f"{group}: {metric}" in only
     ]
@@ -579,8 +591,11 @@ def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[F
     """By metric, the values of some triples for each seed; a tie is wrong."""
     # Caption, negative, positive.
     is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))
-    found = [judge_triples(one[is_in_T], is_true_T3) for one in scores]
-    return {name: [one[metric].value_N for one in found] for name, metric in METRICS.items()}
+    results_by_seed = [judge_triples(score_T3[is_in_T], is_true_T3) for score_T3 in scores]
+    return {
+        name: [score_T3[metric].value_N for score_T3 in results_by_seed]
+        for name, metric in METRICS.items()
+    }
 
 
 def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> ArmNumber:
@@ -592,25 +607,25 @@ def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntA
         resamples=5_000,
         rng=generator(0, metric),
     )
-    by_seed = tuple(round(float(one.mean()), 6) for one in values)
+    by_seed = tuple(round(float(value_U.mean()), 6) for value_U in values)
     return ArmNumber(arm, metric, by_seed, round(low, 6), round(high, 6), len(mean_U))
 
 
-def difference(one: ArmNumber, control: ArmNumber) -> tuple[float, float]:
+def difference(number: ArmNumber, control: ArmNumber) -> tuple[float, float]:
     """Mean and half the interval of the paired difference over seeds."""
-    apart = [a - b for a, b in zip(one.by_seed, control.by_seed, strict=True)]
-    return interval(apart)
+    differences = [a - b for a, b in zip(number.by_seed, control.by_seed, strict=True)]
+    return interval(differences)
 
 
-def difference_text(one: ArmNumber, control: ArmNumber) -> str:
+def difference_text(number: ArmNumber, control: ArmNumber) -> str:
     """Points of percent with the interval over seeds."""
-    mean, half = difference(one, control)
+    mean, half = difference(number, control)
     return with_interval(mean, mean - half, mean + half, signed_text)
 
 
 def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
     """A line each."""
-    rows = [json.dumps(asdict(one)) for one in numbers]
+    rows = [json.dumps(asdict(number)) for number in numbers]
     write_text(path, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
@@ -622,13 +637,13 @@ def read_numbers(path: Path) -> list[ArmNumber]:
 
 def tables(numbers: Sequence[ArmNumber]) -> str:
     """Building, repair, and differences to plain fine-tuning with the same lock, in Markdown."""
-    of = {(one.arm, one.metric): one for one in numbers}
-    arms = list(dict.fromkeys(one.arm for one in numbers))
+    numbers_by_key = {(number.arm, number.metric): number for number in numbers}
+    arms = list(dict.fromkeys(number.arm for number in numbers))
     built = [arm for arm in ("heads", "text", "both") if arm in arms]
     seeds = len(numbers[0].by_seed)
 
     def absolute(arm: str, metric: str) -> str:
-        return of[arm, metric].text
+        return numbers_by_key[arm, metric].text
 
     parts = [
         f"Retrieval among the photographs of val, {seeds} seeds; in brackets 95 % intervals over "
@@ -637,19 +652,19 @@ def tables(numbers: Sequence[ArmNumber]) -> str:
     ]
     for suffix, about in LOCKED.items():
         control = f"{CONTROL}{suffix}"
-        mine = [f"{name}{suffix}" for name in ARMS if f"{name}{suffix}" in arms]
+        repairs = [f"{name}{suffix}" for name in ARMS if f"{name}{suffix}" in arms]
         if control not in arms:
             continue
 
-        def apart(arm: str, metric: str, control: str = control) -> str:
-            return difference_text(of[arm, metric], of[control, metric])
+        def difference_cell(arm: str, metric: str, control: str = control) -> str:
+            return difference_text(numbers_by_key[arm, metric], numbers_by_key[control, metric])
 
         parts += [
             f"**{about}.** Means over {seeds} seeds:",
-            _table(["heads", control, *mine], SHOWN, absolute),
+            _table(["heads", control, *repairs], SHOWN, absolute),
             f"Difference to `{control}`, paired within seeds: mean [95 % t interval over seeds, "
             f"n = {seeds}]:",
-            _table(mine, SHOWN, apart),
+            _table(repairs, SHOWN, difference_cell),
         ]
     return "\n\n".join(parts)
 

@@ -91,8 +91,8 @@ class PretrainingExperiment:
         workers = min(order.workers, max(1, order.workers // at_once))
         shares = []
         for base in order.bases:
-            one = replace(order, bases=(base,), processes=1, workers=workers)
-            shares.append(Share(base.stem, partial(_run_seed, sized, one, say=say)))
+            base_order = replace(order, bases=(base,), processes=1, workers=workers)
+            shares.append(Share(base.stem, partial(_run_seed, sized, base_order, say=say)))
         # Also one alone, where more are allowed: others may be forked after it.
         each_apart(shares, processes=order.processes, say=say)
 
@@ -208,7 +208,7 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
     """All arms of one seed that are missing."""
     base = order.bases[0]
     seed = seed_of(base)
-    wanted = [
+    unmeasured = [
         ArmResult(
             experiment=NAME,
             base=base.stem,
@@ -229,8 +229,10 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
 
     def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
         arms = {
-            one.arm: find_arm(one.arm) if order.size == "full" else smaller(find_arm(one.arm))
-            for one in missing
+            result.arm: find_arm(result.arm)
+            if order.size == "full"
+            else smaller(find_arm(result.arm))
+            for result in missing
         }
         settings = PretrainSettings(
             seed=seed, steps=experiment.steps, batch_size=experiment.batch_size
@@ -244,7 +246,7 @@ def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> N
         )
 
     run_arms(
-        wanted,
+        unmeasured,
         result_path(order.out, NAME, base.stem, "").parent,
         train,
         partial(_questions, order.size, experiment.times),
@@ -267,7 +269,7 @@ def train_side_by_side(
         name: replace(settings, knobs=arm.knobs, mask_also_true=arm.masks)
         for name, arm in arms.items()
     }
-    streams = {one.knobs: one for one in chosen.values()}
+    streams = {stream.knobs: stream for stream in chosen.values()}
     config = next(iter(arms.values())).config
     flow = load(
         Steps(list(streams.values()), config),
@@ -286,21 +288,21 @@ def train_side_by_side(
     }
 
     def batches() -> Iterator[Mapping[str, OnDevice]]:
-        for some in chain([first], flow):
+        for scene_batches in chain([first], flow):
             drawn = {
-                knobs: drawers[knobs].drawn(shown)
-                for knobs, shown in zip(streams, some, strict=True)
+                knobs: drawers[knobs].drawn(scenes)
+                for knobs, scenes in zip(streams, scene_batches, strict=True)
             }
             yield {name: drawn[task.settings.knobs] for name, task in tasks.items()}
 
     memory = shared_memory() if device.startswith("cuda") else None
     trainers = {name: Trainer(task, memory=memory) for name, task in tasks.items()}
     losses = take_turns(trainers, batches(), say=say)
-    each = (time.monotonic() - start) / len(arms)
-    measured = {knobs: measure(one) for knobs, one in streams.items()}
+    seconds = (time.monotonic() - start) / len(arms)
+    measured = {knobs: measure(stream) for knobs, stream in streams.items()}
     return {
         name: TrainedArm(
-            task.module.eval(), losses[name], each, {"batch": measured[task.settings.knobs]}
+            task.module.eval(), losses[name], seconds, {"batch": measured[task.settings.knobs]}
         )
         for name, task in tasks.items()
     }
@@ -312,11 +314,11 @@ _MEASURED = 4
 
 def measure(settings: PretrainSettings) -> dict[str, float]:
     """What the first batches of a stream ask of a model."""
-    found = [settings.samples(step) for step in range(_MEASURED)]
+    batches = [settings.samples(step) for step in range(_MEASURED)]
     return {
-        "collision": float(np.mean([collision_rate(one) for one in found])),
-        "incentive": float(np.mean([incentive(one) for one in found])),
-        "relations": float(np.mean([isinstance(s.ast, Rel) for one in found for s in one])),
+        "collision": float(np.mean([collision_rate(batch) for batch in batches])),
+        "incentive": float(np.mean([incentive(batch) for batch in batches])),
+        "relations": float(np.mean([isinstance(s.ast, Rel) for batch in batches for s in batch])),
     }
 
 

@@ -106,8 +106,8 @@ class PriorExperiment:
         for arm in order.arms:
             self.needs(arm)
         settings = replace(sized(order.size), device=order.device, workers=order.workers)
-        every = 1 if order.size == "full" else SMALL_EVERY
-        questions = Questions(BENCHMARKS, times=settings.times, every=every)
+        step = 1 if order.size == "full" else SMALL_EVERY
+        questions = Questions(BENCHMARKS, times=settings.times, every=step)
         for path in order.bases:
             base = Base(path, questions, settings)
             arms = arms_left(order, self, path, seed=base.seed)
@@ -135,8 +135,10 @@ def sized(size: Size) -> ReadoutSettings:
 
 def decoder_settings(steps: int, size: Size) -> DecoderSettings:
     """The decoder on patches, asked about relations only: few of its questions are."""
-    own = replace(DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0)
-    return own if size == "full" else shrunk(own)
+    settings = replace(
+        DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0
+    )
+    return settings if size == "full" else shrunk(settings)
 
 
 _SHOWN = (
@@ -158,8 +160,8 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
         weights = folder / arm.removesuffix(M3ID_ENDING)
         fit, loss = {}, None
         if arm in SHARES:
-            found, words = lab.taught(SHARES[arm])
-            net, loss, fit = found.net, found.loss, {"fit": found.fit}
+            decoder, words = lab.taught(SHARES[arm])
+            net, loss, fit = decoder.net, decoder.loss, {"fit": decoder.fit}
             keep(net, words, base, lab.settings, weights)
         else:
             if not weights.is_dir():
@@ -168,8 +170,8 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
                     expected="weights beside the result of the arm that was taught",
                     hint=f"remove {weights.name}.json beside it and run that arm again",
                 )
-            made = read_decoder(weights).made
-            net, words = made.net.to(base.settings.device), made.words
+            saved = read_decoder(weights).made
+            net, words = saved.net.to(base.settings.device), saved.words
         numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
         result = base.result(
             arm,
@@ -195,30 +197,30 @@ class _Lab:
     @cached_property
     def asked(self) -> Tensor:
         """Features of the images that are asked about, [N, L, V]."""
-        found = question_features(self.base, self.settings)
-        assert found is not None
-        return found
+        image_tokens = question_features(self.base, self.settings)
+        assert image_tokens is not None
+        return image_tokens
 
     def taught(self, share: float) -> tuple[TaughtDecoder, Words]:
         """A decoder for which so many answers are frequent ones."""
         base = self.base
         material = base.material(self.settings)
-        every = relation_lessons(material.facts, share=share, seed=base.seed)
+        lessons = relation_lessons(material.facts, share=share, seed=base.seed)
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
         first = material.count - material.held_out
-        trained = [one for one in every if one.image < first]
-        said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
-        words = words_of([*said, *texts_asked(), *base.questions.captions])
-        found = teach(
+        trained = [lesson for lesson in lessons if lesson.image < first]
+        texts = [text for lesson in (*lessons, *fair) for text in (lesson.prompt, lesson.answer)]
+        words = words_of([*texts, *texts_asked(), *base.questions.captions])
+        decoder = teach(
             base,
             words,
             self.settings,
             few=trained[: base.settings.fit_rows],
             lessons=trained,
             # Without a prior for every arm, so that shares can be compared.
-            held=[one for one in fair if one.image >= first],
+            held=[lesson for lesson in fair if lesson.image >= first],
         )
-        return found, words
+        return decoder, words
 
     def measured(
         self, net: DecoderNet, words: Words, *, m3id: M3ID | None
@@ -226,13 +228,13 @@ class _Lab:
         """Two captions compete at a time, so that numbers of four would mean nothing."""
         device, context = self.base.settings.device, self.settings.context
         score = score_answers(net, words, self.asked, context=context, m3id=m3id, device=device)
-        found = {
+        numbers = {
             name: {metric: value for metric, value in numbers.items() if metric in TWO_WAY}
             for name, numbers in self.base.questions.measured(score).items()
         }
         items = set_items("a", n=_BLIND_SETS)
         share = blind_share(net, words, items, context=context, device=device)
-        return {**found, "prior": {"blind": share}}
+        return {**numbers, "prior": {"blind": share}}
 
 
 FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
@@ -244,45 +246,51 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
     """One for each caption that states a relation; `share` of the answers are frequent ones."""
     lessons = []
     for fact in facts:
-        found = stated(fact.caption)
-        if found is None or not found.second:
+        statement = stated(fact.caption)
+        if statement is None or not statement.second:
             continue
         rng = np.random.default_rng((seed, 11, fact.image))
         # The same draw for every share, so that two arms differ in as few questions as they must.
         is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
-        as_said = (found.relation in FREQUENT) == is_frequent
-        first, second = (found.first, found.second) if as_said else (found.second, found.first)
-        own = found.relation if as_said else OPPOSITE[found.relation]
-        phrases = (own, OPPOSITE[own]) if is_turned else (OPPOSITE[own], own)
-        asked = asked_between([f"the {first} {one} the {second}" for one in phrases], images=2)
-        answer = asked.keywords[phrases.index(own)][0]
-        lessons.append(Lesson(fact.image, _KIND, _prompt(asked.text), answer))
+        as_said = (statement.relation in FREQUENT) == is_frequent
+        first, second = (
+            (statement.first, statement.second) if as_said else (statement.second, statement.first)
+        )
+        relation = statement.relation if as_said else OPPOSITE[statement.relation]
+        phrases = (relation, OPPOSITE[relation]) if is_turned else (OPPOSITE[relation], relation)
+        question = asked_between(
+            [f"the {first} {between} the {second}" for between in phrases], images=2
+        )
+        answer = question.keywords[phrases.index(relation)][0]
+        lessons.append(Lesson(fact.image, _KIND, _prompt(question.text), answer))
     return lessons
 
 
 def item_lessons(items: Sequence[Item]) -> list[Lesson]:
     """For each caption of each item the question between it and its opposite, and its answer."""
-    found = []
+    lessons = []
     for item in items:
         captions = [str(caption) for caption in item.captions]
         for at in range(0, len(captions), 2):
-            asked = asked_between(captions[at : at + 2], images=2)
-            found += [Lesson(0, _KIND, _prompt(asked.text), words[0]) for words in asked.keywords]
-    return found
+            question = asked_between(captions[at : at + 2], images=2)
+            lessons += [
+                Lesson(0, _KIND, _prompt(question.text), words[0]) for words in question.keywords
+            ]
+    return lessons
 
 
 def texts_asked() -> list[str]:
     """All that is asked and answered besides the things themselves."""
-    found = []
+    texts = []
     for phrase in sorted(FREQUENT):
-        captions = [f"the thing {one} the thing" for one in (phrase, OPPOSITE[phrase])]
-        asked = asked_between(captions, images=2)
-        found += [_prompt(asked.text), *(words[0] for words in asked.keywords)]
-    return found
+        captions = [f"the thing {between} the thing" for between in (phrase, OPPOSITE[phrase])]
+        question = asked_between(captions, images=2)
+        texts += [_prompt(question.text), *(words[0] for words in question.keywords)]
+    return texts
 
 
 def _prompt(question: str) -> str:
-    published = next(one for one in sets.ANSWER if one.is_published)
+    published = next(prompt_set for prompt_set in sets.ANSWER if prompt_set.is_published)
     return filled(published.caption, question=question)
 
 
@@ -298,19 +306,19 @@ def score_answers(
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         lessons = make_lessons(item_lessons(items), words, context=context).to(device)
         # Cells stand image by image, lessons caption by caption.
-        found, first = [], 0
+        parts, first = [], 0
         for item in items:
-            own = np.arange(first, first + len(item.captions))
-            found.append(np.tile(own, len(item.images)))
+            lesson_N = np.arange(first, first + len(item.captions))
+            parts.append(np.tile(lesson_N, len(item.images)))
             first += len(item.captions)
-        lesson_M = np.concatenate(found)
+        lesson_M = np.concatenate(parts)
         value_M = np.empty(len(lesson_M))
         for start in range(0, len(lesson_M), _ROWS):
-            some = slice(start, start + _ROWS)
-            batch = lessons.batch(lesson_M[some])
-            seen_BLV = seen_NLV[torch.from_numpy(image_M[some]).to(seen_NLV.device)]
-            said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
-            value_M[some] = said_B.cpu().numpy()
+            chunk = slice(start, start + _ROWS)
+            batch = lessons.batch(lesson_M[chunk])
+            seen_BLV = seen_NLV[torch.from_numpy(image_M[chunk]).to(seen_NLV.device)]
+            log_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
+            value_M[chunk] = log_B.cpu().numpy()
         return value_M
 
     return score
@@ -322,9 +330,9 @@ def blind_share(
     """What the language prior gives the frequent one of two answers, without any image."""
     lessons = make_lessons(item_lessons(items), words, context=context).to(device)
     batch = lessons.batch(np.arange(len(lessons)))
-    said_M = answer_log(net, None, batch, end=words.end, m3id=None)
+    log_M = answer_log(net, None, batch, end=words.end, m3id=None)
     # The frequent caption of every two comes first in the sets of the world.
-    return float(said_M.reshape(-1, 2).softmax(dim=1)[:, 0].mean())
+    return float(log_M.reshape(-1, 2).softmax(dim=1)[:, 0].mean())
 
 
 @torch.inference_mode()

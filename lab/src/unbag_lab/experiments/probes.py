@@ -97,11 +97,11 @@ class Probes:
     def run(self, order: Order, *, say: Say = print) -> None:
         """Base by base, the arms of each in as many processes as are allowed."""
         amount = AMOUNTS[order.size]
-        left = {path: arms_left(order, self, path, seed=seed_of(path)) for path in order.bases}
-        if not any(left.values()):
+        missing = {path: arms_left(order, self, path, seed=seed_of(path)) for path in order.bases}
+        if not any(missing.values()):
             return
         questions = Questions(amount.benchmarks, times=amount.times, every=amount.every)
-        for path, arms in left.items():
+        for path, arms in missing.items():
             base = _ProbedBase(path, questions, amount, order)
             count = max(1, min(order.processes, len(arms)))
             groups = [arms[at::count] for at in range(count)]
@@ -263,10 +263,10 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
     """What a reader of captions alone reaches, taught by captions of a preset."""
     rows = [
         row
-        for some in world_rows(
+        for world_batch in world_rows(
             amount.edited, seed=seed, slots=[Slot(kind, (kind,)) for kind in KINDS], preset=preset
         )
-        for row in zip(some.captions, some.negatives, strict=True)
+        for row in zip(world_batch.captions, world_batch.negatives, strict=True)
     ]
     # By kind of edit: two thirds of all captions to teach by, the others to test on.
     train: dict[str, list[CaptionContrast]] = {kind: [] for kind in KINDS}
@@ -276,24 +276,28 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
         for kind, negative in zip(KINDS, negatives, strict=True):
             if negative is not None:
                 part[kind].append(CaptionContrast(caption, negative))
-    reader = taught([one for some in train.values() for one in some], amount.penalties)
+    reader = taught(
+        [contrast for contrasts in train.values() for contrast in contrasts], amount.penalties
+    )
     right = {
-        kind: [reader.score(one.true) > reader.score(one.false) for one in some]
-        for kind, some in test.items()
-        if some
+        kind: [reader.score(contrast.true) > reader.score(contrast.false) for contrast in contrasts]
+        for kind, contrasts in test.items()
+        if contrasts
     }
-    found: dict[str, dict[str, float]] = {
+    numbers: dict[str, dict[str, float]] = {
         "caption-only": {},
         "caption-only own": {},
-        "caption-only edits": {kind: float(np.mean(some)) for kind, some in right.items()},
+        "caption-only edits": {
+            kind: float(np.mean(is_right_N)) for kind, is_right_N in right.items()
+        },
     }
-    every = [one for some in right.values() for one in some]
-    found["caption-only edits"]["all"] = float(np.mean(every))
+    all_right = [is_right for is_right_N in right.values() for is_right in is_right_N]
+    numbers["caption-only edits"]["all"] = float(np.mean(all_right))
     for name in _READ:
         questions = Questions([name], times=amount.times)
-        found["caption-only"][name] = _asked(questions, name, lambda item: reader)
-        found["caption-only own"][name] = _asked_own(questions, name, amount.penalties)
-    return found
+        numbers["caption-only"][name] = _asked(questions, name, lambda item: reader)
+        numbers["caption-only own"][name] = _asked_own(questions, name, amount.penalties)
+    return numbers
 
 
 def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseReader]) -> float:
@@ -306,8 +310,8 @@ def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseRe
         ]
         return np.concatenate(parts)
 
-    found = questions.measured(score)[name]
-    return next(found[metric] for metric in _OF_ONE_IMAGE if metric in found)
+    metrics = questions.measured(score)[name]
+    return next(metrics[metric] for metric in _OF_ONE_IMAGE if metric in metrics)
 
 
 def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> float:
@@ -316,8 +320,8 @@ def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> f
 
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         for half in (1, 0):
-            some = [item for item in items if _half(item) == half]
-            contrasts = [one for item in some for one in _contrasts(item)]
+            half_items = [item for item in items if _half(item) == half]
+            contrasts = [contrast for item in half_items for contrast in _contrasts(item)]
             readers.append(taught(contrasts, penalties))
         return np.zeros(len(image_M))
 
@@ -381,14 +385,17 @@ def taught(contrasts: Sequence[CaptionContrast], penalties: Sequence[float]) -> 
         for caption, sign in ((pair.true, 1.0), (pair.false, -1.0))
         for run in runs(caption)
     ]
-    row_C, column_C, sign_C = (np.array(some) for some in zip(*cells, strict=True))
+    row_C, column_C, sign_C = (np.array(column) for column in zip(*cells, strict=True))
     # Runs that both captions have are summed to 0.
     apart_NF = csr_matrix((sign_C, (row_C, column_C)), shape=(len(contrasts), len(place)))
     penalty = penalties[0]
     if len(penalties) > 1:
         is_held_N = np.arange(len(contrasts)) % 5 == 0
         rest_NF, held_NF = apart_NF[~is_held_N], apart_NF[is_held_N]
-        right = [float(((held_NF @ _fit_phrases(rest_NF, one)) > 0).mean()) for one in penalties]
+        right = [
+            float(((held_NF @ _fit_phrases(rest_NF, candidate)) > 0).mean())
+            for candidate in penalties
+        ]
         penalty = penalties[int(np.argmax(right))]
     weight_F = _fit_phrases(apart_NF, penalty)
     return PhraseReader(dict(zip(place, weight_F.tolist(), strict=True)))
@@ -404,6 +411,6 @@ def _fit_phrases(apart_NF: Any, penalty: float) -> FloatArray:
         return value, penalty * weight_F - (apart_NF.T @ missed_N) / len(missed_N)
 
     first_F = np.zeros(apart_NF.shape[1])
-    found = minimize(loss, first_F, jac=True, method="L-BFGS-B", options={"maxiter": 300})
-    weight_F: FloatArray = found.x
+    result = minimize(loss, first_F, jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    weight_F: FloatArray = result.x
     return weight_F

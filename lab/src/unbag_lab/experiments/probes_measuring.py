@@ -86,17 +86,17 @@ Numbers = dict[str, dict[str, float]]
 """By kind and metric."""
 
 
-def ask(space: TinySpace, asked: ProbeQuestions) -> Numbers:
+def ask(space: TinySpace, bench: ProbeQuestions) -> Numbers:
     """All numbers of one model; one that means nothing, such as a share of nothing, is left out."""
-    found = {
-        **benchmarks(space, asked.questions),
-        **geometry(space, asked),
-        "order-free": order_free(space, asked),
-        "extract": readings(space, asked),
+    numbers = {
+        **benchmarks(space, bench.questions),
+        **geometry(space, bench),
+        "order-free": order_free(space, bench),
+        "extract": readings(space, bench),
     }
     return {
         name: {metric: value for metric, value in row.items() if isfinite(value)}
-        for name, row in found.items()
+        for name, row in numbers.items()
     }
 
 
@@ -204,16 +204,16 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def _triples(families: Sequence[str], quads: int) -> tuple[EditedImage, ...]:
     """Each once: the world turns caption and positive round, after which positives cost nothing."""
-    each = -(-quads // len(families))
+    items_each = -(-quads // len(families))
     seen: set[tuple[object, str, str]] = set()
-    found = []
-    for item in triple_items(families, n=each):
+    triples = []
+    for item in triple_items(families, n=items_each):
         (image,), (caption, negative, positive) = item.images, item.captions
-        one = EditedImage(image, str(caption), str(negative), str(positive))
-        if (image.key, one.positive, one.caption) not in seen:
-            seen.add((image.key, one.caption, one.positive))
-            found.append(one)
-    return tuple(found)
+        triple = EditedImage(image, str(caption), str(negative), str(positive))
+        if (image.key, triple.positive, triple.caption) not in seen:
+            seen.add((image.key, triple.caption, triple.positive))
+            triples.append(triple)
+    return tuple(triples)
 
 
 def _pairs(sets: int) -> dict[str, tuple[tuple[ImageSource, ImageSource], ...]]:
@@ -231,43 +231,43 @@ def _pairs(sets: int) -> dict[str, tuple[tuple[ImageSource, ImageSource], ...]]:
     }
 
 
-def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
+def geometry(space: Space, bench: ProbeQuestions) -> Numbers:
     """Where captions, edits, images and concepts lie in a space."""
-    concepts = concept_vectors(space, asked.rings)
-    caption_MD = space.captions(asked.gallery.captions)
+    concepts = concept_vectors(space, bench.rings)
+    caption_MD = space.captions(bench.gallery.captions)
     return {
-        **edits(space, asked),
+        **edits(space, bench),
         "conditions": conditions(concepts),
         "superposition": sums(concepts),
-        "cone": cones(concepts, space.images(asked.gallery.images), caption_MD),
-        "agreement": agreement(space, asked),
+        "cone": cones(concepts, space.images(bench.gallery.images), caption_MD),
+        "agreement": agreement(space, bench),
     }
 
 
-def edits(space: Space, asked: ProbeQuestions) -> Numbers:
+def edits(space: Space, bench: ProbeQuestions) -> Numbers:
     """`intra` and `gap`."""
     intra: dict[str, float] = {}
     gap: dict[str, float] = {}
-    for name, rows in asked.triples.items():
-        found = sensitivity(
+    for name, rows in bench.triples.items():
+        result = sensitivity(
             space.images([row.image for row in rows]),
             space.captions([row.caption for row in rows]),
             space.captions([row.negative for row in rows]),
             space.captions([row.positive for row in rows]),
         )
-        intra[f"negatives, {name}"] = float(found.intra_negative_N.mean())
-        intra[f"positives, {name}"] = float(found.intra_positive_N.mean())
-        intra[f"selectivity, {name}"] = float(found.selectivity.mean())
-        gap[f"negatives, {name}"] = float(found.gap_negative_N.mean())
-        gap[f"positives, {name}"] = float(found.gap_positive_N.mean())
-        gap[f"auc, {name}"] = found.detector_auc
+        intra[f"negatives, {name}"] = float(result.intra_negative_N.mean())
+        intra[f"positives, {name}"] = float(result.intra_positive_N.mean())
+        intra[f"selectivity, {name}"] = float(result.selectivity.mean())
+        gap[f"negatives, {name}"] = float(result.gap_negative_N.mean())
+        gap[f"positives, {name}"] = float(result.gap_positive_N.mean())
+        gap[f"auc, {name}"] = result.detector_auc
     for numbers, metrics in (
         (intra, ("negatives", "positives", "selectivity")),
         (gap, ("negatives", "positives", "auc")),
     ):
         for metric in metrics:
             numbers[metric] = float(
-                np.mean([numbers[f"{metric}, {name}"] for name in asked.triples])
+                np.mean([numbers[f"{metric}, {name}"] for name in bench.triples])
             )
     if gap["negatives"]:
         gap["ratio"] = gap["positives"] / gap["negatives"]
@@ -276,14 +276,14 @@ def edits(space: Space, asked: ProbeQuestions) -> Numbers:
 
 def conditions(concepts: Concepts) -> dict[str, float]:
     """Rates at which they hold."""
-    found = {}
+    rates = {}
     for name, samples in condition_samples(concepts).items():
-        found[name] = float(np.nanmean(samples.held.holds_N))
+        rates[name] = float(np.nanmean(samples.held.holds_N))
         if CONDITIONS[name].asks_all:
-            found[f"{name} for all"] = float(np.nanmean(for_all(samples.held, samples.things)))
+            rates[f"{name} for all"] = float(np.nanmean(for_all(samples.held, samples.things)))
         if CONDITIONS[name].chance == 1.0:
-            found[f"{name} cosine"] = float(np.nanmean(samples.first_N))
-    return found
+            rates[f"{name} cosine"] = float(np.nanmean(samples.first_N))
+    return rates
 
 
 def sums(concepts: Concepts) -> dict[str, float]:
@@ -294,7 +294,7 @@ def sums(concepts: Concepts) -> dict[str, float]:
     opposite_N = place_N // THINGS * THINGS + (place_N + THINGS // 2) % THINGS
     numbers = {}
     for tail in ("", ", centred"):
-        found = superposition(
+        result = superposition(
             _flat(concepts.pair_BSD),
             gallery_MD,
             _flat(np.roll(thing_BSD, -1, axis=1)),
@@ -302,11 +302,11 @@ def sums(concepts: Concepts) -> dict[str, float]:
             other_N=opposite_N,
             is_centred=bool(tail),
         )
-        numbers[f"sum{tail}"] = float(np.nanmean(found.sum_N))
-        numbers[f"optimum{tail}"] = float(np.nanmean(found.optimum_N))
-        numbers[f"first{tail}"] = float(np.nanmean(found.first_N))
-        numbers[f"second{tail}"] = float(np.nanmean(found.second_N))
-        numbers[f"other pair{tail}"] = float(np.nanmean(found.other_N))
+        numbers[f"sum{tail}"] = float(np.nanmean(result.sum_N))
+        numbers[f"optimum{tail}"] = float(np.nanmean(result.optimum_N))
+        numbers[f"first{tail}"] = float(np.nanmean(result.first_N))
+        numbers[f"second{tail}"] = float(np.nanmean(result.second_N))
+        numbers[f"other pair{tail}"] = float(np.nanmean(result.other_N))
     one_ND, other_ND = (_flat(concepts.bound_BSKD[:, :, k]) for k in (0, 1))
     around = [centred(vector_ND, gallery_MD) for vector_ND in (one_ND, other_ND)]
     numbers["colours exchanged"] = float(np.nanmean(cosines(one_ND, other_ND)))
@@ -340,13 +340,13 @@ def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> d
     }
 
 
-def agreement(space: Space, asked: ProbeQuestions) -> dict[str, float]:
+def agreement(space: Space, bench: ProbeQuestions) -> dict[str, float]:
     """How near images are that differ in one way."""
     sides = {
         name: tuple(space.images([pair[k] for pair in pairs]) for k in (0, 1))
-        for name, pairs in asked.pairs.items()
+        for name, pairs in bench.pairs.items()
     }
-    gallery_MD = np.concatenate([vector_ND for both in sides.values() for vector_ND in both])
+    gallery_MD = np.concatenate([vector_ND for vectors in sides.values() for vector_ND in vectors])
     numbers = {}
     for name, (first_ND, second_ND) in sides.items():
         around = centred(first_ND, gallery_MD), centred(second_ND, gallery_MD)
@@ -361,26 +361,31 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
     return vector_BSD.reshape(-1, vector_BSD.shape[-1])
 
 
-def order_free(space: Space, asked: ProbeQuestions) -> dict[str, float]:
+def order_free(space: Space, bench: ProbeQuestions) -> dict[str, float]:
     """Recall, and how much of it every shuffle keeps."""
-    gallery = asked.gallery
+    gallery = bench.gallery
     image_PD, caption_CD = space.images(gallery.images), space.captions(gallery.captions)
     original = search(image_PD, caption_CD, gallery)
-    shuffled_SPD = encode_shuffled(space, gallery.images, [asked.seed])
-    ways = {way: way.replace("_", " ") for way in DIRECTIONS}
-    found = {f"recall, {said}": float(np.nanmean(original.hit[way])) for way, said in ways.items()}
-    for one in (
-        *search_captions(space, image_PD, gallery, asked.shuffled),
+    shuffled_SPD = encode_shuffled(space, gallery.images, [bench.seed])
+    label_of_direction = {direction: direction.replace("_", " ") for direction in DIRECTIONS}
+    numbers = {
+        f"recall, {label}": float(np.nanmean(original.hit[direction]))
+        for direction, label in label_of_direction.items()
+    }
+    for search_result in (
+        *search_captions(space, image_PD, gallery, bench.shuffled),
         *search_images(shuffled_SPD, caption_CD, gallery),
     ):
-        for way, spoken in ways.items():
-            hit_SQ = one.hit[way]
-            before_SQ = np.broadcast_to(original.hit[way], hit_SQ.shape)
+        for direction, label in label_of_direction.items():
+            hit_SQ = search_result.hit[direction]
+            before_SQ = np.broadcast_to(original.hit[direction], hit_SQ.shape)
             is_asked_SQ = np.isfinite(hit_SQ) & np.isfinite(before_SQ)
             # Nothing in a direction in which nothing is found as it is.
             if before := before_SQ[is_asked_SQ].sum():
-                found[f"retention {one.name}, {spoken}"] = float(hit_SQ[is_asked_SQ].sum() / before)
-    return found
+                numbers[f"retention {search_result.name}, {label}"] = float(
+                    hit_SQ[is_asked_SQ].sum() / before
+                )
+    return numbers
 
 
 TOLERANCE = 1e-3
@@ -393,9 +398,9 @@ _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
 """Images of a set of four that differ in a label alone."""
 
 
-def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
+def readings(space: TinySpace, bench: ProbeQuestions) -> dict[str, float]:
     """All readers of all labels."""
-    sheet = asked.sheet
+    sheet = bench.sheet
     cls_NW, patch_NLW = space.last_layer(sheet.given)
     vector_ND = space.images(sheet.given)
     places = {
@@ -407,31 +412,31 @@ def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
     right: dict[str, dict[str, FloatArray]] = {}
     for label in sheet.labels:
         captions = [space.captions([row[k] for row in label.captions]) for k in (0, 1)]
-        own = [(vector_ND * caption_ND).sum(axis=1) for caption_ND in captions]
-        right[label.name] = {"own score": credits(np.stack(own, axis=1), label)}
+        score_of_caption = [(vector_ND * caption_ND).sum(axis=1) for caption_ND in captions]
+        right[label.name] = {"own score": credits(np.stack(score_of_caption, axis=1), label)}
     for place, feature_NF in places.items():
-        said = read_linear(
-            feature_NF, sheet.labels, sheet.groups, effort=asked.effort, seed=asked.seed
+        right_by_label = read_linear(
+            feature_NF, sheet.labels, sheet.groups, effort=bench.effort, seed=bench.seed
         )
-        for label, (right_N, control_N) in zip(sheet.labels, said, strict=True):
+        for label, (right_N, control_N) in zip(sheet.labels, right_by_label, strict=True):
             right[label.name][place] = right_N
             if place == WIDEST:
                 right[label.name]["control"] = control_N
-    found = {}
+    numbers = {}
     for name, by_place in right.items():
         for place, right_N in by_place.items():
-            found[f"{name}, {place}"] = float(right_N.mean())
+            numbers[f"{name}, {place}"] = float(right_N.mean())
         first = np.arange(0, len(vector_ND), 4)
         first_P, second_P = (
             np.concatenate([first + pair[k] for pair in _PARTNERS[name]]) for k in (0, 1)
         )
         is_merged_P = agree(vector_ND[first_P], vector_ND[second_P]) == 1
-        found[f"{name}, merged pairs"] = float(is_merged_P.mean())
+        numbers[f"{name}, merged pairs"] = float(is_merged_P.mean())
         for place, right_N in by_place.items() if is_merged_P.any() else ():
             # A tie of the own score is half right; both are right only where neither ties.
             both_P = (right_N[first_P] == 1) & (right_N[second_P] == 1)
-            found[f"{name} of merged pairs, {place}"] = float(both_P[is_merged_P].mean())
-    return found
+            numbers[f"{name} of merged pairs, {place}"] = float(both_P[is_merged_P].mean())
+    return numbers
 
 
 def read_linear(
@@ -533,18 +538,18 @@ class TinySpace:
         """Unit vectors [N, D] in double precision."""
         keys = [_key(image) for image in images]
         missing = {k: p for k, p in zip(keys, images, strict=True) if k not in self._image}
-        some = list(missing.values())
-        for at in range(0, len(some), _IMAGES[self._at]):
-            self._look(some[at : at + _IMAGES[self._at]])
+        images_to_encode = list(missing.values())
+        for at in range(0, len(images_to_encode), _IMAGES[self._at]):
+            self._look(images_to_encode[at : at + _IMAGES[self._at]])
         return np.array([self._image[key] for key in keys])
 
     def captions(self, captions: Sequence[str]) -> FloatArray:
         """Unit vectors [N, D] in double precision."""
         missing = sorted({c for c in captions if c not in self._caption}, key=lambda c: (len(c), c))
         for at in range(0, len(missing), _CAPTIONS[self._at]):
-            some = missing[at : at + _CAPTIONS[self._at]]
-            vector_BD = self._encoder.encode_texts(some).double().numpy()
-            self._caption.update(zip(some, vector_BD, strict=True))
+            chunk = missing[at : at + _CAPTIONS[self._at]]
+            vector_BD = self._encoder.encode_texts(chunk).double().numpy()
+            self._caption.update(zip(chunk, vector_BD, strict=True))
         return np.array([self._caption[caption] for caption in captions])
 
     def last_layer(self, images: Sequence[ImageSource]) -> tuple[Vectors, Vectors]:
@@ -578,12 +583,12 @@ def _levels(images: Sequence[ImageSource], device: str) -> Tensor:
 
     Nine patches of 64 pixels leave one row and one column, which public code leaves black too.
     """
-    plain = [one.image if isinstance(one, ShuffledImage) else one for one in images]
-    level_B3HW = drawn([scene_of(one) for one in plain]).to(device)
-    for at, one in enumerate(images):
-        if isinstance(one, ShuffledImage):
+    plain = [image.image if isinstance(image, ShuffledImage) else image for image in images]
+    level_B3HW = drawn([scene_of(image) for image in plain]).to(device)
+    for at, image in enumerate(images):
+        if isinstance(image, ShuffledImage):
             image_HW3 = level_B3HW[at].permute(1, 2, 0).cpu().numpy()
-            cut_HW3 = rearranged(image_HW3, GRIDS[one.kind], one.order())
+            cut_HW3 = rearranged(image_HW3, GRIDS[image.kind], image.order())
             high, wide = cut_HW3.shape[:2]
             level_B3HW[at] = 0
             level_B3HW[at, :, :high, :wide] = torch.from_numpy(cut_HW3).permute(2, 0, 1).to(device)

@@ -138,9 +138,9 @@ class Base:
     def joined(self) -> DualEncoder:
         """The image encoder with another text model."""
         spec = f"joined:tiny:{self.path}+{self.settings.text}"
-        found = load_model(spec, device=self.settings.device)
-        assert isinstance(found, DualEncoder)
-        return found
+        model = load_model(spec, device=self.settings.device)
+        assert isinstance(model, DualEncoder)
+        return model
 
     @cached_property
     def rows(self) -> list[WorldRows]:
@@ -151,7 +151,7 @@ class Base:
         """Now, so that processes that are forked later share them."""
         # A base that is not there, or is none, is told before that.
         read(self.path, name=self.path.stem, device="cpu")
-        count = sum(len(one.captions) for one in self.rows)
+        count = sum(len(rows.captions) for rows in self.rows)
         say(f"{self.path.stem}: {count:,} scenes for {whose}")
 
     def forget(self) -> None:
@@ -182,11 +182,11 @@ class Base:
     ) -> TokenFeatures:
         """What a view shows of the questions' images."""
         device = self.settings.device
-        found = [
+        parts = [
             view.encode_images(encoder, pixels.to(device).float() / 127.5 - 1.0).to(device, dtype)
             for pixels in self.questions.pixels
         ]
-        return stacked(found)
+        return stacked(parts)
 
     def material(self, settings: DecoderSettings) -> DecoderData:
         """What decoders see of the rows' images; one view at a time is kept."""
@@ -194,8 +194,8 @@ class Base:
         if self._looked is None or self._looked[0] != key:
             self._looked = None
             device = self.settings.device
-            found = of_world(self.encoder, self.rows, settings, device=device, progress=Silent())
-            self._looked = key, found
+            data = of_world(self.encoder, self.rows, settings, device=device, progress=Silent())
+            self._looked = key, data
         return self._looked[1]
 
     def result(
@@ -240,12 +240,12 @@ def finish(
     """Write it with its seconds, and say the numbers that are looked at first."""
     seconds = time.perf_counter() - began
     write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
-    found = result.numbers
-    fit = found.get("fit", {})
-    told = [f"{name} {share:.3f}" for name, share in fit.items() if name not in _NO_SHARES]
-    told += [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown
-             if name in found]  # fmt: skip
-    say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
+    numbers = result.numbers
+    fit = numbers.get("fit", {})
+    texts = [f"{name} {share:.3f}" for name, share in fit.items() if name not in _NO_SHARES]
+    texts += [f"{name} {metric} {numbers[name][metric]:.3f}" for name, metric in shown
+             if name in numbers]  # fmt: skip
+    say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(texts)}")
 
 
 _FEW = ("contrast_size=8",)
@@ -291,16 +291,16 @@ class ReaderArm:
 
     def read_out(self) -> ReaderReadout:
         """The registered read-out."""
-        found = find_readout(self.readout)
-        if not isinstance(found, ReaderReadout):
+        readout = find_readout(self.readout)
+        if not isinstance(readout, ReaderReadout):
             raise UnbagError(f"{self.readout!r} is no reader of parts")
-        return found
+        return readout
 
     def effort(self, steps: int, *, by_heart: bool = False) -> ReaderEffort:
         """Its settings, with those that all share; of a few fixed examples as `_BY_HEART` says."""
-        also = _BY_HEART if by_heart and self.reads_patches else ()
-        asked = (*SHARED, f"steps={steps}", *self.settings, *also)
-        return choose(self.read_out().settings, asked, readout=self.readout)
+        fit_settings = _BY_HEART if by_heart and self.reads_patches else ()
+        assignments = (*SHARED, f"steps={steps}", *self.settings, *fit_settings)
+        return choose(self.read_out().settings, assignments, readout=self.readout)
 
 
 def _relations(readout: str, settings: tuple[str, ...] = ()) -> ReaderArm:
@@ -380,7 +380,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     pool, images, captions = base.parts(arm, _view(arm))
     if arm.only_relations:
         pool = pool.only(RELATION)
-    sizes, held = sizes_of(pool), pool.held_out
+    sizes, held_out = sizes_of(pool), pool.held_out
     device = settings.device
     if arm.taught_as:
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed).to(device)
@@ -392,22 +392,22 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
                 hint=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
             )
         reader.load_state_dict(load_checkpoint(path).group("reader"))
-        fit_numbers, loss = _fit_numbers(reader, pool, held, device), None
+        fit_numbers, loss = _fit_numbers(reader, pool, held_out, device), None
     else:
-        few = pool.rows(0, settings.fit_rows)
+        few_rows = pool.rows(0, settings.fit_rows)
         by_heart = arm.effort(settings.fit_steps_of(arm), by_heart=True)
-        small = arm.read_out().fresh(by_heart, sizes, seed=base.seed)
-        Trainer(ReaderTask(small, few, by_heart, device=device, seed=base.seed)).run()
-        can_fit = _shares("few", small, few, device)
+        few_reader = arm.read_out().fresh(by_heart, sizes, seed=base.seed)
+        Trainer(ReaderTask(few_reader, few_rows, by_heart, device=device, seed=base.seed)).run()
+        few_shares = _shares("few", few_reader, few_rows, device)
         reader = arm.read_out().fresh(effort, sizes, seed=base.seed)
-        rows = pool.rows(0, len(pool) - held)
+        rows = pool.rows(0, len(pool) - held_out)
         loss = run_to_end(Trainer(ReaderTask(reader, rows, effort, device=device, seed=base.seed)))
         fit_numbers = {
-            **can_fit,
+            **few_shares,
             FEW_STEPS: float(by_heart.steps),
             FEW_RATE: by_heart.learning_rate,
             **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.reads_patches else {}),
-            **_fit_numbers(reader, pool, held, device),
+            **_fit_numbers(reader, pool, held_out, device),
         }
         # Exact, for arms that take them; what may ship has half the digits.
         save_checkpoint(folder / f"{name}.weights", {}, {"reader": reader.state_dict()})
@@ -420,20 +420,20 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     return base.result(name, {**numbers, "fit": fit_numbers}, steps=effort.steps, loss=loss)
 
 
-def _fit_numbers(reader: Reader, pool: Pool, held: int, device: str) -> dict[str, float]:
-    seen, rest = pool.rows(0, held), pool.rows(len(pool) - held, len(pool))
+def _fit_numbers(reader: Reader, pool: Pool, held_out: int, device: str) -> dict[str, float]:
+    learned_rows, held_rows = pool.rows(0, held_out), pool.rows(len(pool) - held_out, len(pool))
     return {
-        **_shares("learned", reader, seen, device),
-        **_shares("held", reader, rest, device),
+        **_shares("learned", reader, learned_rows, device),
+        **_shares("held", reader, held_rows, device),
     }
 
 
 def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, float]:
     """Told from all negatives; and, where rows have several, relations from their opposites."""
-    found = {name: accuracy(reader, rows, device=device)}
+    shares = {name: accuracy(reader, rows, device=device)}
     if rows.negative_NK.shape[1] > 1 and len(stated := rows.only(RELATION)):
-        found[f"{name} relation"] = accuracy(reader, stated, device=device)
-    return found
+        shares[f"{name} relation"] = accuracy(reader, stated, device=device)
+    return shares
 
 
 _PAIRS = 4_096
@@ -443,30 +443,30 @@ def _score(reader: Reader, images: TokenFeatures, captions: TokenFeatures) -> Sc
     """By its parts; one whose scores depend on the call is asked item by item."""
     device = images.vector_NLW.device
 
-    def some(parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
+    def select(parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
         return parts.rows(row_N).to(str(device), torch.float32)
 
     @torch.inference_mode()
     def by_item(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        found, end = [], 0
+        parts, end = [], 0
         for item in items:
             rows, columns = len(item.images), len(item.captions)
             start, end = end, end + rows * columns
             at_P = torch.from_numpy(image_M[start:end:columns]).to(device)
             at_C = torch.from_numpy(caption_M[start : start + columns]).to(device)
-            cells = reader.compare_all(some(images, at_P), some(captions, at_C))
-            found.append(cells.flatten())
-        value_M: FloatArray = torch.cat(found).double().cpu().numpy()
+            cells = reader.compare_all(select(images, at_P), select(captions, at_C))
+            parts.append(cells.flatten())
+        value_M: FloatArray = torch.cat(parts).double().cpu().numpy()
         return value_M
 
     @torch.inference_mode()
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        both = (torch.from_numpy(image_M).to(device), torch.from_numpy(caption_M).to(device))
-        found: list[Tensor] = [
-            reader.compare(some(images, p), some(captions, c))
-            for p, c in zip(*(torch.split(one, _PAIRS) for one in both), strict=True)
+        cells = (torch.from_numpy(image_M).to(device), torch.from_numpy(caption_M).to(device))
+        parts: list[Tensor] = [
+            reader.compare(select(images, p), select(captions, c))
+            for p, c in zip(*(torch.split(row_M, _PAIRS) for row_M in cells), strict=True)
         ]
-        value_M: FloatArray = torch.cat(found).double().cpu().numpy()
+        value_M: FloatArray = torch.cat(parts).double().cpu().numpy()
         return value_M
 
     return by_item if reader.depends_on_call else score
@@ -486,10 +486,10 @@ def families(
     """All arms in one group if there is one process, else each with those that follow it."""
     if processes <= 1:
         return [list(arms)]
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in arms:
-        found.setdefault(teacher(name), []).append(name)
-    return list(found.values())
+        groups.setdefault(teacher(name), []).append(name)
+    return list(groups.values())
 
 
 def _teacher(name: str) -> str:

@@ -144,28 +144,28 @@ class ReadoutExperiment:
                 if order.size == "small"
                 else Questions(times=settings.times)
             )
-            left = {
+            missing = {
                 path: arms_left(order, self, path, seed=settings.seed_of(path))
                 for path in order.bases
             }
             # Once for all bases.
-            without = _unreadable(dict.fromkeys(chain.from_iterable(left.values())), settings)
-            for path, arms in left.items():
+            without = _unreadable(dict.fromkeys(chain.from_iterable(missing.values())), settings)
+            for path, arms in missing.items():
                 if without is not None:
                     arms = [arm for arm in arms if not _has_text(arm)]
                 folder = result_path(order.out, self.name, path.stem, BEFORE).parent
                 readers = [arm for arm in arms if arm == BEFORE or arm in READERS]
-                rest = [arm for arm in arms if arm not in readers]
+                others = [arm for arm in arms if arm not in readers]
                 work: list[Share] = []
-                for whose, some, own, run, groups in (
+                for kind, group_arms, group_settings, run, groups in (
                     ("readers", readers, settings, run_base, reader_groups),
-                    ("decoders", rest, decoders, run_decoders, decoder_groups),
+                    ("decoders", others, decoders, run_decoders, decoder_groups),
                 ):
-                    if some:
-                        base = Base(path, questions, own)
-                        if some != [BEFORE]:
-                            base.make_rows(whose, say)
-                        parts = groups(some, processes=order.processes)
+                    if group_arms:
+                        base = Base(path, questions, group_settings)
+                        if group_arms != [BEFORE]:
+                            base.make_rows(kind, say)
+                        parts = groups(group_arms, processes=order.processes)
                         taught = partial(run, base, folder, say=say)
                         work += shares(taught, parts, seconds=self.seconds)
                 each_apart(work, processes=order.processes, say=say)
@@ -184,7 +184,8 @@ def _has_text(arm: str) -> bool:
 def _settings(order: Order) -> Iterator[tuple[ReadoutSettings, ReadoutSettings]]:
     """With a text model of their own for small runs, which is removed again."""
     readers, decoders = (
-        replace(one, device=order.device, workers=order.workers) for one in _of_size(order.size)
+        replace(settings, device=order.device, workers=order.workers)
+        for settings in _of_size(order.size)
     )
     if order.size == "full" or not any(map(_has_text, order.arms)):
         yield readers, decoders
@@ -201,8 +202,8 @@ def _of_size(size: Size) -> tuple[ReadoutSettings, ReadoutSettings]:
 
 def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UnbagError | None:
     """Why arms with another text model cannot be run; None if they can, or none is asked for."""
-    asked = [arm for arm in arms if _has_text(arm)]
-    if not asked:
+    text_arms = [arm for arm in arms if _has_text(arm)]
+    if not text_arms:
         return None
 
     def try_text_model() -> None:
@@ -215,7 +216,7 @@ def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UnbagError | 
         apart(try_text_model, device=settings.device)
     except UnbagError as error:
         return UnbagError(
-            f"{', '.join(asked)} could not be run: {error.message}",
+            f"{', '.join(text_arms)} could not be run: {error.message}",
             expected=error.expected,
             hint=f"{error.hint}; then give the same command again".removeprefix("; "),
         )
@@ -235,11 +236,11 @@ def write_small_text(folder: Path) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     library: Any = transformers
-    known = {word: at for at, word in enumerate((_UNKNOWN, *words_of_world()))}
-    words = Tokenizer(models.WordLevel(known, unk_token=_UNKNOWN))
+    vocabulary = {word: at for at, word in enumerate((_UNKNOWN, *words_of_world()))}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     config = library.BertConfig(
-        vocab_size=len(known),
+        vocab_size=len(vocabulary),
         hidden_size=16,
         intermediate_size=16,
         num_hidden_layers=1,
@@ -263,8 +264,8 @@ def ship_head_script() -> None:
     parser.add_argument("--change-of", type=Path, help="a decoder that ships and was its start")
     parser.add_argument("--rank", type=int, default=48, help="of the change of each matrix")
     options = parser.parse_args()
-    beside = ChangeOf(options.change_of, options.rank) if options.change_of else None
-    ship_head(options.place, options.model, options.out, beside=beside)
+    change = ChangeOf(options.change_of, options.rank) if options.change_of else None
+    ship_head(options.place, options.model, options.out, beside=change)
 
 
 @dataclass(frozen=True)
@@ -285,17 +286,17 @@ def ship_head(place: Path, spec: str, out: Path, *, beside: ChangeOf | None = No
         out.parent.mkdir(parents=True, exist_ok=True)
         write_head(state, out, replace(head, encoder=spec))
         return
-    kept, encoder = read_decoder(place), encoder_of(load_model(spec), "decoder")
-    on_encoder(kept, encoder, place, name=spec)
-    made = kept.made
+    decoder, encoder = read_decoder(place), encoder_of(load_model(spec), "decoder")
+    on_encoder(decoder, encoder, place, name=spec)
+    saved = decoder.made
     shipped = replace(
-        made,
-        context=made.places + made.settings.context,
+        saved,
+        context=saved.places + saved.settings.context,
         # Folders of before `embeds` was written have the name of their arm.
-        embeds=made.embeds or place.name in VECTOR_ARMS,
+        embeds=saved.embeds or place.name in VECTOR_ARMS,
     )
     origin = DecoderOrigin(spec, encoder.name, encoder.fingerprint)
     if beside:
         save_change(out, shipped, origin, base=beside.decoder, rank=beside.rank)
     else:
-        save_decoder(out, replace(shipped, net=made.net.half()), origin)
+        save_decoder(out, replace(shipped, net=saved.net.half()), origin)

@@ -151,9 +151,9 @@ def repair_bases(
     say: Say = print,
 ) -> None:
     """What is missing of every base; with several processes, bases and parts of their arms."""
-    every = _SMALL_EVERY if settings.size == "small" else 1
+    step = _SMALL_EVERY if settings.size == "small" else 1
     # Made before processes are forked, which share them.
-    questions = FamilyQuestions(bench, times=settings.times, every=every)
+    questions = FamilyQuestions(bench, times=settings.times, every=step)
     parts = parts_of(settings, -(-processes // len(bases))) if processes > 1 else [settings]
     shares = [
         Share(
@@ -195,22 +195,24 @@ def repair(
     folder.mkdir(parents=True, exist_ok=True)
     # The null of every pair number: images that are alike have vectors that are alike.
     null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
-    asked: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
+    measurements: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
     if settings.asks_base:
         for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
-            asked[name] = partial(ask, tiny, questions, device=settings.device)
+            measurements[name] = partial(ask, tiny, questions, device=settings.device)
     if BLIND in settings.arms:
-        asked[BLIND] = partial(_read_blindly, unmeasured.seed, encoder, settings)
-    for name, work in asked.items():
-        wanted, path = replace(unmeasured, arm=name), folder / f"{name}.json"
-        if find_same(wanted, path) is None:
+        measurements[BLIND] = partial(_read_blindly, unmeasured.seed, encoder, settings)
+    for name, work in measurements.items():
+        unmeasured_arm, path = replace(unmeasured, arm=name), folder / f"{name}.json"
+        if find_same(unmeasured_arm, path) is None:
             start = time.monotonic()
             numbers = work()
             seconds = time.monotonic() - start
-            write_result(path, replace(wanted, numbers=numbers, seconds=seconds))
+            write_result(path, replace(unmeasured_arm, numbers=numbers, seconds=seconds))
 
     def train(missing: Sequence[ArmResult]) -> dict[str, TrainedArm]:
-        arms = train_arms(base, [one.arm for one in missing], settings, folder=folder, say=say)
+        arms = train_arms(
+            base, [result.arm for result in missing], settings, folder=folder, say=say
+        )
         return {
             name: TrainedArm(arm.trainable.module, arm.last_loss, arm.seconds, curve_numbers(arm))
             for name, arm in arms.items()
@@ -237,19 +239,19 @@ class FamilyQuestions(Questions):
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
         """By benchmark or family, and metric."""
-        found = super().measured(score)
-        for asked in self._asked:
-            if asked.benchmark.name == _WHOLE:
+        numbers = super().measured(score)
+        for bench in self._asked:
+            if bench.benchmark.name == _WHOLE:
                 for name, begins in _FAMILIES.items():
-                    at = [n for n, item in enumerate(asked.items) if item.id.startswith(begins)]
+                    at = [n for n, item in enumerate(bench.items) if item.id.startswith(begins)]
                     family = replace(
-                        asked,
-                        items=[asked.items[n] for n in at],
-                        images=[asked.images[n] for n in at],
-                        captions=[asked.captions[n] for n in at],
+                        bench,
+                        items=[bench.items[n] for n in at],
+                        images=[bench.images[n] for n in at],
+                        captions=[bench.captions[n] for n in at],
                     )
-                    found[name] = metrics_of(family, score)
-        return found
+                    numbers[name] = metrics_of(family, score)
+        return numbers
 
 
 THRESHOLD = "threshold-"
@@ -268,17 +270,17 @@ def curve_numbers(arm: RepairArm) -> dict[str, dict[str, float]]:
     if arm.threshold_K is None:
         return {}
     curve_SK = arm.curve_SK.cpu() / UPPER
-    found = {}
+    numbers = {}
     for at, slot in enumerate(arm.recipe.negatives):
         curve = curve_SK[:, at].tolist()
         risen = next((step for step, value in enumerate(curve) if value >= HALF), len(curve))
-        found[f"{THRESHOLD}{slot.name}"] = {
+        numbers[f"{THRESHOLD}{slot.name}"] = {
             **{f"{share}%": curve[ceil(share * len(curve) / 100) - 1] for share in SHARES},
             "mean": sum(curve) / len(curve),
             "largest": max(curve),
             "waited": risen / len(curve),
         }
-    return found
+    return numbers
 
 
 BLIND = "blind"
@@ -310,36 +312,37 @@ def _read_blindly(
 
 def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
     """Share of captions found better than their edit, by slot; what no caption has is left out."""
-    told = [one for step in range(steps) for one in batches.told(step)[1]]
-    asked = [one for step in range(steps, 2 * steps) for one in batches.told(step)[1]]
-    rows = list(_negatives(told))
+    train_rows = [row for step in range(steps) for row in batches.told(step)[1]]
+    test_rows = [row for step in range(steps, 2 * steps) for row in batches.told(step)[1]]
+    rows = list(_negatives(train_rows))
     weight_V = fit_reader(differences(_places, rows), [row.image for row in rows])
-    negatives = list(_negatives(asked))
+    negatives = list(_negatives(test_rows))
     groups = {
-        slot.name: [one for one in negatives if one.kind == slot.name] for slot in WORLD_NEGATIVES
+        slot.name: [contrast for contrast in negatives if contrast.kind == slot.name]
+        for slot in WORLD_NEGATIVES
     }
     turned, positives = [], []
-    for number, one in enumerate(asked):
-        text = one.caption.text
-        for negative in one.negatives:
-            if negative is not None and _is_turned(one.caption.ast, negative.ast):
+    for number, row in enumerate(test_rows):
+        text = row.caption.text
+        for negative in row.negatives:
+            if negative is not None and _is_turned(row.caption.ast, negative.ast):
                 turned.append(Contrast(number, text, negative.text, TURNED))
-        for positive in one.positives:
+        for positive in row.positives:
             if positive is not None:
                 positives.append(Contrast(number, text, positive.text, POSITIVE))
     groups |= {"all": negatives, TURNED: turned, POSITIVE: positives}
-    return {name: _share(some, weight_V) for name, some in groups.items() if some}
+    return {name: _share(contrasts, weight_V) for name, contrasts in groups.items() if contrasts}
 
 
-def _negatives(told: Sequence[Told]) -> Iterator[Contrast]:
-    for number, one in enumerate(told):
-        for slot, negative in zip(WORLD_NEGATIVES, one.negatives, strict=True):
+def _negatives(rows: Sequence[Told]) -> Iterator[Contrast]:
+    for number, row in enumerate(rows):
+        for slot, negative in zip(WORLD_NEGATIVES, row.negatives, strict=True):
             if negative is not None:
-                yield Contrast(number, one.caption.text, negative.text, slot.name)
+                yield Contrast(number, row.caption.text, negative.text, slot.name)
 
 
-def _is_turned(said: Ast, changed: Ast) -> bool:
-    match said, changed:
+def _is_turned(statement: Ast, changed: Ast) -> bool:
+    match statement, changed:
         case Rel(first, relation, second), Rel(other_first, other_relation, other_second):
             things = (first, second) == (other_second, other_first)
             return things and first != second and relation == other_relation
@@ -355,10 +358,10 @@ def _share(rows: Sequence[Contrast], weight_V: Tensor) -> float:
 def _places(texts: Sequence[str]) -> Tensor:
     """[N, 2V]: how often each word stands there, and how far from the middle, -1 to 1."""
     row = {word: at for at, word in enumerate(words())}
-    found = np.zeros((len(texts), 2 * len(row)))
+    count_NV = np.zeros((len(texts), 2 * len(row)))
     for n, text in enumerate(texts):
-        said = text.split()
-        for place, word in enumerate(said):
-            found[n, row[word]] += 1
-            found[n, len(row) + row[word]] += 2 * place / max(len(said) - 1, 1) - 1
-    return torch.from_numpy(found)
+        text_words = text.split()
+        for place, word in enumerate(text_words):
+            count_NV[n, row[word]] += 1
+            count_NV[n, len(row) + row[word]] += 2 * place / max(len(text_words) - 1, 1) - 1
+    return torch.from_numpy(count_NV)

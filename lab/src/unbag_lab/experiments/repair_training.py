@@ -127,8 +127,8 @@ ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUB
 
 def _without(recipe: Recipe, term: str) -> Objective:
     """Its loss without one of its terms; thresholds are only for ranks."""
-    kept = tuple(one for one in recipe.objective.terms if one.name != term)
-    return Objective(kept, None if term == "rank" else recipe.objective.threshold)
+    terms = tuple(loss_term for loss_term in recipe.objective.terms if loss_term.name != term)
+    return Objective(terms, None if term == "rank" else recipe.objective.threshold)
 
 
 _VARIANTS: Mapping[str, Objective] = MappingProxyType(
@@ -244,9 +244,9 @@ def train_arms(
             for name, path in paths.items():
                 trainers[name].save(path)
 
-    shown = ({name: views[arm.view] for name, arm in arms.items()} for views in flow)
+    arm_batches = ({name: views[arm.view] for name, arm in arms.items()} for views in flow)
     losses = take_turns(
-        trainers, shown, say=lambda line: say(f"{base.stem}: {line}"), after_step=after_step
+        trainers, arm_batches, say=lambda line: say(f"{base.stem}: {line}"), after_step=after_step
     )
     for name, arm in arms.items():
         arm.last_loss = losses[name]
@@ -426,34 +426,34 @@ class RepairBatches(WorldBatches):
         """The batch of a step."""
         if self.views == {"all"}:
             return super().__getitem__(step)
-        samples, told = self.told(step)
+        samples, rows = self.told(step)
         scenes = [sample.scene for sample in samples]
-        pixels, code = self._pixels(scenes), encode(scenes, told)
-        made = self._made(pixels, told, [texts_of(one.positives) for one in told], code)
+        pixels, code = self._pixels(scenes), encode(scenes, rows)
+        batch = self._made(pixels, rows, [texts_of(row.positives) for row in rows], code)
         # Whether a positive names things in the other order; synonyms leave the meaning's form.
         turned_BP = torch.tensor(
-            [[p is not None and p.ast != one.caption.ast for p in one.positives] for one in told]
+            [[p is not None and p.ast != row.caption.ast for p in row.positives] for row in rows]
         )
         rephrased = None
         if "rephrased" in self.views:
-            dice = (np.random.default_rng((self.seed, step, n, _FORMS)) for n in range(len(told)))
-            forms = [(rephrase(one.caption, rng),) for one, rng in zip(told, dice, strict=True)]
-            rephrased = self._made(pixels, told, forms, {})
-        kept = {**vars(made), "code": {**code, "turned_BP": turned_BP}}
-        return RepairBatch(**kept, rephrased=rephrased)
+            dice = (np.random.default_rng((self.seed, step, n, _FORMS)) for n in range(len(rows)))
+            forms = [(rephrase(row.caption, rng),) for row, rng in zip(rows, dice, strict=True)]
+            rephrased = self._made(pixels, rows, forms, {})
+        fields = {**vars(batch), "code": {**code, "turned_BP": turned_BP}}
+        return RepairBatch(**fields, rephrased=rephrased)
 
     def _made(
         self,
         pixels: Pixels,
-        told: Sequence[Told],
+        rows: Sequence[Told],
         positives: Sequence[tuple[str | None, ...]],
         code: Mapping[str, Tensor],
     ) -> Batch:
         return make_batch(
             pixels,
             [
-                CaptionTexts(one.caption.text, texts_of(one.negatives), some)
-                for one, some in zip(told, positives, strict=True)
+                CaptionTexts(row.caption.text, texts_of(row.negatives), positive_texts)
+                for row, positive_texts in zip(rows, positives, strict=True)
             ],
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
@@ -462,21 +462,21 @@ class RepairBatches(WorldBatches):
         )
 
 
-def rephrase(said: Statement, rng: np.random.Generator) -> str | None:
+def rephrase(statement: Statement, rng: np.random.Generator) -> str | None:
     """The same words in another form, one of those that change the text; None if there is none.
 
     No edit of any test: articles, "with" or "and", long or short relations, "there is", digits.
     """
-    style = said.style
-    others: tuple[Style, ...] = (
+    style = statement.style
+    other_styles: tuple[Style, ...] = (
         replace(style, article="a" if style.article == "the" else "the"),
         replace(style, joint="and" if style.joint == "with" else "with"),
         replace(style, long=not style.long),
         replace(style, double=not style.double),
         replace(style, digit=not style.digit),
     )
-    texts = [Statement(said.ast, other).text for other in others]
-    changed = [text for text in texts if text != said.text]
+    texts = [Statement(statement.ast, other_style).text for other_style in other_styles]
+    changed = [text for text in texts if text != statement.text]
     return changed[rng.integers(len(changed))] if changed else None
 
 
@@ -491,16 +491,16 @@ def views_on_device(
         turned_BP = code.pop("turned_BP", None)
         truth = FindWorldTruth()(code)
         assert truth.negative_true_BBK is not None
-        found = {
+        truth_code = {
             "also_true_BB": truth.also_true_BB,
             "negative_true_BBK": truth.negative_true_BBK,
         }
         pixels = batch.pixels.to(device, non_blocking=True)
-        whole = _placed(batch, pixels, found, device)
+        whole = _placed(batch, pixels, truth_code, device)
         other = batch.rephrased if isinstance(batch, RepairBatch) else None
         views: dict[View, Batch] = {"all": whole}
         if other is not None:
-            views["rephrased"] = _placed(other, pixels, found, device)
+            views["rephrased"] = _placed(other, pixels, truth_code, device)
         if turned_BP is not None:
             # With the edits of one family alone.
             families: dict[View, tuple[Tensor, Tensor]] = {
@@ -524,7 +524,7 @@ def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: st
         return value.to(device, non_blocking=True)
 
     groups = tuple(
-        CaptionGroup(group.row_G, {name: put(one) for name, one in group.inputs.items()})
+        CaptionGroup(group.row_G, {name: put(tokens) for name, tokens in group.inputs.items()})
         for group in batch.groups
     )
     return Batch(
@@ -591,22 +591,22 @@ class FixedBatch:
 
     def fill(self, batch: Batch) -> None:
         """Copy another batch here; nothing is asked of the device."""
-        own, inputs = self.batch_size, self.batch_size.groups[0].inputs
-        assert isinstance(own.pixels, torch.Tensor)
+        place, inputs = self.batch_size, self.batch_size.groups[0].inputs
+        assert isinstance(place.pixels, torch.Tensor)
         assert isinstance(batch.pixels, torch.Tensor)
         is_bytes = batch.pixels.dtype == torch.uint8
-        own.pixels.copy_(batch.pixels)
+        place.pixels.copy_(batch.pixels)
         if is_bytes:
             # As encoders take them: looking levels up copies a table, which cannot be recorded.
-            own.pixels.div_(127.5).sub_(1.0)
+            place.pixels.div_(127.5).sub_(1.0)
         end = 0
         for group in batch.groups:
             token_GL = group.inputs[_TOKENS]
             start, end = end, end + len(token_GL)
             inputs[_TOKENS][start:end, : token_GL.shape[1]].copy_(token_GL)
             inputs[_ENDS][start:end].copy_(group.inputs[_ENDS])
-        own.place_U[:end].copy_(batch.place_U)
+        place.place_U[:end].copy_(batch.place_U)
         for name in ("caption_B", "negative_BK", "positive_BP"):
-            getattr(own, name).copy_(getattr(batch, name))
-        for name, value in own.code.items():
+            getattr(place, name).copy_(getattr(batch, name))
+        for name, value in place.code.items():
             value.copy_(batch.code[name])

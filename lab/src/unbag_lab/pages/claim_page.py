@@ -44,7 +44,10 @@ def claim_page(
     is_named = not claim.paper or f"({claim.paper})" in claim.source
     paper = "" if is_named else f" ({claim.paper})"
     head = ("prediction", "as it is tested, in points")
-    predicted = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
+    predicted = [
+        (prediction.says, inequality(prediction, claim.experiment))
+        for prediction in claim.predictions
+    ]
     known_before = (
         f"{seen_text(claim)} They are left out of every effect below. A run of your own needs "
         f"`--seeds {claim.seeds}` for a verdict.\n"
@@ -70,7 +73,7 @@ def claim_page(
 
 def has_run(verdict: Verdict) -> bool:
     """Whether any base says anything about it."""
-    return any(one.effects for one in verdict.tested)
+    return any(tested.effects for tested in verdict.tested)
 
 
 def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
@@ -91,15 +94,20 @@ def _in_short(verdict: Verdict) -> str:
 def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     rows = []
     for experiment, arm in (*claim.arms, *claim.arms_beside):
-        some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
-        known = [one.seconds for one in some if one.seconds is not None]
-        took = number_text(fmean(known), is_rate=False, digits=0) if known else DASH
-        steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch_size"))
+        arm_results = [
+            result for result in results if (result.experiment, result.arm) == (experiment, arm)
+        ]
+        durations = [result.seconds for result in arm_results if result.seconds is not None]
+        seconds = number_text(fmean(durations), is_rate=False, digits=0) if durations else DASH
+        steps, batch = (
+            span(getattr(result, field) for result in arm_results)
+            for field in ("steps", "batch_size")
+        )
         name = f"`{arm}`" if (experiment, arm) in claim.arms else f"`{arm}`, beside"
-        rows.append((name, f"`{experiment}`", f"{len(some)}", steps, batch, took))
+        rows.append((name, f"`{experiment}`", f"{len(arm_results)}", steps, batch, seconds))
     head = ("arm", "experiment", "bases", "steps", "batch", "seconds on a base")
-    said = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
-    lines = "".join(f"\n{name}: {text}.\n" for name, text in said.items() if text)
+    notes = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
+    lines = "".join(f"\n{name}: {text}.\n" for name, text in notes.items() if text)
     return f"## What was run\n\n{table(head, rows)}{lines}"
 
 
@@ -112,13 +120,13 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     dropout: dict[str, float] = {}
     for base in in_order(bases):
         arms = bases[base]
-        asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
-        if all(one is not None for one in asked):
-            fits = [one.numbers.get("fit", {}) for one in asked if one]
-            shown = [number_text(fit.get("few", 0.0)) for fit in fits]
-            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
-            if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
-                dropout[base] = max(known)
+        reader_results = [arms.get((claim.experiment, name)) for name in claim.must_fit]
+        if all(result is not None for result in reader_results):
+            fits = [result.numbers.get("fit", {}) for result in reader_results if result]
+            shares = [number_text(fit.get("few", 0.0)) for fit in fits]
+            rows.append((base, *shares, "yes" if claim.counts(arms) else "no"))
+            if dropouts := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
+                dropout[base] = max(dropouts)
     if not rows:
         return ""
     head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
@@ -143,35 +151,37 @@ def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
     parts = [f"## Found\n\n![Effects by base](../images/claims/{name}.svg)\n"]
     if len(verdict.tested) > MANY:
         return [*parts, _effects_table(verdict)]
-    return parts + [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
+    return parts + [
+        _base_table(tested, verdict.claim, bases) for tested in verdict.tested if tested.effects
+    ]
 
 
-def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
-    number, control = one.prediction.number, one.prediction.control
+def _base_table(tested: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    number, control = tested.prediction.number, tested.prediction.control
     rows = []
-    for base, effect in one.effects.items():
+    for base, effect in tested.effects.items():
         value = number.of(bases[base], claim.experiment)
         other = (
             control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
         )
-        shown = (number_text(v) for v in (value, other) if v is not None)
-        rows.append((base, *shown, points(effect)))
-    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
-    shared, first, second = sides(one.prediction, claim.experiment)
+        values = (number_text(v) for v in (value, other) if v is not None)
+        rows.append((base, *values, points(effect)))
+    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(tested)}**"))
+    shared, first, second = sides(tested.prediction, claim.experiment)
     head = ("base", first, second, "difference")
     name = f"{shared}, " if shared else ""
-    return f"{name}{one.prediction.says}:\n\n{table(head, rows)}"
+    return f"{name}{tested.prediction.says}:\n\n{table(head, rows)}"
 
 
 def _effects_table(verdict: Verdict) -> str:
     """Of many predictions the differences only; both sides stand under every arm."""
-    bases = in_order(base for one in verdict.tested for base in one.effects)
+    bases = in_order(base for tested in verdict.tested for base in tested.effects)
     rows = []
-    for one in verdict.tested:
-        known = {base: points(effect) for base, effect in one.effects.items()}
-        if known:
-            each = ", ".join(known.get(base, DASH) for base in bases)
-            rows.append((one.prediction.says, difference_text(one), each))
+    for tested in verdict.tested:
+        effects = {base: points(effect) for base, effect in tested.effects.items()}
+        if effects:
+            effect_texts = ", ".join(effects.get(base, DASH) for base in bases)
+            rows.append((tested.prediction.says, difference_text(tested), effect_texts))
     head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
     return f"Differences in points:\n\n{table(head, rows)}"
 
@@ -181,12 +191,25 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
     bases = {base: arms for base, arms in by_base(results).items() if claim.counts(arms)}
     tables = []
     for key in claim.arms:
-        told = {base: arms[key].numbers for base, arms in bases.items() if key in arms}
-        for curve in dict.fromkeys(n for some in told.values() for n in some if BY_STEP in n):
-            shares = {base: told[base][curve] for base in in_order(told) if curve in told[base]}
-            steps = sorted({step for some in shares.values() for step in some}, key=int)
-            rows = [(f"{int(step):,}", *(_share(some, step) for some in shares.values()))
-                    for step in steps]  # fmt: skip
+        numbers_by_base = {base: arms[key].numbers for base, arms in bases.items() if key in arms}
+        for curve in dict.fromkeys(
+            n for numbers in numbers_by_base.values() for n in numbers if BY_STEP in n
+        ):
+            shares = {
+                base: numbers_by_base[base][curve]
+                for base in in_order(numbers_by_base)
+                if curve in numbers_by_base[base]
+            }
+            steps = sorted(
+                {step for shares_by_step in shares.values() for step in shares_by_step}, key=int
+            )
+            rows = [
+                (
+                    f"{int(step):,}",
+                    *(number_text(share_by_step.get(step)) for share_by_step in shares.values()),
+                )
+                for step in steps
+            ]
             name = f"`{curve.removesuffix(BY_STEP)}` of {arm_name(key, claim)}"
             tables.append(f"{name}:\n\n{table(('steps', *shares), rows)}")
     if not tables:
@@ -197,17 +220,19 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
     return "\n".join([first, *tables])
 
 
-def _share(some: Mapping[str, float], key: str) -> str:
-    return number_text(some.get(key))
-
-
 def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
     """All numbers of the claim, of all arms; none where nothing beside it was run."""
-    found = numbers_beside(claim, results)
-    if not found:
+    metrics = numbers_beside(claim, results)
+    if not metrics:
         return ""
-    keys = [key for key in (*claim.arms, *claim.arms_beside) if any(key in r.values for r in found)]
-    rows = [(f"`{one.benchmark}` `{one.metric}`", *map(one.text, keys)) for one in found]
+    keys = [
+        key
+        for key in (*claim.arms, *claim.arms_beside)
+        if any(key in metric.values for metric in metrics)
+    ]
+    rows = [
+        (f"`{metric.benchmark}` `{metric.metric}`", *map(metric.text, keys)) for metric in metrics
+    ]
     head = ("number", *(arm_name(key, claim) for key in keys))
     return (
         "## Beside it\n\nMeans in points, with the number of bases. What no prediction names "
@@ -218,10 +243,10 @@ def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
 def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> str:
     small = "A small run decides nothing.\n\n" if verdict.is_small else ""
     rows = []
-    for one in verdict.tested:
-        none = absent(one.prediction, verdict.claim, results)
-        why = reason(one, together=together, why_none=none)
-        rows.append((one.prediction.says, verdict.about(one.word), why))
+    for tested in verdict.tested:
+        why_none = absent(tested.prediction, verdict.claim, results)
+        why = reason(tested, together=together, why_none=why_none)
+        rows.append((tested.prediction.says, verdict.about(tested.word), why))
     return f"## Verdict and why\n\n{small}{table(('prediction', 'verdict', 'why'), rows)}"
 
 
@@ -231,24 +256,32 @@ def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, 
     Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
     """
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
-    tested = [number for one in claim.predictions for number in one.numbers]
-    pairs = [replace(one, metric=RELAXED) for one in (*tested, *claim.beside) if one.metric == PAIR]
-    beside = (*claim.beside, *pairs)
-    if not any(one.of(arms, claim.experiment) is not None for one in beside for arms in bases):
+    tested = [number for prediction in claim.predictions for number in prediction.numbers]
+    pairs = [
+        replace(number, metric=RELAXED)
+        for number in (*tested, *claim.beside)
+        if number.metric == PAIR
+    ]
+    numbers = (*claim.beside, *pairs)
+    if not any(
+        number.of(arms, claim.experiment) is not None for number in numbers for arms in bases
+    ):
         return ()
-    found = []
+    metrics = []
     for benchmark, metric in dict.fromkeys(
-        (one.benchmark, one.metric) for one in (*tested, *beside)
+        (number.benchmark, number.metric) for number in (*tested, *numbers)
     ):
         values = {}
         for key in (*claim.arms, *claim.arms_beside):
-            told = [
+            values_or_none = [
                 arms[key].numbers.get(benchmark, {}).get(metric) for arms in bases if key in arms
             ]
-            if known := tuple(one for one in told if one is not None and isfinite(one)):
-                values[key] = known
-        found.append(Beside(benchmark, metric, values))
-    return tuple(one for one in found if one.values)
+            if finite_values := tuple(
+                value for value in values_or_none if value is not None and isfinite(value)
+            ):
+                values[key] = finite_values
+        metrics.append(Beside(benchmark, metric, values))
+    return tuple(value for value in metrics if value.values)
 
 
 @dataclass(frozen=True)
@@ -262,8 +295,8 @@ class Beside:
 
     def text(self, key: ArmKey) -> str:
         """Mean in points, and of how many bases."""
-        some = self.values.get(key)
-        return f"{number_text(fmean(some))} ({len(some)})" if some else DASH
+        values = self.values.get(key)
+        return f"{number_text(fmean(values))} ({len(values)})" if values else DASH
 
 
 def arm_name(key: ArmKey, claim: Claim) -> str:
@@ -274,5 +307,5 @@ def arm_name(key: ArmKey, claim: Claim) -> str:
 
 def span(values: Iterable[int]) -> str:
     """The different ones, in order."""
-    found = sorted(set(values))
-    return ", ".join(f"{value:,}" for value in found) or DASH
+    distinct = sorted(set(values))
+    return ", ".join(f"{value:,}" for value in distinct) or DASH

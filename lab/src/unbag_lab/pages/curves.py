@@ -40,44 +40,54 @@ Curve = Mapping[int, float]
 
 def threshold_figure(results: Sequence[ArmResult]) -> str:
     """A panel for each arm whose thresholds were recorded; empty where none was."""
-    parts, said, top = [], [], 0.0
-    for arm, what in THRESHOLD_ARMS.items():
+    parts, titles, top = [], [], 0.0
+    for arm, label in THRESHOLD_ARMS.items():
         if curves := thresholds_of(arm, results):
-            title = f"{arm}, {what}: {count_text(max(map(len, curves.values())), 'base')}"
+            title = f"{arm}, {label}: {count_text(max(map(len, curves.values())), 'base')}"
             parts += [text(LEFT, top + HEAD - 12, title, "says"), *_thresholds(curves, top + HEAD)]
-            said.append(title)
+            titles.append(title)
             top += HEAD + 130 + 34
     if not parts:
         return ""
     title = "Thresholds over the steps"
     style = STYLE + style_of("thresholds")
-    return chart_file(parts, WIDE, top, title=title, said="; ".join(said), style=style)
+    return chart_file(parts, WIDE, top, title=title, said="; ".join(titles), style=style)
 
 
 def thresholds_of(arm: str, results: Sequence[ArmResult]) -> dict[str, list[Curve]]:
     """By kind of negatives, in units of the bound, one for each base that has all `SHARES`."""
-    found: dict[str, list[Curve]] = {}
+    curves: dict[str, list[Curve]] = {}
     names = {share: f"{share}%" for share in SHARES}
-    for one in results:
-        for kind in KINDS if (one.experiment, one.arm) == ("default", arm) else ():
-            numbers = one.numbers.get(f"{THRESHOLD}{kind}", {})
+    for result in results:
+        for kind in KINDS if (result.experiment, result.arm) == ("default", arm) else ():
+            numbers = result.numbers.get(f"{THRESHOLD}{kind}", {})
             if numbers.keys() >= set(names.values()):
                 curve = {share: numbers[name] for share, name in names.items()}
-                found.setdefault(kind, []).append(curve)
-    return found
+                curves.setdefault(kind, []).append(curve)
+    return curves
 
 
 def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
     """Thin lines are bases, thick ones their means, which are named at their ends."""
-    most = max(1.0, *(value for some in curves.values() for one in some for value in one.values()))
-    panel = _panel(Axis(0, 100), Axis(0, most), top, 130, names=96)
-    rows = [(tick, f"{tick}", "bound" if tick == 1 else "grid") for tick in range(int(most) + 1)]
+    top_value = max(
+        1.0,
+        *(
+            value
+            for kind_curves in curves.values()
+            for curve in kind_curves
+            for value in curve.values()
+        ),
+    )
+    panel = _panel(Axis(0, 100), Axis(0, top_value), top, 130, names=96)
+    rows = [
+        (tick, f"{tick}", "bound" if tick == 1 else "grid") for tick in range(int(top_value) + 1)
+    ]
     parts = _axes(panel, rows, [(share, f"{share} %") for share in (0, 20, 40, 60, 80, 100)])
     ends = {}
-    for kind, some in curves.items():
-        mean = {share: fmean(one[share] for one in some) for share in SHARES}
+    for kind, kind_curves in curves.items():
+        mean = {share: fmean(curve[share] for curve in kind_curves) for share in SHARES}
         # All thresholds begin at 0.
-        for curve, look in (*((one, " thin") for one in some), (mean, "")):
+        for curve, look in (*((curve, " thin") for curve in kind_curves), (mean, "")):
             points = {0: 0.0, **curve}.items()
             parts.append(panel.curve(points, f"line {kind}{look}", dashes=KINDS[kind]))
         ends[kind] = panel.y(mean[SHARES[-1]])
@@ -90,10 +100,12 @@ def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
 
 def learning_figure(results: Sequence[ArmResult]) -> str:
     """Accuracy on relations of decoders on patches and on one token; empty without results."""
-    curves = {arm: found for arm in DECODERS if (found := learned_of(arm, results))}
+    curves = {arm: learned for arm in DECODERS if (learned := learned_of(arm, results))}
     if not curves:
         return ""
-    last = max(step for some in curves.values() for one in some.values() for step in one)
+    last = max(
+        step for arm_curves in curves.values() for curve in arm_curves.values() for step in curve
+    )
     panel = _panel(Axis(0, last), Axis(TICKS[0], TICKS[-1]), HEAD, 230, names=150)
     title = "Relations told right, percent: decoder on patches (solid) and on one token (dotted)"
     parts = [
@@ -108,32 +120,32 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
     parts += _axes(panel, rows, [(step, f"{step:,}") for step in steps])
     parts.append(panel.below(last / 2, "steps", "small", gap=34))
     # The first arm is drawn last, upon the other.
-    for arm, some in reversed(curves.items()):
-        for base, curve in some.items():
+    for arm, arm_curves in reversed(curves.items()):
+        for base, curve in arm_curves.items():
             parts.append(panel.curve(curve.items(), f"line {DECODERS[arm]}"))
             for step, share in curve.items() if arm == PATCHES else ():
                 # A dot for each time that a base was asked; its number shows under a pointer.
-                told = f"{base}, {step:,} steps: {number_text(share)}"
+                label = f"{base}, {step:,} steps: {number_text(share)}"
                 kind = f"dot {DECODERS[PATCHES]}"
-                parts.append(dot(panel.x(step), panel.y(share), 3, kind, said=told))
+                parts.append(dot(panel.x(step), panel.y(share), 3, kind, said=label))
     parts += _names(panel, curves)
-    said = "; ".join(
+    description = "; ".join(
         f"{arm}, {base}: {', '.join(map(number_text, curve.values()))}"
-        for arm, some in curves.items()
-        for base, curve in some.items()
+        for arm, arm_curves in curves.items()
+        for base, curve in arm_curves.items()
     )
     style = STYLE + style_of("decoders")
-    return chart_file(parts, WIDE, panel.bottom + 44, title=title, said=said, style=style)
+    return chart_file(parts, WIDE, panel.bottom + 44, title=title, said=description, style=style)
 
 
 def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
     """By base, accuracy on relations, of bases that were measured on the way."""
-    found = {
-        one.base: {int(step): share for step, share in one.numbers[CURVE].items()}
-        for one in results
-        if one.arm == arm and CURVE in one.numbers
+    curves = {
+        result.base: {int(step): share for step, share in result.numbers[CURVE].items()}
+        for result in results
+        if result.arm == arm and CURVE in result.numbers
     }
-    return {base: dict(sorted(found[base].items())) for base in in_order(found)}
+    return {base: dict(sorted(curves[base].items())) for base in in_order(curves)}
 
 
 def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> Panel:
@@ -144,12 +156,14 @@ def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> 
 def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:
     """Bases, each tied to the end of its line; of one token only how many there are."""
     ends = {
-        arm: {base: panel.y(curve[max(curve)]) for base, curve in some.items()}
-        for arm, some in curves.items()
+        arm: {base: panel.y(curve[max(curve)]) for base, curve in arm_curves.items()}
+        for arm, arm_curves in curves.items()
     }
     named = dict(ends.get(PATCHES, {}))
-    if others := list(ends.get(TOKEN, {}).values()):
-        named[f"one token, {count_text(len(others), 'base')}"] = sum(others) / len(others)
+    if token_ends := list(ends.get(TOKEN, {}).values()):
+        named[f"one token, {count_text(len(token_ends), 'base')}"] = sum(token_ends) / len(
+            token_ends
+        )
     parts, x = [], panel.x(panel.across.high) + 6
     for name, y in set_apart(named).items():
         parts.append(line(x, x + 16, named[name], y, "zero"))
@@ -162,7 +176,7 @@ def _axes(
 ) -> list[str]:
     """Lines over the whole width with their numbers and looks, and the numbers below."""
     parts = []
-    for value, said, look in rows:
+    for value, label, look in rows:
         parts.append(panel.level(value, look))
-        parts.append(text(panel.left - 8, panel.y(value) + 4, said, "small", anchor="end"))
-    return parts + [panel.below(value, said, "small", gap=16) for value, said in columns]
+        parts.append(text(panel.left - 8, panel.y(value) + 4, label, "small", anchor="end"))
+    return parts + [panel.below(value, label, "small", gap=16) for value, label in columns]

@@ -59,16 +59,21 @@ def claim_figure(verdict: Verdict) -> str:
     """All predictions of a claim, below each other."""
     title = f"{verdict.claim.name}: effects by base"
     if len(verdict.tested) > MANY:
-        rows = [_Lane(one.prediction.says, one, verdict.word_of(one)) for one in verdict.tested]
+        rows = [
+            _Lane(tested.prediction.says, tested, verdict.word_of(tested))
+            for tested in verdict.tested
+        ]
         return _lanes(rows, title, names=SAYS, lane=HIGH_LANE)
     parts, top = [], 10.0
-    for one in verdict.tested:
-        drawing, high = _row(one, top, verdict.word_of(one), verdict)
+    for tested in verdict.tested:
+        drawing, high = _row(tested, top, verdict.word_of(tested), verdict)
         parts.append(drawing)
         top += high
     parts += _legend(top + 14)
-    said = "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in verdict.tested)
-    return chart_file(parts, WIDE, top + 30, title=title, said=said, style=STYLE)
+    description = "; ".join(
+        f"{tested.prediction.says}: {effect_text(tested)}" for tested in verdict.tested
+    )
+    return chart_file(parts, WIDE, top + 30, title=title, said=description, style=STYLE)
 
 
 def lanes_panel(axis: Axis, top: float, high: float, *, names: float = 0) -> Panel:
@@ -77,38 +82,40 @@ def lanes_panel(axis: Axis, top: float, high: float, *, names: float = 0) -> Pan
     return Panel(axis, high=high, top=top, left=LEFT + names, wide=wide)
 
 
-def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
-    lines = wrap(one.prediction.says, LETTERS)
-    parts = [text(LEFT, top + LINE * (k + 0.8), said, "says") for k, said in enumerate(lines)]
-    bases = f"{count_text(len(one.effects), 'base')}: {verdict.about(word)}"
-    below = top + LINE * (len(lines) + 0.8)
-    parts.append(text(LEFT, below, f"{effect_text(one)} points over {bases}"))
-    # An effect of 0 stands at 0, or at the level that a number is held against.
-    level = one.prediction.level or 0.0
-    panel = lanes_panel(_axis_of(one), below + 10, STRIP)
-    parts.append(_predicted_side(one.prediction, panel, level=level))
-    parts.append(_grid(panel, signed=one.prediction.level is None))
-    parts += [
-        _dot(one, base, panel, panel.top + 10 + 5 * (k % 3), level=level)
-        for k, base in enumerate(one.effects)
+def _row(tested: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
+    lines = wrap(tested.prediction.says, LETTERS)
+    parts = [
+        text(LEFT, top + LINE * (k + 0.8), line_text, "says") for k, line_text in enumerate(lines)
     ]
-    parts.append(_mean_mark(one, panel, panel.bottom - 14, word, level=level))
+    bases = f"{count_text(len(tested.effects), 'base')}: {verdict.about(word)}"
+    below = top + LINE * (len(lines) + 0.8)
+    parts.append(text(LEFT, below, f"{effect_text(tested)} points over {bases}"))
+    # An effect of 0 stands at 0, or at the level that a number is held against.
+    level = tested.prediction.level or 0.0
+    panel = lanes_panel(_axis_of(tested), below + 10, STRIP)
+    parts.append(_predicted_side(tested.prediction, panel, level=level))
+    parts.append(_grid(panel, signed=tested.prediction.level is None))
+    parts += [
+        _dot(tested, base, panel, panel.top + 10 + 5 * (k % 3), level=level)
+        for k, base in enumerate(tested.effects)
+    ]
+    parts.append(_mean_mark(tested, panel, panel.bottom - 14, word, level=level))
     return "".join(parts), LINE * (len(lines) + 0.8) + 10 + STRIP + 34
 
 
-def _axis_of(one: Tested) -> Axis:
+def _axis_of(tested: Tested) -> Axis:
     """Holds all effects, the interval, the bound and where nothing differs."""
-    bound, level = one.prediction.bound, one.prediction.level or 0.0
-    held = [*one.effects.values(), one.low, one.high, bound, 0.0]
-    if one.prediction.side == "within":
-        held.append(-bound)
-    known = [value for value in held if value is not None and isfinite(value)]
-    wide = max(max(known) - min(known), 0.02)
+    bound, level = tested.prediction.bound, tested.prediction.level or 0.0
+    candidates = [*tested.effects.values(), tested.low, tested.high, bound, 0.0]
+    if tested.prediction.side == "within":
+        candidates.append(-bound)
+    values = [value for value in candidates if value is not None and isfinite(value)]
+    span = max(max(values) - min(values), 0.02)
     # The side that is predicted has no end; some of it must be seen.
-    known += {"above": [bound + 0.3 * wide], "below": [bound - 0.3 * wide], "within": []}[
-        one.prediction.side
+    values += {"above": [bound + 0.3 * span], "below": [bound - 0.3 * span], "within": []}[
+        tested.prediction.side
     ]
-    return Axis.over([level + value for value in known], is_rate=True)
+    return Axis.over([level + value for value in values], is_rate=True)
 
 
 def _legend(y: float) -> list[str]:
@@ -126,16 +133,16 @@ def overview_figure(papers: dict[str, list[Verdict]]) -> str:
     """All predictions that were run, by paper; claims with many have one lane that counts them."""
     rows: list[_Lane] = []
     for paper, verdicts in papers.items():
-        own = []
+        lanes = []
         for verdict in verdicts:
-            name, ran = verdict.claim.name, [one for one in verdict.tested if one.effects]
+            name, ran = verdict.claim.name, [tested for tested in verdict.tested if tested.effects]
             if len(ran) > MANY:
                 name = f"{name}, 1 of {len(ran)}"
                 # The one that is least sure of its side stands for all.
-                ran = [max(ran, key=lambda one: min(one.p_right, one.p_wrong))]
-            for place, one in enumerate(ran):
-                own.append(_Lane("" if place else name, one, verdict.word_of(one)))
-        rows += [_Lane(paper), *own] if own else []
+                ran = [max(ran, key=lambda tested: min(tested.p_right, tested.p_wrong))]
+            for place, tested in enumerate(ran):
+                lanes.append(_Lane("" if place else name, tested, verdict.word_of(tested)))
+        rows += [_Lane(paper), *lanes] if lanes else []
     return _lanes(rows, "Effects of predictions that were run, in points", names=NAMES)
 
 
@@ -149,11 +156,15 @@ class _Lane:
 
 
 def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LANE) -> str:
-    tested = [row.one for row in rows if row.one is not None]
+    all_tested = [row.one for row in rows if row.one is not None]
     high = lane * len(rows)
-    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
-    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
-    axis = Axis.over(known or [-0.5, 0.5], is_rate=True)
+    candidates = [
+        v
+        for tested in all_tested
+        for v in (tested.mean, tested.low, tested.high, tested.prediction.bound, 0.0)
+    ]
+    values = [min(max(v, -MOST), MOST) for v in candidates if v is not None and isfinite(v)]
+    axis = Axis.over(values or [-0.5, 0.5], is_rate=True)
     whole = lanes_panel(axis, 10, high, names=names)
     parts = [_grid(whole)]
     for k, row in enumerate(rows):
@@ -168,30 +179,32 @@ def _lanes(rows: Sequence[_Lane], title: str, *, names: float, lane: float = LAN
         parts += [at(x, y - 4, form, kind=f"mean {KINDS[word]}"), text(x + 12, y, word, "small")]
         x += 34 + 6.6 * len(word)
     parts += [box(x - 6, y - 12, 26, 16, "side"), text(x + 26, y, "predicted", "small")]
-    said = "; ".join(f"{one.prediction.says}: {difference_text(one)}" for one in tested)
-    return chart_file(parts, WIDE, high + 66, title=title, said=said, style=STYLE)
+    description = "; ".join(
+        f"{tested.prediction.says}: {difference_text(tested)}" for tested in all_tested
+    )
+    return chart_file(parts, WIDE, high + 66, title=title, said=description, style=STYLE)
 
 
-def _lane(row: _Lane, one: Tested, panel: Panel, y: float) -> str:
+def _lane(row: _Lane, tested: Tested, panel: Panel, y: float) -> str:
     lines = wrap(row.name, 50, max_lines=2, placeholder=" …")
     first = y + 4 - 7 * (len(lines) - 1)
-    parts = [text(LEFT, first + 14 * n, said, "small") for n, said in enumerate(lines)]
+    parts = [text(LEFT, first + 14 * n, line_text, "small") for n, line_text in enumerate(lines)]
     inner = replace(panel, top=panel.top + 2, high=panel.high - 4)
-    parts.append(_predicted_side(one.prediction, inner))
+    parts.append(_predicted_side(tested.prediction, inner))
     is_low = panel.high == LANE
-    parts += [] if is_low else [_dot(one, base, panel, y - 8, size=3) for base in one.effects]
-    parts.append(_mean_mark(one, panel, y if is_low else y + 6, row.word))
-    return "".join([*parts, _beyond(one, panel, y)])
+    parts += [] if is_low else [_dot(tested, base, panel, y - 8, size=3) for base in tested.effects]
+    parts.append(_mean_mark(tested, panel, y if is_low else y + 6, row.word))
+    return "".join([*parts, _beyond(tested, panel, y)])
 
 
-def _beyond(one: Tested, panel: Panel, y: float) -> str:
+def _beyond(tested: Tested, panel: Panel, y: float) -> str:
     """A mean that does not fit on the axis in figures, beside its interval."""
-    if one.mean is None or not isfinite(one.mean) or abs(one.mean) <= MOST:
+    if tested.mean is None or not isfinite(tested.mean) or abs(tested.mean) <= MOST:
         return ""
-    ends = [panel.x(end) for end in (one.low, one.mean, one.high) if end is not None]
-    if one.mean > 0:
-        return text(min(ends) - 10, y + 4, f"{points(one.mean)} ▸", "small", anchor="end")
-    return text(max(ends) + 10, y + 4, f"◂ {points(one.mean)}", "small")
+    ends = [panel.x(end) for end in (tested.low, tested.mean, tested.high) if end is not None]
+    if tested.mean > 0:
+        return text(min(ends) - 10, y + 4, f"{points(tested.mean)} ▸", "small", anchor="end")
+    return text(max(ends) + 10, y + 4, f"◂ {points(tested.mean)}", "small")
 
 
 def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -> str:
@@ -218,27 +231,29 @@ def _numbers(panel: Panel, *, signed: bool = True, gap: float = 15) -> str:
     """The numbers of an axis in one line."""
     parts = []
     for tick in panel.across.ticks():
-        said = panel.across.text(tick)
-        is_plain = not signed or (said.startswith(("-", "0")) and float(said) <= 0)
-        parts.append(panel.below(tick, said if is_plain else f"+{said}", "small", gap=gap))
+        label = panel.across.text(tick)
+        is_plain = not signed or (label.startswith(("-", "0")) and float(label) <= 0)
+        parts.append(panel.below(tick, label if is_plain else f"+{label}", "small", gap=gap))
     return "".join(parts)
 
 
-def _dot(one: Tested, base: str, panel: Panel, y: float, *, level: float = 0, size: int = 4) -> str:
+def _dot(
+    tested: Tested, base: str, panel: Panel, y: float, *, level: float = 0, size: int = 4
+) -> str:
     """One base; what was found on it shows under a pointer."""
-    effect = one.effects[base]
+    effect = tested.effects[base]
     if not isfinite(effect):
         return ""
-    said = f"{base}: {found_text(one.prediction, effect)}"
-    return dot(panel.x(level + effect), y, size, "dot", said=said)
+    label = f"{base}: {found_text(tested.prediction, effect)}"
+    return dot(panel.x(level + effect), y, size, "dot", said=label)
 
 
-def _mean_mark(one: Tested, panel: Panel, y: float, word: Word, *, level: float = 0) -> str:
+def _mean_mark(tested: Tested, panel: Panel, y: float, word: Word, *, level: float = 0) -> str:
     """The mark of the verdict on the line of the interval."""
-    if one.mean is None or not isfinite(one.mean):
+    if tested.mean is None or not isfinite(tested.mean):
         return ""
-    drawn = ""
-    if one.low is not None and one.high is not None and isfinite(one.low):
-        drawn = line(panel.x(level + one.low), panel.x(level + one.high), y, y, "")
-    drawn += at(panel.x(level + one.mean), y, FORMS[word])
-    return element("g", drawn, kind=f"mean {KINDS[word]}")
+    interval_line = ""
+    if tested.low is not None and tested.high is not None and isfinite(tested.low):
+        interval_line = line(panel.x(level + tested.low), panel.x(level + tested.high), y, y, "")
+    interval_line += at(panel.x(level + tested.mean), y, FORMS[word])
+    return element("g", interval_line, kind=f"mean {KINDS[word]}")

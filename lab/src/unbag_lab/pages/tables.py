@@ -39,8 +39,8 @@ def tables_script() -> None:
     """Print the tables of repairs and of read-outs: means, differences, every base."""
     parser = argparse.ArgumentParser(description=tables_script.__doc__)
     parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
-    results = [one for path in parser.parse_args().found for one in read_results(path)]
-    read_out = [one for one in results if one.experiment == READOUTS]
+    results = [result for path in parser.parse_args().found for result in read_results(path)]
+    read_out = [result for result in results if result.experiment == READOUTS]
     parts = (repair_tables(results), readout_tables(read_out) if read_out else "")
     print("\n\n".join(filter(None, parts)))
 
@@ -56,8 +56,8 @@ class ResultColumn:
 
     def values(self, result: ArmResult) -> list[float]:
         """Of one arm on one base; NaN where it was not asked."""
-        found = result.numbers.get(self.benchmark, {})
-        return [found.get(metric, nan) for metric in self.metrics]
+        metrics = result.numbers.get(self.benchmark, {})
+        return [metrics.get(metric, nan) for metric in self.metrics]
 
     def shown(self, value: float, *, signed: bool = False) -> str:
         """Percent with one digit, cosines with three."""
@@ -65,11 +65,13 @@ class ResultColumn:
 
     def mean(self, results: Mapping[str, ArmResult]) -> str:
         """Of each number, over the bases of an arm."""
-        some = list(results.values())
+        counted = list(results.values())
         if self is BY_HEART:
             # As readers learn now, where some did: with dropout they were kept from it.
-            some = [one for one in some if not one.numbers.get("fit", {}).get(FEW_DROPOUT)] or some
-        rows = [self.values(result) for result in some]
+            counted = [
+                result for result in counted if not result.numbers.get("fit", {}).get(FEW_DROPOUT)
+            ] or counted
+        rows = [self.values(result) for result in counted]
         return " / ".join(self.shown(fmean(values)) for values in zip(*rows, strict=True))
 
     def each(self, results: Mapping[str, ArmResult]) -> str:
@@ -78,25 +80,27 @@ class ResultColumn:
 
     def difference(self, results: Mapping[str, ArmResult], control: Mapping[str, ArmResult]) -> str:
         """Of the first number to a control, paired within bases, with its interval."""
-        apart = [
+        differences = [
             self.values(result)[0] - self.values(control[base])[0]
             for base, result in results.items()
             if base in control
         ]
-        apart = [value for value in apart if isfinite(value)]
-        if not apart:
+        differences = [value for value in differences if isfinite(value)]
+        if not differences:
             return DASH
-        middle, half = interval(apart)
-        shown = partial(self.shown, signed=True)
-        if len(apart) == 1:
-            return shown(middle)
-        return with_interval(middle, middle - half, middle + half, shown)
+        middle, half = interval(differences)
+        text = partial(self.shown, signed=True)
+        if len(differences) == 1:
+            return text(middle)
+        return with_interval(middle, middle - half, middle + half, text)
 
 
 def _by_base(arm: str, results: Sequence[ArmResult]) -> dict[str, ArmResult]:
     """Results of an arm, in the order of bases."""
-    own = [one for one in results if one.arm == arm]
-    return {one.base: one for one in sorted(own, key=lambda one: place(one.base))}
+    arm_results = [result for result in results if result.arm == arm]
+    return {
+        result.base: result for result in sorted(arm_results, key=lambda result: place(result.base))
+    }
 
 
 def _rows(
@@ -107,8 +111,8 @@ def _rows(
 ) -> str:
     """A row for each arm with the numbers of its bases."""
     rows = [
-        [name(arm), numbers(some) or DASH, *(cell(column, arm) for column in columns)]
-        for arm, some in bases.items()
+        [name(arm), numbers(arm_bases) or DASH, *(cell(column, arm) for column in columns)]
+        for arm, arm_bases in bases.items()
     ]
     return table(["arm", "bases", *(column.title for column in columns)], rows).rstrip("\n")
 
@@ -155,49 +159,57 @@ REPAIRS_COMPARED: tuple[ResultColumn, ...] = (
 
 def repair_tables(results: Sequence[ArmResult]) -> str:
     """Three tables for each experiment, in Markdown; arms that have only begun are named below."""
-    found = []
+    parts = []
     for name in EXPERIMENTS:
         chosen = [result for result in results if result.experiment == name]
         if chosen:
-            found.append(_repair_tables_of(name, chosen))
-    return "\n\n".join(found)
+            parts.append(_repair_tables_of(name, chosen))
+    return "\n\n".join(parts)
 
 
 def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
-    known = {arm: _by_base(arm, results) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
-    on = {arm: in_order(some) for arm, some in known.items() if some}
+    results_by_arm = {arm: _by_base(arm, results) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
+    bases_by_arm = {
+        arm: in_order(arm_results) for arm, arm_results in results_by_arm.items() if arm_results
+    }
     # A base and its untrained twin are asked before any arm is trained, so they say nothing here.
-    fewest = min(FEWEST, max((len(on[arm]) for arm in on if arm in _TRAINED), default=1))
-    arms = {arm: bases for arm, bases in on.items() if len(bases) >= fewest}
-    begun = [f"`{arm}` ({len(bases)})" for arm, bases in on.items() if len(bases) < fewest]
-    shown = in_order(base for bases in arms.values() for base in bases)
+    fewest = min(
+        FEWEST, max((len(bases_by_arm[arm]) for arm in bases_by_arm if arm in _TRAINED), default=1)
+    )
+    arms = {arm: bases for arm, bases in bases_by_arm.items() if len(bases) >= fewest}
+    unfinished = [
+        f"`{arm}` ({len(bases)})" for arm, bases in bases_by_arm.items() if len(bases) < fewest
+    ]
+    all_bases = in_order(base for bases in arms.values() for base in bases)
     trained = next((result for result in results if result.arm in _TRAINED), results[0])
     controls = {arm: CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL for arm in _TRAINED}
     compared = {
-        arm: [base for base in bases if base in on.get(controls[arm], ())]
+        arm: [base for base in bases if base in bases_by_arm.get(controls[arm], ())]
         for arm, bases in arms.items()
         if arm in _TRAINED and arm != controls[arm]
     }
     parts = [
         f"### {name}: {EXPERIMENTS[name].about}",
-        f"On the world: {trained.steps} steps of {trained.batch_size}, {len(shown)} bases "
-        f"({', '.join(shown)}), {trained.times} x the registered items. Means over the bases of "
-        "each arm, which the second column has by their numbers.",
-        _rows(REPAIR_COLUMNS, arms, lambda column, arm: column.mean(known[arm])),
+        f"On the world: {trained.steps} steps of {trained.batch_size}, {len(all_bases)} bases "
+        f"({', '.join(all_bases)}), {trained.times} x the registered items. Means over the bases "
+        "of each arm, which the second column has by their numbers.",
+        _rows(REPAIR_COLUMNS, arms, lambda column, arm: column.mean(results_by_arm[arm])),
         f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
         "base that both have: mean [95 % t interval over these bases].",
         _rows(
             REPAIRS_COMPARED,
             compared,
-            lambda column, arm: column.difference(known[arm], known[controls[arm]]),
+            lambda column, arm: column.difference(
+                results_by_arm[arm], results_by_arm[controls[arm]]
+            ),
         ),
         "Every base:",
-        _rows(REPAIRS_COMPARED, arms, lambda column, arm: column.each(known[arm])),
+        _rows(REPAIRS_COMPARED, arms, lambda column, arm: column.each(results_by_arm[arm])),
     ]
-    if begun:
+    if unfinished:
         parts.append(
             f"On fewer than {fewest} bases so far, and so in no table (how many, in brackets): "
-            f"{', '.join(begun)}."
+            f"{', '.join(unfinished)}."
         )
     return "\n\n".join(parts)
 
@@ -241,25 +253,35 @@ def readout_tables(results: Sequence[ArmResult]) -> str:
     named = {result.arm for result in results}
     arms = [arm for arm in READOUT_ORDER if arm in named]
     arms += sorted(named - set(READOUT_ORDER))
-    known = {arm: _by_base(arm, results) for arm in arms}
-    on = {arm: list(some) for arm, some in known.items()}
+    results_by_arm = {arm: _by_base(arm, results) for arm in arms}
+    bases_by_arm = {arm: list(arm_results) for arm, arm_results in results_by_arm.items()}
     bases = ", ".join(in_order(result.base for result in results))
-    control = known.get(BEFORE, {})
-    compared = {arm: some for arm, some in on.items() if arm != BEFORE}
+    control = results_by_arm.get(BEFORE, {})
+    compared = {arm: arm_results for arm, arm_results in bases_by_arm.items() if arm != BEFORE}
     return "\n\n".join(
         (
             f"Means over bases (by their numbers: of {bases}).",
-            _rows(READOUT_COLUMNS, on, lambda column, arm: column.mean(known[arm]), _code),
+            _rows(
+                READOUT_COLUMNS,
+                bases_by_arm,
+                lambda column, arm: column.mean(results_by_arm[arm]),
+                _code,
+            ),
             "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
             "over bases].",
             _rows(
                 READOUTS_COMPARED,
                 compared,
-                lambda column, arm: column.difference(known[arm], control),
+                lambda column, arm: column.difference(results_by_arm[arm], control),
                 _code,
             ),
             f"Every base ({bases}):",
-            _rows(READOUTS_COMPARED, on, lambda column, arm: column.each(known[arm]), _code),
+            _rows(
+                READOUTS_COMPARED,
+                bases_by_arm,
+                lambda column, arm: column.each(results_by_arm[arm]),
+                _code,
+            ),
         )
     )
 

@@ -138,15 +138,15 @@ def results_in(path: Path) -> list[ArmResult]:
                 hint=f"put {RUN_FILE} back, or run the claims again into another folder",
             )
         return read_results(path)
-    found = read_run(path, LAB_RUN)
-    if found is not None and (lab := found["identity"].get("lab")) != LAB_VERSION:
+    record = read_run(path, LAB_RUN)
+    if record is not None and (lab := record["identity"].get("lab")) != LAB_VERSION:
         raise UnbagError(
-            f"{path} was begun with version {lab} of the lab (unbag {found.get('version')})",
+            f"{path} was begun with version {lab} of the lab (unbag {record.get('version')})",
             expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
             hint="judge it with the unbag that began it, or name another",
         )
     files = sorted(path.glob(_RESULTS))
-    return [one for file in files for one in read_results(file)]
+    return [result for file in files for result in read_results(file)]
 
 
 def read_results(path: Path) -> list[ArmResult]:
@@ -154,23 +154,25 @@ def read_results(path: Path) -> list[ArmResult]:
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.json") if file.name not in _NO_RESULTS)
-    found: dict[tuple[str, str, str], ArmResult] = {}
+    results: dict[tuple[str, str, str], ArmResult] = {}
     for file in files:
-        for one in _read(file):
-            found[one.experiment, one.base, one.arm] = one
-    if not found:
+        for result in _read(file):
+            results[result.experiment, result.base, result.arm] = result
+    if not results:
         raise UnbagError(
             f"no results of arms in {path}",
             expected="files that `unbag lab run` writes",
             hint="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
-    return list(found.values())
+    return list(results.values())
 
 
 def _read(file: Path) -> list[ArmResult]:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        return [ArmResult(**one) for one in (said if isinstance(said, list) else [said])]
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return [
+            ArmResult(**fields) for fields in (content if isinstance(content, list) else [content])
+        ]
     except (OSError, ValueError, TypeError) as error:
         raise UnbagError(
             f"{file} cannot be read: {error}",
@@ -199,19 +201,20 @@ def base_path(out: Path, name: str) -> Path:
     return out / "bases" / f"{name}.safetensors"
 
 
-def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
+def find_same(expected: ArmResult, path: Path) -> ArmResult | None:
     """What a file says, unless it is not there; refused if it is of other settings."""
     if not path.exists():
         return None
-    found = read_results(path)[0]
-    check_same(found, wanted, path=path)
-    return found
+    result = read_results(path)[0]
+    check_same(result, expected, path=path)
+    return result
 
 
-def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
+def check_same(found: ArmResult, expected: ArmResult, *, path: Path) -> None:
     """Refuse a result of other settings, naming each."""
     old, new = (
-        RunIdentity(**{name: getattr(one, name) for name in _SAME}) for one in (found, wanted)
+        RunIdentity(**{name: getattr(result, name) for name in _SAME})
+        for result in (found, expected)
     )
     new.require_same(old, folder=path.parent, kind=path.name)
 
@@ -232,8 +235,8 @@ def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
 
 def place(base: str) -> tuple[int, str]:
     """To sort by: tiny-10 comes after tiny-9."""
-    found = _NUMBER.search(base)
-    return (int(found[1]) if found else 0), base
+    match = _NUMBER.search(base)
+    return (int(match[1]) if match else 0), base
 
 
 def in_order(bases: Iterable[str]) -> list[str]:
@@ -267,8 +270,8 @@ def opened(out: Path, *, size: Size) -> Iterator[None]:
 def check_folder(out: Path, *, size: Size) -> None:
     """Refuse what `opened` would refuse, before anything is computed."""
     check_run_folder(out, LAB_RUN)
-    if (found := read_run(out, LAB_RUN)) and _has_work(out):
-        earlier = RunIdentity.of_json(found["identity"])
+    if (record := read_run(out, LAB_RUN)) and _has_work(out):
+        earlier = RunIdentity.of_json(record["identity"])
         _identity(size).require_same(earlier, folder=out, kind=LAB_RUN)
 
 
@@ -277,7 +280,7 @@ def _identity(size: Size) -> RunIdentity:
 
 
 def _has_work(out: Path) -> bool:
-    return any(one.name not in (RUN_FILE, ".lock") for one in out.iterdir())
+    return any(path.name not in (RUN_FILE, ".lock") for path in out.iterdir())
 
 
 def join_script() -> None:
@@ -295,25 +298,27 @@ def join_script() -> None:
 
 def join(folders: Sequence[Path], into: Path) -> list[Path]:
     """Add what the folders hold to the files of `into`; gives the files that were written."""
-    new = [one for folder in folders for one in results_in(folder)]
+    new = [result for folder in folders for result in results_in(folder)]
     make_folder(into, what="folder of results", hint="name another with --into")
-    found: dict[tuple[str, str, str], ArmResult] = {}
-    for one in (*shipped_results(into), *new):
-        found[one.experiment, one.base, one.arm] = one
-    _check_alike(found.values())
+    results: dict[tuple[str, str, str], ArmResult] = {}
+    for result in (*shipped_results(into), *new):
+        results[result.experiment, result.base, result.arm] = result
+    _check_alike(results.values())
     written = []
-    for experiment in sorted({one.experiment for one in new}):
+    for experiment in sorted({result.experiment for result in new}):
         path = into / f"{experiment}.json"
-        some = [one for one in found.values() if one.experiment == experiment]
-        write_text(path, as_text(some))
+        experiment_results = [
+            result for result in results.values() if result.experiment == experiment
+        ]
+        write_text(path, as_text(experiment_results))
         written.append(path)
     return written
 
 
 def as_text(results: Iterable[ArmResult]) -> str:
     """A list in JSON with one result a line: by base, and by name of the arm."""
-    ordered = sorted(results, key=lambda one: (place(one.base), one.arm))
-    lines = [json.dumps(_rounded(asdict(one))) for one in ordered]
+    ordered = sorted(results, key=lambda result: (place(result.base), result.arm))
+    lines = [json.dumps(_rounded(asdict(result))) for result in ordered]
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
@@ -322,7 +327,7 @@ def _rounded(value: object) -> object:
     if isinstance(value, float):
         return round(value, _DIGITS)
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     return value
 
 
@@ -334,24 +339,24 @@ def _check_alike(results: Iterable[ArmResult]) -> None:
     """
     bases: dict[tuple[str, str], ArmResult] = {}
     arms: dict[tuple[str, str], ArmResult] = {}
-    for one in results:
-        other = bases.setdefault((one.experiment, one.base), one)
-        for what in ("size", "fingerprint"):
-            mine, yours = getattr(one, what), getattr(other, what)
-            if mine != yours:
+    for result in results:
+        other = bases.setdefault((result.experiment, result.base), result)
+        for field in ("size", "fingerprint"):
+            value, other_value = getattr(result, field), getattr(other, field)
+            if value != other_value:
                 raise UnbagError(
-                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
-                    f"{what} {mine}, {other.arm} has {yours}",
+                    f"arms of {result.experiment} on {result.base} differ: {result.arm} has the "
+                    f"{field} {value}, {other.arm} has {other_value}",
                     expected="one base and one size, since arms of a base are compared",
                     hint="name folders of one run, or an empty folder with --into",
                 )
-        other = arms.setdefault((one.experiment, one.arm), one)
-        for what in ("size", "steps", "batch_size", "times"):
-            mine, yours = getattr(one, what), getattr(other, what)
-            if mine != yours:
+        other = arms.setdefault((result.experiment, result.arm), result)
+        for field in ("size", "steps", "batch_size", "times"):
+            value, other_value = getattr(result, field), getattr(other, field)
+            if value != other_value:
                 raise UnbagError(
-                    f"the arm {one.arm} of {one.experiment} is of two kinds: on {one.base} its "
-                    f"{what} is {mine}, on {other.base} {yours}",
+                    f"the arm {result.arm} of {result.experiment} differs between bases: on "
+                    f"{result.base} its {field} is {value}, on {other.base} {other_value}",
                     expected="the same settings on every base, since a verdict is over bases",
                     hint="run the arm on all bases with one unbag, or name an empty folder with "
                     "--into",
