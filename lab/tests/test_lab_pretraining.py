@@ -165,7 +165,7 @@ def test_a_run_goes_on_where_it_stopped(run: Order) -> None:
     path.unlink()
     said: list[str] = []
     PRETRAINING.run(run, say=said.append)
-    assert said == ["tiny-2: base asked"]
+    assert said == ["tiny-2: base measured"]
     assert path.with_suffix(".safetensors").read_bytes() == weights
     again = read_results(path)[0].numbers
     assert again == {name: numbers for name, numbers in before.numbers.items() if name != "batch"}

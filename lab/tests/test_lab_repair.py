@@ -130,7 +130,7 @@ def test_the_same_command_goes_on_arm_by_arm(
     more = replace(SHORT, arms=THREE)
     repair(base, tmp_path, questions, more, say=said.append)
     assert "small: clip_ft; the built-in world" in said[0]
-    assert said[2] == "small: clip_ft asked"
+    assert said[2] == "small: clip_ft measured"
     assert "small: ce_clip_fixed, hard_positive-locked; the built-in world" in said[3]
     repair(base, tmp_path, questions, more, say=said.append)
     assert said[-1] == f"small: every arm is in {folder}"

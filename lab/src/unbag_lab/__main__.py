@@ -12,7 +12,7 @@ SCRIPTS = {
     "pretrain": ("unbag_lab.bases:pretrain_script", "train one base"),
     "arms": ("unbag_lab.running:arms_script", "arms of one experiment on bases of your own"),
     "tables": ("unbag_lab.pages.tables:tables_script", "tables of repairs and read-outs"),
-    "ship": ("unbag_lab.experiments.readouts:ship_head_script", "a trained head as it ships"),
+    "ship": ("unbag_lab.experiments.readouts:ship_head_script", "write a trained head for release"),
     "photos": ("unbag_lab.experiments.photos_training:photos_script", "the photo model, repaired"),
     "photos-heads": (
         "unbag_lab.experiments.photos_heads:photos_heads_script",
@@ -28,7 +28,7 @@ SCRIPTS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the script that is named first with the rest of the arguments."""
+    """Run the script named by the first argument with the remaining arguments."""
     name, *script_arguments = arguments or ["--help"]
     if name in {"-h", "--help"}:
         print(__doc__ and __doc__.strip(), end="\n\n")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def run_script(script: Callable[[], None]) -> None:
-    """End the process with the exit codes of the command line."""
+    """Run a script and exit with the exit codes of `unbag`."""
     try:
         script()
     except UnbagError as error:

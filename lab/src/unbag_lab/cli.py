@@ -30,7 +30,7 @@ examples:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """List, show and run."""
+    """Add the command `unbag lab` with its actions."""
     lab = commands.add_parser(
         "lab",
         help="test published claims on the built-in world",
@@ -44,7 +44,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show = actions.add_parser("show", help="show one claim")
     show.add_argument("claim", metavar="CLAIM", help="name of a claim")
     for action in (listing, show):
-        # Without a default of its own, which would hide what stands before the action.
+        # No default here: it would override a --results given before the action.
         action.add_argument(
             "--results", type=Path, metavar="DIR", default=argparse.SUPPRESS, help=text
         )
@@ -66,7 +66,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def add_machine(run: argparse.ArgumentParser) -> None:
-    """Where and how large."""
+    """Add the options for the device, folder, size and processes."""
     add_device(run)
     text = "folder for base models, results and weights"
     run.add_argument("--out", type=Path, default=Path("runs/lab"), metavar="DIR", help=text)
@@ -81,7 +81,7 @@ def add_machine(run: argparse.ArgumentParser) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    """Lists and single claims need neither torch nor a GPU; runs do."""
+    """Run the action; only `run` imports torch."""
     if options.action == "run":
         from unbag_lab.running import run_claims
 

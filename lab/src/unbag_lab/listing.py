@@ -1,6 +1,6 @@
-"""`unbag lab list` and `unbag lab show`: claims with their verdicts, in a terminal.
+"""`unbag lab list` and `unbag lab show`: print claims with their verdicts.
 
-Effects are in points: hundredths of a share or of a cosine.
+Effects are in points: hundredths of a fraction or of a cosine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WIDTH = 100
 
 
 def list_claims(folder: Path | None) -> int:
-    """Every claim, paper by paper."""
+    """Print every claim, grouped by paper."""
     results = _results(folder)
     verdicts = judge_claims(all_claims(), results)
     papers: dict[str, list[Verdict]] = {}
@@ -65,7 +65,7 @@ def list_claims(folder: Path | None) -> int:
 
 
 def show_claim(name: str, folder: Path | None) -> int:
-    """All about one claim; it is judged together with the others, as in the list."""
+    """Print everything about one claim; p-values are corrected over all claims, as in the list."""
     if name not in NAMES:
         raise unknown_name("claim", name, NAMES, hint="`unbag lab` lists every claim")
     results = _results(folder)
@@ -106,7 +106,7 @@ def show_claim(name: str, folder: Path | None) -> int:
 
 
 def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    """Name, verdict, and how many predictions hold; of a single one, what was found."""
+    """Return name, verdict, and how many predictions hold, or the effect of a single one."""
     outcome = all_absent(verdict, results)
     if not outcome:
         several = len(verdict.tested) > 1
@@ -150,7 +150,7 @@ def _arms(keys: Sequence[ArmKey]) -> str:
 
 
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    """Which bases were asked and count for nothing."""
+    """Return a sentence about the bases that were measured but do not count."""
     claim = verdict.claim
     arms_by_base: dict[str, set[str]] = {}
     for result in results:
@@ -170,7 +170,7 @@ def _source(folder: Path | None) -> str:
 
 
 def block(text: str, *, indent: int, first: str | None = None) -> str:
-    """Lines that fit a terminal."""
+    """Wrap a text to the width of a terminal."""
     start = " " * indent
     lines = wrap(
         text,

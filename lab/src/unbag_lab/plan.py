@@ -1,7 +1,6 @@
-"""Experiments by name, and the plan of a run: which of their arms are missing, in which order.
+"""Plans a run: which arms of which experiments are missing in a run folder, and in which order.
 
-A plan is made from the claims or experiments that were asked for and what a run folder holds; a
-clock tells how long the rest of it will take.
+`Clock` estimates how long the rest of a run takes.
 """
 
 from __future__ import annotations
@@ -46,87 +45,87 @@ EXPERIMENTS = MappingProxyType(
         "photos": "unbag_lab.experiments.photos:PHOTOS",
     }
 )
-"""By name, where each is defined: only those that are asked for are imported."""
+"""Where each experiment is defined; only the requested ones are imported."""
 _EVERY = 30.0
-"""Seconds between two lines about the whole."""
+"""Seconds between two lines about the whole run."""
 _ENOUGH = 0.1
-"""Of what is planned, for a pace: where much runs at once, the short ends long before the rest."""
+"""Fraction of the planned time that must be done before the remaining time is estimated: of many
+parallel tasks the short ones end long before the rest."""
 
 
 class Experiment(Protocol):
-    """Arms that share bases, data and questions."""
+    """Arms that share bases, data and benchmarks."""
 
     @property
     def name(self) -> str:
-        """Under which results are kept."""
+        """Name of its folder of results."""
 
     @property
     def about(self) -> str:
-        """What is done to a base, in one line."""
+        """What the arms do, in one line."""
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Every arm, controls too, in the order in which tables show them."""
+        """Every arm, including controls, in the order of the tables."""
 
     @property
     def reads_bases(self) -> bool:
-        """Whether it reads the weights of bases, or takes their names alone."""
+        """Whether it reads the weights of bases; otherwise only their names matter."""
 
     @property
     def on_processor(self) -> bool:
-        """Whether its time is that of one core of a CPU, whatever the device."""
+        """Whether it runs on one CPU core, whatever the device."""
 
     @property
     def most_processes(self) -> int:
-        """In how many processes its arms gain from being run side by side.
+        """Largest useful number of parallel processes.
 
-        Those of one base, if it reads bases: other bases have processes of their own. Else no more
-        than one for each base.
+        For the arms of one base if the experiment reads bases, since other bases have their own
+        processes. Otherwise at most one for each base.
         """
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """Arms of this or another experiment whose weights an arm reads; they are run before."""
+        """Arms of this or another experiment whose weights an arm reads; they run first."""
 
     def seconds(self, arm: str) -> float:
-        """Roughly, of one arm on one base, for the price that is said before.
+        """Estimate the seconds of one arm on one base.
 
-        On one H200, or on one core of a CPU if it is `on_processor`.
+        On one H200, or on one CPU core if it is `on_processor`.
         """
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """How far this version trains and asks an arm; results of another extent are refused."""
+        """Return the amount of training and items of an arm; other results are refused."""
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Run what is missing; the same order goes on after a stop."""
+        """Run what is missing; the same order resumes an interrupted run."""
 
 
 Find = Callable[[str], Experiment]
-"""An experiment by name."""
+"""Returns an experiment by name."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a run of the lab wants of an experiment."""
+    """A request to run arms of one experiment."""
 
     bases: tuple[Path, ...]
-    """Weights of tiny models, `tiny-0.safetensors` and so on: the stem names the base."""
+    """Weights of tiny models, such as `tiny-0.safetensors`; the stem is the name of the base."""
     arms: tuple[str, ...]
-    """One that another needs stands before it."""
+    """An arm that another one needs comes first."""
     out: Path
-    """Results go to `result_path`, weights beside them; an arm whose result is there is left
-    alone."""
+    """Results go to `result_path`, next to the weights; an arm with a result is skipped."""
     size: Size = "full"
     device: str = "cpu"
     workers: int = 0
-    """Processes that make scenes."""
+    """Processes that render scenes."""
     processes: int = 1
-    """In which arms may be run side by side."""
+    """Processes that run arms in parallel."""
     photos: Path | None = None
-    """Photographs with captions, for experiments that need some; small runs draw their own."""
+    """Photographs with captions, for experiments that need them; small runs draw their own."""
 
 
 def find_experiment(name: str) -> Experiment:
-    """By name."""
+    """Import and return an experiment."""
     if name not in EXPERIMENTS:
         raise unknown_name("experiment", name, EXPERIMENTS)
     module, _, attribute = EXPERIMENTS[name].partition(":")
@@ -136,18 +135,18 @@ def find_experiment(name: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Wish:
-    """What was asked for: claims to judge, and arms to run for them."""
+    """The claims to test and the arms to run for them."""
 
     claims: tuple[Claim, ...]
     arms: tuple[ArmKey, ...]
     idle: Mapping[ArmKey, frozenset[str]]
-    """Bases that an arm need not be run on: every claim that wants it had seen them."""
+    """Bases that an arm can skip, because they count for none of the claims that need it."""
 
 
 def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
-    """Names of claims, `all`, or experiments, of which every arm is wanted.
+    """Find the claims and arms for names of claims, of experiments (all their arms), or `all`.
 
-    Of claims, those that stand beside too, unless only those that are judged are wanted.
+    With `beside`, the control arms of claims are included.
     """
     known = (*NAMES, *EXPERIMENTS, ALL)
     for name in names:
@@ -176,51 +175,51 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run has to do."""
+    """Everything that a run still has to do."""
 
     bases: tuple[str, ...]
     untrained: Mapping[str, float]
-    """Bases that must be made first, with seconds on one H200, roughly."""
+    """Bases to train first, with their estimated seconds on one H200."""
     parts: tuple[Part, ...]
     there: int
-    """Results that need not be made again."""
+    """Number of results that exist already."""
 
     @property
     def seconds(self) -> float:
-        """Of all, roughly, on one H200."""
+        """Estimated seconds of everything on one H200."""
         return sum(self.untrained.values()) + sum(part.seconds for part in self.parts)
 
     @property
     def count(self) -> int:
-        """Of results that are missing."""
+        """Number of missing results."""
         return sum(len(part.missing) for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is asked of one experiment at a time."""
+    """The missing arms of one experiment that can run together."""
 
     experiment: str
     missing: tuple[tuple[str, str], ...]
-    """A base and an arm each, in the order of the experiment."""
+    """Pairs of base and arm, in the order of the experiment."""
     each: Mapping[str, float]
-    """By arm, seconds on one base and one H200, roughly."""
+    """Estimated seconds on one base and one H200, by arm."""
     needs: Mapping[str, tuple[ArmKey, ...]]
-    """By arm, what must be there before."""
+    """Arms that must be run before, by arm."""
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Each is missing on some base."""
+        """Arms that are missing on some base."""
         return tuple(dict.fromkeys(arm for _, arm in self.missing))
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """On which some arm is missing."""
+        """Bases on which some arm is missing."""
         return tuple(in_order(base for base, _ in self.missing))
 
     @property
     def seconds(self) -> float:
-        """Roughly, on one H200."""
+        """Estimated seconds on one H200."""
         return sum(self.each[arm] for _, arm in self.missing)
 
 
@@ -235,11 +234,19 @@ def make_plan(
     measured: Iterable[ArmResult] = (),
     idle: Mapping[ArmKey, frozenset[str]] = MappingProxyType({}),
 ) -> Plan:
-    """What is missing in the folder, with all that it needs; what is needed comes first.
+    """Plan the missing arms and everything that they need, in order.
 
-    An arm is left out on bases that `idle` names for it.
+    Args:
+        arms: Arms to run.
+        out: The run folder.
+        bases: Names of bases.
+        find: Returns an experiment by name.
+        size: Size of the run.
+        untrained: Bases without weights, with seconds to train them.
+        measured: Results whose durations refine the estimates.
+        idle: Bases that an arm skips.
 
-    Raises UnbagError if a result that is there was not trained or asked as this version does.
+    Raises UnbagError if an existing result has other settings than this version.
     """
     known = _Known(find)
     seconds: dict[ArmKey, list[float]] = {}
@@ -279,7 +286,7 @@ def make_plan(
 def _with_needs(
     arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
 ) -> dict[ArmKey, None]:
-    """Of arms that are not there, those and all that they need and that is not there either."""
+    """Return the missing arms among these, and the missing arms that they need."""
     needed: dict[ArmKey, None] = {}
     pending = list(arms)
     while pending:
@@ -294,7 +301,7 @@ def _with_needs(
 def _check_extents(
     out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
 ) -> None:
-    """An experiment looks at its own results too, but is not asked if all of them are there."""
+    """Check existing results here: an experiment whose results all exist does not run."""
     for name, arm in arms:
         extent = asdict(known.of((name, arm)).extent(arm, size=size))
         for path in (result_path(out, name, base, arm) for base in bases):
@@ -307,14 +314,14 @@ def _is_there(out: Path, base: str, key: ArmKey) -> bool:
 
 
 class _Known:
-    """Experiments that were looked up, and how deep their arms stand on others."""
+    """Looks up experiments, and ranks arms by the depth of their dependencies."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._ranks: dict[ArmKey, tuple[int, int]] = {}
 
     def of(self, key: ArmKey) -> Experiment:
-        """The experiment of an arm, which it must have."""
+        """Return the experiment of an arm; raises UnbagError if it has no such arm."""
         name, arm = key
         experiment = self._find(name)
         if arm not in experiment.arms:
@@ -322,24 +329,24 @@ class _Known:
         return experiment
 
     def needs(self, key: ArmKey) -> tuple[ArmKey, ...]:
-        """Arms whose weights it reads."""
+        """Return the arms whose weights it reads."""
         return self.of(key).needs(key[1])
 
     def rank(self, key: ArmKey, above: tuple[ArmKey, ...] = ()) -> tuple[int, int]:
-        """How many rounds of other experiments must come before, and how many arms of its own."""
+        """Return how many rounds of other experiments, and arms of its own, must run before."""
         if key in above:
             raise UnbagError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
         if key not in self._ranks:
             after = [(0, 0)]
             for need in self.needs(key):
                 rounds, own_arms = self.rank(need, (*above, key))
-                # An experiment runs its own arms in the order that it is given.
+                # An experiment runs its arms in the given order.
                 after.append((rounds, own_arms + 1) if need[0] == key[0] else (rounds + 1, 0))
             self._ranks[key] = max(after)
         return self._ranks[key]
 
     def place(self, key: ArmKey) -> tuple[int, int, int, int]:
-        """Among all arms: rounds, experiments, then arms."""
+        """Return a sort key: rounds, then experiments, then arms."""
         names = list(EXPERIMENTS)
         at = names.index(key[0]) if key[0] in names else len(names)
         rounds, own_arms = self.rank(key)
@@ -347,13 +354,13 @@ class _Known:
 
 
 def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
-    """In the order asked for; raises UnbagError if a result is there but of other settings."""
+    """Return the arms without a result; raises UnbagError if a result has other settings."""
     from unbag.models.tiny import read
 
     paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
     existing = {arm: path for arm, path in paths.items() if path.exists()}
     if existing:
-        # On a processor: nothing may touch a GPU before processes fork.
+        # On the CPU: nothing may touch a GPU before processes fork.
         fingerprint = read(base, name=base.stem, device="cpu").fingerprint
     for arm, path in existing.items():
         (result,) = read_results(path)
@@ -364,10 +371,10 @@ def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) ->
 
 
 class Clock:
-    """Goes by how much of the planned time stands in the folder as results.
+    """Estimates the remaining time from the planned seconds of the results in the folder.
 
-    The pace is that since the first of them: what is made before, features or scenes, is made once
-    and may take longer than all results together.
+    The pace is measured from the first result on: features and scenes are made before it, only
+    once, and can take longer than all results together.
     """
 
     def __init__(self, plan: Plan, out: Path, *, say: Say) -> None:
@@ -383,11 +390,11 @@ class Clock:
         self._first: tuple[float, float] | None = None
 
     def indented(self, line: str) -> None:
-        """A line of the work itself."""
+        """Print a line of a task, indented."""
         self._say(f"  {line}")
 
     def told(self, line: str) -> None:
-        """The same, and now and then one about the whole."""
+        """Print a line of a task, and from time to time the progress of the whole run."""
         self.indented(line)
         if self._first is None:
             self._done()
@@ -396,12 +403,12 @@ class Clock:
             self._say(f"  {self.so_far()}")
 
     def so_far(self) -> str:
-        """How many results of all are there."""
+        """Return how many of the planned results exist."""
         count = sum(path.suffix == ".json" and path.exists() for path in self._planned)
         return f"{count} of {self._results} results{self.left()}"
 
     def left(self) -> str:
-        """At the pace so far; nothing before there is one."""
+        """Return the remaining time at the pace so far; empty before there is a pace."""
         done, whole = self._done(), sum(self._planned.values())
         if self._first is None:
             return ""
@@ -412,7 +419,7 @@ class Clock:
         return f"; about {duration_text((whole - done) * pace)} left in all"
 
     def _done(self) -> float:
-        """Planned seconds of what stands in the folder; remembers when the first did."""
+        """Return the planned seconds of existing results; records the time of the first one."""
         done = sum(item_seconds for path, item_seconds in self._planned.items() if path.exists())
         if done and self._first is None:
             self._first = time.monotonic(), done
@@ -420,6 +427,6 @@ class Clock:
 
 
 def first_few(names: Sequence[str], max_names: int = 3) -> str:
-    """And how many more there are."""
+    """List the first names, and how many more there are."""
     rest_text = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + rest_text

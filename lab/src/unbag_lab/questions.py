@@ -1,7 +1,7 @@
-"""All benchmarks of the world, asked of models in memory: training runs, readers, decoders.
+"""Evaluates models in memory (training runs, readers, decoders) on all benchmarks of the world.
 
 Items, scores and metrics are those of `unbag run`, without its cache, intervals and files. Items
-are made once and asked of many models.
+are made once and reused for many models.
 
 Dimensions: N unique images or captions, M cells of all items, D joint space, P images and C
 captions of an item.
@@ -27,10 +27,10 @@ from unbag.world.rendering import SceneImage
 from unbag.world.scenes import Scene
 
 Score = Callable[[IntArray, IntArray, Sequence[Item]], FloatArray]
-"""Numbers of images and of captions, pair by pair, to their scores. Pairs of an item stand
-together, image by image."""
+"""Maps indices of images and of captions to the scores of these pairs. The pairs of an item are
+contiguous, image by image."""
 PAIR_COSINE = "pair_cosine"
-"""Mean cosine of the first two images of a set: left of and right of."""
+"""Mean cosine of the first two images of a set, which show "left of" and "right of"."""
 _AT_ONCE = 1_024
 _SETS = (world.PAIRS_A.name, world.PAIRS_B.name)
 _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = MappingProxyType(
@@ -50,17 +50,17 @@ _MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = Mappi
             (world.COUNT, lambda n: pair_items("count", n=100 * n)),
             (world.TEXTURE, lambda n: pair_items("replace_texture", n=80 * n)),
             (world.NEGATION, lambda n: pair_items("negate", n=100 * n)),
-            # Recall depends on the size of the gallery, so that stays.
+            # Recall depends on the size of the gallery, so the gallery keeps its size.
             (world.RETRIEVAL, lambda n: retrieval_items(n=400)),
         )
     }
 )
-"""The registered benchmarks, with n times as many items; the first of them are the registered."""
+"""Makes n times the items of a registered benchmark; the first items are the registered ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkItems:
-    """The items of one benchmark, and which unique images and captions they hold."""
+    """The items of one benchmark, with the indices of their images and captions."""
 
     benchmark: Benchmark
     items: Sequence[Item]
@@ -69,14 +69,17 @@ class BenchmarkItems:
 
 
 class Questions:
-    """Every benchmark of the world, ready to be asked of any number of models."""
+    """The benchmarks of the world, ready to evaluate any number of models."""
 
     def __init__(
         self, names: Sequence[str] | None = None, *, times: int = 1, every: int = 1
     ) -> None:
-        """Make the items: of all benchmarks unless some are named, `times` as many as usual.
+        """Make the items of the named benchmarks, or of all.
 
-        With `every` only each so-many-th is asked, to show that everything runs.
+        Args:
+            names: Benchmarks; all by default.
+            times: Multiplies the number of items.
+            every: Keeps each n-th item only, for quick trial runs.
         """
         scene_row: dict[Scene, int] = {}
         caption_row: dict[str, int] = {}
@@ -95,12 +98,12 @@ class Questions:
                 )
             )
         scenes, self.captions = list(scene_row), list(caption_row)
-        """The different captions of all items."""
+        """The unique captions of all items."""
         self.pixels = [drawn(scenes[at : at + _AT_ONCE]) for at in range(0, len(scenes), _AT_ONCE)]
-        """The different images, in parts that are drawn together."""
+        """The unique images, in chunks."""
 
     def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
-        """By benchmark and metric; fractions, and means of cosines."""
+        """Return metrics by benchmark: fractions, and means of cosines."""
         with torch.no_grad():
             images = [trainable.embed_images(p.to(device)).cpu() for p in self.pixels]
             captions = []
@@ -123,18 +126,18 @@ class Questions:
         return numbers
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
-        """By benchmark and metric, for anything that scores an image and a caption by number."""
+        """Return metrics by benchmark for any score function."""
         return {bench.benchmark.name: metrics_of(bench, score) for bench in self._asked}
 
     def measured_on(self, name: str, score: Score) -> dict[str, float]:
-        """By metric, of one of the benchmarks that were made."""
+        """Return the metrics of one benchmark."""
         return metrics_of(
             next(bench for bench in self._asked if bench.benchmark.name == name), score
         )
 
     @property
     def names(self) -> list[str]:
-        """Of the benchmarks that were made."""
+        """Names of the benchmarks."""
         return [bench.benchmark.name for bench in self._asked]
 
 
@@ -143,13 +146,13 @@ def _numbered(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  
 
 
 def scene_of(image: object) -> Scene:
-    """What an image of the world shows."""
+    """Return the scene of an image of the world."""
     assert isinstance(image, SceneImage)
     return image.scene
 
 
 def metrics_of(bench: BenchmarkItems, score: Score) -> dict[str, float]:
-    """By metric, of one benchmark; all cells are scored at once, since most items have three."""
+    """Return the metrics of one benchmark; all cells are scored in one call, as items are small."""
     rows_and_columns = list(zip(bench.images, bench.captions, strict=True))
     image_M = np.concatenate([np.repeat(p, len(c)) for p, c in rows_and_columns])
     caption_M = np.concatenate([np.tile(c, len(p)) for p, c in rows_and_columns])

@@ -1,4 +1,4 @@
-"""How the study uses the trainer: one task to its end, or several in turns on the same batches."""
+"""Trains one task to its end, or several side by side on the same batches."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ B = TypeVar("B")
 
 
 class SaysLines(Silent):
-    """Shows no bars; messages go to a function of the study."""
+    """Progress without bars; messages go to a function."""
 
     def __init__(self, say: Say) -> None:
         super().__init__()
         self._say = say
 
     def say(self, message: str) -> None:
-        """Pass it on."""
+        """Pass a message on."""
         self._say(message)
 
 
 @contextmanager
 def training_folder(path: Path) -> Iterator[RunFolder]:
-    """Where a training is kept for the next start; removed once all of the context was done."""
+    """Folder for checkpoints of a training; removed when the context ends without an error."""
     with open_run_folder(path, TRAINING) as folder:
         yield folder
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
-        # Others may be in training beside it.
+        # The parent may hold folders of other trainings.
         path.parent.rmdir()
 
 
@@ -56,15 +56,15 @@ def run_to_end(
     say: Say | None = None,
     every: int = 250,
 ) -> float | None:
-    """Take all steps that are left; gives the last loss, None where no step was left.
+    """Take all remaining steps and return the last loss, or None if no step remained.
 
-    Raises KeyboardInterrupt after somebody stopped it: a half-trained arm must not be measured.
+    Raises KeyboardInterrupt if the run was stopped: a half-trained arm must not be measured.
 
     Args:
-        trainer: Of one task.
-        folder: Where it saves checkpoints and resumes from them; None for neither.
-        say: Told the loss and the time that is left, now and then.
-        every: Steps between two such lines.
+        trainer: The trainer of one task.
+        folder: Where to save checkpoints and resume from; None for neither.
+        say: Receives lines with the loss and the remaining time.
+        every: Steps between two lines.
     """
     steps, started = trainer.task.optimizer.steps, time.monotonic()
     last_loss: list[Tensor] = []
@@ -95,16 +95,17 @@ def take_turns(
     say: Say,
     after_step: Callable[[int], None] = lambda steps: None,
 ) -> dict[str, float]:
-    """Take the steps of several tasks, all of them on the batches of a step; gives last losses.
+    """Train several tasks side by side, step by step on shared batches; return the last losses.
 
-    A task whose checkpoint is ahead of the others waits for them. Steps are those of the trainers;
-    only the loop is not, since each would draw the batches again.
+    A task whose checkpoint is ahead of the others waits for them. This loop replaces the loops of
+    the trainers, which would draw the batches once for each task.
 
     Args:
         trainers: By name.
-        batches: From the first step that any of them lacks; what each is shown, by name.
-        say: Told the losses now and then.
-        after_step: Called with the number of steps that were taken.
+        batches: For each step, the batch of every task by name; starts at the first step that is
+            missing in any task.
+        say: Receives lines with the losses.
+        after_step: Called with the number of steps taken.
     """
     first = min(trainer.state.step for trainer in trainers.values())
     steps = max(trainer.task.optimizer.steps for trainer in trainers.values())
@@ -117,7 +118,7 @@ def take_turns(
             if trainer.state.step == step:
                 loss[name] = trainer.train_step(step_batches[name])["loss"]
         if step % 100 == 99 or step + 1 == steps:
-            # Reading the losses waits for the device.
+            # Reading the losses synchronizes with the device.
             losses_text = "  ".join(f"{name} {value.item():.3f}" for name, value in loss.items())
             elapsed = time.monotonic() - started
             seconds_per_step = elapsed / (step + 1 - first)
@@ -132,7 +133,7 @@ def take_turns(
 
 
 def precision_of(device: str) -> Precision:
-    """Of the products of a step."""
+    """Return the precision of a training step on a device."""
     return "float32" if device == "cpu" else "bfloat16"
 
 
@@ -143,13 +144,13 @@ class TrainedArm:
     network: TinyNetwork
     loss: float
     seconds: float | None
-    """Its share of the time of all arms beside it; None where it was resumed."""
+    """Its share of the time of all arms trained with it; None if the training was resumed."""
     numbers: Mapping[str, Mapping[str, float]]
-    """What training itself says."""
+    """Numbers recorded during training."""
 
 
 def ask(encoder: Tiny, questions: Questions, *, device: str) -> dict[str, dict[str, float]]:
-    """All questions, of a tiny model as it is."""
+    """Return the metrics of a tiny model on all benchmarks."""
     trainable = TinyTrainable(encoder, device=device)
     trainable.module.eval()
     return questions.answers(trainable, device=device)
@@ -164,10 +165,10 @@ def run_arms(
     device: str,
     say: Say,
 ) -> None:
-    """Train and measure the arms of a base that the folder lacks.
+    """Train and measure the arms of a base whose results are not in the folder.
 
-    All weights are written before the first arm is measured; beside those of an arm that still has
-    to be measured stands a .state with what is known of it.
+    The weights of all arms are written before the first arm is measured. An arm that is trained
+    but not measured has a file ARM.state with its result so far.
     """
     base = results[0].base if results else folder.name
     missing = [
@@ -189,11 +190,11 @@ def run_arms(
     for arm_name, path in state_paths.items():
         start = time.monotonic()
         (result,) = read_results(path)
-        # The file is asked, not the model it was written from: it has half the digits.
+        # Measure the saved file, which has half precision, not the model in memory.
         tiny = read(folder / f"{arm_name}.safetensors", name=arm_name)
         numbers = {**result.numbers, **ask(tiny, questions(), device=device)}
         training_seconds = result.seconds
         seconds = None if training_seconds is None else training_seconds + time.monotonic() - start
         write_result(folder / f"{arm_name}.json", replace(result, numbers=numbers, seconds=seconds))
         path.unlink()
-        say(f"{base}: {arm_name} asked")
+        say(f"{base}: {arm_name} measured")

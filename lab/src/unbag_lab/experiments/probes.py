@@ -223,7 +223,7 @@ def _run_arms(base: _ProbedBase, processes: int, say: Say, arms: Sequence[str]) 
         path = result_path(base.order.out, Probes.name, base.path.stem, arm)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_result(path, result)
-        say(f"{base.path.stem}: {arm} asked in {seconds:.0f} s")
+        say(f"{base.path.stem}: {arm} measured in {seconds:.0f} s")
 
 
 def _numbers(base: _ProbedBase, arm: str) -> Numbers:
