@@ -74,7 +74,7 @@ def test_a_base_that_cannot_be_read_says_how_to_have_it_again(tmp_path: Path) ->
     path.write_bytes(path.read_bytes()[:1_000])
     with pytest.raises(UnbagError, match="is not a tiny dual encoder") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
-    assert told.value.hint.startswith("move it away to have it made again")
+    assert told.value.hint.startswith("remove it so that it is trained again")
 
 
 def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -
         missing_bases(tmp_path, ["tiny-1"], size="small")
     assert "as tiny-1.json beside it says" in told.value.expected
     one.with_suffix(".json").unlink()
-    with pytest.raises(UnbagError, match=r"how the base .* was made is not known") as told:
+    with pytest.raises(UnbagError, match=r"the record of the base .* cannot be read") as told:
         missing_bases(tmp_path, ["tiny-1"], size="small")
-    assert "move the base away to have it made again" in told.value.hint
+    assert "remove the base so that it is trained again" in told.value.hint
 
 
 def test_ctrl_c_saves_and_ends_the_making_of_a_base(

@@ -207,7 +207,7 @@ def test_a_failure_is_told_at_the_end(
     said = capsys.readouterr().err
     assert "unbag: default failed: RuntimeError: out of luck" in said
     assert f"traceback: {tmp_path / 'failed' / 'default.txt'}" in said
-    assert said.endswith("the same command tries these again; everything else is kept\n")
+    assert said.endswith("the same command tries these again; all other results are saved\n")
     assert run(tmp_path, "--seeds", "1", "--size", "small") == 0
 
 
@@ -247,7 +247,7 @@ def test_without_a_terminal_only_a_small_run_starts_by_itself(
     assert ask(tmp_path / "full", "--seeds", "1") == 1
     said = capsys.readouterr()
     assert "one H200" in said.out + said.err
-    assert "nobody can be asked whether to start" in said.err
+    assert "cannot ask for confirmation" in said.err
     assert "--yes" in said.err
     assert [path.name for path in tmp_path.rglob("*.json")] == ["run.json"]
     assert ask(tmp_path / "small", "--seeds", "1", "--size", "small") == 0

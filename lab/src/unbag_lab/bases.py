@@ -4,7 +4,7 @@
 
 Training is plain contrastive learning. Scenes are generated on the fly and never repeat; nothing is
 augmented, because a flip or a crop would make captions about sides false. A base takes about two
-minutes on one large GPU. Beside its weights lies a record of how it was made; the first base of
+minutes on one large GPU. A record of its settings is saved next to its weights; the first base of
 full size ships as `tiny:base`.
 
 Dimensions: B batch, L tokens of a caption.
@@ -48,13 +48,13 @@ from unbag_lab.results import Size, base_path, named
 from unbag_lab.training import SaysLines, precision_of, run_to_end, training_folder
 
 _SECONDS = 100.0
-"""That one base takes on one H200."""
+"""Seconds to train one base on one H200."""
 
 
 def make_base(
     out: Path, name: str, *, size: Size, device: str, workers: int, say: Say = print
 ) -> None:
-    """Train it, or copy the one that ships; the weights appear last and whole."""
+    """Train a base, or copy the shipped one; the file of weights is written last and atomically."""
     path = base_path(out, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, config = _wanted(name, size)
@@ -72,18 +72,18 @@ def make_base(
         record = BaseRecord(settings_by_name, read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(record), indent=1))
 
-    # Deeper than results, which a run folder finds by their depth.
+    # Deeper than the folders where results are searched.
     with training_folder(path.parent / "training" / name) as folder:
         write_atomically(path, fill)
 
 
 def base_names(seeds: int) -> tuple[str, ...]:
-    """As many as there are seeds."""
+    """Return the names of the first bases, one for each seed."""
     return tuple(map(named, range(seeds)))
 
 
 def seed_of(base: Path) -> int:
-    """The number at the end of a base's name, for experiments that read nothing else of it."""
+    """Return the number at the end of a base's name, for experiments that use only this number."""
     match = re.search(r"(\d+)$", base.stem)
     if match is None:
         raise UnbagError(
@@ -95,7 +95,7 @@ def seed_of(base: Path) -> int:
 
 
 def missing_bases(out: Path, names: Sequence[str], *, size: Size) -> dict[str, float]:
-    """Those still to be made, with seconds on one H200; one that was made otherwise is refused."""
+    """Return missing bases with seconds on one H200; raises UnbagError for other settings."""
     existing = [name for name in names if base_path(out, name).exists()]
     for name in existing:
         _check(base_path(out, name), size=size)
@@ -107,7 +107,7 @@ def missing_bases(out: Path, names: Sequence[str], *, size: Size) -> dict[str, f
 
 
 def is_shipped(name: str, *, size: Size) -> bool:
-    """Whether it comes with the package, as `tiny:base`."""
+    """Return whether the base ships with the package, as `tiny:base`."""
     return size == "full" and name == "tiny-0"
 
 
@@ -119,7 +119,7 @@ def _wanted(name: str, size: Size) -> tuple[PretrainSettings, TinyConfig]:
 
 
 def small_config() -> TinyConfig:
-    """Of encoders that are enough to show that code runs, and no more."""
+    """Return the config of very small encoders, for trial runs."""
     return TinyConfig(
         patch=16,
         picture_width=16,
@@ -137,15 +137,15 @@ class BaseRecord:
     """How a base was made."""
 
     settings: Mapping[str, object]
-    """Of its network and training, flat, by dotted name."""
+    """Settings of its network and training, flat, by dotted name."""
     fingerprint: str
-    """Of its weights."""
+    """Fingerprint of its weights."""
     version: str
-    """Of the package that made it; for people."""
+    """Version of the package that made it; informative only."""
 
 
 def flat(settings: PretrainSettings, config: TinyConfig) -> dict[str, object]:
-    """Every setting by its name, as JSON would give it back; the vocabulary by its hash."""
+    """Return every setting by its dotted name, as JSON values; the vocabulary as a hash."""
     settings_json = json.loads(json.dumps(asdict(settings)))
     vocabulary = blake2b(" ".join(config.words).encode(), digest_size=6).hexdigest()
     network = asdict(config) | {"words": vocabulary}
@@ -163,15 +163,15 @@ def _leaves(tree: Mapping[str, object], start: str) -> list[tuple[str, object]]:
 
 
 def _check(path: Path, *, size: Size) -> None:
-    """Refuse a base of other settings, with both, or one that is not what its record says."""
+    """Raise UnbagError if a base has other settings, or if its weights do not match its record."""
     record, expected = path.with_suffix(".json"), flat(*_wanted(path.stem, size))
     try:
         base_record = BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UnbagError(
-            f"how the base {path} was made is not known: {record} cannot be read ({error})",
+            f"the record of the base {path} cannot be read: {record} ({error})",
             expected="the record that `unbag lab run` writes beside each base",
-            hint="move the base away to have it made again, or name another folder with --out",
+            hint="remove the base so that it is trained again, or name another folder with --out",
         ) from error
     earlier = RunIdentity.of_json(base_record.settings)
     RunIdentity.of_json(expected).require_same(
@@ -183,13 +183,13 @@ def _check(path: Path, *, size: Size) -> None:
         raise UnbagError(
             error.message,
             expected="the base that `unbag lab run` made there",
-            hint="move it away to have it made again, or name another folder with --out",
+            hint="remove it so that it is trained again, or name another folder with --out",
         ) from error
     if fingerprint != base_record.fingerprint:
         raise UnbagError(
             f"the base {path} has the fingerprint {fingerprint}",
             expected=f"{base_record.fingerprint}, as {record.name} beside it says",
-            hint="put the file back that belongs there, or name another folder with --out",
+            hint="restore the original file, or name another folder with --out",
         )
 
 
@@ -218,7 +218,7 @@ def pretrain_script() -> None:
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """Everything about a training run; the defaults made `tiny:base` (pilot C of the spec)."""
+    """Settings of a training run; the defaults made `tiny:base` (pilot C of the spec)."""
 
     seed: int = 0
     steps: int = 5_000
@@ -228,13 +228,13 @@ class PretrainSettings:
     weight_decay: float = 0.05
     warmup_steps: int = 100
     mask_also_true: bool = True
-    """Leave out off-diagonal pairs whose caption holds in the other image."""
+    """Exclude off-diagonal pairs whose caption is true of the other image from the loss."""
     world: str = "default"
     knobs: Knobs = field(default_factory=lambda: Knobs(withheld_combinations=0.2))
-    """A fifth of the shape-colour combinations is never shown, so unseen ones can be tested."""
+    """A fifth of the shape-colour combinations never occurs, so that they can be tested unseen."""
 
     def samples(self, step: int) -> tuple[Sample, ...]:
-        """Scenes with captions of a step; they depend on the seed and the step alone."""
+        """Return scenes with captions of a step; they depend only on the seed and the step."""
         seed = split_seed("train", self.seed)
         return batch(WORLDS[self.world], self.knobs, seed=seed, step=step, size=self.batch_size)
 
@@ -243,7 +243,7 @@ class PretrainSettings:
 class SceneBatch:
     """One batch of one stream, made by a worker.
 
-    Arrays, not tensors: each tensor of a worker holds a file open, and there are many.
+    Arrays instead of tensors, since each tensor sent by a worker keeps a file open.
     """
 
     packed: Packed
@@ -255,7 +255,7 @@ class SceneBatch:
 
 @dataclass(frozen=True, eq=False)
 class OnDevice:
-    """The same where it is trained on, with its images drawn."""
+    """A batch on the training device, with its images drawn."""
 
     pixels: Tensor
     token_BL: Tensor
@@ -263,9 +263,9 @@ class OnDevice:
     also_true_BB: Tensor
 
     def copied_to(self, place: OnDevice | None, *, context: int) -> OnDevice:
-        """Into one place, where a recorded step finds it, with room for the longest captions.
+        """Copy into fixed tensors for a recorded step, with room for the longest captions.
 
-        Tokens behind the end of a caption may be old ones: text encoders are causal.
+        Tokens after the end of a caption may be stale: text encoders are causal.
         """
         if place is None:
             token_BL = self.token_BL.new_zeros((len(self.token_BL), context))
@@ -280,7 +280,7 @@ class OnDevice:
 
 
 def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> SceneBatch:
-    """As arrays; drawing is left to the device."""
+    """Convert samples to arrays; the device draws the images."""
     scenes = [sample.scene for sample in samples]
     token_BL, end_B = tokenize([sample.caption for sample in samples])
     captions = encode_texts([sample.ast for sample in samples])
@@ -290,7 +290,7 @@ def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> SceneBatch:
 def put_on(
     batch: SceneBatch, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
 ) -> OnDevice:
-    """Copy a batch to the device of the table, draw it, and find what else is true."""
+    """Copy a batch to the device of the table, draw it, and find which captions are also true."""
     device = table.device
 
     def put(values: IntArray) -> Tensor:
@@ -319,11 +319,11 @@ def pretrain(
 ) -> TinyNetwork:
     """Train from scratch; the same settings on the same kind of machine give the same model.
 
-    With a folder a stopped run resumes there, on a CPU with the same bits.
+    With a folder an interrupted run resumes; on a CPU the result is bit-identical.
     """
     task = Pretraining(settings, config, device=device, workers=workers)
     trainer = Trainer(task, progress=SaysLines(say), save_minutes=save_minutes)
-    # What the first batch asks of a model: its collision rate and incentive, measured.
+    # The collision rate and the incentive of the first batch.
     say(describe(settings.samples(0)))
     run_to_end(trainer, folder, say=say)
     return task.module
@@ -338,7 +338,7 @@ class Pretraining(Task[OnDevice]):
     def __init__(
         self, settings: PretrainSettings, config: TinyConfig, *, device: str, workers: int = 0
     ) -> None:
-        """As untrained as its seed says: encoders of one size begin alike."""
+        """Initialize the encoders from the seed; arms of the same size start equal."""
         self.settings, self.config, self.device, self._workers = settings, config, device, workers
         self.seed = settings.seed
         self.precision = precision_of(device)
@@ -367,18 +367,18 @@ class Pretraining(Task[OnDevice]):
             yield self.drawn(scenes)
 
     def drawn(self, scenes: SceneBatch) -> OnDevice:
-        """A batch where it is trained on; where steps are recorded, always in the same place."""
+        """Draw a batch on the device; for recorded steps always into the same tensors."""
         batch = put_on(scenes, self._table, self._noise, pixels=self.config.pixels)
         if self.is_recorded:
             batch = self._place = batch.copied_to(self._place, context=self.config.context)
         return batch
 
     def static_batch(self, batch: OnDevice) -> tuple[Hashable, OnDevice]:
-        """It lies there already."""
+        """Return the batch: its tensors are fixed already."""
         return None, batch
 
     def loss(self, batch: OnDevice, step: int) -> Tensor:
-        """Of both directions, without pairs that are true as well."""
+        """Return the contrastive loss of both directions, without pairs that are also true."""
         network = self.module
         image_BD = network.embed_images(batch.pixels).float()
         caption_BD = network.embed_texts(batch.token_BL, batch.end_B).float()
@@ -394,16 +394,16 @@ class Pretraining(Task[OnDevice]):
             )
 
     def after_update(self) -> dict[str, Tensor]:
-        """As CLIP does."""
+        """Clamp the logit scale, as CLIP does."""
         self.module.clamp_scale()
         return {}
 
     def extra_state(self) -> dict[str, Any]:
-        """Noise of images is drawn step by step."""
+        """Return the state of the generator of image noise."""
         return {"noise": self._noise.get_state()}
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Go on drawing from there."""
+        """Restore the generator of image noise."""
         self._noise.set_state(state["noise"])
 
     @cached_property
@@ -416,18 +416,18 @@ class Pretraining(Task[OnDevice]):
 
 
 class Steps:
-    """The batches of step i, one for each stream; workers may come and go."""
+    """Dataset of steps: item i holds one batch for each stream."""
 
     def __init__(self, streams: Sequence[PretrainSettings], config: TinyConfig) -> None:
-        """`config` has the vocabulary, which all share."""
+        """Take the streams and the config with their shared vocabulary."""
         self._streams = tuple(streams)
         self._tokenize = WordTokenizer(config.words, context=config.context)
 
     def __len__(self) -> int:
-        """As many as there are steps."""
+        """Return the number of steps."""
         return self._streams[0].steps
 
     @paused_collector()
     def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
-        """Sample, say, encode; drawing is left to the device."""
+        """Sample scenes and encode their captions; the device draws the images."""
         return tuple(show(stream.samples(step), self._tokenize) for stream in self._streams)

@@ -1,7 +1,7 @@
-"""`unbag lab run`: says what will be run, makes bases, runs experiments, and judges the claims.
+"""`unbag lab run`: prints a plan, trains bases, runs experiments, and computes the verdicts.
 
-Whatever ends a run, the same command goes on: bases and results appear whole or not at all, and
-experiments keep where their trainings stand.
+An interrupted run resumes with the same command: bases and results are written atomically, and
+experiments save checkpoints.
 """
 
 from __future__ import annotations
@@ -70,20 +70,20 @@ from unbag_lab.scheduler import (
 from unbag_lab.verdict import judge_claims
 
 _WORKERS = 15
-"""An arm that shares its scenes with no other wants that many; those that share some wait for none.
-"""
+"""Enough for an arm that renders its own scenes."""
 _FEATURES = (
     ", and before that minutes for features of photographs and captions that are not in the cache "
     "folder"
 )
 _ONE_CORE = 800
-"""Times as long as an H200 (20 ms) took one core of ours for a step of training a base (16 s)."""
+"""Seconds on one of our CPU cores for each second on an H200: 16 s and 20 ms for a step of a base.
+"""
 _BASE = ""
-"""Stands for the making of a base among experiments."""
+"""Name for the training of bases, among the names of experiments."""
 
 
 def run_claims(options: argparse.Namespace) -> int:
-    """Plan, say so, run, judge; what failed is told at the end."""
+    """Print the plan, run it, and print verdicts and failures."""
     requested = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
     wish = _possible(requested, options)
     check_folder(options.out, size=options.size)
@@ -92,7 +92,7 @@ def run_claims(options: argparse.Namespace) -> int:
 
 
 def arms_script() -> None:
-    """Run arms of one experiment on bases of your own; the folder is one of `unbag lab run`."""
+    """Run arms of one experiment on your own bases, into a folder of `unbag lab run`."""
     parser = argparse.ArgumentParser(description=arms_script.__doc__)
     parser.add_argument("experiment", choices=tuple(EXPERIMENTS))
     text = "weights of tiny models; some experiments take their names alone: the number is the seed"
@@ -106,7 +106,7 @@ def arms_script() -> None:
     for arm in requested:
         if arm not in experiment.arms:
             raise unknown_name("arm", arm, experiment.arms)
-    # In the order of the experiment, in which one that another needs stands before it.
+    # In the order of the experiment, where dependencies come first.
     arms = tuple(arm for arm in experiment.arms if arm in requested)
     check_folder(options.out, size=options.size)
     with _machine(options) as machine, opened(options.out, size=options.size):
@@ -117,15 +117,15 @@ def arms_script() -> None:
 
 @contextmanager
 def _machine(options: argparse.Namespace) -> Iterator[Machine]:
-    """What the options allow; in its context processes may be forked."""
+    """Yield the resources that the options allow; processes can be forked in its context."""
     device, workers = options.device, options.workers
     with one_thread(device != "cpu" or options.processes > 1) as threads:
-        # Asking for a GPU in this process would forbid it to fork others that use one. So a device
-        # that is not here, or is none, is told by a process apart too.
+        # Processes forked after this one touched a GPU could not use it. So another process checks
+        # the device.
         if device != "cpu":
             device = apart(partial(choose_device, device), device=device)
         if device == "cpu" and options.processes == 1:
-            # Found out by asking: nothing will be forked after all.
+            # The automatic choice is the CPU, so nothing will be forked.
             torch.set_num_threads(threads)
         if workers is None:
             workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
@@ -133,7 +133,7 @@ def _machine(options: argparse.Namespace) -> Iterator[Machine]:
 
 
 def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
-    """Without claims about photographs where there are none; small runs draw their own."""
+    """Remove claims about photographs if none are given; small runs draw their own."""
     if options.photos is not None:
         captions_file(options.photos)
     if options.size == "small":
@@ -159,7 +159,7 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
         size=options.size,
         untrained=missing_bases(options.out, bases, size=options.size),
         measured=shipped_results(),
-        # A small run shows that everything runs.
+        # A small run tests that everything runs.
         idle={} if options.size == "small" else wish.idle,
     )
     _say_plan(plan, options, device=machine.device)
@@ -185,7 +185,7 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
     for failure in failures:
         say_now(f"unbag: {failure.what} failed: {failure.why}")
     if failures:
-        say_now("the same command tries these again; everything else is kept")
+        say_now("the same command tries these again; all other results are saved")
     return 1 if failures else 0
 
 
@@ -218,7 +218,7 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
         return "a small run: seconds for each experiment and base; it decides nothing"
     cpu_seconds: dict[str, float] = {}
     for part in plan.parts:
-        # One that needs arms of others may stand before and after them.
+        # An experiment can have several parts, before and after arms of others.
         if find_experiment(part.experiment).on_processor:
             cpu_seconds[part.experiment] = cpu_seconds.get(part.experiment, 0.0) + part.seconds
     lines = [
@@ -239,9 +239,9 @@ def _price_of_gpu(seconds: float, device: str) -> str:
         return f"{text}; how long it takes on {device} was not measured"
     cpu_time = duration_text(_ONE_CORE * seconds)
     return (
-        f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
-        f"{_ONE_CORE} times as long, at which all would take {cpu_time}.\n"
-        "--size small shows in a minute or two that it runs"
+        f"{text}; a CPU takes far longer: a training step of a base took one of our cores about "
+        f"{_ONE_CORE} times as long, so everything would take {cpu_time}.\n"
+        "--size small tests in a minute or two that everything runs"
     )
 
 
@@ -250,7 +250,7 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
 
 
 def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
-    """Whether they are enough for a verdict, and for which claims they are not."""
+    """Print for which claims the number of seeds is too small for a verdict."""
     here = set(base_names(seeds))
     late = [claim for claim in claims if seeds < claim.seeds and not here.isdisjoint(claim.seen)]
     if seeds < FEWEST_BASES and len(late) < len(claims):
@@ -277,20 +277,20 @@ def _goes_on(options: argparse.Namespace) -> bool:
         if options.size == "small":
             return True
         raise UnbagError(
-            "nobody can be asked whether to start: there is no terminal",
-            expected="an answer, since a run of full size takes what is said above",
-            hint="--yes, or --size small to see that it runs",
+            "cannot ask for confirmation without a terminal",
+            expected="a confirmation, since a run of full size takes the time printed above",
+            hint="add --yes, or --size small for a trial run",
         )
     try:
         return input("start? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
-        # Ctrl-D; the question has no end of line yet.
+        # Ctrl-D leaves the cursor on the line of the question.
         print()
         return False
 
 
 def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool) -> None:
-    """Together with all that the folder can say, so that a list of it says the same."""
+    """Print verdicts, with p-values corrected over all claims, as `unbag lab list` prints them."""
     results = results_in(options.out)
     names = {claim.name for claim in claims}
     verdicts = [
@@ -304,7 +304,7 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
     if options.size == "small":
         print("all undecided: a small run decides nothing")
     missing = max((verdict.missing for verdict in verdicts), default=0)
-    # Of what failed the same seeds are missing: more of them are not the way out.
+    # After a failure the missing bases are not missing seeds, so more seeds would not help.
     if missing and options.size == "full" and not has_failed:
         seeds = max(
             seeds_for(verdict.missing, after=options.seeds, seen=verdict.claim.seen)
@@ -319,20 +319,20 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run may use."""
+    """Resources of a run."""
 
     device: str = "cpu"
     workers: int = 0
     processes: int = 1
     threads: int = 1
-    """Of torch, in each process apart."""
+    """Threads of torch in each forked process."""
     photos: Path | None = None
     """A folder of photographs with captions."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be run, and why."""
+    """Something that could not be run, and why."""
 
     what: str
     why: str
@@ -341,7 +341,7 @@ class Failure:
 def carry_out(
     plan: Plan, out: Path, *, size: Size, machine: Machine, find: Find, say: Say = print
 ) -> list[Failure]:
-    """All of it; what fails does not take the others down."""
+    """Run everything in the plan; a failure does not stop the rest."""
     run, clock = _Run(out, size, machine, find), Clock(plan, out, say=say)
     if machine.processes > 1 and can_fork():
         return _side_by_side(plan, run, clock, say)
@@ -366,7 +366,7 @@ def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
 
 
 def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
-    """Bases and experiments at once, each with its share of processes and workers."""
+    """Run bases and experiments in parallel, each with its share of processes and workers."""
     tasks, room = _tasks(plan, run, say), run.machine.processes
     if tasks:
         say(f"{count_text(len(tasks), 'task')}, in up to {room} processes at once")
@@ -382,7 +382,7 @@ def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure
 
 
 def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
-    """Each waits for its bases and for arms of others that its own need."""
+    """Make tasks; each waits for its bases and for the arms of other experiments that it needs."""
     tasks: list[Task] = []
     names: dict[tuple[str, str], list[str]] = {}
     for base, seconds in plan.untrained.items():
@@ -424,7 +424,7 @@ def _begin_base(run: _Run, base: str, say: Say, processes: int) -> Work:
 def _begin_arms(
     run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int
 ) -> Work | None:
-    """Arms with unlike needs one after the other; nothing where no arm can be run."""
+    """Return the work on some bases; None if no arm can be run."""
     works = run.share(processes).of_all(part, bases, say)
     if not works:
         return None
@@ -438,13 +438,13 @@ def _begin_arms(
 
 
 def _named_say(say: Say, name: str) -> Say:
-    """Lines of a task begin with its name."""
+    """Return a function that puts the name of a task before its lines."""
     return lambda line: say(f"  {name}: {line}")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What all work of a run has in common."""
+    """Makes the work of a run, from its folder, size and resources."""
 
     out: Path
     size: Size
@@ -452,14 +452,14 @@ class _Run:
     find: Find
 
     def base(self, name: str, say: Say) -> Work:
-        """Makes a base."""
+        """Return work that makes a base."""
         device, workers = self.machine.device, self.machine.workers
         return partial(
             make_base, self.out, name, size=self.size, device=device, workers=workers, say=say
         )
 
     def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
-        """Of an experiment on these bases; without arms whose needs could not be met."""
+        """Return the work of an experiment on these bases, without arms that lack dependencies."""
         bases_by_arms: dict[tuple[str, ...], list[str]] = {}
         experiment = self.find(part.experiment)
         for base in bases:
@@ -473,7 +473,7 @@ class _Run:
         return [partial(experiment.run, order, say=say) for order in orders]
 
     def order(self, bases: Sequence[Path], arms: tuple[str, ...]) -> Order:
-        """Of arms, on what the machine has."""
+        """Return an order for arms with the resources of the machine."""
         machine = self.machine
         return Order(
             bases=tuple(bases),
@@ -487,16 +487,16 @@ class _Run:
         )
 
     def share(self, processes: int) -> _Run:
-        """With so many of the processes, and a third of the workers.
+        """Return a copy with some of the processes and a third of the workers.
 
-        Most work wants scenes at its beginning only; repairs want them to the end.
+        Most work renders scenes only at its start; repairs render them until their end.
         """
         workers = -(-self.machine.workers // 3)
         return replace(self, machine=replace(self.machine, workers=workers, processes=processes))
 
 
 def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
-    """Arms whose needs are there, or come before them in the same order."""
+    """Return the arms whose dependencies exist or come before them in the same order."""
     ready: list[str] = []
     for missing_base, arm in part.missing:
         needs = part.needs[arm] if missing_base == base else ()

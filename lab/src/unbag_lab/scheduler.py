@@ -1,12 +1,12 @@
-"""Runs tasks side by side in forked processes of their own, each once what it needs has ended.
+"""Runs tasks in parallel in forked processes, each as soon as its dependencies have ended.
 
-The first process only forks and waits. It never touches a GPU, which no process forked later could
-use, and keeps torch to one thread, since a forked process waits for ever for threads that stayed
-behind. A task leaves its results in a folder; one that fails stops no other.
+The parent process only forks and waits. It never touches a GPU, since processes forked after that
+could not use it, and it limits torch to one thread, since a forked process would deadlock on the
+threads of its parent. A task writes its results to a folder; a failed task does not stop others.
 
-`concurrent.futures` does not do this. Its process pool pickles the work (here closures over models
-and scenes), runs threads in the process that forks, and cannot give every task a fresh process by
-fork. It does not say which signal ended a process, and cannot interrupt one that is at work.
+`concurrent.futures` does not fit. Its process pool pickles the work (here closures over models and
+scenes), runs threads in the process that forks, and cannot fork a fresh process for every task. It
+does not report which signal ended a process, and cannot interrupt a running one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Generic, TypeVar
 from unbag.errors import UnbagError
 
 _LOOK = 30.0
-"""Seconds after which whoever waits is told how far all is."""
+"""Seconds between progress reports."""
 _HEARD = 3.0
-"""Seconds in which a process that heard Ctrl-C has put its things away."""
+"""Seconds that a process gets to clean up after Ctrl-C."""
 _PR_SET_PDEATHSIG = 1
 _COMPILING = "TORCHINDUCTOR_COMPILE_THREADS"
 
@@ -41,28 +41,27 @@ Work = Callable[[], None]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Something to do once all of `after` have ended, well or not."""
+    """Work that starts once all tasks in `after` have ended, successfully or not."""
 
     name: str
     work: Callable[[int], Work | None]
-    """Asked when its turn has come, when what it needs is there or never will be, and told how many
-    processes it may take; None: there is nothing to do."""
+    """Called with the number of processes the task may use; returns None if nothing can be done."""
     room: int
-    """Processes that it wants; with half of them it begins."""
+    """Processes that it can use; it starts with at least half of them."""
     seconds: float
-    """Roughly, in one process."""
+    """Estimated, in one process."""
     after: frozenset[str] = frozenset()
-    """Names of tasks."""
+    """Names of the tasks it waits for."""
     is_beside: bool = False
-    """Takes no room from the others, as it computes elsewhere."""
+    """Does not count towards the number of processes, as it runs on the CPU beside GPU tasks."""
 
 
 def at_once(
     tasks: Sequence[Task], *, room: int, look: Callable[[], None]
 ) -> Iterator[tuple[Task, ForkedWork[None]]]:
-    """Tasks as they end, with their results.
+    """Run tasks in parallel; yield each one as it ends, with its result.
 
-    After Ctrl-C, which most often all of them hear, it waits until the last is gone.
+    On Ctrl-C it waits until all processes have ended.
     """
     waiting = sorted(tasks, key=lambda task: -_chain(task, tasks))
     running: dict[object, tuple[Task, int, ForkedWork[None]]] = {}
@@ -76,7 +75,7 @@ def at_once(
             ):
                 waiting.remove(task)
                 if (work := task.work(processes)) is not None:
-                    # Cores go first to those that keep a GPU busy.
+                    # Tasks that keep a GPU busy get the cores first.
                     forked = ForkedWork(work, niceness=10 if task.is_beside else 0)
                     running[forked.ours] = task, processes, forked
             if running:
@@ -91,7 +90,7 @@ def at_once(
 
 
 def _chain(task: Task, tasks: Sequence[Task]) -> float:
-    """Seconds until the last that waits for it could end; the longest chain is begun first."""
+    """Estimate the seconds of a task and of the longest chain of tasks that wait for it."""
     later = (_chain(later_task, tasks) for later_task in tasks if task.name in later_task.after)
     return task.seconds / task.room + max(later, default=0.0)
 
@@ -99,10 +98,11 @@ def _chain(task: Task, tasks: Sequence[Task]) -> float:
 def _to_begin(
     waiting: Sequence[Task], running: Sequence[Task], free: int
 ) -> list[tuple[Task, int]]:
-    """Those that may begin now, and with how many processes.
+    """Return the tasks that can start now, with their numbers of processes.
 
-    One begins with half of what it wants, or with what there is if it shares it with none. Where
-    one of them lacks room, none overtakes it but those that take none.
+    A task starts with at least half of the processes it can use, or with any number if nothing
+    else is running. No later task overtakes one that waits for processes, except tasks that need
+    none.
     """
     unfinished = {task.name for task in (*waiting, *running)}
     starting: list[tuple[Task, int]] = []
@@ -125,17 +125,17 @@ def _to_begin(
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Some of the work of an experiment."""
+    """A part of the work of an experiment."""
 
     name: str
-    """Told if it fails."""
+    """Shown if it fails."""
     work: Work
     seconds: float = 1.0
-    """Roughly."""
+    """Estimated."""
 
     @property
     def task(self) -> Task:
-        """The same for `at_once`, in one process."""
+        """The share as a task of one process."""
         return Task(self.name, lambda taken: self.work, 1, self.seconds)
 
 
@@ -145,17 +145,17 @@ def shares(
     *,
     seconds: Callable[[str], float] = lambda arm: 1.0,
 ) -> list[Share]:
-    """Groups of arms as work that can be done apart; arms that read one another stay together."""
+    """Return one share for each group of arms; dependent arms must be in the same group."""
     return [
         Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
     ]
 
 
 def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
-    """Each in a process of its own, the longest first. Nothing may have touched a GPU before.
+    """Run each share in its own process, the longest first. Nothing may have touched a GPU before.
 
-    One that fails is told at once and stops no other; when all have ended its error is raised, the
-    first of several. With one process all is done here, in turn, up to the first that fails.
+    Failures are reported at once and do not stop other shares; the first error is raised at the
+    end. With one process, shares run here in order, up to the first failure.
     """
     if processes <= 1 or not can_fork():
         for share in shares:
@@ -165,7 +165,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
     for task, forked in at_once(
         [share.task for share in shares], room=processes, look=lambda: None
     ):
-        # What failed is named where the error itself says nothing of it.
+        # Add the name of the share to errors that do not have it.
         try:
             forked.result()
         except UnbagError as error:
@@ -175,7 +175,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
             say(f"{task.name} failed: {error}")
             errors.append(DiedError(f"{task.name}: {error}"))
         except BrokenError as error:
-            # A traceback is lost with the machine, if it is not told before the others have ended.
+            # Print the traceback now: it would be lost if the machine stopped.
             say(f"{task.name} failed: {error}\n{error.trace}")
             errors.append(BrokenError(f"{task.name}: {error}", error.trace))
     if errors:
@@ -183,7 +183,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
 
 
 def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
-    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
+    """Run work in a forked process if it may use a GPU, else here; return its result."""
     if device != "cpu" and can_fork():
         return ForkedWork(work, threads=threads).result()
     try:
@@ -195,23 +195,23 @@ def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
 
 
 class ForkedWork(Generic[T]):
-    """Work that is being done in a process of its own, where torch has so many threads."""
+    """Work that runs in a forked process."""
 
     def __init__(self, work: Callable[[], T], *, threads: int = 1, niceness: int = 0) -> None:
         context = get_context("fork")
         self.ours, theirs = context.Pipe(duplex=False)
-        """Can be read as soon as the work ended, however it did."""
+        """Becomes readable when the work has ended."""
         self._process = context.Process(
             target=_there, args=(work, theirs, os.getpid(), threads, niceness)
         )
         with warnings.catch_warnings():
-            # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
+            # Python 3.12 warns about threads at a fork; those of NumPy and torch are idle here.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._process.start()
         theirs.close()
 
     def result(self) -> T:
-        """What the work gives, or its error; waits for it."""
+        """Wait for the result and return it, or raise the error of the work."""
         try:
             received = self.ours.recv()
             self.join()
@@ -232,12 +232,12 @@ class ForkedWork(Generic[T]):
         return result
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait until its process is no more, or so long; whether it is."""
+        """Wait for the process to end, at most `seconds`; return whether it has ended."""
         self._process.join(seconds)
         return self._process.exitcode is not None
 
     def interrupt(self) -> None:
-        """As Ctrl-C does; where that is not heard, as in what a shell runs behind, end it."""
+        """Send SIGINT, or SIGTERM where SIGINT is ignored, as in background jobs of a shell."""
         if self._process.is_alive() and self._process.pid is not None:
             is_heard = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
             os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
@@ -246,8 +246,8 @@ class ForkedWork(Generic[T]):
 def _there(
     work: Callable[[], object], to: Connection, parent: int, threads: int, niceness: int
 ) -> None:
-    """Does the work in the forked process and sends what it gives, or its error."""
-    # Nobody else would end it if the parent were killed, and both would write to one folder.
+    """Run the work in the forked process and send its result or its error."""
+    # Die with the parent: otherwise a second run could write to the same folder.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -256,7 +256,7 @@ def _there(
 
         os.nice(niceness)
         torch.set_num_threads(threads)
-        # Else each of them would compile with all cores.
+        # By default every process would compile with all cores.
         os.environ.setdefault(_COMPILING, "2")
         to.send(work())
     except KeyboardInterrupt:
@@ -264,26 +264,26 @@ def _there(
     except UnbagError as error:
         to.send(UnbagError(error.message, expected=error.expected, hint=error.hint))
     except (BrokenError, DiedError) as error:
-        # Of work that this work had done apart.
+        # The error of a process that this work forked.
         to.send(error)
     except (Exception, SystemExit) as error:
         to.send(_broke(error))
 
 
 class DiedError(Exception):
-    """The work ended otherwise than by its own word."""
+    """The process ended without sending a result."""
 
 
 class BrokenError(Exception):
-    """The work raised what no user can mend; it says so in a traceback."""
+    """The work raised an unexpected error; has the traceback."""
 
     def __init__(self, said: str, trace: str) -> None:
         self.said, self.trace = said, trace
-        # Both are arguments, so that it can go from one process to another.
+        # Pass both arguments on, so that the error can be pickled.
         super().__init__(said, trace)
 
     def __str__(self) -> str:
-        """Without the traceback."""
+        """Return the message without the traceback."""
         return self.said
 
 
@@ -293,7 +293,7 @@ def _broke(error: BaseException) -> BrokenError:
 
 
 def end_all(works: Sequence[ForkedWork[T]]) -> None:
-    """Wait until all are gone; those that did not hear of the end themselves are told."""
+    """Wait until all processes have ended; interrupt those that do not end by themselves."""
     with _told_once():
         ends = time.monotonic() + _HEARD
         for work in works:
@@ -305,9 +305,9 @@ def end_all(works: Sequence[ForkedWork[T]]) -> None:
 
 @contextmanager
 def _told_once() -> Iterator[None]:
-    """Whoever waits in a process apart may be told again, and would leave those it waits for.
+    """Ignore further SIGINT in a forked process while it waits for its own processes.
 
-    Not so the first process: somebody who presses Ctrl-C twice means it.
+    In the first process a second Ctrl-C still interrupts.
     """
     before = signal.getsignal(signal.SIGINT)
     if parent_process() is None or before is signal.SIG_IGN:
@@ -321,13 +321,13 @@ def _told_once() -> Iterator[None]:
 
 
 def can_fork() -> bool:
-    """Whether this system starts processes that share what the first one has."""
+    """Return whether processes can be forked on this system."""
     return sys.platform.startswith("linux")
 
 
 @contextmanager
 def one_thread(is_needed: bool) -> Iterator[int]:
-    """One thread for torch in this process, if needed; gives how many there were."""
+    """Limit torch to one thread in this process if needed; yields the previous number."""
     import torch
 
     before = torch.get_num_threads()
@@ -340,9 +340,9 @@ def one_thread(is_needed: bool) -> Iterator[int]:
 
 
 def say_now(line: str) -> None:
-    """Beside the output, and at once: a run that is killed has said how far it came.
+    """Write a line to stderr at once, so that a killed run has shown its progress.
 
-    In one piece, so that lines of several processes do not mix where nothing is buffered.
+    One call writes the whole line, so that lines of several processes do not mix.
     """
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
