@@ -68,9 +68,9 @@ def test_a_folder_of_another_lab_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "bases").mkdir()
     record = tmp_path / "run.json"
     record.write_text(record.read_text().replace(f'"lab": {LAB_VERSION}', '"lab": 99'))
-    with pytest.raises(UnbagError, match="begun with version 99 of the lab") as told:
+    with pytest.raises(UnbagError, match="started with version 99 of the lab") as told:
         results_in(tmp_path)
-    assert told.value.hint == "judge it with the unbag that began it, or name another"
+    assert told.value.hint == "use the version of unbag that started it, or name another folder"
 
 
 def test_a_broken_result_says_how_to_have_it_again(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The verdict on a claim, by a rule fixed before any result was seen, and its wording.
+"""Computes the verdict on a claim, by a rule fixed before any result was seen, and words it.
 
-Each prediction is tested over bases by Student's t. P-values of all predictions that are read
-together are corrected by Holm's method. Fewer than five bases decide nothing. Sentences are true
-for any verdict; warnings stand beside one that says less than it seems to.
+Each prediction is tested over bases with Student's t-test. The p-values of all predictions are
+corrected together by Holm's method. Fewer than five bases decide nothing. The sentences are true
+for any verdict; warnings explain where a verdict means less than it seems.
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ UNDECIDED: Word = "undecided"
 LEVEL = 0.05
 METRIC, CHANCE = "original", 0.5
 QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation": 120})
-"""Of the registered benchmarks; the eight items of one share images and words, and count as one.
-"""
+"""Quads of the registered benchmarks; the eight items of a quad share images and words."""
 BRITTLENESS = "brittleness"
 HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
-"""Of a prediction."""
+"""Words for the verdict on a prediction."""
 NOT_RUN = "not run yet"
 NONE_COUNTS = "no base counts"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of a claim: that of its weakest prediction."""
+    """The verdict on a claim: that of its weakest prediction."""
 
     claim: Claim
     tested: tuple[Tested, ...]
     is_small: bool = False
-    """Whether a small run stands behind it, which decides nothing."""
+    """Whether its results are of a small run, which decides nothing."""
 
     @property
     def word(self) -> Word:
@@ -54,27 +53,27 @@ class Verdict:
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
 
     def word_of(self, tested: Tested) -> Word:
-        """Of one of its predictions; a small run decides none."""
+        """Return the word for one of its predictions; a small run decides none."""
         return UNDECIDED if self.is_small else tested.word
 
     @property
     def came_out(self) -> str:
-        """How many of its predictions did."""
+        """How many of its predictions are reproduced."""
         held = sum(tested.word == REPRODUCED for tested in self.tested)
         return f"{held} of {len(self.tested)} predictions came out"
 
     @property
     def missing(self) -> int:
-        """Bases that the prediction with the fewest still needs."""
+        """Bases that are still needed for a verdict."""
         return max(tested.missing for tested in self.tested)
 
     @property
     def said(self) -> str:
-        """The word with what it is about, without which it must not stand."""
+        """The word with the images it is about, as it must always be shown."""
         return self.about(self.word)
 
     def about(self, word: Word) -> str:
-        """Any word, of the claim or of one of its predictions, with what it is about."""
+        """Return a word with the images that the claim is about."""
         return word if word == UNDECIDED else f"{word} on {self.claim.where.name}"
 
     @property
@@ -91,7 +90,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Tested:
-    """A prediction and what was found."""
+    """A prediction with its effects and tests."""
 
     prediction: Prediction
     effects: Mapping[str, float]
@@ -101,9 +100,9 @@ class Tested:
     high: float | None
     """95 % interval over bases; None with fewer than two."""
     p_right: float
-    """Of the test that would show the prediction right, before correction; 1 where none is."""
+    """P-value of the test that would show the prediction right, uncorrected; 1 without a test."""
     p_wrong: float
-    """Of the test that would show it wrong."""
+    """P-value of the test that would show it wrong, uncorrected."""
     word: Word = UNDECIDED
 
     @property
@@ -113,11 +112,11 @@ class Tested:
 
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
-    """All claims together, since all are read together."""
+    """Compute the verdicts; p-values are corrected over all of these claims."""
     bases = by_base(results)
     tested = []
     for claim in claims:
-        # On bases that were not seen before, where every reader could learn what it was shown.
+        # Bases that were not seen before, on which every reader could fit the fixed examples.
         counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
         weighed = [
             weigh(prediction, prediction.effects(counting, claim.experiment))
@@ -138,7 +137,7 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
 
 
 def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
-    """One prediction by itself; its word comes later, from all that are read together."""
+    """Test one prediction, without its word, which depends on all predictions."""
     values = list(effects.values())
     if len(values) < 2:
         mean = values[0] if values else None
@@ -157,7 +156,7 @@ def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
 
 
 def _words(tested: Sequence[Tested]) -> list[Word]:
-    """Holm's correction over the likelier direction of each, doubled since there are two."""
+    """Apply Holm's correction to the smaller p-value of each, doubled for two directions."""
     decidable = [place for place, prediction in enumerate(tested) if not prediction.missing]
     smallest_p = {place: min(tested[place].p_right, tested[place].p_wrong) for place in decidable}
     words: list[Word] = [UNDECIDED] * len(tested)
@@ -170,7 +169,7 @@ def _words(tested: Sequence[Tested]) -> list[Word]:
 
 
 def _above(values: Sequence[float], bound: float) -> float:
-    """One-sided p of the mean being above the bound."""
+    """Return the one-sided p-value of the mean being above the bound."""
     # Not scipy.stats, which takes a second and a half longer to import.
     from scipy.special import stdtr
 
@@ -185,7 +184,7 @@ def _below(values: Sequence[float], bound: float) -> float:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval by Student's t; NaN for one value."""
+    """Return the mean and the half width of its 95 % t-interval, NaN for one value."""
     if len(values) == 1:
         return values[0], nan
     # Not scipy.stats, which takes a second and a half longer to import.
@@ -195,12 +194,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean."""
+    """Return the standard error of the mean."""
     return stdev(values) / sqrt(len(values))
 
 
 def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
-    """Arms of one name on bases of other weights are of two bases, whatever they are called."""
+    """Group results by base; bases of one name with different weights are different bases."""
     arms_by_base: dict[str, dict[ArmKey, ArmResult]] = {}
     names: dict[tuple[str, str], str] = {}
     for result in results:
@@ -212,10 +211,10 @@ def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
 
 
 def _names(result: ArmResult) -> tuple[str, ...]:
-    """What its base may be called, the last one of certainty."""
+    """Return possible names of its base; the last one is unique."""
     name, fingerprints = result.base, (result.fingerprint[:8], result.fingerprint)
     if result.fingerprint.startswith(f"{result.experiment}-"):
-        # No weights were read: the experiment took the number of a base for its seed.
+        # No weights were read: the number of the base is the seed.
         return tuple(
             f"seed {number(name)} ({origin})" for origin in (result.experiment, result.fingerprint)
         )
@@ -223,13 +222,13 @@ def _names(result: ArmResult) -> tuple[str, ...]:
 
 
 def too_few(missing: int) -> str:
-    """How many bases there are, and how many more it takes."""
+    """Return how many bases there are, and how many more are needed."""
     have, verb = FEWEST_BASES - missing, "is" if missing == 1 else "are"
     return f"{have} of {FEWEST_BASES} bases: {missing} more {verb} needed"
 
 
 def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -> str:
-    """Why a prediction without effects has none."""
+    """Return why a prediction has no effects."""
     needed = [number.key(claim.experiment) for number in prediction.numbers]
     needed += [(claim.experiment, name) for name in claim.must_fit]
     available = {(result.experiment, result.arm) for result in results}
@@ -237,7 +236,7 @@ def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -
 
 
 def all_absent(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    """Why no prediction of a claim has an effect; empty if one has."""
+    """Return why no prediction of a claim has effects; empty if one has."""
     if any(tested.effects for tested in verdict.tested):
         return ""
     reasons = {absent(tested.prediction, verdict.claim, results) for tested in verdict.tested}
@@ -245,7 +244,7 @@ def all_absent(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 
 
 def tally(verdict: Verdict) -> str:
-    """How many predictions hold, do not, and are undecided."""
+    """Return how many predictions hold, do not hold, and are undecided."""
     words = [verdict.word_of(tested) for tested in verdict.tested]
     return ", ".join(
         f"{words.count(word)} {label}" for word, label in HOLDS.items() if word in words
@@ -253,7 +252,7 @@ def tally(verdict: Verdict) -> str:
 
 
 def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
-    """All that a reader of a verdict must mind, a text each."""
+    """Return warnings for readers of a verdict."""
     texts = []
     if at_chance := told_nothing(claim, results):
         places = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in at_chance.items())
@@ -275,7 +274,7 @@ def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
 
 
 def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
-    """By arm, the bases that count though it is at chance on all of these benchmarks there."""
+    """Return, by arm, the bases that count although the arm is at chance on both benchmarks."""
     bases_by_arm: dict[str, list[str]] = {}
     bases = by_base(results)
     for base in in_order(bases):
@@ -287,7 +286,7 @@ def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[s
 
 
 def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
-    """Of predictions that brittleness rises, controls that are coins on every base that counts."""
+    """Return controls at chance on every base, of predictions that brittleness rises."""
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
     coin_numbers: dict[Number, None] = {}
     for prediction in claim.predictions:
@@ -308,7 +307,7 @@ def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, .
 
 
 def is_coin(result: ArmResult, benchmark: str) -> bool:
-    """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
+    """Return whether an arm is within the 95 % range of coin tosses; False for small runs."""
     share = result.numbers.get(benchmark, {}).get(METRIC)
     if result.size == "small" or share is None or benchmark not in QUADS:
         return False
@@ -316,7 +315,7 @@ def is_coin(result: ArmResult, benchmark: str) -> bool:
 
 
 def sense(verdict: Verdict) -> str:
-    """What to make of a verdict, whichever it is."""
+    """Return how to interpret a verdict."""
     if not any(tested.effects for tested in verdict.tested):
         return "Nothing yet: there is no base that says anything about it."
     where = verdict.claim.where
@@ -365,7 +364,7 @@ def _failed(verdict: Verdict) -> str:
 
 
 def reason(tested: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
-    """Why a prediction has its word; `together` predictions are corrected together."""
+    """Return why a prediction has its word; `together` predictions are corrected together."""
     if not tested.effects:
         return f"{why_none.capitalize()}."
     if tested.missing:
@@ -385,7 +384,7 @@ def reason(tested: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str
 
 
 def _side_of_interval(tested: Tested) -> str:
-    """Right, wrong, or across the bound."""
+    """Return the side of the bound with the whole interval: right, wrong, or across."""
     assert tested.low is not None
     assert tested.high is not None
     bound = tested.prediction.bound
@@ -405,7 +404,7 @@ def _side_of_interval(tested: Tested) -> str:
 
 
 def inequality(prediction: Prediction, experiment: str) -> str:
-    """A prediction as it is tested: a number, or one minus another, against a bound in points."""
+    """Return the tested inequality: a number, or a difference, against a bound in points."""
     shared, one, other = sides(prediction, experiment)
     left = one if prediction.level is not None else f"{one} - {other}"
     left = f"{shared}: {left}" if shared else left
@@ -417,7 +416,7 @@ def inequality(prediction: Prediction, experiment: str) -> str:
 
 
 def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
-    """What both sides share, and what each is: arms of one number, or numbers of their own."""
+    """Return the part that both sides of a prediction share, and the names of the two sides."""
     number, control = prediction.number, prediction.control
     arm = arm_text(number, experiment)
     if not isinstance(control, Number):
@@ -429,26 +428,26 @@ def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
 
 
 def arm_text(number: Number, experiment: str) -> str:
-    """Which arm it is of, in a claim of this experiment."""
+    """Return the name of its arm, for a claim of this experiment."""
     away = number.experiment not in ("", experiment)
     return f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
 
 
 def metric_text(number: Number) -> str:
-    """Which metric of which benchmark."""
+    """Return the names of its benchmark and metric."""
     return f"`{number.benchmark}` `{number.metric}`"
 
 
 def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
-    """Mean and interval in points, or why there is none.
+    """Return the mean and interval in points, or why there is none.
 
-    Of a difference between arms with its sign; where a number is held against a level, the number.
+    A difference between arms has a sign; a number compared with a constant is shown itself.
     """
     return _interval_text(one, why_none, lambda value: found_text(one.prediction, value))
 
 
 def difference_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
-    """Likewise, and where a number is held against a level, how far it is from that."""
+    """Return the same, but for a number compared with a constant its difference from it."""
     return _interval_text(one, why_none, points)
 
 
@@ -461,19 +460,19 @@ def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> 
 
 
 def found_text(prediction: Prediction, effect: float) -> str:
-    """One effect as `effect_text` shows it."""
+    """Format one effect as `effect_text` does."""
     level = prediction.level
     return points(effect) if level is None else number_text(level + effect)
 
 
 def points(value: float) -> str:
-    """A difference in points, with one digit; no sign before a zero."""
+    """Format a difference in points, with one digit and no sign before zero."""
     shown = number_text(value, signed=True)
     return "0.0" if shown in ("-0.0", "+0.0") else shown
 
 
 def seen_text(claim: Claim) -> str:
-    """Which bases gave rise to its predictions, and so cannot test them; empty without such."""
+    """Return which bases cannot test a claim, as it was written after them; empty without any."""
     if not claim.seen:
         return ""
     return (

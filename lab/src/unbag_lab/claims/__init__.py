@@ -1,8 +1,8 @@
-"""Published claims: what one is, and those of the study, one TOML file a paper.
+"""Published claims with predictions, one TOML file for each paper.
 
-A claim is a sentence, its arms, and predictions that can fail: inequalities about differences
-between two arms of the same base, or between an arm and a number. It is written down and committed
-before its results. `order.txt` has the order in which the overview shows them.
+A claim is a sentence with arms and predictions that can fail: inequalities about the difference
+between two arms of the same base, or between an arm and a number. It is committed before its
+results exist. `order.txt` has the order of the overview.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from unbag_lab.results import ArmResult, in_order, seeds_for
 
 NAMES = tuple((files(__name__) / "order.txt").read_text(encoding="utf-8").split())
 FEWEST_BASES = 5
-"""Base models below which nothing is decided (methods.md 12.7)."""
+"""Base models that a verdict needs (methods.md 12.7)."""
 LEAST_FIT = 0.85
-"""Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
+"""Train accuracy on a few fixed examples that a reader must reach for a base to count (12.10)."""
 ArmKey = tuple[str, str]
 """An experiment and one of its arms."""
 ArmsOfBase = Mapping[ArmKey, ArmResult]
-"""All that is known of one base."""
+"""All results of one base."""
 
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """Images on which a claim is tried."""
+    """Images on which a claim is tested."""
 
     name: str
-    """As verdicts say it."""
+    """Name in verdicts."""
     small: str
-    """Why sizes of effects found there mean little elsewhere."""
+    """Why effect sizes measured there mean little elsewhere."""
 
 
 WORLD = TrainingArguments("the world", "small models on drawn scenes")
@@ -53,37 +53,37 @@ class Claim:
 
     name: str
     source: str
-    """Who claims it, and where."""
+    """Authors and place of the claim."""
     statement: str
-    """In one sentence, as they claim it."""
+    """The claim in one sentence."""
     experiment: str
-    """Whose arms it compares: a name of `unbag_lab.experiments`."""
+    """Name of the experiment in `unbag_lab.experiments` whose arms it compares."""
     predictions: tuple[Prediction, ...]
     must_fit: tuple[str, ...] = ()
-    """Arms that must be able to learn what they are shown; a base on which one is not counts for
-    nothing, since a reader that cannot fit says nothing about what it reads."""
+    """Arms that must be able to fit a few fixed examples. A base on which one cannot does not
+    count, since a reader that cannot fit shows nothing about the features it reads."""
     seen: Mapping[str, str] = field(default_factory=dict)
-    """Bases on which arms that are taught for it had been run when it was written down, with the
-    fingerprints of their weights. They decide nothing, nor do those weights under another name or
-    other weights under that name."""
+    """Bases, with the fingerprints of their weights, on which trained arms of the claim had been
+    run before it was written down. They do not count, nor do these weights under another name or
+    other weights under these names."""
     beside: tuple[Number, ...] = ()
-    """Of controls that are run and shown beside, and decide nothing: a verdict does not wait for
-    them. An arm that is named by one of its numbers is shown with all that the claim asks for."""
+    """Numbers of control arms that are run and shown but decide nothing: a verdict does not wait
+    for them. An arm named here is shown with all metrics of the claim."""
     controls: str = ""
-    """What rules other explanations out."""
+    """How other explanations are ruled out."""
     knobs: str = ""
-    """What was fixed before, and what else could matter."""
+    """Settings fixed before the run, and what else could matter."""
     paper: str = ""
-    """Short name of the first source, under which the overview shows the claim."""
+    """Short name of the first source, the heading in the overview."""
     where: TrainingArguments = WORLD
-    """What its verdict is about."""
+    """The images that its verdict is about."""
 
     def __post_init__(self) -> None:
         if not self.predictions:
             raise UnbagError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
 
     def counts(self, arms: ArmsOfBase) -> bool:
-        """Whether a base says anything about the claim."""
+        """Return whether a base counts for the claim."""
         own_results = [arms[key] for key in self.arms if key in arms]
         if any(
             result.base in self.seen or result.fingerprint in self.seen.values()
@@ -99,19 +99,19 @@ class Claim:
 
     @property
     def seeds(self) -> int:
-        """How many a run needs for a verdict."""
+        """Number of seeds that a verdict needs."""
         return seeds_for(FEWEST_BASES, seen=self.seen)
 
     @property
     def arms(self) -> tuple[ArmKey, ...]:
-        """All that its verdict rests on, each once."""
+        """The arms that its verdict depends on."""
         keys = [n.key(self.experiment) for p in self.predictions for n in p.numbers]
         fitted = [(self.experiment, name) for name in self.must_fit]
         return tuple(dict.fromkeys([*keys, *fitted]))
 
     @property
     def arms_beside(self) -> tuple[ArmKey, ...]:
-        """Those that are run for it too."""
+        """The control arms."""
         keys = dict.fromkeys(number.key(self.experiment) for number in self.beside)
         return tuple(key for key in keys if key not in self.arms)
 
@@ -121,12 +121,12 @@ class Prediction:
     """An inequality: `number` minus `control` is above, below or within `bound`."""
 
     says: str
-    """For people, in one sentence."""
+    """The prediction as a sentence."""
     number: Number
     control: Number | float
     side: Literal["above", "below", "within"]
     bound: float = 0.0
-    """As a fraction; for `within`, how far from 0 on either side still counts as nothing."""
+    """As a fraction; for `within`, the largest distance from 0."""
 
     def __post_init__(self) -> None:
         if self.side == "within" and self.bound <= 0:
@@ -136,16 +136,16 @@ class Prediction:
 
     @property
     def level(self) -> float | None:
-        """What its number is held against, where that is no number of an arm."""
+        """The control if it is a constant, else None."""
         return None if isinstance(self.control, Number) else self.control
 
     @property
     def numbers(self) -> tuple[Number, ...]:
-        """The one or two that it compares."""
+        """The numbers that it compares."""
         return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
 
     def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
-        """By base, for every base on which both sides were asked and came to a number."""
+        """Return the differences by base, for bases with both numbers."""
         differences = {}
         for base in in_order(bases):
             arms = bases[base]
@@ -165,27 +165,27 @@ class Number:
     benchmark: str
     metric: str
     experiment: str = ""
-    """Where the arm is not of the claim's own experiment."""
+    """Experiment of the arm, if it is not that of the claim."""
 
     def key(self, experiment: str) -> ArmKey:
-        """Which arm it is of, in a claim of this experiment."""
+        """Return its arm, for a claim of this experiment."""
         return self.experiment or experiment, self.arm
 
     def of(self, arms: ArmsOfBase, experiment: str) -> float | None:
-        """On one base; None where it was not asked."""
+        """Return the number on one base; None if it was not measured."""
         result = arms.get(self.key(experiment))
         return None if result is None else result.numbers.get(self.benchmark, {}).get(self.metric)
 
 
 def find_claim(name: str) -> Claim:
-    """By name."""
+    """Return a claim by name."""
     if name not in NAMES:
         raise unknown_name("claim", name, NAMES)
     return _read_claims()[name]
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Every claim."""
+    """Return every claim, in the order of the overview."""
     return tuple(_read_claims()[name] for name in NAMES)
 
 
@@ -208,7 +208,7 @@ def _claim(
     beside: Sequence[Sequence[str]] = (),
     **texts: Any,
 ) -> Claim:
-    """A number is written as [arm, benchmark, metric], and the experiment if it is another."""
+    """Parse a claim; a number is [arm, benchmark, metric], plus the experiment if it differs."""
     parsed = []
     for fields in predictions:
         control = fields["control"]

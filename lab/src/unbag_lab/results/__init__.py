@@ -1,12 +1,12 @@
-"""What an arm of an experiment came to on a base: as a file, in a run folder, and as it ships.
+"""Results of arms on bases: files in run folders, and the results that ship with the package.
 
-The results that ship lie beside this module, one file for each experiment. New ones are joined to
-them from run folders:
+The shipped results are next to this module, one file for each experiment. This adds new ones from
+run folders:
 
     python -m unbag_lab join runs/lab runs/more
 
-A result that is there already is replaced by that of the same arm on the same base. One line holds
-one result, in a fixed order, so that a difference between two versions can be read.
+A new result replaces the one of the same arm on the same base. Each result is one line, in a fixed
+order, so that versions can be compared with `diff`.
 """
 
 from __future__ import annotations
@@ -37,32 +37,31 @@ from unbag.version import __version__
 Size = Literal["full", "small"]
 RESULTS = Path(str(files("unbag_lab") / "results"))
 BEFORE = "base"
-"""The name under which a base stands beside its arms."""
+"""Name of the arm that is the base itself."""
 UNTRAINED = "random"
-"""The same network before any training."""
+"""Name of the arm that is the randomly initialized network."""
 FEW_STEPS = "few_steps"
-"""Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
-steps."""
+"""Metric next to `few`, the train accuracy on a few fixed examples: the number of steps."""
 FEW_DROPOUT = "few_dropout"
-"""Likewise: with how much dropout, of readers of patches."""
+"""Likewise: the dropout, of readers of patches."""
 FEW_RATE = "few_rate"
-"""Likewise: at which learning rate."""
+"""Likewise: the learning rate."""
 BY_STEP = " by step"
-"""Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
+"""Ending of the name of a benchmark: its metric during training, by the number of steps."""
 LAB_VERSION = 3
-"""Raised when an arm, a base or a question changes its meaning: results of two versions must not
-stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
-higher rate."""
+"""Raised when an arm, a base or a benchmark changes its meaning: one folder must not hold results
+of two versions. 2: readers fit the fixed examples in more steps and without dropout. 3: at a higher
+learning rate."""
 LAB_RUN = "lab run"
-"""The kind of a folder of `unbag lab run`."""
+"""Kind of a folder of `unbag lab run`."""
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
 _NO_RESULTS = (RUN_FILE, "config.json", "generation_config.json")
-"""What stands in folders of trainings and of decoders, beside results."""
+"""JSON files in folders of trainings and decoders that are not results."""
 _NUMBER = re.compile(r"[- ](\d+)")
 _DIGITS = 10
 _SAME = ("fingerprint", "steps", "batch_size", "seed", "times", "precision", "size")
-"""What decides the numbers of an arm."""
+"""The settings that determine the numbers of an arm."""
 
 
 @dataclass(frozen=True)
@@ -71,49 +70,49 @@ class ArmResult:
 
     experiment: str
     base: str
-    """File name of the base, without its ending."""
+    """File name of the base, without its suffix."""
     fingerprint: str
-    """Of the base."""
+    """Fingerprint of the base."""
     arm: str
     steps: int
     batch_size: int
     seed: int
-    """Of the scenes; another one for each base."""
+    """Seed of the scenes; different for each base."""
     times: int
-    """Items in the number of the registered benchmarks."""
+    """Multiplies the number of items of the registered benchmarks."""
     precision: str
     loss: float | None
-    """Of the last step; None where nothing was trained."""
+    """Loss of the last step; None if nothing was trained."""
     numbers: Mapping[str, Mapping[str, float]]
-    """By benchmark and metric; fractions."""
+    """Metrics by benchmark, as fractions."""
     size: Size = "full"
-    """A small run shows that the code runs, and decides nothing."""
+    """A small run tests that the code runs, and decides nothing."""
     seconds: float | None = None
-    """That training and asking took, where it was measured."""
+    """Seconds of training and measuring, where known."""
 
     @property
     def extent(self) -> Extent:
-        """How far it was trained and asked."""
+        """Its amount of training and items."""
         return Extent(self.steps, self.batch_size, self.times)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How far an arm is trained and asked."""
+    """Amount of training and items of an arm."""
 
     steps: int
     batch_size: int
     times: int
-    """Items in the number of the registered benchmarks."""
+    """Multiplies the number of items of the registered benchmarks."""
 
 
 def shipped_results(folder: Path = RESULTS) -> list[ArmResult]:
-    """Of every experiment; none where nothing has been run."""
+    """Return the shipped results of every experiment; empty if there are none."""
     return read_results(folder) if any(folder.glob("*.json")) else []
 
 
 def results_in(path: Path) -> list[ArmResult]:
-    """Of a run folder, or of a file or folder of joined results; an empty run has none."""
+    """Return the results of a run folder, or of a file or folder of joined results."""
     if not path.exists():
         raise UnbagError(
             f"no results in {path}: it does not exist",
@@ -141,16 +140,16 @@ def results_in(path: Path) -> list[ArmResult]:
     record = read_run(path, LAB_RUN)
     if record is not None and (lab := record["identity"].get("lab")) != LAB_VERSION:
         raise UnbagError(
-            f"{path} was begun with version {lab} of the lab (unbag {record.get('version')})",
-            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
-            hint="judge it with the unbag that began it, or name another",
+            f"{path} was started with version {lab} of the lab (unbag {record.get('version')})",
+            expected=f"version {LAB_VERSION} (unbag {__version__}), since arms have changed",
+            hint="use the version of unbag that started it, or name another folder",
         )
     files = sorted(path.glob(_RESULTS))
     return [result for file in files for result in read_results(file)]
 
 
 def read_results(path: Path) -> list[ArmResult]:
-    """From a file of one or many, or from every .json file below a folder, in order of name."""
+    """Read results from a file of one or many, or from every .json file below a folder."""
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.json") if file.name not in _NO_RESULTS)
@@ -177,32 +176,32 @@ def _read(file: Path) -> list[ArmResult]:
         raise UnbagError(
             f"{file} cannot be read: {error}",
             expected="results that `unbag lab run` writes",
-            hint="name a run folder; if the file is of one, remove it to have its arm run again",
+            hint="name a run folder; if the file is in one, remove it to run its arm again",
         ) from error
 
 
 def write_result(path: Path, result: ArmResult) -> None:
-    """Atomically, so that a file that is there is whole."""
+    """Write a result atomically, so that an existing file is complete."""
     write_text(path, json.dumps(asdict(result), indent=1))
 
 
 def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
-    """Where every experiment keeps the result of an arm; its weights stand beside it."""
+    """Return the path of the result of an arm; its weights are next to it."""
     return out / experiment / base / f"{arm}.json"
 
 
 def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
-    """Whether an arm was run on a base."""
+    """Return whether an arm has a result on a base."""
     return result_path(out, experiment, base, arm).exists()
 
 
 def base_path(out: Path, name: str) -> Path:
-    """Where the weights of a base stand in a run folder."""
+    """Return the path of the weights of a base in a run folder."""
     return out / "bases" / f"{name}.safetensors"
 
 
 def find_same(expected: ArmResult, path: Path) -> ArmResult | None:
-    """What a file says, unless it is not there; refused if it is of other settings."""
+    """Return the result in a file, None if it is missing; raises UnbagError for other settings."""
     if not path.exists():
         return None
     result = read_results(path)[0]
@@ -211,7 +210,7 @@ def find_same(expected: ArmResult, path: Path) -> ArmResult | None:
 
 
 def check_same(found: ArmResult, expected: ArmResult, *, path: Path) -> None:
-    """Refuse a result of other settings, naming each."""
+    """Raise UnbagError if a result has other settings, naming each."""
     old, new = (
         RunIdentity(**{name: getattr(result, name) for name in _SAME})
         for result in (found, expected)
@@ -220,12 +219,12 @@ def check_same(found: ArmResult, expected: ArmResult, *, path: Path) -> None:
 
 
 def named(seed: int) -> str:
-    """The base that is trained from a seed."""
+    """Return the name of the base that is trained from a seed."""
     return f"tiny-{seed}"
 
 
 def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
-    """How many seeds there must be for so many bases beyond the first, those seen left out."""
+    """Return the number of seeds that gives `bases` new bases after the first, not in `seen`."""
     seeds = after
     while bases > 0:
         bases -= named(seeds) not in seen
@@ -234,41 +233,41 @@ def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
 
 
 def place(base: str) -> tuple[int, str]:
-    """To sort by: tiny-10 comes after tiny-9."""
+    """Return a sort key: tiny-10 comes after tiny-9."""
     match = _NUMBER.search(base)
     return (int(match[1]) if match else 0), base
 
 
 def in_order(bases: Iterable[str]) -> list[str]:
-    """Each once."""
+    """Return the unique names of bases, sorted."""
     return sorted(set(bases), key=place)
 
 
 def number(base: str) -> str:
-    """What stands behind the last dash."""
+    """Return the part of the name after the last dash."""
     return base.rpartition("-")[2]
 
 
 def numbers(bases: Sequence[str]) -> str:
-    """Of several, one after the other."""
+    """Return the numbers of several bases, separated by commas."""
     return ", ".join(map(number, bases))
 
 
 @contextmanager
 def opened(out: Path, *, size: Size) -> Iterator[None]:
-    """The folder of a run, for one process at a time; refused if it is of another lab or size."""
-    with open_run_folder(out, LAB_RUN, resumes="bases and results that are there stay") as folder:
+    """Open the folder of a run for one process; raises UnbagError for another version or size."""
+    with open_run_folder(out, LAB_RUN, resumes="existing bases and results stay") as folder:
         for below in {path.parent for path in out.rglob(".*.part")}:
             remove_leftovers(below)
         if not _has_work(out):
-            # Somebody asked for it and then said no: nothing binds the folder yet.
+            # A run that was not confirmed: the folder may change its settings.
             (out / RUN_FILE).unlink(missing_ok=True)
         folder.begin(_identity(size), {})
         yield
 
 
 def check_folder(out: Path, *, size: Size) -> None:
-    """Refuse what `opened` would refuse, before anything is computed."""
+    """Raise the errors of `opened`, before anything is computed."""
     check_run_folder(out, LAB_RUN)
     if (record := read_run(out, LAB_RUN)) and _has_work(out):
         earlier = RunIdentity.of_json(record["identity"])
@@ -297,7 +296,7 @@ def join_script() -> None:
 
 
 def join(folders: Sequence[Path], into: Path) -> list[Path]:
-    """Add what the folders hold to the files of `into`; gives the files that were written."""
+    """Add the results of folders to the files in `into`; return the written files."""
     new = [result for folder in folders for result in results_in(folder)]
     make_folder(into, what="folder of results", hint="name another with --into")
     results: dict[tuple[str, str, str], ArmResult] = {}
@@ -316,14 +315,14 @@ def join(folders: Sequence[Path], into: Path) -> list[Path]:
 
 
 def as_text(results: Iterable[ArmResult]) -> str:
-    """A list in JSON with one result a line: by base, and by name of the arm."""
+    """Return a JSON list with one result a line, sorted by base and arm."""
     ordered = sorted(results, key=lambda result: (place(result.base), result.arm))
     lines = [json.dumps(_rounded(asdict(result))) for result in ordered]
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def _rounded(value: object) -> object:
-    """Ten digits after the point are more than any number here has."""
+    """Round floats to ten decimals, more than any number here has."""
     if isinstance(value, float):
         return round(value, _DIGITS)
     if isinstance(value, dict):
@@ -332,7 +331,7 @@ def _rounded(value: object) -> object:
 
 
 def _check_alike(results: Iterable[ArmResult]) -> None:
-    """Refuse results that a verdict could not compare.
+    """Raise UnbagError for results that a verdict could not compare.
 
     Arms of one base must be of the same base and size; and since a verdict is over bases, an arm
     must have had the same settings on all of them.
