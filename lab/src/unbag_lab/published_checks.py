@@ -1,7 +1,7 @@
-"""Finds what does not add up in published numbers, from the numbers alone.
+"""Finds published numbers that contradict each other, from the numbers alone.
 
-A flag says that numbers do not fit together, not which of them is wrong, nor why. The result ships
-with unbag as published/doubts.json: `python -m unbag_lab published-checks` writes it anew.
+A flag says that numbers do not fit together, not which of them is wrong or why. The result ships
+with unbag as published/doubts.json: `python -m unbag_lab published-checks` writes it again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DOUBTS = Path(unbag.published.__file__).parent / "doubts.json"
 CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
 HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
 TWO_VALUES = " has two values"
-"""How the flag of a contradiction ends."""
+"""Ending of the flag of a contradiction."""
 CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
 CLIP_B32 = "CLIP ViT-B/32 (openai)"
 
@@ -55,7 +55,7 @@ def published_checks_script() -> None:
 
 @cache
 def flags() -> tuple[Flag, ...]:
-    """Everything that is doubtful in the sources, found from their numbers alone."""
+    """Return all flags."""
     return tuple(
         flag
         for check_flags in (
@@ -73,7 +73,7 @@ def flags() -> tuple[Flag, ...]:
 
 
 def as_json() -> str:
-    """The content of doubts.json, one flag or remark a line."""
+    """Return the content of doubts.json, one flag or remark a line."""
     remarks = [(entry.published, other_total(entry)) for entry in entries()]
     document = {
         "flags": [
@@ -96,7 +96,7 @@ def as_json() -> str:
 
 
 def _number(number: Published) -> dict[str, object]:
-    """The fields of a published number that differ from their defaults."""
+    """Return the fields of a published number that differ from their defaults."""
     field_values = {
         field.name: (getattr(number, field.name), field.default) for field in fields(number)
     }
@@ -104,9 +104,9 @@ def _number(number: Published) -> dict[str, object]:
 
 
 def wrong_averages() -> Iterator[Flag]:
-    """Averages that no rule gives, or only another than the one stated or usual in that source.
+    """Flag averages that follow from no rule, or not from the rule stated or usual in the source.
 
-    A number that a source prints in several tables is said once.
+    A number that a source prints in several tables is flagged once.
     """
     reported: set[tuple[str, str, str, str]] = set()
     for entry in entries():
@@ -122,7 +122,7 @@ def wrong_averages() -> Iterator[Flag]:
 
 
 def _against_rule(entry: NumberEntry) -> tuple[str, str] | None:
-    """What is wrong where the rule is stated, and what was expected."""
+    """Return the problem and the expected value, for an average with a stated rule."""
     cell, rule = entry.cell, entry.published.aggregate
     ends = averages(cell.column.benchmark, row(cell), name=rule).get(rule)
     if ends is None or cell.number.agrees(*ends):
@@ -147,7 +147,7 @@ def _against_any_rule(cell: TableCell) -> tuple[str, str] | None:
 
 
 def wrong_columns() -> Iterator[Flag]:
-    """Printed means and differences of columns of one table that do not follow from the row."""
+    """Flag means and differences of columns that do not follow from their row."""
     for table in tables():
         rows: dict[str, dict[str, TableCell]] = {}
         for cell in table.cells():
@@ -172,7 +172,7 @@ def wrong_columns() -> Iterator[Flag]:
 
 
 def wrong_claims() -> Iterator[Flag]:
-    """Gains, orders and numbers stated in words that the tables do not bear out."""
+    """Flag gains, orders and numbers in the text that contradict the tables."""
     for gain in GAINS:
         if flag := gain.flag(tables()):
             yield flag
@@ -185,7 +185,7 @@ def wrong_claims() -> Iterator[Flag]:
 
 @dataclass(frozen=True, eq=False)
 class Gain:
-    """A stated difference of two models."""
+    """A stated difference between two models."""
 
     source: str
     printed: str
@@ -193,11 +193,11 @@ class Gain:
     base: str
     table: Table
     columns: tuple[str, ...]
-    """The columns it can be meant for."""
+    """The columns that it can refer to."""
     what: str
 
     def flag(self, tables: Sequence[Table]) -> Flag | None:
-        """None where it follows from one of its columns, both numbers by one rule."""
+        """Return None if it follows from one of its columns, with one averaging rule."""
         pairs = [pair for c in self.columns if (pair := self._pair(self.table, self.model, c))]
         fitting = [pair for pair in pairs if self._fits(pair)]
         if fitting:
@@ -216,7 +216,7 @@ class Gain:
         return self.table.number(self.printed).agrees(*ends)
 
     def _mixed(self, cell: TableCell, base: TableCell) -> Flag | None:
-        """Two averages of which no one rule gives both."""
+        """Flag a difference of two averages that no single rule gives."""
         fitting = (*fitting_rules(cell), *fitting_rules(base))
         if cell.column.rule is not None or set(fitting_rules(cell)) & set(fitting_rules(base)):
             return None
@@ -231,7 +231,7 @@ class Gain:
         return Flag(self.source, self.model, what, self.printed, expected)
 
     def _hint(self, tables: Sequence[Table]) -> str:
-        """The nearest gain of another model here, or of this one in another column of it."""
+        """Return the closest gain of another model, or of this model in another column."""
         matches: list[tuple[Fraction, str]] = []
         for model in self.table.rows:
             for column in self.columns if model not in (self.model, self.base) else ():
@@ -257,7 +257,7 @@ class Gain:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """A statement that some models lie above another one, or at least not below it."""
+    """A statement that some models are above another one, or not below it."""
 
     source: str
     models: tuple[str, ...]
@@ -268,7 +268,7 @@ class Ranking:
     is_strict: bool = True
 
     def flags(self) -> Iterator[Flag]:
-        """One for every number that lies where it should not."""
+        """Yield a flag for every number that contradicts the statement."""
         for model in self.models:
             for column in self.columns:
                 cell, base_cell = self.table.cell(model, column), self.table.cell(self.base, column)
@@ -283,17 +283,17 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Restated:
-    """A number in words that should be one that is printed, or counted, elsewhere."""
+    """A number in the text that should equal numbers printed or counted elsewhere."""
 
     source: str
     model: str
     what: str
     printed: str
     elsewhere: Mapping[str, str]
-    """Where to what stands there."""
+    """Numbers by the place where they are printed."""
 
     def flag(self) -> Flag | None:
-        """None if all agree."""
+        """Return None if all agree."""
         if all(Fraction(value) == Fraction(self.printed) for value in self.elsewhere.values()):
             return None
         expected = " and ".join(f"{value} {where}" for where, value in self.elsewhere.items())
@@ -362,7 +362,7 @@ RESTATED = (
 
 
 def impossible_shares() -> Iterator[Flag]:
-    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
+    """Flag drops from original to augmented accuracy above the brittleness, their upper bound."""
     entries_by_key: dict[tuple[str, str, str], dict[str, NumberEntry]] = {}
     for entry in entries():
         key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
@@ -385,7 +385,7 @@ def impossible_shares() -> Iterator[Flag]:
 
 
 def impossible_counts() -> Iterator[Flag]:
-    """Numbers that are no share of any number of units they can have been counted on."""
+    """Flag numbers that are not k/n for any k, where the number n of units is known."""
     for entry in entries():
         total = total_of(entry)
         if total is None or _fits(entry, total.n) or (total.other and _fits(entry, total.other)):
@@ -400,7 +400,7 @@ def impossible_counts() -> Iterator[Flag]:
 
 
 def swapped_totals() -> Iterator[Flag]:
-    """What'sUp: the paper's text gives 408 images in A and 412 in B; its numbers, the reverse."""
+    """Flag What'sUp: the text gives 408 images in A and 412 in B; the numbers imply the reverse."""
     stated = {"whatsup_a": 102, "whatsup_b": 103}
     two_way = [
         e
@@ -425,7 +425,7 @@ def swapped_totals() -> Iterator[Flag]:
 
 
 def other_total(entry: NumberEntry) -> str:
-    """A remark where a number fits only the other total; empty otherwise."""
+    """Return a remark if a number fits only the other total; else an empty string."""
     total = total_of(entry)
     if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
         return ""
@@ -438,7 +438,7 @@ def _fits(entry: NumberEntry, n: int) -> bool:
 
 
 def total_of(entry: NumberEntry) -> Total | None:
-    """What a number is a share of, where that is known; people judged samples."""
+    """Return the total of a number if known; people were measured on samples."""
     number, benchmark = entry.published, entry.cell.column.benchmark
     if number.scoring == "people":
         return None
@@ -448,13 +448,13 @@ def total_of(entry: NumberEntry) -> Total | None:
 
 @dataclass(frozen=True)
 class Total:
-    """How many units a number is a share of."""
+    """Number of units on which a number was counted."""
 
     n: int
     other: int = 0
-    """The same without (or with) known errata; 0 if there is no such number."""
+    """Number of units without (or with) known errata; 0 if there is none."""
     why: str = ""
-    """When it is the other one."""
+    """When the other number applies."""
 
 
 Key = tuple[str, str, str]
@@ -508,9 +508,9 @@ TOTALS: Mapping[Key, Total] = MappingProxyType(dict(_totals()))
 
 
 def contradictions() -> Iterator[Flag]:
-    """One model, metric, rule and protocol with two numbers further apart than rounding.
+    """Flag two numbers of one model, metric, rule and protocol that differ by more than rounding.
 
-    Where a source does not say how it averages, its numbers are compared with its own only.
+    Numbers without a stated averaging rule are compared only within their source.
     """
     entries_by_key: dict[Hashable, list[NumberEntry]] = {}
     for entry in entries():
@@ -544,13 +544,13 @@ def _keys(entry: NumberEntry) -> Iterator[Hashable]:
 
 
 def _differ(entry: NumberEntry, other: NumberEntry) -> bool:
-    """No number but one on the border is printed in both ways."""
+    """Return whether rounding cannot explain the difference of two printed numbers."""
     first, second = entry.number.alone, other.number.alone
     return first.low >= second.high or second.low >= first.high
 
 
 def vague_recalls() -> Iterator[Flag]:
-    """Recalls without a rank, with the rank that other sources suggest; once for each column."""
+    """Flag columns of recalls without a rank, with the rank that other sources suggest."""
     columns: dict[tuple[str, str], list[NumberEntry]] = {}
     for entry in entries():
         if entry.cell.column.metric.endswith(NO_CUTOFF):
@@ -571,21 +571,21 @@ def vague_recalls() -> Iterator[Flag]:
 
 
 def difference(first: PrintedNumber, second: PrintedNumber) -> tuple[Fraction, Fraction]:
-    """Least and greatest difference: it may have been taken before the two were rounded."""
+    """Return the smallest and largest difference of two numbers before rounding."""
     return first.low - second.high, first.high - second.low
 
 
 def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
-    """Half-way between two ends."""
+    """Return the midpoint of an interval."""
     return (ends[0] + ends[1]) / 2
 
 
 def percent(value: Fraction, digits: int = 2) -> str:
-    """A computed number, with more digits than printed ones have."""
+    """Format a computed number, with more digits than printed ones."""
     return f"{float(value):.{digits}f}"
 
 
 def either(parts: Iterable[str]) -> str:
-    """As `a, b or c`."""
+    """Join names as `a, b or c`."""
     names = list(parts)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

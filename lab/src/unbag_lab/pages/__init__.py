@@ -1,4 +1,4 @@
-"""Pages of the study, made from claims and results: Markdown with figures in SVG."""
+"""Makes the pages of the study from claims and results: Markdown with SVG figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 
 
 def renewed(page: str, parts: Mapping[str, str]) -> str:
-    """The page with every generated part, which stands between marks, as it is now."""
+    """Return the page with each generated part, between its marks, replaced."""
     for name, text in parts.items():
         start, end = START.format(name), END.format(name)
         before, _, rest = page.partition(start)
@@ -20,11 +20,11 @@ def renewed(page: str, parts: Mapping[str, str]) -> str:
 
 
 def style(name: str) -> str:
-    """Rules for figures, from the file of this name, in one line."""
+    """Return the CSS rules in a file of this package as one line."""
     return "".join((files(__name__) / f"{name}.css").read_text(encoding="utf-8").splitlines())
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown."""
+    """Return a Markdown table whose cells are Markdown."""
     marked = ([Marked(cell) for cell in row] for row in rows)
     return markdown(Table.of(map(Marked, head), marked)) + "\n"

@@ -1,6 +1,6 @@
-"""The page of a claim in Markdown: predictions, arms, numbers by base, and the verdict with why.
+"""Makes the page of a claim in Markdown: predictions, arms, numbers by base, verdict and reasons.
 
-Numbers are of bases that count for the claim, so that all arms are of the same.
+All numbers are of the bases that count for the claim, so arms are compared on the same bases.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PAIR, RELAXED = "pair", "relaxed"
 def claim_page(
     verdict: Verdict, results: Sequence[ArmResult], *, together: int, note: str = ""
 ) -> str:
-    """Everything about one claim; `together` predictions of all claims are corrected together."""
+    """Return the page of a claim; `together` predictions of all claims are corrected together."""
     claim = verdict.claim
     is_named = not claim.paper or f"({claim.paper})" in claim.source
     paper = "" if is_named else f" ({claim.paper})"
@@ -72,18 +72,18 @@ def claim_page(
 
 
 def has_run(verdict: Verdict) -> bool:
-    """Whether any base says anything about it."""
+    """Return whether any base counts for the claim and has results."""
     return any(tested.effects for tested in verdict.tested)
 
 
 def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    """The word, and why there is nothing if there is nothing."""
+    """Return the verdict, and the reason if there are no effects."""
     why_none = all_absent(verdict, results)
     return f"{verdict.said}: {why_none}" if why_none else verdict.said
 
 
 def _in_short(verdict: Verdict) -> str:
-    """How far a claim came whose predictions did not all come out; empty if they did."""
+    """Return how many predictions are reproduced; empty if all are."""
     if not has_run(verdict) or verdict.word == REPRODUCED:
         return ""
     if verdict.word == UNDECIDED and (verdict.is_small or verdict.missing):
@@ -112,11 +112,11 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
 
 
 def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
-    """Whether each reader could learn what it was shown, base by base."""
+    """Return a table of the train accuracy on fixed examples, by base."""
     if not claim.must_fit:
         return ""
     rows = []
-    # With how much of it readers that can have some learned.
+    # The dropout with which readers fitted the fixed examples.
     dropout: dict[str, float] = {}
     for base in in_order(bases):
         arms = bases[base]
@@ -174,7 +174,7 @@ def _base_table(tested: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -
 
 
 def _effects_table(verdict: Verdict) -> str:
-    """Of many predictions the differences only; both sides stand under every arm."""
+    """Return a table of the differences only, for claims with many predictions."""
     bases = in_order(base for tested in verdict.tested for base in tested.effects)
     rows = []
     for tested in verdict.tested:
@@ -187,7 +187,7 @@ def _effects_table(verdict: Verdict) -> str:
 
 
 def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """What its arms answered while they were taught, of bases that count."""
+    """Return tables of the metrics of its arms during training."""
     bases = {base: arms for base, arms in by_base(results).items() if claim.counts(arms)}
     tables = []
     for key in claim.arms:
@@ -221,7 +221,7 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
 
 
 def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
-    """All numbers of the claim, of all arms; none where nothing beside it was run."""
+    """Return a table of all metrics of all arms; empty if no control was run."""
     metrics = numbers_beside(claim, results)
     if not metrics:
         return ""
@@ -251,9 +251,10 @@ def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> s
 
 
 def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
-    """Every metric of a claim, of every arm that has it; none if nothing beside it was run.
+    """Return every metric of a claim for every arm that has it; empty if no control was run.
 
-    Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
+    Each strict pair metric is followed by the relaxed one, which does not rise merely because vectors
+    are less similar.
     """
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
     tested = [number for prediction in claim.predictions for number in prediction.numbers]
@@ -286,26 +287,26 @@ def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, 
 
 @dataclass(frozen=True)
 class Beside:
-    """One metric of all arms that have it."""
+    """One metric for all arms that have it."""
 
     benchmark: str
     metric: str
     values: Mapping[ArmKey, tuple[float, ...]]
-    """One for each base."""
+    """One value for each base."""
 
     def text(self, key: ArmKey) -> str:
-        """Mean in points, and of how many bases."""
+        """Return the mean in points, with the number of bases."""
         values = self.values.get(key)
         return f"{number_text(fmean(values))} ({len(values)})" if values else DASH
 
 
 def arm_name(key: ArmKey, claim: Claim) -> str:
-    """With its experiment, where that is not the claim's own."""
+    """Return the name of an arm, with its experiment if it is not that of the claim."""
     experiment, arm = key
     return f"`{arm}`" if experiment == claim.experiment else f"`{arm}` of `{experiment}`"
 
 
 def span(values: Iterable[int]) -> str:
-    """The different ones, in order."""
+    """Return the unique values, sorted."""
     distinct = sorted(set(values))
     return ", ".join(f"{value:,}" for value in distinct) or DASH

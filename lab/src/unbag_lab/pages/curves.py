@@ -1,6 +1,6 @@
-"""Figures of what rises over the steps of a training: thresholds of losses, and decoders learning.
+"""Draws curves over the steps of a training: thresholds of losses, and accuracy of decoders.
 
-Each base is a line.
+Each base is one line.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from unbag_lab.pages.figures import STYLE, WIDE
 from unbag_lab.results import ArmResult, in_order
 
 LEFT, HEAD = 44, 30
-"""Pixels beside and above a panel."""
+"""Pixels to the left of and above a panel."""
 
 THRESHOLD_ARMS: Mapping[str, str] = {
     "ce_clip": "as printed",
     "ce_clip_fixed": "mended",
     "ce_clip_fixed-unbounded": "mended, without the bound",
 }
-"""With what is said of each; of the experiment `default`."""
+"""Labels of arms of the experiment `default`."""
 KINDS: Mapping[str, str] = {"swap": "", "relation": "9 4", "attribute": "2 3", "object": "9 3 2 3"}
-"""Of negatives; colour and dashes say the same."""
+"""Dashes for kinds of negatives; each kind also has a colour."""
 
 PATCHES, TOKEN = "decoder-long", "decoder-cls-long"
 DECODERS: Mapping[str, str] = {PATCHES: "patches", TOKEN: "token"}
-"""With the class of their lines; those of patches are named base by base."""
+"""CSS classes of the lines of decoders; lines on patches have the name of their base."""
 CHANCE = 0.5
 TICKS = (0.4, CHANCE, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 Curve = Mapping[int, float]
-"""A number by the steps that were made, or by the percentage of them."""
+"""Values by the number, or the percentage, of steps."""
 
 
 def threshold_figure(results: Sequence[ArmResult]) -> str:
-    """A panel for each arm whose thresholds were recorded; empty where none was."""
+    """Draw a panel for each arm with recorded thresholds; empty without any."""
     parts, titles, top = [], [], 0.0
     for arm, label in THRESHOLD_ARMS.items():
         if curves := thresholds_of(arm, results):
@@ -55,7 +55,7 @@ def threshold_figure(results: Sequence[ArmResult]) -> str:
 
 
 def thresholds_of(arm: str, results: Sequence[ArmResult]) -> dict[str, list[Curve]]:
-    """By kind of negatives, in units of the bound, one for each base that has all `SHARES`."""
+    """Return curves by kind of negatives, in units of the bound, for bases with all `SHARES`."""
     curves: dict[str, list[Curve]] = {}
     names = {share: f"{share}%" for share in SHARES}
     for result in results:
@@ -68,7 +68,7 @@ def thresholds_of(arm: str, results: Sequence[ArmResult]) -> dict[str, list[Curv
 
 
 def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
-    """Thin lines are bases, thick ones their means, which are named at their ends."""
+    """Draw bases as thin lines, and their means as thick lines with labels."""
     top_value = max(
         1.0,
         *(
@@ -86,7 +86,7 @@ def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
     ends = {}
     for kind, kind_curves in curves.items():
         mean = {share: fmean(curve[share] for curve in kind_curves) for share in SHARES}
-        # All thresholds begin at 0.
+        # All thresholds start at 0.
         for curve, look in (*((curve, " thin") for curve in kind_curves), (mean, "")):
             points = {0: 0.0, **curve}.items()
             parts.append(panel.curve(points, f"line {kind}{look}", dashes=KINDS[kind]))
@@ -99,7 +99,7 @@ def _thresholds(curves: Mapping[str, Sequence[Curve]], top: float) -> list[str]:
 
 
 def learning_figure(results: Sequence[ArmResult]) -> str:
-    """Accuracy on relations of decoders on patches and on one token; empty without results."""
+    """Draw the accuracy on relations of decoders on patches and on one token."""
     curves = {arm: learned for arm in DECODERS if (learned := learned_of(arm, results))}
     if not curves:
         return ""
@@ -119,12 +119,12 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
     steps = [last * fifth // 5 for fifth in range(6)]
     parts += _axes(panel, rows, [(step, f"{step:,}") for step in steps])
     parts.append(panel.below(last / 2, "steps", "small", gap=34))
-    # The first arm is drawn last, upon the other.
+    # Draw the first arm last, on top of the other.
     for arm, arm_curves in reversed(curves.items()):
         for base, curve in arm_curves.items():
             parts.append(panel.curve(curve.items(), f"line {DECODERS[arm]}"))
             for step, share in curve.items() if arm == PATCHES else ():
-                # A dot for each time that a base was asked; its number shows under a pointer.
+                # One dot for each measurement; its value is a tooltip.
                 label = f"{base}, {step:,} steps: {number_text(share)}"
                 kind = f"dot {DECODERS[PATCHES]}"
                 parts.append(dot(panel.x(step), panel.y(share), 3, kind, said=label))
@@ -139,7 +139,7 @@ def learning_figure(results: Sequence[ArmResult]) -> str:
 
 
 def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
-    """By base, accuracy on relations, of bases that were measured on the way."""
+    """Return the accuracy on relations by base, for bases that were measured during training."""
     curves = {
         result.base: {int(step): share for step, share in result.numbers[CURVE].items()}
         for result in results
@@ -149,12 +149,12 @@ def learned_of(arm: str, results: Sequence[ArmResult]) -> dict[str, Curve]:
 
 
 def _panel(across: Axis, up: Axis, top: float, high: float, *, names: float) -> Panel:
-    """With room for the names of lines to its right."""
+    """Return a panel with space for labels on its right."""
     return Panel(across, up, high=high, top=top, left=LEFT, wide=WIDE - LEFT - names)
 
 
 def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:
-    """Bases, each tied to the end of its line; of one token only how many there are."""
+    """Draw labels of bases at the ends of their lines; for one token only the number of bases."""
     ends = {
         arm: {base: panel.y(curve[max(curve)]) for base, curve in arm_curves.items()}
         for arm, arm_curves in curves.items()
@@ -174,7 +174,7 @@ def _names(panel: Panel, curves: Mapping[str, Mapping[str, Curve]]) -> list[str]
 def _axes(
     panel: Panel, rows: Iterable[tuple[float, str, str]], columns: Iterable[tuple[float, str]]
 ) -> list[str]:
-    """Lines over the whole width with their numbers and looks, and the numbers below."""
+    """Draw horizontal lines with their labels, and the labels below the panel."""
     parts = []
     for value, label, look in rows:
         parts.append(panel.level(value, look))

@@ -1,9 +1,9 @@
-"""Figures of verdicts: effects by base against what was predicted, and all predictions at once.
+"""Draws verdicts: effects by base with the predicted side, and an overview of all predictions.
 
-The figure of a claim has a row for each prediction, each with an axis of its own, since points of
-accuracy and hundredths of a cosine do not share one; a number that is held against a level is shown
-as it is. The overview, and claims with many predictions, have a lane for each on one axis of
-points, where such a number stands as far from 0 as it is from its level.
+The figure of a claim has a row for each prediction, each with its own axis, since points of
+accuracy and hundredths of a cosine cannot share one. A number compared with a constant is shown
+itself. The overview, and claims with many predictions, have one lane for each prediction on a
+shared axis of points; there, a number compared with a constant is shown as the difference.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ LEFT, RIGHT = 16, 16
 """Free pixels at the sides."""
 STYLE = style("verdicts")
 MANY = 6
-"""Predictions beyond which those of a claim stand in lanes on one axis."""
+"""Largest number of predictions with a row each; more are lanes on one axis."""
 LANE, HIGH_LANE = 20, 36
-"""Heights of a lane: with a name beside it, and with a sentence in two lines."""
+"""Heights of a lane with a name, and with a sentence in two lines."""
 NAMES, SAYS = 200, 320
-"""Pixels beside lanes: for names of claims, and for sentences."""
+"""Pixels to the left of lanes, for names of claims and for sentences."""
 MOST = 1.0
-"""Effects beyond are drawn at the end of the overview's axis; fractions."""
+"""Largest effect on the axis of the overview, as a fraction."""
 LINE, STRIP = 18, 52
-"""Heights in pixels: of a line of text, and of the band that holds dots and interval."""
+"""Heights in pixels of a line of text, and of the band with dots and interval."""
 LETTERS = 98
-"""That fit into a line."""
+"""Letters that fit into a line."""
 KINDS: dict[Word, str] = {REPRODUCED: "right", FAILED: "wrong", UNDECIDED: "open"}
 FORMS: dict[Word, str] = {
     REPRODUCED: path("M0-6 6 0 0 6-6 0Z"),
     FAILED: element("path", d="M-5-5 5 5M-5 5 5-5", fill="none", stroke_width=3),
     UNDECIDED: element("circle", r=5),
 }
-"""The form says the same as the colour."""
+"""Shapes of the verdicts, for readers who cannot see the colours."""
 
 
 def claim_figure(verdict: Verdict) -> str:
-    """All predictions of a claim, below each other."""
+    """Draw all predictions of a claim, one below the other."""
     title = f"{verdict.claim.name}: effects by base"
     if len(verdict.tested) > MANY:
         rows = [
@@ -77,7 +77,7 @@ def claim_figure(verdict: Verdict) -> str:
 
 
 def lanes_panel(axis: Axis, top: float, high: float, *, names: float = 0) -> Panel:
-    """Over the whole width of a figure but that of names beside it."""
+    """Return a panel over the width of a figure, without the width of names."""
     wide = WIDE - LEFT - RIGHT - names
     return Panel(axis, high=high, top=top, left=LEFT + names, wide=wide)
 
@@ -90,7 +90,7 @@ def _row(tested: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str,
     bases = f"{count_text(len(tested.effects), 'base')}: {verdict.about(word)}"
     below = top + LINE * (len(lines) + 0.8)
     parts.append(text(LEFT, below, f"{effect_text(tested)} points over {bases}"))
-    # An effect of 0 stands at 0, or at the level that a number is held against.
+    # An effect of 0 is at 0, or at the constant that a number is compared with.
     level = tested.prediction.level or 0.0
     panel = lanes_panel(_axis_of(tested), below + 10, STRIP)
     parts.append(_predicted_side(tested.prediction, panel, level=level))
@@ -104,14 +104,14 @@ def _row(tested: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str,
 
 
 def _axis_of(tested: Tested) -> Axis:
-    """Holds all effects, the interval, the bound and where nothing differs."""
+    """Return an axis that includes all effects, the interval, the bound and zero."""
     bound, level = tested.prediction.bound, tested.prediction.level or 0.0
     candidates = [*tested.effects.values(), tested.low, tested.high, bound, 0.0]
     if tested.prediction.side == "within":
         candidates.append(-bound)
     values = [value for value in candidates if value is not None and isfinite(value)]
     span = max(max(values) - min(values), 0.02)
-    # The side that is predicted has no end; some of it must be seen.
+    # The predicted side is unbounded; show a part of it.
     values += {"above": [bound + 0.3 * span], "below": [bound - 0.3 * span], "within": []}[
         tested.prediction.side
     ]
@@ -130,7 +130,7 @@ def _legend(y: float) -> list[str]:
 
 
 def overview_figure(papers: dict[str, list[Verdict]]) -> str:
-    """All predictions that were run, by paper; claims with many have one lane that counts them."""
+    """Draw all predictions that were run, by paper; a claim with many has one lane."""
     rows: list[_Lane] = []
     for paper, verdicts in papers.items():
         lanes = []
@@ -138,7 +138,7 @@ def overview_figure(papers: dict[str, list[Verdict]]) -> str:
             name, ran = verdict.claim.name, [tested for tested in verdict.tested if tested.effects]
             if len(ran) > MANY:
                 name = f"{name}, 1 of {len(ran)}"
-                # The one that is least sure of its side stands for all.
+                # Show the one with the largest p-value.
                 ran = [max(ran, key=lambda tested: min(tested.p_right, tested.p_wrong))]
             for place, tested in enumerate(ran):
                 lanes.append(_Lane("" if place else name, tested, verdict.word_of(tested)))
@@ -148,7 +148,7 @@ def overview_figure(papers: dict[str, list[Verdict]]) -> str:
 
 @dataclass(frozen=True)
 class _Lane:
-    """A prediction with a name beside it, or a heading, which has none."""
+    """A prediction with its name, or a heading."""
 
     name: str
     one: Tested | None = None
@@ -198,7 +198,7 @@ def _lane(row: _Lane, tested: Tested, panel: Panel, y: float) -> str:
 
 
 def _beyond(tested: Tested, panel: Panel, y: float) -> str:
-    """A mean that does not fit on the axis in figures, beside its interval."""
+    """Draw a mean that is beyond the axis as a number next to its interval."""
     if tested.mean is None or not isfinite(tested.mean) or abs(tested.mean) <= MOST:
         return ""
     ends = [panel.x(end) for end in (tested.low, tested.mean, tested.high) if end is not None]
@@ -208,7 +208,7 @@ def _beyond(tested: Tested, panel: Panel, y: float) -> str:
 
 
 def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -> str:
-    """The side where the effect should lie, shaded from the bound on."""
+    """Draw the predicted side as a shaded area that starts at the bound."""
     bound, axis = prediction.bound, panel.across
     low, high = {
         "above": (level + bound, axis.high),
@@ -221,14 +221,14 @@ def _predicted_side(prediction: Prediction, panel: Panel, *, level: float = 0) -
 
 
 def _grid(panel: Panel, *, signed: bool = True) -> str:
-    """Lines over the whole height, with their numbers below."""
+    """Draw vertical lines with their numbers below."""
     ticks = panel.across.ticks()
     lines = (panel.upright(tick, "zero" if abs(tick) < 1e-9 else "grid") for tick in ticks)
     return "".join([*lines, _numbers(panel, signed=signed)])
 
 
 def _numbers(panel: Panel, *, signed: bool = True, gap: float = 15) -> str:
-    """The numbers of an axis in one line."""
+    """Draw the numbers of an axis."""
     parts = []
     for tick in panel.across.ticks():
         label = panel.across.text(tick)
@@ -240,7 +240,7 @@ def _numbers(panel: Panel, *, signed: bool = True, gap: float = 15) -> str:
 def _dot(
     tested: Tested, base: str, panel: Panel, y: float, *, level: float = 0, size: int = 4
 ) -> str:
-    """One base; what was found on it shows under a pointer."""
+    """Draw one base as a dot; its effect is a tooltip."""
     effect = tested.effects[base]
     if not isfinite(effect):
         return ""
@@ -249,7 +249,7 @@ def _dot(
 
 
 def _mean_mark(tested: Tested, panel: Panel, y: float, word: Word, *, level: float = 0) -> str:
-    """The mark of the verdict on the line of the interval."""
+    """Draw the mark of the verdict on the line of the interval."""
     if tested.mean is None or not isfinite(tested.mean):
         return ""
     interval_line = ""

@@ -1,10 +1,10 @@
-"""Tables of the pages: means and differences of repairs and of read-outs.
+"""Makes tables for the pages: means and differences of repairs and of read-outs.
 
     python -m unbag_lab tables runs/lab/default runs/lab/readouts
 
 Intervals are over bases (Student's t), which are few; items are the same for all. `few` is the
-share of fixed examples that an arm learned by heart: an arm that could not says nothing about the
-features it reads.
+train accuracy on a few fixed examples: an arm that cannot fit them shows nothing about the features
+it reads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tables_script() -> None:
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """Some numbers of one benchmark, shown together."""
+    """A column of a table: some metrics of one benchmark."""
 
     title: str
     benchmark: str
@@ -55,19 +55,19 @@ class ResultColumn:
     is_percent: bool = True
 
     def values(self, result: ArmResult) -> list[float]:
-        """Of one arm on one base; NaN where it was not asked."""
+        """Return the metrics of one arm on one base; NaN if not measured."""
         metrics = result.numbers.get(self.benchmark, {})
         return [metrics.get(metric, nan) for metric in self.metrics]
 
     def shown(self, value: float, *, signed: bool = False) -> str:
-        """Percent with one digit, cosines with three."""
+        """Format a value: percent with one digit, cosines with three."""
         return number_text(value, is_rate=self.is_percent, signed=signed)
 
     def mean(self, results: Mapping[str, ArmResult]) -> str:
-        """Of each number, over the bases of an arm."""
+        """Return the mean of each metric over the bases of an arm."""
         counted = list(results.values())
         if self is BY_HEART:
-            # As readers learn now, where some did: with dropout they were kept from it.
+            # Prefer fits without dropout, which prevented readers from fitting the examples.
             counted = [
                 result for result in counted if not result.numbers.get("fit", {}).get(FEW_DROPOUT)
             ] or counted
@@ -75,11 +75,11 @@ class ResultColumn:
         return " / ".join(self.shown(fmean(values)) for values in zip(*rows, strict=True))
 
     def each(self, results: Mapping[str, ArmResult]) -> str:
-        """The first number on every base of an arm."""
+        """Return the first metric on every base of an arm."""
         return ", ".join(self.shown(self.values(result)[0]) for result in results.values())
 
     def difference(self, results: Mapping[str, ArmResult], control: Mapping[str, ArmResult]) -> str:
-        """Of the first number to a control, paired within bases, with its interval."""
+        """Return the paired difference of the first metric to a control, with its interval."""
         differences = [
             self.values(result)[0] - self.values(control[base])[0]
             for base, result in results.items()
@@ -96,7 +96,7 @@ class ResultColumn:
 
 
 def _by_base(arm: str, results: Sequence[ArmResult]) -> dict[str, ArmResult]:
-    """Results of an arm, in the order of bases."""
+    """Return the results of an arm by base, sorted."""
     arm_results = [result for result in results if result.arm == arm]
     return {
         result.base: result for result in sorted(arm_results, key=lambda result: place(result.base))
@@ -109,7 +109,7 @@ def _rows(
     cell: Callable[[ResultColumn, str], str],
     name: Callable[[str], str] = str,
 ) -> str:
-    """A row for each arm with the numbers of its bases."""
+    """Return a table with a row for each arm."""
     rows = [
         [name(arm), numbers(arm_bases) or DASH, *(cell(column, arm) for column in columns)]
         for arm, arm_bases in bases.items()
@@ -122,9 +122,9 @@ _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")
 _RECALLS = ("text_to_image@1", "image_to_text@1")
 FEWEST = 3
-"""Bases that an arm of a table has, unless no trained arm has as many.
+"""Bases that an arm in a table must have, unless no trained arm has as many.
 
-With two, an interval is thirteen times as wide as its standard error and says nothing.
+With two bases, the half width of an interval is thirteen times its standard error.
 """
 REPAIR_COLUMNS: tuple[ResultColumn, ...] = (
     ResultColumn("swap orig / aug / brittle", "world-swap", _TRIPLE),
@@ -158,7 +158,7 @@ REPAIRS_COMPARED: tuple[ResultColumn, ...] = (
 
 
 def repair_tables(results: Sequence[ArmResult]) -> str:
-    """Three tables for each experiment, in Markdown; arms that have only begun are named below."""
+    """Return three tables for each experiment, in Markdown; unfinished arms are listed below."""
     parts = []
     for name in EXPERIMENTS:
         chosen = [result for result in results if result.experiment == name]
@@ -172,7 +172,7 @@ def _repair_tables_of(name: str, results: Sequence[ArmResult]) -> str:
     bases_by_arm = {
         arm: in_order(arm_results) for arm, arm_results in results_by_arm.items() if arm_results
     }
-    # A base and its untrained twin are asked before any arm is trained, so they say nothing here.
+    # The base and the random network are measured first, so they do not count here.
     fewest = min(
         FEWEST, max((len(bases_by_arm[arm]) for arm in bases_by_arm if arm in _TRAINED), default=1)
     )
@@ -226,7 +226,7 @@ READOUT_ORDER = (
     "sparc_fixed-relations", "vlm2vec", "vlm2vec-plain", "decoder", "decoder-long", "decoder-cls",
     "decoder-nothing", "decoder-no_question",
 )  # fmt: skip
-"""Of arms; those that are not named come after, by name."""
+"""Order of arms; other arms come after these, by name."""
 READOUT_COLUMNS: tuple[ResultColumn, ...] = (
     BY_HEART,
     ResultColumn("held out", "fit", ("held",)),
@@ -249,7 +249,7 @@ READOUTS_COMPARED: tuple[ResultColumn, ...] = (
 
 
 def readout_tables(results: Sequence[ArmResult]) -> str:
-    """Means over bases, differences to the cosine of the same base, and every base, in Markdown."""
+    """Return tables of means, of differences to the cosine of the base, and of every base."""
     named = {result.arm for result in results}
     arms = [arm for arm in READOUT_ORDER if arm in named]
     arms += sorted(named - set(READOUT_ORDER))

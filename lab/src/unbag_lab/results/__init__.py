@@ -224,7 +224,7 @@ def named(seed: int) -> str:
 
 
 def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
-    """Return the number of seeds that gives `bases` new bases after the first, not in `seen`."""
+    """Return how many seeds give `bases` bases, not in `seen`, after the first `after` seeds."""
     seeds = after
     while bases > 0:
         bases -= named(seeds) not in seen
