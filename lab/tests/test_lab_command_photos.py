@@ -42,8 +42,8 @@ def test_named_without_a_folder_they_say_what_to_give(
 ) -> None:
     assert run(tmp_path, name, "negatives_open") == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert f"{name}: no photographs were named" in said
-    assert "a folder of your own, with captions: none come with the package" in said
+    assert f"{name}: --photos is missing" in said
+    assert "a folder with your own photographs and captions" in said
     assert "--photos FOLDER" in said
 
 
@@ -107,7 +107,7 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
         with pytest.raises(UnbagError, match=found) as told:
             edited_pairs(file, folder)
         assert "--" not in told.value.expected
-        assert told.value.hint == f"mend {file}; lab/docs/index.md has the form of a line"
+        assert told.value.hint == f"correct {file}; lab/docs/index.md describes the format of a line"
 
 
 def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_run(

@@ -111,7 +111,7 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     # Four bases of 100 s, and three arms of 30 s on five: two that are compared, one beside them.
     assert "about 14 min of one H200, in one process; a CPU takes far longer" in plan
     # 850 s, 800 times.
-    assert "about 800 times as long, at which all would take 188 h 53 min.\n" in plan
+    assert "about 800 times as long, so everything would take 188 h 53 min.\n" in plan
     assert "  default: 15 results on all bases, about 8 min\n" in plan
     assert "    clip_ft, hard_negative, " in plan
     assert "1 of 1: default, 3 arms on 5 bases" in said.err

@@ -81,7 +81,7 @@ def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> 
     run(tmp_path, "heads")
     path = result_path(tmp_path, "photos", BASE.stem, "heads")
     path.with_suffix(".safetensors").unlink()
-    with pytest.raises(UnbagError, match="is not there, though its result is") as e:
+    with pytest.raises(UnbagError, match="are missing, but their result exists") as e:
         run(tmp_path, "clip_ft")
     assert e.value.expected == "the weights that repairs go on from"
     assert e.value.hint == f"remove {path}: the same command makes both again"
@@ -187,7 +187,7 @@ def test_too_few_edits_are_refused_before_anything_is_trained(
 
 
 def test_a_full_run_needs_photographs(tmp_path: Path) -> None:
-    with pytest.raises(UnbagError, match="no photographs were named") as told:
+    with pytest.raises(UnbagError, match="--photos is missing") as told:
         PHOTOS.run(Order((BASE,), ("heads",), tmp_path))
     assert "--photos FOLDER" in told.value.hint
 

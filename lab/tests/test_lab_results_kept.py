@@ -77,7 +77,7 @@ def test_a_broken_result_says_how_to_have_it_again(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(UnbagError, match="cannot be read") as told:
         read_results(tmp_path / "a.json")
-    assert told.value.hint.endswith("remove it to have its arm run again")
+    assert told.value.hint.endswith("remove it to run its arm again")
 
 
 def test_what_is_run_today_can_be_joined_with_what_ships() -> None:

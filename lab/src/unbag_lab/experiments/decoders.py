@@ -1,9 +1,9 @@
-"""Decoders and VLM2Vec of the experiment `readouts`, on the frozen patches of bases.
+"""Trains the decoders and VLM2Vec of the experiment `readouts`, on frozen patches of bases.
 
-A decoder is asked for the probability of Yes; one without questions for that of the caption. From
-the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without. Every
-decoder is first trained on a few hundred fixed lessons and measured on these: one that cannot fit
-them says nothing about the features. A stopped run resumes arm by arm.
+A decoder scores by the probability of Yes; a decoder without questions by that of the caption. From
+the decoder on patches, VLM2Vec is trained twice: with and without the question in the prompt. Every
+decoder is first trained on a few hundred fixed lessons and measured on them: one that cannot fit
+them shows nothing about the features. An interrupted run resumes arm by arm.
 
 Dimensions: N images, L patches, V width of features, M pairs or lessons, B rows of a batch or
 queries, T targets, A tokens of an answer, W width of the language model.
@@ -73,7 +73,7 @@ DECODERS: dict[str, DecoderSettings] = {
 
 @dataclass(frozen=True)
 class VectorArm:
-    """Which decoder on patches it goes on from, and whether the question stands in the prompt."""
+    """An arm of VLM2Vec: its decoder, and whether the question is in the prompt."""
 
     decoder: str = "decoder"
     asks: bool = True
@@ -87,15 +87,15 @@ VECTOR_ARMS: Mapping[str, VectorArm] = MappingProxyType(
         "vlm2vec-plain-long": VectorArm("decoder-long", asks=False),
     }
 )
-"""Of VLM2Vec."""
+"""The arms of VLM2Vec."""
 ARMS = (*DECODERS, *VECTOR_ARMS)
 RELATION = "world-relation"
 CURVE = f"{RELATION}{BY_STEP}"
-"""Under which results keep what a decoder that is taught for long answered on the way."""
+"""Name in results for the accuracy of a decoder during a long training."""
 
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
-    """One after the other; results and weights go to the folder."""
+    """Run arms in order; results and weights go to the folder."""
     words = _vocabulary(base)
     nets: dict[str, DecoderNet] = {}
     for name in arms:
@@ -113,7 +113,7 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
 
 
 def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart; VLM2Vec goes on from a decoder, and so comes after it."""
+    """Return groups of arms that can run in parallel; VLM2Vec is in the group of its decoder."""
 
     def decoder(name: str) -> str:
         return VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
@@ -122,7 +122,7 @@ def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
 
 
 def _vocabulary(base: Base) -> Words:
-    """A vocabulary of everything that any decoder of this base is told or asked."""
+    """Return the vocabulary of all texts for decoders of this base."""
     nothing = DECODERS["decoder-nothing"]
     material = of_world(base.encoder, base.rows, nothing, progress=Silent())
     texts = [text for fact in material.facts for text in (fact.caption, *fact.negatives)]
@@ -179,12 +179,12 @@ def _train_decoder(
 
 
 def is_long(name: str) -> bool:
-    """Whether a decoder is taught for long."""
+    """Return whether a decoder is trained for long."""
     return name.endswith("-long")
 
 
 def taught_with(name: str, settings: ReadoutSettings) -> DecoderSettings:
-    """How a decoder is built and taught."""
+    """Return the settings of a decoder."""
     steps = settings.long_steps if is_long(name) else settings.steps
     arm_settings = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
     return arm_settings if settings.size == "full" else shrunk(arm_settings)
@@ -199,7 +199,7 @@ def keep(
     *,
     embeds: bool = False,
 ) -> None:
-    """As a folder for `--model decoder:FOLDER`, or for `--scorer vlm2vec@FOLDER` if it embeds."""
+    """Save a folder for `--model decoder:FOLDER`, or for `--scorer vlm2vec@FOLDER` if it embeds."""
     folder.mkdir(parents=True, exist_ok=True)
     config = base.encoder.config
     patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
@@ -210,7 +210,7 @@ def keep(
 
 
 def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
-    """What a decoder sees of the questions' images."""
+    """Return the image tokens of a decoder for the images of the benchmarks."""
     if settings.sees == "nothing":
         return None
     return image_tokens(base.question_images(base.encoder, view_of(settings)), settings)
@@ -220,7 +220,7 @@ _PAIRS = 2_048
 
 
 def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderSettings) -> Score:
-    """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
+    """Score by the mean log-probability of Yes, or of the caption if there is no question."""
     device = base.settings.device
     seen_NLV = question_features(base, settings)
     prompt = next(prompt_set for prompt_set in sets.YES if prompt_set.is_published).caption
@@ -239,15 +239,15 @@ def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderS
 
     @torch.inference_mode()
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
-        # Of like length together, so that little is padded.
+        # Batch captions of similar length, so that there is little padding.
         order_M = np.argsort(lessons.length_M[caption_M], kind="stable")
         value_M = np.empty(len(order_M))
         for start in range(0, len(order_M), _PAIRS):
             at = order_M[start : start + _PAIRS]
             batch = lessons.batch(caption_M[at])
             row_B = torch.from_numpy(image_M[at]).to(device)
-            # In single precision, whatever trained it: bfloat16 gives captions that are nearly as
-            # probable the same number, and a tie counts as a miss.
+            # In single precision: in bfloat16, captions of similar probability would tie, and a tie
+            # counts as wrong.
             logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
             value_M[at] = _said(logit.float(), batch, end=words.end).cpu().numpy()
         return value_M
@@ -256,7 +256,7 @@ def _score_decoder(net: DecoderNet, words: Words, base: Base, settings: DecoderS
 
 
 def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
-    """Mean log-probability of the answer, its end left out."""
+    """Return the mean log-probability of the answer, without its end token."""
     is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
     target_BA1 = batch.target_BA.clamp(min=0)[..., None]
     log_BA = logit_BAV.log_softmax(dim=-1).gather(2, target_BA1)[..., 0]
@@ -269,10 +269,10 @@ class TaughtDecoder:
 
     net: DecoderNet
     fit: dict[str, float]
-    """Shares of lessons that it answers right."""
+    """Accuracy on lessons."""
     loss: float | None
     curve: dict[int, float]
-    """What was asked in between, by steps; empty without a look."""
+    """Numbers measured during training, by steps; empty without `look`."""
 
 
 def teach(
@@ -285,16 +285,16 @@ def teach(
     held: Sequence[Lesson],
     look: Callable[[DecoderNet], float] | None = None,
 ) -> TaughtDecoder:
-    """Train on a few fixed lessons to see whether they can be learned, then another on all.
+    """Train a decoder on a few fixed lessons to test whether it fits them, then another on all.
 
     Args:
-        base: Whose features are seen.
+        base: The base with the features.
         words: The vocabulary.
-        settings: Of the decoder.
-        few: Lessons to learn by heart.
+        settings: Settings of the decoder.
+        few: The fixed lessons.
         lessons: All lessons.
-        held: Lessons about images that no step sees.
-        look: A number that is asked of the decoder ten times on the way.
+        held: Lessons about held-out images.
+        look: Measures the decoder ten times during training.
     """
     device, seed, seen_NLV = base.settings.device, base.seed, base.material(settings).seen_NLV
     precision, fit_steps = precision_of(device), base.settings.fit_steps
@@ -320,7 +320,7 @@ def teach(
 
     curve: dict[int, float] = {}
     while not trainer.is_done:
-        # Asked between two runs: what a step depends on is not touched.
+        # Measure between two runs, so that the state of the training does not change.
         step = trainer.run(on_step=on_step).step
         if look is not None and step % look_steps == 0:
             curve[step] = look(task.net)
@@ -336,14 +336,14 @@ def teach(
 def fresh(
     settings: DecoderSettings, words: Words, seen_NLV: Tensor | None, *, seed: int
 ) -> DecoderNet:
-    """Before any step; the same for the same seed."""
+    """Return a randomly initialized decoder."""
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
     with seeded(seed):
         return DecoderNet(scratch_language(settings, words, places=places), width=width)
 
 
 def shrunk(settings: DecoderSettings) -> DecoderSettings:
-    """For small runs, which show that the code runs."""
+    """Return settings of a very small decoder, for trial runs."""
     return replace(settings, width=16, depth=1, heads=2, batch_size=16, warmup_steps=1)
 
 
@@ -354,7 +354,7 @@ _AT_ONCE = 1_024
 def run_vectors(
     name: str, base: Base, decoder: DecoderNet, words: Words
 ) -> tuple[ArmResult, DecoderNet]:
-    """Contrastive, from query to target, over captions and hard negatives of the batch."""
+    """Train VLM2Vec contrastively, from query to target, with in-batch and hard negatives."""
     asks, settings = VECTOR_ARMS[name].asks, base.settings
     texts, material = _Texts(words, settings.device), base.material(DECODERS["decoder"])
     assert material.seen_NLV is not None
@@ -398,7 +398,7 @@ def run_vectors(
 
 
 class _VectorTask(Task[IntArray]):
-    """A copy of a decoder learns to embed the first rows."""
+    """Trains a copy of a decoder to embed the first rows."""
 
     name = "vlm2vec"
 
@@ -415,7 +415,7 @@ class _VectorTask(Task[IntArray]):
     ) -> None:
         self._seen_NLV, self._lesson, self._texts, self._rows = seen_NLV, lesson, texts, rows
         self.device, self.seed = texts.device, seed
-        # One that was read from a folder has a frozen language model.
+        # A decoder read from a folder has a frozen language model.
         self.net = copy.deepcopy(decoder).to(texts.device).requires_grad_(True)
         self.net.look = None
         self.module = self.net
@@ -428,21 +428,21 @@ class _VectorTask(Task[IntArray]):
         )
 
     def batch(self, step: int) -> IntArray:
-        """Rows, drawn anew for each step."""
+        """Return random rows for a step."""
         rng = np.random.default_rng((self.seed, step))
         return rng.choice(self._rows, min(VECTOR_BATCH, self._rows), replace=False)
 
     def loss(self, batch: IntArray, step: int) -> Tensor:
-        """Contrastive, from query to target."""
+        """Return the contrastive loss from query to target."""
         query_BW, target_TW, masked_BT = self._vectors(batch)
         return contrast(query_BW, target_TW, masked_BT=masked_BT)
 
     def running(self) -> AbstractContextManager[object]:
-        """On a GPU with the language model's lean layers."""
+        """Use the language model's lean layers on a GPU."""
         return nullcontext() if self.device == "cpu" else lean(self.net)
 
     def _vectors(self, row_B: IntArray) -> tuple[Tensor, Tensor, Tensor]:
-        """Of queries and targets, and which targets also fit."""
+        """Return vectors of queries and targets, and which targets are also true."""
         target_texts, masked_BT = self._lesson.targets(row_B)
         prompts = [self._lesson.prompt(int(row)) for row in row_B]
         at = torch.from_numpy(row_B).to(self.device)
@@ -453,9 +453,9 @@ class _VectorTask(Task[IntArray]):
 
     @torch.inference_mode()
     def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
-        """How often the own caption is nearest among all of its batch and their negatives.
+        """Return how often the own caption is nearest among captions and negatives of its batch.
 
-        Among its own negatives only, where asked for; rows without anything beside are left out.
+        With `among_own`, only among its own negatives; rows without negatives are left out.
         """
         right_parts = []
         for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH)):
@@ -473,7 +473,7 @@ class _VectorTask(Task[IntArray]):
 
 
 class _Lessons:
-    """Queries, targets and what also fits, by rows."""
+    """Queries, targets and the masks of targets that are also true, by rows."""
 
     def __init__(
         self,
@@ -489,18 +489,18 @@ class _Lessons:
         self._prompts: dict[int, str] = {}
 
     def prompt(self, row: int) -> str:
-        """Made once: a row is drawn several times."""
+        """Return the prompt of a row; cached, since a row is drawn several times."""
         if row not in self._prompts:
             question = None
             if self.asks:
-                # Which thing is named first must not tell the answer.
+                # The order of the things must not give the answer away.
                 is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
                 question = about_caption(self.captions[row], is_turned=is_turned)
             self._prompts[row] = instruction(question)
         return self._prompts[row]
 
     def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
-        """Captions, then negatives; and which of them also fit each image, [B, T]."""
+        """Return captions, then negatives, and which of them are true of each image, [B, T]."""
         at = torch.from_numpy(row_B).to(next(iter(self.code.values())).device)
         truth = self._truth({key: value[at] for key, value in self.code.items()})
         texts = [self.captions[row] for row in row_B]
@@ -514,7 +514,7 @@ class _Lessons:
         return texts, torch.cat(masked, dim=1)
 
     def owners(self, row_B: IntArray) -> Tensor:
-        """Of each target, the place in the batch whose caption or negative it is, [T]."""
+        """Return the row in the batch that each target belongs to, [T]."""
         owner_rows = [
             at for at, row in enumerate(row_B) for negative in self.negatives[row] if negative
         ]
@@ -522,14 +522,14 @@ class _Lessons:
 
 
 class _Texts:
-    """Tokens of texts, each made once."""
+    """Tokenizes texts, with a cache."""
 
     def __init__(self, words: Words, device: str) -> None:
         self._words, self.device = words, device
         self._known: dict[str, list[int]] = {}
 
     def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """[N, T] padded on the right, and the place of the last token of each."""
+        """Return tokens [N, T] padded on the right, and the position of each last token."""
         for text in texts:
             if text not in self._known:
                 self._known[text] = self._words.ask(text)

@@ -1,14 +1,13 @@
 """The experiment `photos`: heads on two frozen parts, trained on a user's own photographs.
 
-Both pretrained parts stay as they are installed, so their features of photographs and captions are
-computed once and arms take minutes on a CPU. The arms are heads, repairs of them, and a linear
-reader of captions alone. Nothing is read of a base but the seed in its name; arms of a seed train
-on the same batches.
+Both pretrained parts are frozen, so their features of photographs and captions are computed once
+and arms take minutes on a CPU. The arms are heads, repairs of them, and a linear reader of captions
+alone. Of a base only the seed in its name is used; arms of a seed train on the same batches.
 
     FOLDER/captions.jsonl: {"image": "images/1.jpg", "captions": ["...", "..."]}
 
-The captions are edited once, and a tenth of the photographs is held out to ask about. Small runs
-use a drawn collection instead, with features of no meaning. Dimensions: T triples.
+The captions are edited once, and a tenth of the photographs is held out for measuring. Small runs
+use a drawn collection with random features instead. Dimensions: T triples.
 """
 
 from __future__ import annotations
@@ -67,15 +66,15 @@ START, BLIND = "heads", "blind"
 REPAIRS = tuple(PUBLISHED_REPAIRS)
 _EXTENTS = {START: Extent(180, 512, 1), BLIND: Extent(0, 0, 1)}
 _REPAIRED = Extent(190, 256, 1)
-"""As many steps for any number of photographs; twenty and ten epochs of five thousand."""
+"""The same steps for any number of photographs: 20 and 10 epochs of five thousand."""
 _SMALL_STEPS = 3
 _SECONDS = 30.0
-"""Of any arm on one core of a CPU: nothing here needs a GPU."""
+"""Estimated seconds of an arm on one CPU core."""
 
 
 @dataclass(frozen=True)
 class PhotosExperiment:
-    """Arms on photographs of the user's own; see `unbag_lab.plan.Experiment`."""
+    """Arms on the user's own photographs; see `unbag_lab.plan.Experiment`."""
 
     name: str = NAME
     reads_bases: bool = False
@@ -85,24 +84,24 @@ class PhotosExperiment:
     arms: tuple[str, ...] = (START, *REPAIRS, BLIND)
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """Repairs go on from the heads of their seed."""
+        """Return the heads of the seed, from which repairs continue."""
         if arm not in self.arms:
             raise unknown_name("arm", arm, self.arms)
         return ((self.name, START),) if arm in REPAIRS else ()
 
     def seconds(self, arm: str) -> float:
-        """On one core, features not counted."""
+        """Estimate the seconds on one core, without features."""
         self.needs(arm)
         return _SECONDS
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """Whatever the number of photographs; a reader takes no steps."""
+        """Return the extent, for any number of photographs; the blind reader takes no steps."""
         self.needs(arm)
         extent = _EXTENTS.get(arm, _REPAIRED)
         return extent if size == "full" or arm == BLIND else Extent(_SMALL_STEPS, 64, 1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Run what is missing; the same order goes on after a stop."""
+        """Run what is missing; the same order resumes an interrupted run."""
         for arm in order.arms:
             self.needs(arm)
         for base in order.bases:
@@ -110,7 +109,7 @@ class PhotosExperiment:
         if order.size == "small":
             collection = drawn_collection()
         elif order.photos is None:
-            raise _no_photographs("no photographs were named")
+            raise _no_photographs("--photos is missing")
         else:
             folder = edits_folder(order.out)
             make_folder(folder, what="folder for edits", hint="name another folder with --out")
@@ -124,7 +123,7 @@ class PhotosExperiment:
                 if find_same(unmeasured, path) is not None:
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # None of the arms is charged with what all of them share.
+                # Compute what all arms share first: no arm's time includes it.
                 assert bench.asked is not None
                 started = time.monotonic()
                 result = (
@@ -143,12 +142,12 @@ BENCHMARKS = {
     "replace, seen": "photos-replace",
     "unseen": "photos-unseen",
 }
-"""Groups of triples, and what they are called among results."""
+"""Groups of triples, and their names in results."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """What all arms share; features are made when the first arm asks for them."""
+    """What all arms share; features are computed on first use."""
 
     order: Order
     collection: Collection
@@ -156,14 +155,14 @@ class Bench:
 
     @cached_property
     def seen(self) -> PhotoFeatures:
-        """What both parts make of everything."""
+        """The features of all images and captions."""
         if self.order.size == "small":
             return drawn_features(self.collection)
         return look(self.collection, cache=default_cache(), device=self.order.device, say=self.say)
 
     @cached_property
     def asked(self) -> PhotoQuestions:
-        """Of photographs that could be opened; refused where they say too little."""
+        """Questions about held-out photographs; raises UnbagError if there are too few edits."""
         place_of = self.seen.images.row_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.image.name in place_of]
         has_edits = any(
@@ -174,21 +173,21 @@ class Bench:
         missing_groups = [name for group, name in BENCHMARKS.items() if group not in groups]
         if questions is None or missing_groups:
             raise UnbagError(
-                f"{len(pairs):,} photographs that are asked about have too few edits: "
+                f"{len(pairs):,} held-out photographs have too few edits: "
                 f"{', '.join(missing_groups)}",
-                expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
+                expected=f"at least {FEWEST} of each, of captions that also have a true rewording",
                 hint="name a larger collection with --photos",
             )
         return questions
 
     def heads(self, start: Path | None, seed: int) -> CachedEncoders:
-        """As a file has them, or before training."""
+        """Load heads from a file, or initialize them."""
         network = make_trainable(load_heads(start, seed=seed), device=self.order.device)
         return CachedEncoders(network, images=self.seen.images, texts=self.seen.captions)
 
 
 def recipe_of(arm: str, extent: Extent, photographs: int) -> Recipe:
-    """As in `photos_training`, without its locks: the frozen parts are not even loaded."""
+    """Return the recipe of `photos_training` without `freeze`: the frozen parts are not loaded."""
     arm_of_heads = BUILD[START] if arm == START else repair_arms(START)[f"{arm}-heads"]
     epochs = ceil(extent.steps / (photographs // extent.batch_size))
     warmup_steps = min(arm_of_heads.recipe.warmup_steps, extent.steps // 3)
@@ -207,7 +206,7 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
     return ArmResult(
         experiment=experiment.name,
         base=base.stem,
-        # Arms of a seed belong together, if they are of the same photographs.
+        # Arms of a seed can be compared if they use the same photographs.
         fingerprint=f"photos-{seed}-{bench.collection.train.fingerprint[:12]}",
         arm=arm,
         steps=extent.steps,
@@ -222,13 +221,13 @@ def _wanted(bench: Bench, experiment: Experiment, base: Path, arm: str) -> ArmRe
 
 
 def _train(bench: Bench, unmeasured: ArmResult, path: Path) -> ArmResult:
-    """Heads from the seed, or a repair of them; the weights are written before the result."""
+    """Train heads from the seed, or a repair of them; writes the weights before the result."""
     device, seed = bench.order.device, unmeasured.seed
     start = None if unmeasured.arm == START else path.with_name(f"{START}.safetensors")
     if start is not None and not start.exists():
         raise UnbagError(
-            f"{start} is not there, though its result is",
-            expected="the weights that repairs go on from",
+            f"the weights {start} are missing, but their result exists",
+            expected="the weights from which repairs continue",
             hint=f"remove {start.with_suffix('.json')}: the same command makes both again",
         )
     train, steps = bench.collection.train, unmeasured.steps
@@ -236,7 +235,7 @@ def _train(bench: Bench, unmeasured: ArmResult, path: Path) -> ArmResult:
     trained = bench.heads(start, seed)
     weights = path.with_suffix(".safetensors")
     loss = train_to(weights, trained, recipe, seed, train, device=device, steps=steps)
-    # The file is asked, not the model it was written from: it has half the digits.
+    # Measure the saved file, which has half precision, not the model in memory.
     replies = answers(bench.heads(weights, seed), bench.asked, device=device)
     numbers = triple_means(replies["scores"].astype(float), bench.asked.kinds)
     recall = {
@@ -247,7 +246,7 @@ def _train(bench: Bench, unmeasured: ArmResult, path: Path) -> ArmResult:
 
 
 def _blind(bench: Bench, unmeasured: ArmResult) -> ArmResult:
-    """A linear reader of caption features, told of edits of the kinds that arms are trained on."""
+    """Fit a linear reader of caption features on the kinds of edits that arms are trained on."""
     train, captions = bench.collection.train.pairs, bench.seen.captions
     dice = np.random.default_rng([unmeasured.seed, 0])
     order_N = dice.permutation(len(train))[:READER_LEARNS_FROM]
@@ -268,7 +267,7 @@ def _blind(bench: Bench, unmeasured: ArmResult) -> ArmResult:
 def triple_means(
     score_T3: FloatArray, kinds: Sequence[tuple[str, str]]
 ) -> dict[str, Mapping[str, float]]:
-    """By group of edits and metric, from scores of caption, negative and positive."""
+    """Return metrics by group of edits, from scores of caption, negative and positive."""
     numbers: dict[str, Mapping[str, float]] = {}
     for group, is_in_T in groups_of(kinds).items():
         if group in BENCHMARKS:
@@ -283,13 +282,13 @@ CAPTIONS = "captions.jsonl"
 
 
 def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[Claim, ...]]:
-    """The wish without claims about photographs, which may not be among the names, and those."""
+    """Split off claims about photographs; raises UnbagError if they were named explicitly."""
     photo_claims = tuple(claim for claim in wish.claims if claim.where == PHOTOGRAPHS)
     named_photos = [
         name for name in names if name == NAME or name in {claim.name for claim in photo_claims}
     ]
     if named_photos:
-        raise _no_photographs(f"{', '.join(named_photos)}: no photographs were named")
+        raise _no_photographs(f"{', '.join(named_photos)}: --photos is missing")
     claims = tuple(claim for claim in wish.claims if claim not in photo_claims)
     return replace(
         wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)
@@ -299,30 +298,30 @@ def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[C
 def _no_photographs(what: str) -> UnbagError:
     return UnbagError(
         what,
-        expected="a folder of your own, with captions: none come with the package",
-        hint="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
+        expected="a folder with your own photographs and captions; the package has none",
+        hint="--photos FOLDER; lab/docs/index.md describes its format. --size small needs none",
     )
 
 
 def edits_folder(out: Path) -> Path:
-    """Where a run folder keeps the edits of its photographs' captions."""
+    """Return the folder for edits of captions in a run folder."""
     return out / "photographs"
 
 
 def captions_file(path: Path) -> Path:
-    """The file of captions in a folder, or the file that was named itself."""
+    """Return the file of captions in a folder, or the file itself."""
     file = path / CAPTIONS if path.is_dir() else path
     if not file.is_file():
         raise UnbagError(
             f"there is no file {file}",
             expected=f"a folder with {CAPTIONS}, or a file of captions beside its images",
-            hint="check the path given with --photos; lab/docs/index.md has the form of a line",
+            hint="check the path of --photos; lab/docs/index.md describes the format of a line",
         )
     return file
 
 
 APART = 10
-"""One photograph of so many is kept to ask about."""
+"""One of this many photographs is held out for measuring."""
 _EDITS = "edits.jsonl"
 
 
@@ -336,17 +335,17 @@ class ListedPairs:
     has_edits: bool = True
 
     def __len__(self) -> int:
-        """Images."""
+        """Return the number of images."""
         return len(self.pairs)
 
     def __getitem__(self, place: int) -> Pair:
-        """By place."""
+        """Return a pair by index."""
         return self.pairs[place]
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Photographs with edited captions, in two parts."""
+    """Photographs with edited captions, split into two parts."""
 
     train: ListedPairs
     asked: ListedPairs
@@ -354,14 +353,14 @@ class Collection:
 
 @dataclass(frozen=True, eq=False)
 class PhotoFeatures:
-    """What both parts make of a collection."""
+    """The features of a collection."""
 
     images: FeatureTable
     captions: FeatureTable
 
 
 def collection_of(captions: Path, folder: Path, *, say: Say) -> Collection:
-    """Edit what was given, a folder or a file of captions, into `folder`; then share it out."""
+    """Edit the captions of a folder or file, write the edits to `folder`, and split the pairs."""
     check_parts()
     file = captions_file(captions)
     say(f"edits of {file.name}")
@@ -371,30 +370,30 @@ def collection_of(captions: Path, folder: Path, *, say: Say) -> Collection:
 
 
 def check_collection(captions: Path, folder: Path) -> None:
-    """Refuse other captions than those whose edits are in `folder`, if any are."""
+    """Raise UnbagError if `folder` has edits of other captions."""
     if (folder / _EDITS).exists():
         edited_pairs(captions_file(captions), folder)
 
 
 def edited_pairs(file: Path, folder: Path) -> Pairs:
-    """Edits that are there already are only read."""
+    """Edit the captions of a file, or read existing edits."""
     edits = folder / _EDITS
     try:
         run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
         return open_pairs(str(edits), images=file.parent)
     except UnbagError as error:
-        # Readers speak of the options of other commands.
+        # Replace hints about the options of other commands.
         hint = error.hint
         if "--out" in hint:
             hint = f"name another folder with --out, or remove {folder} if no arm was run yet"
         elif "--" in hint or not hint:
-            hint = f"mend {file}; lab/docs/index.md has the form of a line"
+            hint = f"correct {file}; lab/docs/index.md describes the format of a line"
         expected = error.expected.partition(", or the name of another field")[0]
         raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
-    """By a hash of the pixels' file: one image under two names falls on one side."""
+    """Split pairs by a hash of the image file, so that copies of an image are in one part."""
     train: list[Pair] = []
     asked: list[Pair] = []
     for pair in pairs:
@@ -405,18 +404,18 @@ def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collec
 
 
 def check_size(collection: Collection, batch_size: int) -> None:
-    """Refuse what makes no batch, or leaves nothing to ask."""
+    """Raise UnbagError if there is no full batch, or no held-out photograph."""
     if len(collection.train) < batch_size or not collection.asked.pairs:
         count = len(collection.train) + len(collection.asked)
         raise UnbagError(
-            f"{count:,} photographs are too few: {len(collection.train):,} are left to learn from",
-            expected=f"at least {batch_size:,} of these, better thousands",
+            f"{count:,} photographs are too few: {len(collection.train):,} are left for training",
+            expected=f"at least {batch_size:,} for training, better thousands",
             hint="name a larger collection with --photos",
         )
 
 
 def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
-    """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
+    """Compute the features of all images and texts; cached in a folder."""
     model = load("random", device=device)
     pairs = (*collection.train.pairs, *collection.asked.pairs)
     texts = dict.fromkeys(drawable_texts(collection.train.pairs))
@@ -433,7 +432,7 @@ _COLOURS = ("red", "blue", "green", "white", "black", "brown", "grey")
 
 
 def drawn_collection() -> Collection:
-    """An image of one dot for each sentence."""
+    """Return a collection of generated captions, each with an image of one pixel."""
     pairs = []
     for number, ((first, second), colour) in enumerate(product(combinations(_NOUNS, 2), _COLOURS)):
         caption = f"the {colour} {first} and the big {second}"
@@ -449,7 +448,7 @@ def drawn_collection() -> Collection:
 
 
 def drawn_features(collection: Collection) -> PhotoFeatures:
-    """Of no meaning, and the same each time."""
+    """Return random features, the same each time."""
     pairs = (*collection.train.pairs, *collection.asked.pairs)
     texts = [text for pair in pairs for text in pair.captions]
     texts += [edit.text for pair in pairs for edits in pair.edits for edit in edits]

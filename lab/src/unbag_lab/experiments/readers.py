@@ -1,11 +1,11 @@
-"""Readers of the experiment `readouts`: frozen bases, and arms trained on their features.
+"""Trains the readers of the experiment `readouts` on the features of frozen bases.
 
-All arms of a base are trained on the same rows: images, captions and hard negatives that the repair
-experiments draw (`unbag_lab.experiments.repair_training`). Every reader is first trained on a few
-thousand fixed examples and measured on these: one that cannot fit them says nothing about the
-features it reads. Batch and rate are the same for all but the arms named `-fast` and those with
-many steps; the number of steps for all but these and readers of maps. A stopped run resumes
-arm by arm.
+All arms of a base are trained on the same rows: images, captions and hard negatives, as in the
+repair experiments (`unbag_lab.experiments.repair_training`). Every reader is first trained on a few
+thousand fixed examples and measured on them: one that cannot fit them shows nothing about the
+features it reads. Batch size and learning rate are shared, except by arms named `-fast` and those
+with many steps; the number of steps is shared, except by these and by readers of maps. An
+interrupted run resumes arm by arm.
 
 Dimensions: N images or captions, M pairs.
 """
@@ -58,61 +58,61 @@ from unbag_lab.training import ask, run_to_end
 
 EXPERIMENT = "readouts"
 BATCH = 256
-"""Also said of arms that are not trained."""
+"""Also in the results of arms that are not trained."""
 _CAPTIONS = 4_096
 _MAP_FIT = 2_400
 
 
 @dataclass(frozen=True)
 class ReadoutSettings:
-    """Everything about the experiment besides bases and arms; the defaults are those of readers.
+    """Settings of the experiment besides bases and arms; the defaults are those of readers.
 
-    Results that ship were made with these and `FOR_DECODERS`, and a test compares them: what is
-    run today can be judged together with them. Only `fit_steps` was 800 for some of them.
+    The shipped results were made with these and `FOR_DECODERS`, and a test compares them, so that
+    new results can be joined to them. Only `fit_steps` was 800 for some of them.
     """
 
     scenes: int = 60_000
     steps: int = 5_000
     map_steps: int = 3_000
-    """Of readers of maps, of which a step costs three times as much."""
+    """Steps of readers of maps, whose steps cost three times as much."""
     long_steps: int = 20_000
-    """Of arms that are taught for long, whatever they read."""
+    """Steps of arms that are trained for long."""
     fit_rows: int = 2_048
-    """Fixed examples that a reader must be able to learn."""
+    """Fixed examples that a reader must be able to fit."""
     fit_steps: int = 4_000
-    """In which they are learned; readers of maps learn them in `_MAP_FIT`, or not at all."""
+    """Steps to fit them; at most `_MAP_FIT` for readers of maps."""
     vector_steps: int = 1_200
-    """Of VLM2Vec."""
+    """Steps of VLM2Vec."""
     seed: int = 0
     times: int = 3
     device: str = "cpu"
     workers: int = 0
     text: str = "minilm"
-    """Another text encoder, by name or folder, for the arms that read captions with it."""
+    """Name or folder of the text encoder of arms with another text encoder."""
     size: Size = "full"
 
     def seed_of(self, base: Path) -> int:
-        """Another one for each base, by its place among bases: tiny-0, tiny-1 ..."""
+        """Return the seed of a base, from the number in its name: tiny-0, tiny-1 ..."""
         digits = "".join(c for c in base.stem if c.isdigit()) or "0"
         return self.seed + 1_000 + int(digits)
 
     def steps_of(self, arm: ReaderArm) -> int:
-        """Of a reader."""
+        """Return the training steps of a reader."""
         if arm.is_long:
             return self.long_steps
         return self.map_steps if arm.reads_maps else self.steps
 
     def fit_steps_of(self, arm: ReaderArm) -> int:
-        """Of a reader that learns by heart."""
+        """Return the steps in which a reader fits the fixed examples."""
         return min(self.fit_steps, _MAP_FIT) if arm.reads_maps else self.fit_steps
 
 
 FOR_DECODERS = ReadoutSettings(scenes=40_000, steps=6_000, fit_rows=512, fit_steps=1_500)
-"""Also for VLM2Vec, which goes on from a decoder."""
+"""Also for VLM2Vec, which continues from a decoder."""
 
 
 class Base:
-    """A frozen base, its rows, and pools of its parts by view."""
+    """A frozen base with its training rows, and pools of its features by view."""
 
     def __init__(self, path: Path, questions: Questions, settings: ReadoutSettings) -> None:
         self.path, self.questions, self.settings = path, questions, settings
@@ -121,16 +121,16 @@ class Base:
         self._kept: tuple[Pool, TokenFeatures, TokenFeatures] | None = None
         self._looked: tuple[tuple[str, ...], DecoderData] | None = None
 
-    # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
+    # Nothing touches a GPU before its first use: processes that share the rows are forked.
 
     @cached_property
     def encoder(self) -> Tiny:
-        """Frozen."""
+        """The frozen base."""
         return read(self.path, name=self.path.stem, device=self.settings.device)
 
     @cached_property
     def random(self) -> Tiny:
-        """The same network before any training."""
+        """The same network, randomly initialized."""
         random_model = untrained(self.encoder.config, seed=self.seed)
         return Tiny(random_model, name=f"{self.path.stem}-random", device=self.settings.device)
 
@@ -144,22 +144,22 @@ class Base:
 
     @cached_property
     def rows(self) -> list[WorldRows]:
-        """What all arms are taught with."""
+        """The rows that all arms are trained on."""
         return world_rows(self.settings.scenes, seed=self.seed, workers=self.settings.workers)
 
     def make_rows(self, whose: str, say: Say) -> None:
-        """Now, so that processes that are forked later share them."""
-        # A base that is not there, or is none, is told before that.
+        """Make the rows now, so that processes forked later share them."""
+        # Report a missing or broken base first.
         read(self.path, name=self.path.stem, device="cpu")
         count = sum(len(rows.captions) for rows in self.rows)
         say(f"{self.path.stem}: {count:,} scenes for {whose}")
 
     def forget(self) -> None:
-        """Features that were kept for the next arm."""
+        """Drop the features cached for the next arm."""
         self._kept = self._looked = None
 
     def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, TokenFeatures, TokenFeatures]:
-        """The pool, and parts of the questions' images and captions; one view at a time."""
+        """Return the pool, and token features of benchmark images and captions, for one view."""
         encoder: DualEncoder = self.random if arm.is_random else self.encoder
         if arm.text:
             encoder = self.joined
@@ -180,7 +180,7 @@ class Base:
     def question_images(
         self, encoder: DualEncoder, view: View, dtype: torch.dtype | None = None
     ) -> TokenFeatures:
-        """What a view shows of the questions' images."""
+        """Return the features of a view for the images of the benchmarks."""
         device = self.settings.device
         parts = [
             view.encode_images(encoder, pixels.to(device).float() / 127.5 - 1.0).to(device, dtype)
@@ -189,7 +189,7 @@ class Base:
         return stacked(parts)
 
     def material(self, settings: DecoderSettings) -> DecoderData:
-        """What decoders see of the rows' images; one view at a time is kept."""
+        """Return the data of decoders for the rows; caches one view at a time."""
         key = (settings.sees, settings.layer, settings.keeps)
         if self._looked is None or self._looked[0] != key:
             self._looked = None
@@ -208,7 +208,7 @@ class Base:
         loss: float | None = None,
         precision: str = "float32",
     ) -> ArmResult:
-        """What an arm on this base came to; its seconds are not known yet."""
+        """Return the result of an arm on this base, without its duration."""
         return ArmResult(
             experiment=EXPERIMENT,
             base=self.path.stem,
@@ -237,7 +237,7 @@ def finish(
     *,
     shown: Sequence[tuple[str, str]] = _SHOWN,
 ) -> None:
-    """Write it with its seconds, and say the numbers that are looked at first."""
+    """Write a result with its duration, and print its main numbers."""
     seconds = time.perf_counter() - began
     write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
     numbers = result.numbers
@@ -249,62 +249,62 @@ def finish(
 
 
 _FEW = ("contrast_size=8",)
-"""A map costs a hundred times what a cosine does: fewer of them in a step."""
+"""A map costs a hundred times as much as a cosine, so a step has fewer of them."""
 _SMALL_NET = (*_FEW, "net=mlp", "length=16")
-"""DCSM's other network, with no more columns than the longest caption of the world needs: a small
-enough file to ship."""
+"""DCSM's other network, with only the columns that the longest caption of the world needs, so that
+the file is small enough to ship."""
 _BY_HEART = ("dropout=0", "learning_rate=1e-2")
-"""How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
-text encoder gives a caption and its edit almost the same vector, a tenth of it is louder than what
-tells them apart. At the rate that all share, 8,000 steps are too few."""
+"""How readers of patches fit the fixed examples. Dropout prevents such fits: where a text encoder
+gives a caption and its edit almost the same vector, a dropout of a tenth exceeds their difference.
+At the shared learning rate, 8,000 steps are too few."""
 _PLACES = ("rope=2d", *_BY_HEART)
 SHARED = ("learning_rate=1e-3", "warmup_steps=200", "weight_decay=0.01", "batch_size=256")
 
 
 @dataclass(frozen=True)
 class ReaderArm:
-    """A reader of the parts of a frozen base."""
+    """A reader of the features of a frozen base."""
 
     readout: str
     settings: tuple[str, ...] = ()
     is_random: bool = False
-    """Reads an untrained twin of the base: what the reader can do by itself."""
+    """Reads a randomly initialized model: the baseline for what the reader can do by itself."""
     text: bool = False
-    """Reads captions with another text encoder (MiniLM), locked as the image encoder is."""
+    """Reads captions with another text encoder (MiniLM), frozen as the image encoder is."""
     taught_as: str = ""
-    """Another arm whose weights it takes, to be scored in another way."""
+    """Another arm whose weights it takes, to score them differently."""
     is_long: bool = False
-    """Taught in many more steps: a null of the usual ones may be one of steps."""
+    """Trained for many more steps, to rule out that a null result is due to too few steps."""
     only_relations: bool = False
-    """Taught with captions that state a relation alone, each against its opposite: what it can read
-    if nothing else is asked of it."""
+    """Trained only on captions that state a relation, each against its opposite: what the reader
+    can do if it has nothing else to learn."""
 
     @property
     def reads_maps(self) -> bool:
-        """Whether it is a network over cosines of all patches with all words."""
+        """Whether it reads maps: the cosines of all patches with all words."""
         return self.readout.startswith("dcsm")
 
     @property
     def reads_patches(self) -> bool:
-        """Whether its read-out has dropout unless told otherwise, as those of patches have."""
+        """Whether its read-out has dropout by default, as read-outs of patches do."""
         return bool(asdict(self.read_out().settings).get("dropout"))
 
     def read_out(self) -> ReaderReadout:
-        """The registered read-out."""
+        """Return the registered read-out."""
         readout = find_readout(self.readout)
         if not isinstance(readout, ReaderReadout):
             raise UnbagError(f"{self.readout!r} is no reader of parts")
         return readout
 
     def effort(self, steps: int, *, by_heart: bool = False) -> ReaderEffort:
-        """Its settings, with those that all share; of a few fixed examples as `_BY_HEART` says."""
+        """Return its settings with the shared ones, and `_BY_HEART` to fit the fixed examples."""
         fit_settings = _BY_HEART if by_heart and self.reads_patches else ()
         assignments = (*SHARED, f"steps={steps}", *self.settings, *fit_settings)
         return choose(self.read_out().settings, assignments, readout=self.readout)
 
 
 def _relations(readout: str, settings: tuple[str, ...] = ()) -> ReaderArm:
-    """For long, with nothing but relations."""
+    """Return an arm that is trained for long, only on relations."""
     return ReaderArm(readout, settings, is_long=True, only_relations=True)
 
 
@@ -351,21 +351,21 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
 
 
 def find_arm(name: str) -> ReaderArm:
-    """By name."""
+    """Return a reader by name."""
     if name not in READERS:
         raise unknown_name("arm", name, READERS)
     return READERS[name]
 
 
 def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
-    """The arms, one after the other; results and weights go to the folder."""
+    """Run arms in order; results and weights go to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     if base.settings.device != "cpu":
         torch.set_float32_matmul_precision("high")
     for name in arms:
         began = time.perf_counter()
         if name == BEFORE:
-            # The cosine that everything else is read against.
+            # The cosine that every other arm is compared with.
             numbers = ask(base.encoder, base.questions, device=base.settings.device)
             result = base.result(BEFORE, numbers)
         else:
@@ -409,7 +409,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
             **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.reads_patches else {}),
             **_fit_numbers(reader, pool, held_out, device),
         }
-        # Exact, for arms that take them; what may ship has half the digits.
+        # Full precision, for arms that load them; files for release have half precision.
         save_checkpoint(folder / f"{name}.weights", {}, {"reader": reader.state_dict()})
         head = ReaderHeader(
             arm.readout, asdict(effort), sizes, base.encoder.name, base.encoder.fingerprint
@@ -429,7 +429,7 @@ def _fit_numbers(reader: Reader, pool: Pool, held_out: int, device: str) -> dict
 
 
 def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, float]:
-    """Told from all negatives; and, where rows have several, relations from their opposites."""
+    """Return the accuracy over all negatives, and of relations against their opposites."""
     shares = {name: accuracy(reader, rows, device=device)}
     if rows.negative_NK.shape[1] > 1 and len(stated := rows.only(RELATION)):
         shares[f"{name} relation"] = accuracy(reader, stated, device=device)
@@ -440,7 +440,7 @@ _PAIRS = 4_096
 
 
 def _score(reader: Reader, images: TokenFeatures, captions: TokenFeatures) -> Score:
-    """By its parts; one whose scores depend on the call is asked item by item."""
+    """Return a score function; a reader whose scores depend on the call scores item by item."""
     device = images.vector_NLW.device
 
     def select(parts: TokenFeatures, row_N: Tensor) -> TokenFeatures:
@@ -473,9 +473,9 @@ def _score(reader: Reader, images: TokenFeatures, captions: TokenFeatures) -> Sc
 
 
 def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
-    """Those that may be run apart; the base comes first, then arms that look at the same features.
+    """Return groups of arms that can run in parallel, sorted by the features they read.
 
-    An arm that takes another's weights follows it.
+    An arm that takes another's weights is in its group, after it.
     """
     return families(sorted(arms, key=_sort_key), _teacher, processes=processes)
 
@@ -483,7 +483,7 @@ def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
 def families(
     arms: Sequence[str], teacher: Callable[[str], str], *, processes: int
 ) -> list[list[str]]:
-    """All arms in one group if there is one process, else each with those that follow it."""
+    """Return one group for one process, else a group for each arm with those that depend on it."""
     if processes <= 1:
         return [list(arms)]
     groups: dict[str, list[str]] = {}
@@ -493,7 +493,7 @@ def families(
 
 
 def _teacher(name: str) -> str:
-    """The arm that is taught: itself, or the one whose weights it takes."""
+    """Return the arm whose weights it takes, or itself."""
     return name if name == BEFORE else find_arm(name).taught_as or name
 
 

@@ -253,8 +253,8 @@ def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> s
 def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
     """Return every metric of a claim for every arm that has it; empty if no control was run.
 
-    Each strict pair metric is followed by the relaxed one, which does not rise merely because vectors
-    are less similar.
+    Each strict pair metric is followed by the relaxed one, which does not rise merely because
+    vectors are less similar.
     """
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
     tested = [number for prediction in claim.predictions for number in prediction.numbers]
