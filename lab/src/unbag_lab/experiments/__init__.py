@@ -1,6 +1,6 @@
 """The experiments of the study; `unbag_lab.plan` finds them by name.
 
-| experiment | its object, and how it runs | beside it |
+| experiment | module | further modules |
 |---|---|---|
 | `pretraining` | `pretraining` | |
 | `default`, `ordered`, `held_out` | `repair` | `repair_training` (arms) |

@@ -1,14 +1,13 @@
-"""Repaired heads of the photo model: order precision, mixed weights, and readers that see no image.
+"""Measures repaired heads of the photo model: order precision, mixed weights, blind readers.
 
     python -m unbag_lab photos-heads --train train-edits.jsonl --val val-edits.jsonl
         --out runs/heads --cache features --numbers photo_heads.json
 
-The arms are those that leave both parts as they are installed, so features are computed once and
-no GPU is needed. A stopped run resumes with the same command. Order precision is precision at 1
-among a caption and its four shuffles of ARO, as `aro_order_flickr30k` makes them (methods.md 3.3);
-a tie is wrong. The blind reader is that of `unbag.training.before_after` on MiniLM's frozen
-features, trained on the kinds of edits that photo arms are trained on: what it reaches on other
-photographs can be had by reading alone.
+The arms freeze both pretrained parts, so features are computed once and no GPU is needed. An
+interrupted run resumes with the same command. Order precision is precision at 1 among a caption and
+its four shuffles of ARO, as `aro_order_flickr30k` makes them (methods.md 3.3); a tie is wrong. The
+blind reader is that of `unbag.training.before_after` on MiniLM's frozen features, trained on the
+kinds of edits that photo arms are trained on: its accuracy on other photographs needs no image.
 
 Dimensions: N pairs of texts, F features, Q captions, K kinds of shuffles, T triples.
 """
@@ -69,9 +68,9 @@ HEADS: Mapping[str, PhotosArm] = MappingProxyType(
         **{name: arm for name, arm in repair_arms("heads").items() if name.endswith("-heads")},
     }
 )
-"""Arms that leave both parts as they are installed, the base first."""
+"""Arms with both parts frozen, the base first."""
 HEADS_RUN = "run of heads on photographs"
-"""The kind of a folder of `photos-heads`."""
+"""Kind of a folder of `photos-heads`."""
 WEIGHTS = tuple(k / 8 for k in range(9))
 MIXED = "hard_negative-heads"
 BLIND = "blind reader"
@@ -101,7 +100,7 @@ def photos_heads_script() -> None:
 def _numbers(options: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
     contrasts = seen_edits(enumerate(opened(train, limit=READER_LEARNS_FROM)))
     bench = _bench(options, train, contrasts)
-    # A linear reader of the caption part's features.
+    # A linear reader of caption features.
     weight_F = fit_reader(differences(bench.read, contrasts), [row.image for row in contrasts])
 
     def score(texts: Sequence[str]) -> list[float]:
@@ -116,7 +115,7 @@ def _numbers(options: argparse.Namespace, train: Pairs) -> list[ArmNumber]:
 
 @dataclass(frozen=True, eq=False)
 class HeadsBench:
-    """What all arms share."""
+    """The data that all arms share."""
 
     train: Pairs
     asked: PhotoQuestions
@@ -126,16 +125,16 @@ class HeadsBench:
     out: Path
 
     def network(self, encoder: Photo) -> CachedEncoders:
-        """A model that starts at its heads."""
+        """Return a trainable model on cached features."""
         network = make_trainable(encoder, device="cpu")
         return CachedEncoders(network, images=self.images, texts=self.captions)
 
     def read(self, texts: Sequence[str]) -> Tensor:
-        """Features of texts."""
+        """Return the features of texts."""
         return self.captions.vectors[[self.captions.row_of[text] for text in texts]]
 
     def trained(self, name: str, seed: int) -> Path:
-        """Where the weights of an arm are; what is there already is left alone."""
+        """Train an arm unless its weights exist; return their path."""
         arm, path = HEADS[name], self.out / str(seed) / f"{name}.safetensors"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +145,7 @@ class HeadsBench:
         return path
 
     def arms(self, seeds: Sequence[int]) -> list[ArmNumber]:
-        """Of heads, repairs of them, and mixes of heads with one repair."""
+        """Return the numbers of heads, repairs of them, and mixes of heads with one repair."""
         by_name: dict[str, list[dict[str, FloatArray]]] = {}
         for seed in seeds:
             paths = {name: self.trained(name, seed) for name in HEADS}
@@ -168,7 +167,7 @@ class HeadsBench:
 
     @torch.inference_mode()
     def asked_of(self, encoder: Photo) -> dict[str, FloatArray]:
-        """What a model answers."""
+        """Measure a model: retrieval ranks, scores and order precision."""
         network = self.network(encoder)
         numbers = answers(network, self.asked, device="cpu")
         image_ND = network.embed_images(self.asked.place_N)
@@ -186,7 +185,7 @@ class HeadsBench:
     def order_numbers(
         self, name: str, answers_by_seed: Sequence[Mapping[str, FloatArray]]
     ) -> list[ArmNumber]:
-        """Order precision, and each kind of shuffle alone, over seeds."""
+        """Return order precision, in total and for each kind of shuffle, over seeds."""
         owner_Q = np.array([entry.photograph for entry in self.ordered])
         numbers = []
         for metric in (key for key in answers_by_seed[0] if key.startswith("order: ")):
@@ -196,7 +195,7 @@ class HeadsBench:
         return numbers
 
     def by_reading(self, name: str, score: ReadsTexts) -> list[ArmNumber]:
-        """The same questions to one who is given no image; retrieval cannot be asked."""
+        """Return the numbers of a reader of texts alone; without retrieval, which needs images."""
         questions = self.asked
         shuffles = (text for entry in self.ordered for text in entry.texts)
         texts = list(dict.fromkeys((*questions.texts, *shuffles)))
@@ -220,7 +219,7 @@ def _bench(options: argparse.Namespace, train: Pairs, contrasts: Sequence[Contra
     paths = [
         options.out / str(seed) / f"{name}.safetensors" for seed in options.seeds for name in HEADS
     ]
-    # What is only asked about needs no features of what was trained on.
+    # Without training, only the features of val are needed.
     train_pairs = () if all(path.exists() for path in paths) else opened(train)
     model, progress = load("random"), Silent()
     images = image_table(model, [p.image for p in (*train_pairs, *val)], options.cache, progress)
@@ -248,12 +247,12 @@ class Ordered:
 
     @property
     def chance(self) -> float:
-        """Of a guess."""
+        """Precision of a guess."""
         return 1 / len(self.texts)
 
 
 def make_ordered(pairs: Sequence[Pair], tagger: Tagger, *, seed: int = 0) -> list[Ordered]:
-    """One for every caption that has another order."""
+    """Return one entry for every caption that has another word order."""
     captions = [
         (at, n, text) for at, pair in enumerate(pairs) for n, text in enumerate(pair.captions)
     ]
@@ -269,9 +268,9 @@ def make_ordered(pairs: Sequence[Pair], tagger: Tagger, *, seed: int = 0) -> lis
 def order_right(
     entries: Sequence[Ordered], score: Callable[[int, Sequence[str]], Sequence[float]]
 ) -> dict[str, FloatArray]:
-    """1 where the caption beats all its shuffles, and where it beats that of a kind; NaN: none.
+    """Return 1 where a caption beats all its shuffles, or one kind of shuffle; NaN without any.
 
-    `score` is given the number of a photograph and texts.
+    `score` takes the index of a photograph and texts.
     """
     right_by_metric = {metric: np.full(len(entries), np.nan) for metric in ORDER_METRICS}
     for at, entry in enumerate(entries):

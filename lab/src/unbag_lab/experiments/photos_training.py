@@ -1,4 +1,4 @@
-"""The arms on photographs: how they are trained, what is asked of all of them, and their tables.
+"""Trains and measures the arms on photographs, and makes their tables.
 
     unbag edit --captions train.jsonl --out train-edits.jsonl   (and val likewise)
     python -m unbag_lab photos build --train train-edits.jsonl --val val-edits.jsonl --out runs/p
@@ -6,11 +6,11 @@
     python -m unbag_lab photos-table runs/p --val val-edits.jsonl --out arms.json
     python -m unbag_lab photos-table arms.json
 
-The script `photos` builds the photo model and repairs it, also with parts open that the experiment
-of this name leaves frozen. Every setting was fixed before the first number on val was seen. Arms of
-a seed take their steps on the same batches. Pixels and features of all photographs lie on the
-device, so that an epoch of five thousand opens no file. An interval is a bootstrap over photographs
-of the mean over seeds; a difference is paired within seeds and has Student's interval over them.
+The script `photos` builds the photo model and repairs it, also with trainable encoders, which the
+experiment of this name freezes. Every setting was fixed before the first number on val was seen.
+Arms of a seed take their steps on the same batches. Pixels and features of all photographs are on
+the device, so that an epoch opens no file. An interval is a bootstrap over photographs of the mean
+over seeds; a difference is paired within seeds and has a t-interval over them.
 
 Dimensions: N photographs, Q captions, S seeds, T triples.
 """
@@ -72,24 +72,24 @@ SEEN: tuple[Slot, ...] = (
     Slot("attribute", ("replace_colour", "replace_material", "replace_size")),
     Slot("object", ("replace_noun",)),
 )
-"""Negatives of all arms. Numbers, actions, states, sides, antonyms and denials are left out, so
-that they show what carries over."""
+"""Negatives of all arms. Numbers, actions, states, sides, antonyms and negations are left out, to
+measure generalization to unseen edits."""
 SEEN_POSITIVES: tuple[Slot, ...] = (Slot("positive", ("synonym", "conjunct_swap")),)
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
-PHOTOS_RUN, RESUMES = "run of arms on photographs", "arms that are there stay"
-"""The kind of a folder of `photos`, and what becomes of a stopped run."""
+PHOTOS_RUN, RESUMES = "run of arms on photographs", "existing arms stay"
+"""Kind of a folder of `photos`, and what happens when a run resumes."""
 READER_LEARNS_FROM = 1_500
-"""Photographs whose captions a reader without images is trained on."""
+"""Photographs whose captions the blind reader is trained on."""
 _AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class PhotosArm:
-    """One way to train."""
+    """A recipe with the arm it starts from."""
 
     start: str
-    """The arm it starts from; empty for heads before training."""
+    """The arm it starts from; empty for random heads."""
     recipe: Recipe
 
 
@@ -121,11 +121,11 @@ BUILD: Mapping[str, PhotosArm] = MappingProxyType(
 
 
 def repair_arms(base: str) -> dict[str, PhotosArm]:
-    """Each loss with all open, with the image part locked, and with both parts locked."""
+    """Return each loss with both encoders trainable, the image encoder frozen, and both frozen."""
     arms = {}
     parts = {"": (0, 0), "-locked": (WHOLE_PART, 0), "-heads": (WHOLE_PART, WHOLE_TEXT)}
     for suffix, (image, caption) in parts.items():
-        # Heads alone learn little at the rate of encoders.
+        # Heads alone learn little at the learning rate of encoders.
         rate = 3e-4 if caption else 5e-5
         for name, loss in PUBLISHED_REPAIRS.items():
             recipe = _plain(
@@ -150,9 +150,9 @@ def train_to(
     workers: int = 0,
     steps: int | None = None,
 ) -> float:
-    """Take the first steps of a recipe, or all, and write the weights; gives the last loss.
+    """Take the first steps of a recipe, or all, and write the weights; return the last loss.
 
-    In bfloat16 on a GPU. A stopped training resumes from what is kept beside the weights.
+    In bfloat16 on a GPU. An interrupted training resumes from checkpoints next to the weights.
     """
     assert isinstance(trainable.module, PhotoNetwork)
     with training_folder(weights.parent / "training" / weights.stem) as folder:
@@ -161,7 +161,7 @@ def train_to(
             PairBatches(pairs, recipe, trainable.reads, seed),
             recipe,
             out=folder.path,
-            # Of dropout: the same for all seeds, as results that ship were made.
+            # The seed of dropout: the same for all seeds, as in the shipped results.
             seed=0,
             device=device,
             precision=precision_of(device),
@@ -174,27 +174,27 @@ def train_to(
 
 
 class PhotosTask(FineTuning):
-    """The first steps of a recipe. Results have the last loss, so checkpoints have it too."""
+    """Fine-tuning for the first steps of a recipe, which saves the last loss in checkpoints."""
 
     def __init__(self, job: TrainJob, *, steps: int | None) -> None:
         super().__init__(job)
         self.optimizer = replace(self.optimizer, steps=steps or self.optimizer.steps)
-        # Epochs take seconds: the clock alone says when a checkpoint is due.
+        # Epochs take seconds, so checkpoints are saved by time only.
         self.steps_per_epoch = None
         self.last_loss = torch.zeros(())
 
     def identity(self) -> dict[str, object]:
-        """Also in how many steps."""
+        """Add the number of steps."""
         return {**super().identity(), "steps": self.optimizer.steps}
 
     def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Keep its loss."""
+        """Compute the gradient and store the loss."""
         numbers = super().gradient(batch, step)
         self.last_loss = numbers["loss"]
         return numbers
 
     def extra_state(self) -> dict[str, Any]:
-        """Also the last loss."""
+        """Add the last loss."""
         return {**super().extra_state(), "last_loss": self.last_loss}
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
@@ -205,22 +205,22 @@ class PhotosTask(FineTuning):
 
 @dataclass(frozen=True, eq=False)
 class PhotoQuestions:
-    """What is asked of every arm: all captions of all photographs, and their edits."""
+    """The questions for every arm: all captions of all photographs, and their edits."""
 
     place_N: Tensor
     texts: tuple[str, ...]
-    """Every caption and edit once."""
+    """The unique captions and edits."""
     caption_Q: Tensor
-    """Texts that are captions, and whose."""
+    """Indices of the captions among the texts; `owner_Q` has their photographs."""
     owner_Q: Tensor
     triple_T4: Tensor
-    """Photograph, caption, negative, positive, as rows; -1 where there is no positive."""
+    """Indices of photograph, caption, negative and positive; -1 without a positive."""
     kinds: tuple[tuple[str, str], ...]
-    """Of the negative and the positive of each triple."""
+    """Kinds of the negative and the positive of each triple."""
 
 
 def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQuestions:
-    """A triple for every negative of a caption, with the positive that a hash chooses."""
+    """Make a triple for every negative of a caption, with a positive chosen by a hash."""
     row: dict[str, int] = {}
     captions, triples, kinds = [], [], []
     for at, pair in enumerate(pairs):
@@ -251,7 +251,7 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQues
 
 
 def seen_edits(pairs: Iterable[tuple[int, Pair]]) -> list[Contrast]:
-    """Captions beside edits of the kinds that arms are trained on, for readers without images."""
+    """Return captions with edits of the kinds that arms are trained on, for blind readers."""
     return [
         Contrast(place, caption, edit.text, edit.kind)
         for place, pair in pairs
@@ -262,7 +262,7 @@ def seen_edits(pairs: Iterable[tuple[int, Pair]]) -> list[Contrast]:
 
 
 def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Every string that an arm may draw in training."""
+    """Yield every text that training can use."""
     for pair in pairs:
         yield from pair.captions
         edits = (edit for edits_of_caption in pair.edits for edit in edits_of_caption)
@@ -271,7 +271,7 @@ def drawable_texts(pairs: Sequence[Pair]) -> Iterator[str]:
 
 @torch.inference_mode()
 def answers(trainable: Trainable, questions: PhotoQuestions, *, device: str) -> dict[str, Any]:
-    """Ranks of both directions and scores of every triple, as arrays of a few bytes each."""
+    """Return the ranks of both directions and the scores of every triple, as arrays."""
     trainable.module.eval()
     image_ND = trainable.embed_images(questions.place_N.to(device)).float()
     parts = []
@@ -344,7 +344,7 @@ def photos_script() -> None:
 
 @dataclass(frozen=True)
 class TrainingBench:
-    """What all arms of a run share."""
+    """The data and settings that all arms of a run share."""
 
     train: Pairs
     store: Store
@@ -355,12 +355,12 @@ class TrainingBench:
 
 
 def opened(pairs: Pairs, *, limit: int | None = None) -> tuple[Pair, ...]:
-    """All pairs, or the first of them; a few thousand fit in memory unpacked."""
+    """Return all pairs, or the first `limit`, in memory."""
     return tuple(pairs[at] for at in range(min(len(pairs), limit or len(pairs))))
 
 
 def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBench) -> None:
-    """Train, write the weights, ask, write the answers; what is there already is left alone."""
+    """Train and measure an arm and write both results, unless they exist."""
     folder = bench.out / stage / str(seed)
     folder.mkdir(parents=True, exist_ok=True)
     answered = folder / f"{name}.answers"
@@ -399,17 +399,14 @@ def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBen
 
 
 def start_of(path: Path | None, seed: int, device: str = "cpu") -> Photo:
-    """The weights in a file, or heads before training."""
+    """Load the weights in a file, or initialize heads."""
     if path is not None:
         return read(path, name=path.stem, device=device)
     return build({}, PhotoConfig(), name="start", device=device, seed=seed)
 
 
 class Store:
-    """All photographs of some collections on the device: pixels, and features of the part as it is.
-
-    Arms that leave the part so start from these.
-    """
+    """Pixels and frozen features of photographs, on the device."""
 
     def __init__(self, pairs: Sequence[Pair], encoder: Photo, *, device: str) -> None:
         images = [pair.image for pair in pairs]
@@ -426,7 +423,7 @@ class Store:
 
 
 class StoredPhoto(PhotoTrainable):
-    """Encoders that take places of a store."""
+    """Encoders that take indices of a store instead of images."""
 
     def __init__(self, encoder: Photo, store: Store, *, device: str) -> None:
         super().__init__(encoder, device=device)
@@ -434,24 +431,24 @@ class StoredPhoto(PhotoTrainable):
         self.reads = StoredReads(encoder.tokenizer, store.place)
 
     def embed_images(self, pixels: Tensor) -> Tensor:
-        """Places [N] to unit vectors [N, D]."""
+        """Map indices [N] to unit vectors [N, D]."""
         return super().embed_images(self.store.pixels[pixels])
 
 
 class StoredReads(PhotoReads):
-    """An image is its place in the store."""
+    """Prepares an image as its index in the store."""
 
     def __init__(self, tokenizer: Any, place: dict[str, int]) -> None:
         super().__init__(tokenizer)
         self._place = place
 
     def kept(self, image: ImageSource) -> Tensor:
-        """Nothing is opened."""
+        """Return the index of an image, without opening it."""
         return torch.tensor(self._place[image.name])
 
 
 FEWEST = 20
-"""Triples of a group, below which its numbers are not shown."""
+"""Triples that a group needs for its numbers to be shown."""
 ARMS = tuple(name for name in PUBLISHED_REPAIRS if name != CONTROL)
 LOCKED = {
     "": "All open",
@@ -501,19 +498,19 @@ class ArmNumber:
     metric: str
     by_seed: tuple[float, ...]
     low: float
-    """Over photographs, of the mean over seeds."""
+    """Interval over photographs, of the mean over seeds."""
     high: float
     n: int
     """Units: captions, photographs or triples."""
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Mean over seeds."""
         return fmean(self.by_seed)
 
     @property
     def text(self) -> str:
-        """Percent with the interval."""
+        """The mean in percent, with the interval."""
         return with_interval(self.mean, self.low, self.high)
 
 
@@ -524,7 +521,7 @@ def numbers_of(
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
-    """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
+    """Return all metrics of an arm, or those in `only`, from the answers of its seeds."""
     numbers = []
     everyone = np.arange(len(questions.place_N))
     for k in (1, 5):
@@ -546,7 +543,7 @@ def triple_numbers(
     *,
     only: Container[str] | None = None,
 ) -> list[ArmNumber]:
-    """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
+    """Return metrics by kind of edit, from scores [T, 3] of caption, negative and positive."""
     photo_T = questions.triple_T4[:, 0].numpy()
     return [
         number_of(arm, f"{group}: {metric}", value, photo_T[is_in_T])
@@ -557,7 +554,7 @@ def triple_numbers(
 
 
 def groups_of(kinds: Sequence[tuple[str, str]]) -> dict[str, BoolArray]:
-    """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
+    """Return masks of triples with a positive, by kind and by whether training used the kind."""
     negative = np.array([kind for kind, _ in kinds])
     has_both = np.array([bool(positive) for _, positive in kinds])
     is_seen = np.isin(negative, list(SEEN_KINDS))
@@ -584,11 +581,11 @@ METRICS = {
     "mean n": "mean_negative",
     "mean p": "mean_positive",
 }
-"""As tables name them, and as `unbag.metrics.triples` does."""
+"""Names of metrics in tables, and in `unbag.metrics.triples`."""
 
 
 def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[FloatArray]]:
-    """By metric, the values of some triples for each seed; a tie is wrong."""
+    """Return, by metric, the values of some triples for each seed; a tie is wrong."""
     # Caption, negative, positive.
     is_true_T3 = np.tile([True, False, True], (is_in_T.sum(), 1))
     results_by_seed = [judge_triples(score_T3[is_in_T], is_true_T3) for score_T3 in scores]
@@ -599,7 +596,7 @@ def judged(scores: Sequence[FloatArray], is_in_T: BoolArray) -> dict[str, list[F
 
 
 def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> ArmNumber:
-    """Units of one photograph are resampled together."""
+    """Return a metric with its bootstrap interval; units of a photograph are one cluster."""
     mean_U = np.mean(values, axis=0)
     low, high, _ = bootstrap(
         mean_U,
@@ -612,31 +609,31 @@ def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntA
 
 
 def difference(number: ArmNumber, control: ArmNumber) -> tuple[float, float]:
-    """Mean and half the interval of the paired difference over seeds."""
+    """Return the mean and half width of the interval of the paired difference over seeds."""
     differences = [a - b for a, b in zip(number.by_seed, control.by_seed, strict=True)]
     return interval(differences)
 
 
 def difference_text(number: ArmNumber, control: ArmNumber) -> str:
-    """Points of percent with the interval over seeds."""
+    """Format the paired difference in points, with its interval over seeds."""
     mean, half = difference(number, control)
     return with_interval(mean, mean - half, mean + half, signed_text)
 
 
 def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
-    """A line each."""
+    """Write numbers as JSON, one a line."""
     rows = [json.dumps(asdict(number)) for number in numbers]
     write_text(path, "[\n" + ",\n".join(rows) + "\n]\n")
 
 
 def read_numbers(path: Path) -> list[ArmNumber]:
-    """What `write_numbers` wrote."""
+    """Read the file of `write_numbers`."""
     rows = json.loads(path.read_text(encoding="utf-8"))
     return [ArmNumber(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
 
 
 def tables(numbers: Sequence[ArmNumber]) -> str:
-    """Building, repair, and differences to plain fine-tuning with the same lock, in Markdown."""
+    """Return tables of building, repairs, and differences to plain fine-tuning, in Markdown."""
     numbers_by_key = {(number.arm, number.metric): number for number in numbers}
     arms = list(dict.fromkeys(number.arm for number in numbers))
     built = [arm for arm in ("heads", "text", "both") if arm in arms]

@@ -1,9 +1,9 @@
-"""The experiment `pretraining`: tiny dual encoders trained from scratch, arm by arm.
+"""The experiment `pretraining`: tiny dual encoders trained from scratch.
 
 The arms are three model sizes on the same batches, and streams with and without captions that share
-all their words with another caption ("collisions"). Nothing is read of a base except the number at
-the end of its name, which is the seed. A stopped run resumes: an arm whose weights are in the
-folder is only measured, and one whose result is there is left alone.
+all their words with another caption ("collisions"). Of a base only the number at the end of its
+name is used, as the seed. An interrupted run resumes: an arm whose weights are in the
+folder is only measured, and an arm with a result is skipped.
 
 Arms with the same knobs train on the same batches. A stream with collisions has more captions that
 bind or relate than one without; `without_collisions` gives a stream with as many of each kind in
@@ -43,7 +43,7 @@ _SECONDS_OF_BASE = 14.0
 
 @dataclass(frozen=True)
 class PretrainingExperiment:
-    """Arms from scratch, side by side; see `Experiment`."""
+    """Arms trained from scratch, side by side; see `Experiment`."""
 
     steps: int = 2_000
     batch_size: int = 512
@@ -60,40 +60,40 @@ class PretrainingExperiment:
         return tuple(ARMS)
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """Nothing: every arm begins from scratch."""
+        """Return nothing: every arm starts from scratch."""
         find_arm(arm)
         return ()
 
     def seconds(self, arm: str) -> float:
-        """Estimated from the numbers of weights, its share of making scenes included."""
+        """Estimate the seconds from the number of weights, with a share of rendering scenes."""
         find_arm(arm)
         return _SECONDS.get(arm, _SECONDS_OF_BASE)
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """The same for all."""
+        """Return the extent, the same for all arms."""
         find_arm(arm)
         sized = self.sized(size)
         return Extent(sized.steps, sized.batch_size, sized.times)
 
     def sized(self, size: Size) -> PretrainingExperiment:
-        """As it is, or so short that it only shows that the code runs."""
+        """Return the experiment, shortened to a trial run for small sizes."""
         return self if size == "full" else replace(self, steps=6, batch_size=16, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Seeds in processes of their own where the order allows several."""
+        """Run seeds in parallel if the order allows several processes."""
         for arm in order.arms:
             find_arm(arm)
         for base in order.bases:
             seed_of(base)
         sized = self.sized(order.size)
-        # Seeds share the processes that make scenes, so that there are no more than were asked for.
+        # Seeds share the processes that render scenes, so that there are no more than requested.
         at_once = max(1, min(order.processes, len(order.bases)))
         workers = min(order.workers, max(1, order.workers // at_once))
         shares = []
         for base in order.bases:
             base_order = replace(order, bases=(base,), processes=1, workers=workers)
             shares.append(Share(base.stem, partial(_run_seed, sized, base_order, say=say)))
-        # Also one alone, where more are allowed: others may be forked after it.
+        # Fork even for one seed if several processes are allowed: others may be forked after it.
         each_apart(shares, processes=order.processes, say=say)
 
 
@@ -108,20 +108,20 @@ class PretrainingArm:
     config: TinyConfig
     knobs: Knobs
     masks: bool = True
-    """Whether pairs off the diagonal that are true as well are left out of the loss."""
+    """Whether off-diagonal pairs that are also true are left out of the loss."""
 
 
 def without_collisions(knobs: Knobs) -> Knobs:
-    """As many captions of each kind, on average, each drawn for itself.
+    """Return knobs with the same expected number of captions of each kind, drawn independently.
 
-    With chance q a draw gives two partners and else one sample, so that 2q / (1 + q) of all
-    samples are partners; these bind or relate, and none of them denies.
+    With probability q a draw gives two partners, else one sample, so 2q / (1 + q) of all samples
+    are partners; these bind or relate, and none of them negates.
     """
     partners = 2 * knobs.collision / (1 + knobs.collision)
     alone = 1 - partners
     one_thing, counted = alone * knobs.one_thing, alone * knobs.counted
     two_alone = alone * (1 - knobs.one_thing - knobs.counted)
-    # Captions of two things that come alone, and partners, which only bind or relate.
+    # Single captions of two things, and partners, which only bind or relate.
     composed = ("both_bound", "relation")
     of_composed = sum(getattr(knobs.mixture, kind) for kind in composed)
     shares = {}
@@ -180,14 +180,14 @@ ARMS: Mapping[str, PretrainingArm] = MappingProxyType(
 
 
 def find_arm(name: str) -> PretrainingArm:
-    """By name."""
+    """Return an arm by name."""
     if name not in ARMS:
         raise unknown_name("arm of pretraining", name, ARMS)
     return ARMS[name]
 
 
 def smaller(arm: PretrainingArm) -> PretrainingArm:
-    """The same arm with a few thousand weights, for a run that only shows that the code works."""
+    """Return the arm with a few thousand weights, for trial runs."""
     width = arm.config.picture_width // 16
     return replace(
         arm,
@@ -205,14 +205,14 @@ def smaller(arm: PretrainingArm) -> PretrainingArm:
 
 
 def _run_seed(experiment: PretrainingExperiment, order: Order, *, say: Say) -> None:
-    """All arms of one seed that are missing."""
+    """Train and measure the missing arms of one seed."""
     base = order.bases[0]
     seed = seed_of(base)
     unmeasured = [
         ArmResult(
             experiment=NAME,
             base=base.stem,
-            # Nothing of the base is read: arms of a seed belong together whatever its weights are.
+            # The base is not read: arms of a seed are compared whatever its weights are.
             fingerprint=f"{NAME}-{seed}",
             arm=arm,
             steps=experiment.steps,
@@ -263,7 +263,7 @@ def train_side_by_side(
     workers: int,
     say: Say,
 ) -> dict[str, TrainedArm]:
-    """From scratch; the same arms on the same kind of machine come to the same weights."""
+    """Train arms from scratch; on the same kind of machine the weights are reproducible."""
     start = time.monotonic()
     chosen = {
         name: replace(settings, knobs=arm.knobs, mask_also_true=arm.masks)
@@ -282,7 +282,7 @@ def train_side_by_side(
     tasks = {
         name: Pretraining(chosen[name], arm.config, device=device) for name, arm in arms.items()
     }
-    # One arm draws a stream for all: noise must not depend on which others are trained.
+    # One arm draws a stream for all: the noise must not depend on the other arms.
     drawers = {
         knobs: next(t for t in tasks.values() if t.settings.knobs == knobs) for knobs in streams
     }
@@ -309,11 +309,11 @@ def train_side_by_side(
 
 
 _MEASURED = 4
-"""Batches over which a stream is measured."""
+"""Batches to measure a stream."""
 
 
 def measure(settings: PretrainSettings) -> dict[str, float]:
-    """What the first batches of a stream ask of a model."""
+    """Measure the collision rate, incentive and share of relations of a stream."""
     batches = [settings.samples(step) for step in range(_MEASURED)]
     return {
         "collision": float(np.mean([collision_rate(batch) for batch in batches])),
@@ -334,7 +334,7 @@ _SMALL_EVERY = 20
 
 @cache
 def _questions(size: Size, times: int) -> Questions:
-    """Made once in a process, whatever number of seeds it trains."""
+    """Return the benchmarks, made once in a process."""
     if size == "small":
         return Questions(_SMALL_QUESTIONS, every=_SMALL_EVERY)
     return Questions(times=times)

@@ -1,12 +1,12 @@
-"""The experiment `priors`: decoders taught with and without an answer prior, scored with M3ID.
+"""The experiment `priors`: decoders trained with and without an answer prior, scored with M3ID.
 
-Two decoders on frozen patches learn where things are from the same images and as many questions.
-For one of them 70 of 100 answers are left, above, on or in front of; for the other 50. Each is
-scored plainly and with M3ID.
+Two decoders on frozen patches learn relations from the same images and the same number of
+questions. For one of them 70 % of the answers are "left", "above", "on" or "in front of"; for the
+other 50 %. Each is scored with and without M3ID.
 
-Every relation can be asked from either of its things: "Is the cup to the left of or to the right of
-the plate?" is answered by left where the question about the plate is answered by right. Which one
-is asked decides how often an answer is right, and changes neither images nor the number of lessons.
+Every relation can be asked from either of its things: the answer to "Is the cup to the left of or
+to the right of the plate?" is "left" where the answer to the question about the plate is "right".
+The choice sets how frequent an answer is, without changing images or the number of lessons.
 
 Dimensions: N images, L patches, V width of features, M cells, B rows, A tokens of an answer, U
 vocabulary.
@@ -64,16 +64,16 @@ from unbag_lab.training import precision_of
 
 M3ID_ENDING = "-m3id"
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
-"""Decoders, and how many of their answers are frequent ones."""
+"""Decoders, with the share of frequent answers in their training."""
 BENCHMARKS = ("world-pairs-a", "world-pairs-b")
-"""Sets of images whose captions are such relations, opposite ones beside each other."""
+"""Benchmarks with sets of images whose captions are relations, opposite ones in pairs."""
 SMALL_EVERY = 10
 _SECONDS = 70.0
 
 
 @dataclass(frozen=True)
 class PriorExperiment:
-    """Two decoders, two ways to score each."""
+    """Two decoders, each scored with and without M3ID; see `unbag_lab.plan.Experiment`."""
 
     name: str = "priors"
     reads_bases: bool = True
@@ -85,24 +85,24 @@ class PriorExperiment:
     )
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """M3ID is another way to score a decoder."""
+        """Return the decoder that an arm of M3ID scores."""
         if arm not in self.arms:
             raise unknown_name("arm", arm, self.arms)
         taught = arm.removesuffix(M3ID_ENDING)
         return () if arm == taught else ((self.name, taught),)
 
     def seconds(self, arm: str) -> float:
-        """Nothing is trained for M3ID."""
+        """Estimate the seconds; M3ID needs no training."""
         return 5.0 if self.needs(arm) else _SECONDS
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """That of the other decoders; nothing is trained for M3ID."""
+        """Return the extent of the other decoders; M3ID takes no steps."""
         settings = sized(size)
         taught = decoder_settings(settings.steps, size)
         return Extent(0 if self.needs(arm) else taught.steps, taught.batch_size, settings.times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Run what is missing; the same order goes on after a stop."""
+        """Run what is missing; the same order resumes an interrupted run."""
         for arm in order.arms:
             self.needs(arm)
         settings = replace(sized(order.size), device=order.device, workers=order.workers)
@@ -118,7 +118,7 @@ class PriorExperiment:
             # An arm that takes another's weights follows it in the same process.
             groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
             run = partial(_run_arms, base, self.name, order, say)
-            # One base after the other, the two decoders of a base side by side.
+            # Run bases in order, and the two decoders of a base in parallel.
             groups = [group for group in groups if group] if order.processes > 1 else [arms]
             each_apart(shares(run, groups), processes=order.processes, say=say)
 
@@ -127,14 +127,14 @@ PRIORS = PriorExperiment()
 
 
 def sized(size: Size) -> ReadoutSettings:
-    """Those of the other decoders, so that features and steps are the same."""
+    """Return the settings of the other decoders, so that features and steps are the same."""
     if size == "full":
         return FOR_DECODERS
     return ReadoutSettings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
 
 
 def decoder_settings(steps: int, size: Size) -> DecoderSettings:
-    """The decoder on patches, asked about relations only: few of its questions are."""
+    """Return the settings of the decoder on patches, trained on relations only."""
     settings = replace(
         DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0
     )
@@ -166,9 +166,9 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
         else:
             if not weights.is_dir():
                 raise UnbagError(
-                    f"there is no {weights}, the decoder that M3ID is to score",
-                    expected="weights beside the result of the arm that was taught",
-                    hint=f"remove {weights.name}.json beside it and run that arm again",
+                    f"the decoder {weights} is missing, which M3ID scores",
+                    expected="weights next to the result of the trained arm",
+                    hint=f"remove {weights.name}.json next to it and run that arm again",
                 )
             saved = read_decoder(weights).made
             net, words = saved.net.to(base.settings.device), saved.words
@@ -189,20 +189,20 @@ _BLIND_SETS = 100
 
 @dataclass(frozen=True, eq=False)
 class _Lab:
-    """What the arms of one base share."""
+    """The data that the arms of one base share."""
 
     base: Base
     settings: DecoderSettings
 
     @cached_property
     def asked(self) -> Tensor:
-        """Features of the images that are asked about, [N, L, V]."""
+        """Features of the images of the benchmarks, [N, L, V]."""
         image_tokens = question_features(self.base, self.settings)
         assert image_tokens is not None
         return image_tokens
 
     def taught(self, share: float) -> tuple[TaughtDecoder, Words]:
-        """A decoder for which so many answers are frequent ones."""
+        """Train a decoder with this share of frequent answers."""
         base = self.base
         material = base.material(self.settings)
         lessons = relation_lessons(material.facts, share=share, seed=base.seed)
@@ -217,7 +217,7 @@ class _Lab:
             self.settings,
             few=trained[: base.settings.fit_rows],
             lessons=trained,
-            # Without a prior for every arm, so that shares can be compared.
+            # Held-out lessons have no prior in any arm, so that arms can be compared.
             held=[lesson for lesson in fair if lesson.image >= first],
         )
         return decoder, words
@@ -225,7 +225,7 @@ class _Lab:
     def measured(
         self, net: DecoderNet, words: Words, *, m3id: M3ID | None
     ) -> dict[str, dict[str, float]]:
-        """Two captions compete at a time, so that numbers of four would mean nothing."""
+        """Return two-way metrics; captions compete in pairs, so four-way metrics mean nothing."""
         device, context = self.base.settings.device, self.settings.context
         score = score_answers(net, words, self.asked, context=context, m3id=m3id, device=device)
         numbers = {
@@ -238,19 +238,19 @@ class _Lab:
 
 
 FREQUENT = frozenset(BETWEEN[name].phrase for name in ("left of", "above", "on", "in front of"))
-"""One of each two opposite relations: what a prior is for."""
+"""One of each two opposite relations, the frequent answers."""
 _KIND = "answer"
 
 
 def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -> list[Lesson]:
-    """One for each caption that states a relation; `share` of the answers are frequent ones."""
+    """Make a lesson for each caption with a relation; `share` of the answers are frequent."""
     lessons = []
     for fact in facts:
         statement = stated(fact.caption)
         if statement is None or not statement.second:
             continue
         rng = np.random.default_rng((seed, 11, fact.image))
-        # The same draw for every share, so that two arms differ in as few questions as they must.
+        # The same draw for every share, so that two arms differ in as few questions as possible.
         is_frequent, is_turned = bool(rng.random() < share), bool(rng.integers(2))
         as_said = (statement.relation in FREQUENT) == is_frequent
         first, second = (
@@ -267,7 +267,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
 
 
 def item_lessons(items: Sequence[Item]) -> list[Lesson]:
-    """For each caption of each item the question between it and its opposite, and its answer."""
+    """Make a lesson for each caption of each item: the question between it and its opposite."""
     lessons = []
     for item in items:
         captions = [str(caption) for caption in item.captions]
@@ -280,7 +280,7 @@ def item_lessons(items: Sequence[Item]) -> list[Lesson]:
 
 
 def texts_asked() -> list[str]:
-    """All that is asked and answered besides the things themselves."""
+    """Return all questions and answers, with a placeholder for things."""
     texts = []
     for phrase in sorted(FREQUENT):
         captions = [f"the thing {between} the thing" for between in (phrase, OPPOSITE[phrase])]
@@ -300,12 +300,12 @@ _ROWS = 2_048
 def score_answers(
     net: DecoderNet, words: Words, seen_NLV: Tensor, *, context: int, m3id: M3ID | None, device: str
 ) -> Score:
-    """Of each caption of an item: its answer to the question between it and its opposite."""
+    """Score each caption by its answer to the question between it and its opposite."""
     net.eval()
 
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         lessons = make_lessons(item_lessons(items), words, context=context).to(device)
-        # Cells stand image by image, lessons caption by caption.
+        # Cells are ordered image by image, lessons caption by caption.
         parts, first = [], 0
         for item in items:
             lesson_N = np.arange(first, first + len(item.captions))
@@ -327,7 +327,7 @@ def score_answers(
 def blind_share(
     net: DecoderNet, words: Words, items: Sequence[Item], *, context: int, device: str
 ) -> float:
-    """What the language prior gives the frequent one of two answers, without any image."""
+    """Return the mean probability of the frequent one of two answers, without any image."""
     lessons = make_lessons(item_lessons(items), words, context=context).to(device)
     batch = lessons.batch(np.arange(len(lessons)))
     log_M = answer_log(net, None, batch, end=words.end, m3id=None)
@@ -344,8 +344,8 @@ def answer_log(
     end: int,
     m3id: M3ID | None,
 ) -> Tensor:
-    """Sum over the words of an answer, as a search for the best one would add them up, [B]."""
-    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
+    """Return the sum of the log-probabilities of the words of each answer, [B]."""
+    # In single precision: bfloat16 makes ties, which count as wrong.
     log_BAU = net.answered(seen_BLV, batch).float().log_softmax(dim=-1)
     if m3id is not None:
         prior_BAU = net.answered(None, batch).float().log_softmax(dim=-1)
