@@ -173,7 +173,7 @@ def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) ->
     elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
     with pytest.raises(UnbagError, match=r"there is no .*pacl\.weights") as error:
         READOUTS.run(elsewhere, say=silent)
-    assert error.value.hint == "remove pacl.json beside it and run that arm again"
+    assert error.value.hint == "remove pacl.json next to it and run that arm again"
     with pytest.raises(UnbagError, match=r"decoder is not a decoder: there is no such folder"):
         READOUTS.run(replace(elsewhere, arms=("vlm2vec",)), say=silent)
 

@@ -1,13 +1,14 @@
-"""The experiment `probes`: existing models are probed; nothing but linear readers is trained.
+"""The experiment `probes`: probes existing models; only linear readers are trained.
 
-An arm is a base, the same network untrained, a repair whose weights the experiment `default` left
-in the same folder, or weights interpolated between the base and such a repair. These arms have the
-numbers of `probes_measuring`. All arms of a base get the same questions; their seed follows from
-its name.
+An arm is a base, the same network randomly initialized, a repair with weights of the experiment
+`default` in the same folder, or weights interpolated between the base and such a repair. These arms
+have the numbers of `probes_measuring`. All arms of a base get the same questions, with a seed from
+the name of the base.
 
-The arms `blind` and `blind-ordered` are a reader that never sees an image: how well captions alone
-tell true captions from their edits. It is a logistic regression over runs of one to three words,
-with marks for beginning and end, trained on which of two captions is the true one. "caption-only"
+The arms `blind` and `blind-ordered` are a reader that never sees an image: they measure how well
+text alone separates true captions from their edits. The reader is a logistic regression over
+phrases of one to three words, with marks for start and end, trained on which of two captions is the
+true one. "caption-only"
 is its accuracy on each benchmark, image by image, trained on the edits that repairs are trained on;
 "caption-only own" is trained on the other half of that benchmark's items; "caption-only edits" is
 its accuracy on edits of other scenes, by kind. Galleries of images cannot be read, so retrieval is
@@ -53,15 +54,15 @@ from unbag_lab.results import BEFORE, UNTRAINED, ArmResult, Extent, Size, result
 from unbag_lab.scheduler import each_apart, shares
 
 REPAIRS_OF = "default"
-"""The experiment whose repairs are asked."""
+"""The experiment whose repairs are probed."""
 REPAIRED = tuple(PUBLISHED_REPAIRS)
 MIXED = "hard_negative"
-"""The repair towards which weights are mixed."""
+"""The repair for interpolated weights."""
 _MIX = "mix-"
 WEIGHTS = (0.25, 0.5, 0.75)
 MIXES = tuple(f"{_MIX}{weight:g}" for weight in WEIGHTS)
 BLIND = {"blind": "default", "blind-ordered": "ordered"}
-"""Readers of captions alone, with the preset of the captions that they are taught by."""
+"""Blind readers, with the preset of the captions they are trained on."""
 MODELS: tuple[str, ...] = (BEFORE, UNTRAINED, *REPAIRED, *MIXES)
 ARMS: tuple[str, ...] = (*MODELS, *BLIND)
 
@@ -70,14 +71,14 @@ class Probes:
     """Existing models, probed; see `unbag_lab.plan.Experiment`."""
 
     name = "probes"
-    about = "models that exist are asked where images and captions lie and what can be read"
+    about = "existing models, probed for where images and captions lie and what can be read"
     arms = ARMS
     reads_bases = True
     on_processor = True
     most_processes = 4
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """The repair whose weights an arm reads."""
+        """Return the repair whose weights an arm reads."""
         if arm not in ARMS:
             raise unknown_name("arm", arm, ARMS)
         if arm in MIXES:
@@ -85,17 +86,17 @@ class Probes:
         return ((REPAIRS_OF, arm),) if arm in REPAIRED else ()
 
     def seconds(self, arm: str) -> float:
-        """Readers are fitted on a processor, whatever encodes."""
+        """Estimate the seconds; readers are fitted on the CPU, whatever the device."""
         self.needs(arm)
         return 30.0 if arm in BLIND else 45.0
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """Nothing is trained here."""
+        """Return the extent; nothing is trained."""
         self.needs(arm)
         return Extent(steps=0, batch_size=0, times=AMOUNTS[size].times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Base by base, the arms of each in as many processes as are allowed."""
+        """Run base by base, the arms of a base in parallel."""
         amount = AMOUNTS[order.size]
         missing = {path: arms_left(order, self, path, seed=seed_of(path)) for path in order.bases}
         if not any(missing.values()):
@@ -113,12 +114,12 @@ PROBES = Probes()
 
 
 def seed_of(base: Path) -> int:
-    """Each base has scenes of its own, whatever stands beside it."""
+    """Return the seed of a base, from its name."""
     return crc32(f"{Probes.name}/{base.stem}".encode()) & 0x7FFF_FFFF
 
 
 def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny:
-    """The model of an arm; `seed` is that of the untrained twin."""
+    """Load the model of an arm; `seed` initializes the random network."""
     first = read(base, name=base.stem, device=device)
     if arm == BEFORE:
         return first
@@ -128,8 +129,8 @@ def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny
     path = result_path(out, experiment, base.stem, repair).with_suffix(".safetensors")
     if not path.exists():
         raise UnbagError(
-            f"no weights of {repair} at {path}",
-            expected=f"those that the experiment {experiment!r} leaves there",
+            f"the weights of {repair} are missing: {path}",
+            expected=f"the weights of the experiment {experiment!r}",
             hint=f"run its arm {repair} on {base.stem} into the same folder first",
         )
     tuned = read(path, name=arm, device=device)
@@ -137,7 +138,7 @@ def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny
 
 
 def _mixed(first: Tiny, tuned: Tiny, arm: str) -> Tiny:
-    # It imports all kinds of models, and PIL with them.
+    # Imported late: it imports all kinds of models, and PIL with them.
     from unbag.training.merge import interpolate
 
     weight = float(arm.removeprefix(_MIX))
@@ -178,7 +179,7 @@ AMOUNTS: Mapping[Size, Amount] = MappingProxyType(
 
 
 class _ProbedBase:
-    """What arms of a base share."""
+    """The data that arms of a base share."""
 
     def __init__(self, path: Path, questions: Questions, amount: Amount, order: Order) -> None:
         self.path, self.questions, self.amount, self.order = path, questions, amount, order
@@ -186,17 +187,17 @@ class _ProbedBase:
 
     @cached_property
     def asked(self) -> ProbeQuestions:
-        """What every model is asked."""
+        """The questions for every model."""
         return make_asked(self.questions, self.amount, seed=self.seed)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the base itself."""
+        """Fingerprint of the base itself."""
         return read(self.path, name=self.path.stem).fingerprint
 
 
 def _run_arms(base: _ProbedBase, processes: int, say: Say, arms: Sequence[str]) -> None:
-    """One after the other; each result is written as soon as it is there."""
+    """Run arms in order; each result is written at once."""
     if processes > 1:
         import torch
 
@@ -241,9 +242,9 @@ KINDS = (
     "replace_colour",
     "replace_shape",
 )
-"""Of edits that it is taught by."""
+"""Kinds of edits that a blind reader is trained on."""
 _OF_ONE_IMAGE = ("original", "accuracy", "individual")
-"""Of a single image; a benchmark has one of them."""
+"""Metrics of single images; a benchmark has one of them."""
 LONGEST = 3
 _READ = (
     "world-swap",
@@ -260,7 +261,7 @@ _READ = (
 
 
 def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[str, float]]:
-    """What a reader of captions alone reaches, taught by captions of a preset."""
+    """Return the accuracy of a blind reader that is trained on captions of a preset."""
     rows = [
         row
         for world_batch in world_rows(
@@ -268,7 +269,7 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
         )
         for row in zip(world_batch.captions, world_batch.negatives, strict=True)
     ]
-    # By kind of edit: two thirds of all captions to teach by, the others to test on.
+    # By kind of edit: two thirds of all captions for training, the others for testing.
     train: dict[str, list[CaptionContrast]] = {kind: [] for kind in KINDS}
     test: dict[str, list[CaptionContrast]] = {kind: [] for kind in KINDS}
     for at, (caption, negatives) in enumerate(rows):
@@ -301,7 +302,7 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
 
 
 def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseReader]) -> float:
-    """The metric of a single image, each item judged by its reader."""
+    """Return the metric of single images, with a reader for each item."""
 
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         parts = [
@@ -315,7 +316,7 @@ def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseRe
 
 
 def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> float:
-    """Each half of the items, by group, is judged by a reader that was taught by the other."""
+    """Measure each half of the items with a reader trained on the other half."""
     readers: list[PhraseReader] = []
 
     def score(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
@@ -325,7 +326,7 @@ def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> f
             readers.append(taught(contrasts, penalties))
         return np.zeros(len(image_M))
 
-    # The items come with the question: it is asked once to teach by them, once to judge.
+    # Items are only passed to score functions: the first pass trains, the second measures.
     questions.measured(score)
     return _asked(questions, name, lambda item: readers[_half(item)])
 
@@ -335,7 +336,7 @@ def _half(item: Item) -> int:
 
 
 def _contrasts(item: Item) -> Iterator[CaptionContrast]:
-    """Every true caption of an image beside every false one."""
+    """Yield every pair of a true and a false caption of an image."""
     assert not isinstance(item.truth, Sparse)
     for true_C in item.truth:
         for true in np.flatnonzero(true_C):
@@ -352,13 +353,13 @@ class CaptionContrast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PhraseReader:
-    """Scores captions by the runs of words in them."""
+    """Scores captions by their phrases."""
 
     weight: dict[str, float]
     _known: dict[str, float] = field(default_factory=dict, repr=False)
 
     def score(self, caption: str) -> float:
-        """The sum of weights; where it has no preference a coin decides, by the caption itself."""
+        """Return the sum of weights; a hash of the caption breaks ties."""
         if caption not in self._known:
             coin = int.from_bytes(blake2b(caption.encode(), digest_size=4).digest(), "big") / 2**32
             total = sum(self.weight.get(run, 0.0) for run in runs(caption))
@@ -367,7 +368,7 @@ class PhraseReader:
 
 
 def runs(caption: str) -> Iterator[str]:
-    """Of one to three words, beginning and end included."""
+    """Yield the phrases of one to three words, with marks for start and end."""
     words = ["^", *caption.split(), "$"]
     for length in range(1, LONGEST + 1):
         for at in range(len(words) - length + 1):
@@ -375,7 +376,7 @@ def runs(caption: str) -> Iterator[str]:
 
 
 def taught(contrasts: Sequence[CaptionContrast], penalties: Sequence[float]) -> PhraseReader:
-    """Least logistic loss with the penalty that does best on every fifth contrast."""
+    """Fit a reader by logistic loss, with the penalty that is best on every fifth contrast."""
     from scipy.sparse import csr_matrix
 
     place: dict[str, int] = {}
@@ -386,7 +387,7 @@ def taught(contrasts: Sequence[CaptionContrast], penalties: Sequence[float]) -> 
         for run in runs(caption)
     ]
     row_C, column_C, sign_C = (np.array(column) for column in zip(*cells, strict=True))
-    # Runs that both captions have are summed to 0.
+    # Phrases that both captions have sum to 0.
     apart_NF = csr_matrix((sign_C, (row_C, column_C)), shape=(len(contrasts), len(place)))
     penalty = penalties[0]
     if len(penalties) > 1:

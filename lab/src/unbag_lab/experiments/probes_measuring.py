@@ -1,40 +1,40 @@
-"""What the experiment `probes` asks of a model, and the numbers that answer it.
+"""Measures the models of the experiment `probes`.
 
-A model gets the numbers of every benchmark of the world by the benchmark's name, and these:
+The numbers of a model are the metrics of every benchmark of the world, and these:
 
-`intra`: mean cosine of a caption and its hard negatives, of it and its hard positives, and how
-much nearer positives are (selectivity). `gap`: how much higher an image scores its caption than
-these edits; `ratio` is that of positives over that of negatives (1 for a mere detector of edits),
-`auc` how often a negative costs more than a positive (0.5 for such a detector). Both are means of
-the means of swaps, relations and replacements; a metric "NAME, BENCHMARK" is of one benchmark.
+`intra`: mean cosine of a caption with its hard negatives, with its hard positives, and their
+difference (selectivity). `gap`: how much higher an image scores its caption than these edits;
+`ratio` is the gap of positives over that of negatives (1 for a mere detector of edits), `auc` how
+often a negative has a larger gap than a positive (0.5 for such a detector). Both are means of the
+means of swaps, relations and replacements; a metric "NAME, BENCHMARK" is of one benchmark.
 
-`conditions`: how often each condition of an ideal space holds; "for all" where x is put against
-every other thing at once; "cosine" where two images must not be one.
+`conditions`: how often each condition of an ideal space holds; "for all" if x is compared with
+every other thing at once; "cosine" if two images must not have the same vector.
 
-`superposition`: cosines of the vector of two things with the sum of theirs, with the best possible
-vector, with each part and with the sum of another pair, raw and around the mean of single things;
-"colours exchanged" is that of two images which would be one if all were sums; "explained" is the
-share that things and names of colours explain.
+`superposition`: cosines of the vector of two things with the sum of their vectors, with the best
+possible vector, with each part and with the sum of another pair, raw and around the mean of single
+things; "colours exchanged" is the cosine of two images that would be equal if all vectors were
+sums; "explained" is the share of variance that things and names of colours explain.
 
 `cone`: length of the mean vector of single things and of captions (0 for a cloud, 1 for a single
 direction); the first times the number M of things, which is the length of their sum; the mean
-length of the sum of two, which should be small against it; the latter over the former; and the
-distance of the mean image from the mean caption.
+length of the sum of two, which should be small compared with it; the latter over the former; and
+the distance of the mean image from the mean caption.
 
-`agreement`: of images that differ in one way, the share with a cosine above 0.95 (merged), mean
-cosines, those around the mean of all images, and rank correlations of their vectors.
+`agreement`: for images that differ in one way, the share with a cosine above 0.95 (merged), mean
+cosines, cosines around the mean of all images, and rank correlations of their vectors.
 
 `order-free`: "recall" is R@1; "retention SHUFFLE" is R@1 with the words of all captions, or the
 parts of all images, in another order, over R@1 of the same queries as they are (methods.md 3.4).
 Retention means little where recall is low, as in an untrained model.
 
-`extract`, of "left/right" (is the thing of the first hand on the left) and "binding" (has it the
-colour of the first): accuracy of linear readers on pairs of things that they never saw, from
-"projected" (the vector that is compared), "unprojected", "mean patch" and "all patches" of the last
-layer; "control" is the reader of all patches fitted to shuffled labels; "own score" is the caption
-with the greater cosine. "merged pairs" is the share of pairs of images which differ in that label
-alone and have a cosine above 0.95; "of merged pairs" how often both images of such a pair are right
-(chance 25 %), left out where there is none.
+`extract`, for "left/right" (is the first thing on the left) and "binding" (does it have the first
+colour): accuracy of linear readers on unseen pairs of things, from "projected" (the vector that is
+compared), "unprojected", "mean patch" and "all patches" of the last layer; "control" is the reader
+of all patches fitted to shuffled labels; "own score" chooses the caption with the higher cosine.
+"merged pairs" is the share of pairs of images that differ only in that label and have a cosine
+above 0.95; "of merged pairs" is how often both images of such a pair are right (chance 25 %), left
+out if there is none.
 
 Dimensions: N images, captions or rows, B a batch, M gallery, D joint space, L patches, W width of
 the last layer, S draws, Q queries, P images of a gallery or pairs of images, F features, R rank;
@@ -87,7 +87,7 @@ Numbers = dict[str, dict[str, float]]
 
 
 def ask(space: TinySpace, bench: ProbeQuestions) -> Numbers:
-    """All numbers of one model; one that means nothing, such as a share of nothing, is left out."""
+    """Return all numbers of one model, without undefined ones."""
     numbers = {
         **benchmarks(space, bench.questions),
         **geometry(space, bench),
@@ -101,7 +101,7 @@ def ask(space: TinySpace, bench: ProbeQuestions) -> Numbers:
 
 
 def benchmarks(space: Space, questions: Questions) -> Numbers:
-    """By benchmark and metric, by the cosine."""
+    """Return metrics by benchmark, scored by the cosine."""
 
     def cosine(image_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         space.images([image for item in items for image in item.images])
@@ -117,45 +117,45 @@ def benchmarks(space: Space, questions: Questions) -> Numbers:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is asked."""
+    """Amount of measuring."""
 
     times: int
-    """Items of benchmarks, in the number of the registered."""
+    """Multiplies the number of items of the registered benchmarks."""
     gallery: int
     """Images to search among."""
     draws: int
-    """Of each shuffle of captions; images are shuffled once, since each must be encoded anew."""
+    """Draws of each shuffle of captions; images are shuffled once, as encoding them is slow."""
     rings: int
-    """Of four things each."""
+    """Rings of four things each."""
     sets: int
-    """Of four images to read from; each of 16 pairs of things has as many."""
+    """Sets of four images for linear readers, for each of 16 pairs of things."""
     edited: int
-    """Captions with edits by which a reader of captions is taught; a third of them test it."""
+    """Captions with edits for the blind reader; a third of them test it."""
     quads: int
-    """Whose captions and edits are compared, of each benchmark of edits; and as many sets of
-    images of each kind. They are among the items of benchmarks, so little is encoded for them."""
+    """Quads of each benchmark of edits for `intra` and `gap`, and sets of images of each kind for
+    `agreement`. They are among the items of benchmarks, so little is encoded for them."""
     effort: Effort
-    """Of readers of images; strengths are those of standardised features."""
+    """Effort of linear readers; strengths are those of standardised features."""
     penalties: tuple[float, ...]
-    """Among which a reader of captions chooses."""
+    """Penalties among which the blind reader chooses."""
     benchmarks: tuple[str, ...] | None = None
-    """That models are asked; all of them if None."""
+    """Benchmarks for models; all of them if None."""
     every: int = 1
-    """Which of their items models are asked: each so-many-th."""
+    """Models are measured on each n-th item."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeQuestions:
-    """What every model of a base is asked."""
+    """The questions for every model of a base."""
 
     questions: Questions
     triples: Mapping[str, tuple[EditedImage, ...]]
-    """By benchmark."""
+    """Edited images by benchmark."""
     pairs: Mapping[str, tuple[tuple[ImageSource, ImageSource], ...]]
-    """Different images of the same things, by what differs."""
+    """Pairs of images of the same things, by the difference."""
     gallery: Gallery
     shuffled: tuple[Shuffled, ...]
-    """Every draw of every shuffle of the gallery's captions."""
+    """All draws of all shuffles of the gallery's captions."""
     rings: tuple[Ring, ...]
     sheet: ProbeSheet[ImageSource]
     effort: Effort
@@ -173,7 +173,7 @@ class EditedImage:
 
 
 def make_asked(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuestions:
-    """Benchmarks, edits and pairs are the same for all bases; the rest is drawn by the seed."""
+    """Make the questions; benchmarks, edits and pairs are the same for all bases."""
     searched = retrieval_items(n=amount.gallery)[0]
     assert isinstance(searched.truth, Sparse)
     captions = tuple(map(str, searched.captions))
@@ -203,7 +203,7 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def _triples(families: Sequence[str], quads: int) -> tuple[EditedImage, ...]:
-    """Each once: the world turns caption and positive round, after which positives cost nothing."""
+    """Return edited images, without repetitions with caption and positive exchanged."""
     items_each = -(-quads // len(families))
     seen: set[tuple[object, str, str]] = set()
     triples = []
@@ -232,7 +232,7 @@ def _pairs(sets: int) -> dict[str, tuple[tuple[ImageSource, ImageSource], ...]]:
 
 
 def geometry(space: Space, bench: ProbeQuestions) -> Numbers:
-    """Where captions, edits, images and concepts lie in a space."""
+    """Return the numbers about the geometry of captions, edits, images and concepts."""
     concepts = concept_vectors(space, bench.rings)
     caption_MD = space.captions(bench.gallery.captions)
     return {
@@ -245,7 +245,7 @@ def geometry(space: Space, bench: ProbeQuestions) -> Numbers:
 
 
 def edits(space: Space, bench: ProbeQuestions) -> Numbers:
-    """`intra` and `gap`."""
+    """Return `intra` and `gap`."""
     intra: dict[str, float] = {}
     gap: dict[str, float] = {}
     for name, rows in bench.triples.items():
@@ -275,7 +275,7 @@ def edits(space: Space, bench: ProbeQuestions) -> Numbers:
 
 
 def conditions(concepts: Concepts) -> dict[str, float]:
-    """Rates at which they hold."""
+    """Return how often each condition holds."""
     rates = {}
     for name, samples in condition_samples(concepts).items():
         rates[name] = float(np.nanmean(samples.held.holds_N))
@@ -287,10 +287,10 @@ def conditions(concepts: Concepts) -> dict[str, float]:
 
 
 def sums(concepts: Concepts) -> dict[str, float]:
-    """Whether the vector of two things is the sum of theirs."""
+    """Return how well the vector of two things equals the sum of their vectors."""
     thing_BSD, gallery_MD = concepts.thing_BSD, _flat(concepts.thing_BSD)
     place_N = np.arange(len(gallery_MD))
-    # Across the ring: the same colours and places, and no thing in common.
+    # The opposite pair in the ring: the same colours and places, but no common thing.
     opposite_N = place_N // THINGS * THINGS + (place_N + THINGS // 2) % THINGS
     numbers = {}
     for tail in ("", ", centred"):
@@ -323,7 +323,7 @@ def sums(concepts: Concepts) -> dict[str, float]:
 
 
 def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> dict[str, float]:
-    """How narrow it is, and how far images lie from captions."""
+    """Return how narrow the cone is, and the distance between images and captions."""
     thing_BSD = concepts.thing_BSD
     single = cone(_flat(thing_BSD))
     both_ND = _flat(thing_BSD + np.roll(thing_BSD, -1, axis=1))
@@ -341,7 +341,7 @@ def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> d
 
 
 def agreement(space: Space, bench: ProbeQuestions) -> dict[str, float]:
-    """How near images are that differ in one way."""
+    """Return how similar images are that differ in one way."""
     sides = {
         name: tuple(space.images([pair[k] for pair in pairs]) for k in (0, 1))
         for name, pairs in bench.pairs.items()
@@ -362,7 +362,7 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
 
 
 def order_free(space: Space, bench: ProbeQuestions) -> dict[str, float]:
-    """Recall, and how much of it every shuffle keeps."""
+    """Return the recall, and the share of it that remains after each shuffle."""
     gallery = bench.gallery
     image_PD, caption_CD = space.images(gallery.images), space.captions(gallery.captions)
     original = search(image_PD, caption_CD, gallery)
@@ -380,7 +380,7 @@ def order_free(space: Space, bench: ProbeQuestions) -> dict[str, float]:
             hit_SQ = search_result.hit[direction]
             before_SQ = np.broadcast_to(original.hit[direction], hit_SQ.shape)
             is_asked_SQ = np.isfinite(hit_SQ) & np.isfinite(before_SQ)
-            # Nothing in a direction in which nothing is found as it is.
+            # Undefined if nothing is found without shuffling.
             if before := before_SQ[is_asked_SQ].sum():
                 numbers[f"retention {search_result.name}, {label}"] = float(
                     hit_SQ[is_asked_SQ].sum() / before
@@ -390,16 +390,16 @@ def order_free(space: Space, bench: ProbeQuestions) -> dict[str, float]:
 
 TOLERANCE = 1e-3
 INNER = 2
-"""Parts of the training groups by which a strength is chosen; most of the time goes into this."""
+"""Inner folds for choosing a strength, which takes most of the time."""
 WIDEST = "all patches"
 _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
     {"left/right": ((0, 1), (2, 3)), "binding": ((0, 2), (1, 3))}
 )
-"""Images of a set of four that differ in a label alone."""
+"""Pairs of images in a set of four that differ only in a label."""
 
 
 def readings(space: TinySpace, bench: ProbeQuestions) -> dict[str, float]:
-    """All readers of all labels."""
+    """Return the accuracy of all linear readers for all labels."""
     sheet = bench.sheet
     cls_NW, patch_NLW = space.last_layer(sheet.given)
     vector_ND = space.images(sheet.given)
@@ -433,7 +433,7 @@ def readings(space: TinySpace, bench: ProbeQuestions) -> dict[str, float]:
         is_merged_P = agree(vector_ND[first_P], vector_ND[second_P]) == 1
         numbers[f"{name}, merged pairs"] = float(is_merged_P.mean())
         for place, right_N in by_place.items() if is_merged_P.any() else ():
-            # A tie of the own score is half right; both are right only where neither ties.
+            # A tie of the own score counts half; both are right only if neither ties.
             both_P = (right_N[first_P] == 1) & (right_N[second_P] == 1)
             numbers[f"{name} of merged pairs, {place}"] = float(both_P[is_merged_P].mean())
     return numbers
@@ -447,15 +447,16 @@ def read_linear(
     effort: Effort,
     seed: int,
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """For each label 1 where a logistic regression is right on unseen groups, and its control.
+    """Return, for each label, 1 where a logistic regression is right, and the same for a control.
 
-    As `unbag.probes.classifiers.read`, for features in thousands: the best weights lie in the
-    span of the training rows, so features are first turned into that span, once for all labels.
+    Readers are tested on unseen groups, as in `unbag.probes.classifiers.read`, but with thousands
+    of features: the best weights lie in the span of the training rows, so features are rotated
+    into that span, once for all labels.
     """
     tasks = [reader_fits(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
     credit = np.zeros((len(labels), 2, len(feature_NF)))
     for fold in range(effort.folds):
-        # Which rows are fitted to and tested on follows from the groups, not from labels.
+        # Folds depend on the groups, not on the labels.
         first = tasks[0][fold][0]
         train_TR, test_TR = _turned(feature_NF, first)
         for at, label in enumerate(labels):
@@ -469,10 +470,10 @@ def read_linear(
 
 
 def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArray]:
-    """Training and test rows, standardised; in as many dimensions as there are training rows."""
+    """Return standardised training and test rows, in the span of the training rows."""
     train_TF = feature_NF[task.train_T]
     scale = scale_of(train_TF)
-    # Single precision halves the time of the one large product, and is far finer than the noise.
+    # Single precision halves the time of the large product, with an error far below the noise.
     train_TF, test_TF = (
         scale.of(part).astype(np.float32) for part in (train_TF, feature_NF[task.test_T])
     )
@@ -486,7 +487,7 @@ def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArra
 
 
 def _choose_strength(train_TR: FloatArray, task: ReaderFit, effort: Effort) -> float:
-    """The strength with the most right answers over inner folds of the training groups."""
+    """Return the strength with the best accuracy over inner folds of the training groups."""
     strengths = effort.inverse_strengths
     if len(strengths) == 1:
         return strengths[0]
@@ -515,19 +516,19 @@ def _fit_reader(
 
 
 _IMAGES = (512, 64)
-"""That go through the encoder at once, on a GPU and on a processor."""
+"""Batch sizes of images on a GPU and on a CPU."""
 _CAPTIONS = (4_096, 256)
 
 
 class TinySpace:
-    """The vectors of a tiny model, kept in memory."""
+    """The vectors of a tiny model, cached in memory."""
 
     layers = None
     tokens = None
     damaged: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, encoder: Tiny) -> None:
-        """Nothing is encoded before it is asked for."""
+        """Take a model; nothing is encoded before it is needed."""
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
         self._encoder = encoder
         self._at = int(encoder.device == "cpu")
@@ -553,7 +554,7 @@ class TinySpace:
         return np.array([self._caption[caption] for caption in captions])
 
     def last_layer(self, images: Sequence[ImageSource]) -> tuple[Vectors, Vectors]:
-        """What enters the projection: CLS [N, W] and patches [N, L, W]; not kept."""
+        """Return the input of the projection: CLS [N, W] and patches [N, L, W]; not cached."""
         step = _IMAGES[self._at]
         parts = [self._look(images[at : at + step]) for at in range(0, len(images), step)]
         every_NLW = np.concatenate([part.float().cpu().numpy() for part in parts])
@@ -561,7 +562,7 @@ class TinySpace:
 
     @torch.inference_mode()
     def _look(self, images: Sequence[ImageSource]) -> Tensor:
-        """One pass: vectors are kept, the last layer goes out."""
+        """Encode images: cache their vectors and return the last layer."""
         encoder = self._encoder.network.picture
         pixels = _levels(images, self._encoder.device).float() / 127.5 - 1.0
         last_BLW: Tensor = encoder.norm(encoder.blocks(encoder.enter(pixels)))
@@ -572,16 +573,16 @@ class TinySpace:
 
 
 def _key(image: ImageSource) -> Hashable:
-    """Scenes compare by what they show, whatever an image is called."""
+    """Return a key that is equal for images of the same scene."""
     if isinstance(image, ShuffledImage):
         return scene_of(image.image), image.kind, image.seed
     return scene_of(image)
 
 
 def _levels(images: Sequence[ImageSource], device: str) -> Tensor:
-    """Bytes [B, 3, H, W]; what is shuffled is cut after it is drawn, and filled up with black.
+    """Return bytes [B, 3, H, W]; shuffled images are cut after drawing and padded with black.
 
-    Nine patches of 64 pixels leave one row and one column, which public code leaves black too.
+    Nine patches of 64 pixels leave one row and one column black, as in public code.
     """
     plain = [image.image if isinstance(image, ShuffledImage) else image for image in images]
     level_B3HW = drawn([scene_of(image) for image in plain]).to(device)

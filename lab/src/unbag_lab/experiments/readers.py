@@ -387,9 +387,9 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         path = folder / f"{arm.taught_as}.weights"
         if not path.is_file():
             raise UnbagError(
-                f"there is no {path}, the weights of another arm",
-                expected="weights beside the result of the arm that was taught",
-                hint=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
+                f"the weights {path} of another arm are missing",
+                expected="weights next to the result of the trained arm",
+                hint=f"remove {path.with_suffix('.json').name} next to it and run that arm again",
             )
         reader.load_state_dict(load_checkpoint(path).group("reader"))
         fit_numbers, loss = _fit_numbers(reader, pool, held_out, device), None

@@ -1,13 +1,13 @@
-"""The experiment `readouts`: readers, decoders and VLM2Vec on frozen bases, trained and measured.
+"""The experiment `readouts`: trains and measures readers, decoders and VLM2Vec on frozen bases.
 
-Readers and the frozen base that all arms read are in `readers`, decoders and VLM2Vec in `decoders`.
-`ship_head` writes a trained head as it ships:
+Readers and the frozen base are in `readers`, decoders and VLM2Vec in `decoders`. `ship_head` writes
+a trained head for release:
 
     python -m unbag_lab ship runs/arms/readouts/tiny-0/decoder-long --model tiny:base --out OUT
 
-With `--change-of DECODER --rank R` it is written as a change of a decoder that ships beside it.
-A reader is a file, and so is what ships of it: OUT ends in `.READOUT.reader.safetensors`. Weights
-are rounded to half precision, and the origin is the name that loads the encoder anywhere.
+With `--change-of DECODER --rank R` it is written as a low-rank change of a shipped decoder. A
+reader is one file, and OUT ends in `.READOUT.reader.safetensors`. Weights are rounded to half
+precision, and the origin is a name that loads the encoder anywhere.
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ SMALL = ReadoutSettings(
     times=1,
     size="small",
 )
-"""Shows that everything runs. Of fewer scenes the tenth that is asked may state no relation."""
+"""For trial runs. With fewer scenes the held-out tenth may state no relation."""
 SMALL_BENCH = ("world-swap", "world-relation", "world-pairs-a", "world-pairs-b")
-"""What the claims about read-outs ask."""
+"""Benchmarks of the claims about read-outs."""
 SMALL_EVERY = 20
 _READER, _MAPS, _DECODER = 0.0013, 0.0032, 0.0035
 """Seconds of one step, alone on one H200."""
 _VECTORS, _AROUND, _ASKED = 60.0, 4.0, 4.0
-"""Seconds of a whole arm of VLM2Vec; around the steps of a reader; and of being asked alone."""
+"""Seconds of an arm of VLM2Vec; of a reader without its steps; and of measuring alone."""
 _COMPILED = 19.0
-"""Around the steps of a decoder: its layers are compiled, and it is slower to ask."""
+"""Seconds of a decoder without its steps: compiling its layers, and measuring."""
 
 
 @dataclass(frozen=True)
 class ReadoutExperiment:
-    """Everything that is trained on a frozen base; see `unbag_lab.plan.Experiment`."""
+    """Read-outs trained on a frozen base; see `unbag_lab.plan.Experiment`."""
 
     name: str = EXPERIMENT
     reads_bases: bool = True
@@ -96,7 +96,7 @@ class ReadoutExperiment:
     arms: tuple[str, ...] = (BEFORE, *READERS, *DECODERS, *VECTOR_ARMS)
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """The arm whose weights it takes, or goes on from."""
+        """Return the arm whose weights an arm takes or continues from."""
         if arm not in self.arms:
             raise unknown_name("arm", arm, self.arms)
         if arm in VECTOR_ARMS:
@@ -105,7 +105,7 @@ class ReadoutExperiment:
         return ((self.name, teacher),) if teacher else ()
 
     def seconds(self, arm: str) -> float:
-        """Of learning by heart, training and asking; features are shared between arms."""
+        """Estimate the seconds of both fits and measuring; features are shared between arms."""
         if arm in VECTOR_ARMS:
             return _VECTORS
         if arm == BEFORE or self.needs(arm):
@@ -118,7 +118,7 @@ class ReadoutExperiment:
         return _AROUND + (_MAPS if reader.reads_maps else _READER) * steps
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """By kind of arm."""
+        """Return the extent, by kind of arm."""
         self.needs(arm)
         readers, decoders = _of_size(size)
         times = readers.times
@@ -132,9 +132,9 @@ class ReadoutExperiment:
         return Extent(readers.steps_of(READERS[arm]), BATCH, times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Run what is missing; the same order goes on after a stop.
+        """Run what is missing; the same order resumes an interrupted run.
 
-        Raises UnbagError when all else is done, if the text model of some arms cannot be read.
+        If the text model of some arms cannot be read, raises UnbagError after all other arms.
         """
         for arm in order.arms:
             self.needs(arm)
@@ -182,7 +182,7 @@ def _has_text(arm: str) -> bool:
 
 @contextmanager
 def _settings(order: Order) -> Iterator[tuple[ReadoutSettings, ReadoutSettings]]:
-    """With a text model of their own for small runs, which is removed again."""
+    """Yield the settings; small runs get a temporary text model."""
     readers, decoders = (
         replace(settings, device=order.device, workers=order.workers)
         for settings in _of_size(order.size)
@@ -196,23 +196,23 @@ def _settings(order: Order) -> Iterator[tuple[ReadoutSettings, ReadoutSettings]]
 
 
 def _of_size(size: Size) -> tuple[ReadoutSettings, ReadoutSettings]:
-    """Of readers, and of decoders and VLM2Vec."""
+    """Return the settings of readers, and of decoders and VLM2Vec."""
     return (SMALL, SMALL) if size == "small" else (ReadoutSettings(), FOR_DECODERS)
 
 
 def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UnbagError | None:
-    """Why arms with another text model cannot be run; None if they can, or none is asked for."""
+    """Return why arms with another text model cannot run; None if they can or there are none."""
     text_arms = [arm for arm in arms if _has_text(arm)]
     if not text_arms:
         return None
 
     def try_text_model() -> None:
-        # The model itself must not travel between processes.
+        # Return nothing: the model cannot be sent between processes.
         load_part(settings.text, device="cpu")
 
     try:
-        # transformers wakes the GPU even for a model on the CPU, and no process that is forked
-        # after that could use it.
+        # transformers initializes the GPU even for a model on the CPU; processes forked after that
+        # could not use it.
         apart(try_text_model, device=settings.device)
     except UnbagError as error:
         return UnbagError(
@@ -228,9 +228,9 @@ _CONTEXT = 32
 
 
 def write_small_text(folder: Path) -> Path:
-    """Save a random text model of one layer that knows the world's words, in place of MiniLM.
+    """Save a random text model of one layer with the world's words.
 
-    Small runs, which only show that the code runs, need no download with it.
+    Small runs use it instead of MiniLM, so that they download nothing.
     """
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -270,16 +270,16 @@ def ship_head_script() -> None:
 
 @dataclass(frozen=True)
 class ChangeOf:
-    """What a head is a change of."""
+    """The decoder that a head is saved as a change of."""
 
     decoder: Path
     rank: int
 
 
 def ship_head(place: Path, spec: str, out: Path, *, beside: ChangeOf | None = None) -> None:
-    """Write it; what was trained for another encoder is refused."""
+    """Write a head for release; raises UnbagError if it was trained for another encoder."""
     if place.is_file():
-        # Readers are kept in half precision already.
+        # Readers are saved in half precision already.
         head, state = read_head(place)
         encoder = encoder_of(load_model(spec), head.readout)
         check_encoder(place, encoder, spec=head.encoder, fingerprint=head.fingerprint)
@@ -292,7 +292,7 @@ def ship_head(place: Path, spec: str, out: Path, *, beside: ChangeOf | None = No
     shipped = replace(
         saved,
         context=saved.places + saved.settings.context,
-        # Folders of before `embeds` was written have the name of their arm.
+        # Folders from before `embeds` was saved have the name of their arm.
         embeds=saved.embeds or place.name in VECTOR_ARMS,
     )
     origin = DecoderOrigin(spec, encoder.name, encoder.fingerprint)

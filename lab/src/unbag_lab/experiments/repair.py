@@ -1,9 +1,9 @@
-"""The repair experiments: all arms of a base, trained on edited captions and measured.
+"""The repair experiments: trains all arms of a base on edited captions and measures them.
 
 The experiments are `default`, `ordered` and `held_out`. Each arm takes the steps of `unbag train`;
-arms and training are in `repair_training`, tables in `pages.tables`. A stopped run resumes: arms in
-training from their last checkpoint; an arm whose weights are in the folder is only measured, and
-one whose result is there is left alone. The weights of all arms are written before the first is
+arms and training are in `repair_training`, tables in `pages.tables`. An interrupted run resumes:
+arms in training from their last checkpoint; an arm whose weights are in the folder is only
+measured, and one with a result is skipped. The weights of all arms are written before the first is
 measured.
 
 Dimensions: S steps, K kinds of negatives, N pairs of texts, V words.
@@ -58,7 +58,7 @@ from unbag_lab.scheduler import Share, each_apart
 from unbag_lab.training import TrainedArm, ask, run_arms
 
 SMALL = RepairSettings(steps=4, batch_size=16, times=1, size="small")
-"""Shows that everything runs."""
+"""For trial runs."""
 SMALL_BENCH = (
     "world-swap",
     "world-replace",
@@ -66,9 +66,9 @@ SMALL_BENCH = (
     "world-pairs-a",
     "world-pairs-b",
 )
-"""What the claims about repairs ask."""
+"""Benchmarks of the claims about repairs."""
 _SMALL_EVERY = 23
-"""A small run asks one item of so many: no divisor of the forms that stand beside each other."""
+"""A small run measures each n-th item; n does not divide the number of forms of a scene."""
 _OPEN = 12.0
 _LOCKED = 6.0
 _ASKED = 4.0
@@ -77,14 +77,14 @@ _ASKED = 4.0
 
 @dataclass(frozen=True)
 class RepairExperiment:
-    """Arms of one kind of captions; see `unbag_lab.plan.Experiment`."""
+    """Arms trained on one kind of captions; see `unbag_lab.plan.Experiment`."""
 
     name: str
     trained: tuple[str, ...]
     reads_bases: bool = True
     on_processor: bool = False
     most_processes: int = 1
-    """Arms of a base share their scenes, which each process makes again."""
+    """Arms of a base share their scenes, which every process renders again."""
 
     @property
     def about(self) -> str:
@@ -93,27 +93,27 @@ class RepairExperiment:
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The network before any training, the base, the blind reader, and what was trained."""
+        """The random network, the base, the blind reader, and the trained arms."""
         return (UNTRAINED, BEFORE, BLIND, *self.trained)
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        """Nothing: every arm begins with the base."""
+        """Return nothing: every arm starts from the base."""
         return ()
 
     def seconds(self, arm: str) -> float:
-        """Of one arm alone; less for each where several processes share the device."""
+        """Estimate the seconds of one arm alone."""
         if arm not in self.trained:
             return _ASKED
         return _ASKED + (_LOCKED if arm.endswith(LOCKED) else _OPEN)
 
     def extent(self, arm: str, *, size: Size) -> Extent:
-        """The same for all that are trained."""
+        """Return the extent, the same for all trained arms."""
         settings = _settings(size)
         steps = settings.steps if arm in self.trained else 0
         return Extent(steps, settings.batch_size, settings.times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
-        """Train and ask what is missing."""
+        """Train and measure what is missing."""
         settings = replace(
             _settings(order.size),
             experiment=self.name,
@@ -134,7 +134,7 @@ def _settings(size: Size) -> RepairSettings:
 DEFAULT = RepairExperiment(
     "default", (*ARMS, *(arm for arm in VARIANTS if arm != "rephrased")), most_processes=2
 )
-"""One process with all its arms would be the last to end."""
+"""Two processes, since one with all arms would be the last to end."""
 ORDERED = RepairExperiment(
     "ordered", ("clip_ft", "hard_negative", "hard_positive", "positives_only", "rephrased")
 )
@@ -150,9 +150,9 @@ def repair_bases(
     processes: int = 1,
     say: Say = print,
 ) -> None:
-    """What is missing of every base; with several processes, bases and parts of their arms."""
+    """Run what is missing; with several processes, bases and parts of their arms in parallel."""
     step = _SMALL_EVERY if settings.size == "small" else 1
-    # Made before processes are forked, which share them.
+    # Made before processes are forked, so that they share the items.
     questions = FamilyQuestions(bench, times=settings.times, every=step)
     parts = parts_of(settings, -(-processes // len(bases))) if processes > 1 else [settings]
     shares = [
@@ -167,7 +167,7 @@ def repair_bases(
 
 
 def parts_of(settings: RepairSettings, count: int) -> list[RepairSettings]:
-    """The arms shared out; the first part asks the base too."""
+    """Split the arms into parts; the first part also measures the base."""
     chosen = [settings.arms[at::count] for at in range(min(count, len(settings.arms)))]
     return [replace(settings, arms=arms, asks_base=at == 0) for at, arms in enumerate(chosen)]
 
@@ -175,7 +175,7 @@ def parts_of(settings: RepairSettings, count: int) -> list[RepairSettings]:
 def repair(
     base: Path, out: Path, questions: Questions, settings: RepairSettings, *, say: Say = print
 ) -> None:
-    """Train and ask all arms of one base that the folder does not have yet."""
+    """Train and measure all arms of one base without a result in the folder."""
     encoder = read(base, name=base.stem)
     unmeasured = ArmResult(
         experiment=settings.experiment,
@@ -193,7 +193,7 @@ def repair(
     )
     folder = out / settings.experiment / base.stem
     folder.mkdir(parents=True, exist_ok=True)
-    # The null of every pair number: images that are alike have vectors that are alike.
+    # The random network is the baseline of pair metrics: similar images have similar vectors.
     null = Tiny(untrained(encoder.config, seed=unmeasured.seed), name=UNTRAINED)
     measurements: dict[str, Callable[[], Mapping[str, Mapping[str, float]]]] = {}
     if settings.asks_base:
@@ -231,14 +231,14 @@ _WHOLE = "world-relation"
 _FAMILIES: Mapping[str, str] = MappingProxyType(
     {EXCHANGED: "relation/", REPLACED: "replace_relation/"}
 )
-"""How the ids of their items begin."""
+"""Prefixes of the ids of their items."""
 
 
 class FamilyQuestions(Questions):
-    """Every benchmark of the world, and both families of relations by themselves."""
+    """The benchmarks of the world, and both families of relations by themselves."""
 
     def measured(self, score: Score) -> dict[str, dict[str, float]]:
-        """By benchmark or family, and metric."""
+        """Return metrics by benchmark or family."""
         numbers = super().measured(score)
         for bench in self._asked:
             if bench.benchmark.name == _WHOLE:
@@ -255,15 +255,15 @@ class FamilyQuestions(Questions):
 
 
 THRESHOLD = "threshold-"
-"""Begins the name under which the curve of a kind of negatives is kept."""
+"""Prefix of the name of the curve of a kind of negatives."""
 SHARES = (1, 2, 5, 10, 20, 40, 60, 80, 100)
-"""Of the steps, in percent, after which a threshold is kept."""
+"""Percentages of the steps after which a threshold is recorded."""
 HALF = 0.5
-"""Of the largest threshold of the paper: where a threshold counts as risen."""
+"""Fraction of the paper's upper bound at which a threshold counts as risen."""
 
 
 def curve_numbers(arm: RepairArm) -> dict[str, dict[str, float]]:
-    """By kind of negatives: the threshold after shares of the steps, and how early it rose.
+    """Return, by kind of negatives, the threshold over the steps, and when it rose.
 
     In units of the paper's bound, so that 1 is the largest that it allows.
     """
@@ -284,21 +284,21 @@ def curve_numbers(arm: RepairArm) -> dict[str, dict[str, float]]:
 
 
 BLIND = "blind"
-"""The name under which the reader stands beside the arms."""
+"""Name of the arm that is the blind reader."""
 LEAK = "leak"
-"""Under which its numbers stand."""
+"""Name of its numbers in results."""
 TURNED = "turned"
-"""A relation whose two things change places: the edit that a fixed naming order gives away."""
+"""A relation with its two things exchanged: the edit that a fixed naming order gives away."""
 POSITIVE = "positive"
-"""How often it finds a caption better than its positive, which is as true."""
+"""How often it prefers a caption to its positive, although both are true."""
 STEPS = 6
-"""Of training, whose captions the reader is told of, and as many that follow, to ask it."""
+"""Steps whose captions train the blind reader; as many following steps test it."""
 
 
 def _read_blindly(
     seed: int, encoder: Tiny, settings: RepairSettings
 ) -> dict[str, dict[str, float]]:
-    """How far the captions of a base's own scenes give their edits away."""
+    """Return the accuracy of a blind reader on edits of captions of a base's scenes."""
     experiment = EXPERIMENTS[settings.experiment]
     batches = WorldBatches(
         recipe=make_recipe(ARMS[0], experiment, batch_size=settings.batch_size),
@@ -311,7 +311,7 @@ def _read_blindly(
 
 
 def leak_of(batches: WorldBatches, *, steps: int = STEPS) -> dict[str, float]:
-    """Share of captions found better than their edit, by slot; what no caption has is left out."""
+    """Return the share of captions preferred to their edit, by slot, without empty slots."""
     train_rows = [row for step in range(steps) for row in batches.told(step)[1]]
     test_rows = [row for step in range(steps, 2 * steps) for row in batches.told(step)[1]]
     rows = list(_negatives(train_rows))
@@ -350,13 +350,13 @@ def _is_turned(statement: Ast, changed: Ast) -> bool:
 
 
 def _share(rows: Sequence[Contrast], weight_V: Tensor) -> float:
-    """Ties count half."""
+    """Return the share of captions preferred to their edit; ties count half."""
     ahead_N = differences(_places, rows) @ weight_V
     return float(((ahead_N > 0).double() + (ahead_N == 0).double() / 2).mean())
 
 
 def _places(texts: Sequence[str]) -> Tensor:
-    """[N, 2V]: how often each word stands there, and how far from the middle, -1 to 1."""
+    """Return features [N, 2V]: the count of each word, and its position from -1 to 1."""
     row = {word: at for at, word in enumerate(words())}
     count_NV = np.zeros((len(texts), 2 * len(row)))
     for n, text in enumerate(texts):

@@ -1,13 +1,12 @@
-"""Arms of the repair experiments, and how they are trained side by side on the same batches.
+"""Trains the arms of the repair experiments side by side on the same batches.
 
-All arms of an experiment see the same images, captions, negatives and positives for as many steps;
-they differ in the loss, and in whether the image encoder is frozen (methods.md 12.7, 12.10). Arms
-of a view are shown the edits of one family only, or other positives: the words of the caption in
-another form.
+All arms of an experiment see the same images, captions, negatives and positives for the same number
+of steps; they differ in the loss, and in whether the image encoder is frozen (methods.md 12.7,
+12.10). Arms with a view see only the edits of one family, or other positives: the words of the
+caption in another form.
 
-A batch is made once, drawn once and given to every arm. What an arm becomes does not depend on the
-arms beside it, nor on stops: every arm has a checkpoint of its own and resumes from there, on a CPU
-with the same bits.
+A batch is made and drawn once for all arms. An arm does not depend on the other arms, nor on
+interruptions: every arm has its own checkpoint and resumes from there, on a CPU bit-identically.
 
 Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 """
@@ -64,12 +63,12 @@ from unbag_lab.results import Size
 from unbag_lab.training import precision_of, take_turns
 
 CONTROL = "clip_ft"
-"""Plain fine-tuning on the same captions: what every other arm is read against."""
+"""Plain fine-tuning on the same captions, the control of every other arm."""
 LOCKED = "-locked"
-"""Ends the name of an arm whose image encoder stays as it is."""
+"""Suffix of the name of an arm with a frozen image encoder."""
 View = Literal["all", "swap", "replace", "rephrased"]
-"""What an arm is shown: all edits, those that exchange words, those that put another word, or
-captions in another form in place of hard positives."""
+"""What an arm sees: all edits, those that swap words, those that replace a word, or captions in
+another form instead of hard positives."""
 _WORDS = (
     "relation_synonym",
     "synonym_colour",
@@ -81,7 +80,7 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class ArmData:
-    """What all arms are trained on."""
+    """The training data of all arms of an experiment."""
 
     about: str
     preset: str
@@ -120,13 +119,13 @@ PUBLISHED_REPAIRS: Mapping[str, Recipe] = MappingProxyType(
         )
     }
 )
-"""The published recipes; arms take their losses alone, everything else is the same in all."""
+"""The published recipes; arms use only their losses, everything else is shared."""
 ARMS: tuple[str, ...] = (*PUBLISHED_REPAIRS, *(f"{name}{LOCKED}" for name in PUBLISHED_REPAIRS))
-"""The published repairs, with both encoders open and with the image encoder locked."""
+"""The published repairs, with both encoders trainable and with the image encoder frozen."""
 
 
 def _without(recipe: Recipe, term: str) -> Objective:
-    """Its loss without one of its terms; thresholds are only for ranks."""
+    """Return the loss of a recipe without one of its terms; only ranks need thresholds."""
     terms = tuple(loss_term for loss_term in recipe.objective.terms if loss_term.name != term)
     return Objective(terms, None if term == "rank" else recipe.objective.threshold)
 
@@ -148,20 +147,21 @@ _VARIANTS: Mapping[str, Objective] = MappingProxyType(
     }
 )
 VARIANTS: tuple[str, ...] = tuple(_VARIANTS)
-"""Ablations and controls of the papers, all with both encoders open: weights of the negatives' loss
-of 25 and 50 %, one family of edits, other positives, parts of CE-CLIP, and CE-CLIP as printed."""
+"""Ablations and controls of the papers, all with both encoders trainable: weights of the negatives'
+loss of 25 and 50 %, one family of edits, other positives, parts of CE-CLIP, and CE-CLIP as printed.
+"""
 _VIEWS: Mapping[str, View] = MappingProxyType(
     {"swap_only": "swap", "replace_only": "replace", "rephrased": "rephrased"}
 )
 
 
 def view_of(arm: str) -> View:
-    """What an arm is shown."""
+    """Return the view of an arm."""
     return _VIEWS.get(arm, "all")
 
 
 def make_recipe(arm: str, experiment: ArmData, *, batch_size: int) -> Recipe:
-    """An arm by name; learning rate and the rest are those of pilot C, the same for all."""
+    """Return the recipe of an arm; the learning rate and the rest are those of pilot C, for all."""
     if arm not in (*ARMS, *VARIANTS):
         raise unknown_name("arm", arm, (*ARMS, *VARIANTS))
     is_locked = arm.endswith(LOCKED)
@@ -184,27 +184,27 @@ def make_recipe(arm: str, experiment: ArmData, *, batch_size: int) -> Recipe:
 
 @dataclass(frozen=True)
 class RepairSettings:
-    """Everything about the experiment besides the bases; the defaults are those of pilot C."""
+    """Settings of the experiment besides the bases; the defaults are those of pilot C."""
 
     experiment: str = "default"
     arms: tuple[str, ...] = ARMS
     steps: int = 1_250
     batch_size: int = 512
     seed: int = 0
-    """With the name of a base it gives the seed of its scenes."""
+    """Combined with the name of a base into the seed of its scenes."""
     times: int = 5
-    """Items in the number of the registered benchmarks."""
+    """Multiplies the number of items of the registered benchmarks."""
     device: str = "cpu"
     workers: int = 0
     save_every: int = 250
     """Steps between checkpoints."""
     size: Size = "full"
     asks_base: bool = True
-    """Whether the base itself and its untrained twin are asked too."""
+    """Whether the base and the random network are measured too."""
 
     @property
     def precision(self) -> Precision:
-        """As in pre-training."""
+        """Precision of training, as in pre-training."""
         return precision_of(self.device)
 
 
@@ -216,7 +216,7 @@ def train_arms(
     folder: Path | None = None,
     say: Say,
 ) -> dict[str, RepairArm]:
-    """Arms side by side on the same batches; with a folder they save and resume checkpoints."""
+    """Train arms side by side; with a folder they save checkpoints and resume."""
     started = time.monotonic()
     encoder = read(base, name=base.stem, device=settings.device)
     places = make_places(encoder, settings.device)
@@ -228,7 +228,7 @@ def train_arms(
     for name, path in paths.items():
         if path.exists():
             trainers[name].resume(path)
-    # A stop while checkpoints were written leaves some arms behind the others.
+    # After an interruption while checkpoints were written, some arms are behind the others.
     first = min(trainer.state.step for trainer in trainers.values())
     batches = replace(arms[names[0]].world, views=frozenset({"all", *map(view_of, names)}))
     resumed = f"; from step {first}" if first else ""
@@ -239,7 +239,7 @@ def train_arms(
         for name, arm in arms.items():
             if arm.threshold_K is not None and trainers[name].state.step == steps:
                 arm.curve_SK[steps - 1] = arm.threshold_K
-        # After the last step the weights are written at once, and need no checkpoint.
+        # After the last step the weights are written at once, without a checkpoint.
         if steps % settings.save_every == 0 and steps < settings.steps:
             for name, path in paths.items():
                 trainers[name].save(path)
@@ -250,32 +250,32 @@ def train_arms(
     )
     for name, arm in arms.items():
         arm.last_loss = losses[name]
-        # The last line of progress has waited for the device.
+        # The last progress line has synchronized with the device.
         arm.seconds = None if first else (time.monotonic() - started) / len(arms)
     return arms
 
 
 def make_places(encoder: Tiny, device: str) -> FixedViews | None:
-    """Where recorded steps find their batches; None on a CPU, which records nothing."""
+    """Return the fixed tensors for recorded steps; None on a CPU, which records nothing."""
     return FixedViews(encoder.config.context) if device.startswith("cuda") else None
 
 
 def seed_of(base: Path, settings: RepairSettings) -> int:
-    """Each base has scenes of its own, in whatever order or process the bases are taken."""
+    """Return the seed of a base's scenes, whatever the order of the bases."""
     return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
 
 
 def checkpoint_of(folder: Path, arm: str) -> Path:
-    """Where an arm in training is kept."""
+    """Return the path of the checkpoint of an arm."""
     return folder / f"{arm}.checkpoint"
 
 
 WAITS = ("ce_clip",)
-"""Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
+"""Arms whose loss synchronizes with the device in every step, so that it cannot be recorded."""
 
 
 class RepairArm(FineTuning):
-    """The fine-tuning of one arm, which takes its steps beside others."""
+    """The fine-tuning of one arm, side by side with others."""
 
     trainable: TinyTrainable
     logs_gradient = False
@@ -289,7 +289,7 @@ class RepairArm(FineTuning):
         shared: SharedImages,
         places: FixedViews | None,
     ) -> None:
-        """Before any step; `places` where steps are recorded."""
+        """Prepare an arm; `places` has fixed tensors if steps are recorded."""
         experiment, device = EXPERIMENTS[settings.experiment], settings.device
         recipe = make_recipe(name, experiment, batch_size=settings.batch_size)
         is_locked = recipe.freeze.image == "all"
@@ -316,9 +316,9 @@ class RepairArm(FineTuning):
         self.plan = replace(self.plan, find_truth=known_truth, is_seeded=not self.is_recorded)
         self.last_loss = 0.0
         self.seconds: float | None = None
-        """Its share of the time of all arms beside it; None where it was resumed."""
+        """Its share of the time of all arms trained with it; None if the training was resumed."""
         self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=device)
-        """Thresholds after each step; stays on the device, where no step waits for it."""
+        """Thresholds after each step; on the device, so that no step waits for a copy."""
         self._shared, self._places = shared, places
         if self.is_recorded:
             if not is_locked:
@@ -326,11 +326,11 @@ class RepairArm(FineTuning):
             compile_layers(network.module.caption.blocks, device=device, varies=True)
 
     def identity(self) -> dict[str, object]:
-        """Also what the fingerprint of the data says without names."""
+        """Add the preset and the number of steps."""
         return {**super().identity(), "preset": self.world.preset, "steps": self.world.per_epoch}
 
     def gradient(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Of its own loss; thresholds change in place, where a recorded step finds them."""
+        """Compute the gradient; thresholds change in place, as recorded steps require."""
         self._shared.look_at(batch)
         place_K = self.threshold_K
         numbers = super().gradient(batch, step)
@@ -340,16 +340,16 @@ class RepairArm(FineTuning):
         return numbers
 
     def static_batch(self, batch: Batch) -> tuple[Hashable, Batch]:
-        """In the room for batches of its size and view."""
+        """Copy the batch into the fixed tensors of its size and view."""
         assert self._places is not None
         return self._places.fill(self.view, batch)
 
     def recorded_beside(self) -> tuple[Tensor, ...]:
-        """Thresholds."""
+        """Return the thresholds."""
         return () if self.threshold_K is None else (self.threshold_K,)
 
     def extra_state(self) -> dict[str, Any]:
-        """Also the curve of thresholds."""
+        """Add the curve of thresholds."""
         curve = {} if self.threshold_K is None else {"curve": self.curve_SK}
         return {**super().extra_state(), **curve}
 
@@ -361,34 +361,34 @@ class RepairArm(FineTuning):
 
 
 def known_truth(code: Mapping[str, Tensor]) -> Truth:
-    """The truth of a batch that stands in it: it was found once, for all arms."""
+    """Return the truth in the codes of a batch, computed once for all arms."""
     return Truth(code["also_true_BB"], code["negative_true_BBK"])
 
 
 class SharedImages:
-    """Vectors of the images of a batch, the same for all arms whose image encoder is locked."""
+    """Vectors of the images of a batch, shared by all arms with a frozen image encoder."""
 
     def __init__(self, *, is_shared: bool) -> None:
-        """Recorded steps share none and compute their own: they cannot wait for one another."""
+        """Set `is_shared`; recorded steps cannot depend on one another and share none."""
         self._batch: Batch | None = None
         self.vector_BD: Tensor | None = None
         self.is_shared = is_shared
 
     def look_at(self, batch: Batch) -> None:
-        """Forget the vectors of any other batch."""
+        """Drop the vectors of another batch."""
         if batch is not self._batch:
             self._batch, self.vector_BD = batch, None
 
 
 class LockedTiny(TinyTrainable):
-    """Encoders of which the image encoder stays as the base has it."""
+    """Encoders with a frozen image encoder."""
 
     def __init__(self, encoder: Tiny, shared: SharedImages, *, device: str) -> None:
         super().__init__(encoder, device=device)
         self._shared = shared
 
     def embed_images(self, pixels: Tensor) -> Tensor:
-        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
+        """Return the shared vectors of the current batch, computed by the first arm."""
         if not self._shared.is_shared:
             return super().embed_images(pixels).detach()
         if self._shared.vector_BD is None:
@@ -397,9 +397,9 @@ class LockedTiny(TinyTrainable):
 
 
 SWAPS = "swap"
-"""The slot of negatives that exchange words; all others put another word."""
+"""The slot of negatives that swap words; all others replace a word."""
 _FORMS = 2
-"""Sets the randomness of other forms apart from that of scenes and edits."""
+"""Separates the seeds of other forms from those of scenes and edits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,7 +409,7 @@ class RepairBatch(Batch):
     rephrased: Batch | None = None
 
     def pin_memory(self) -> RepairBatch:
-        """Both."""
+        """Pin both batches."""
         pinned = super().pin_memory()
         assert isinstance(pinned, RepairBatch)
         return replace(pinned, rephrased=self.rephrased and self.rephrased.pin_memory())
@@ -417,20 +417,20 @@ class RepairBatch(Batch):
 
 @dataclass(frozen=True)
 class RepairBatches(WorldBatches):
-    """Those of `unbag train`, bit by bit, with what the views need beside them."""
+    """The batches of `unbag train`, bit-identical, with additional data for views."""
 
     views: frozenset[View] = frozenset({"all"})
 
     @paused_collector()
     def __getitem__(self, step: int) -> Batch:
-        """The batch of a step."""
+        """Return the batch of a step."""
         if self.views == {"all"}:
             return super().__getitem__(step)
         samples, rows = self.told(step)
         scenes = [sample.scene for sample in samples]
         pixels, code = self._pixels(scenes), encode(scenes, rows)
         batch = self._made(pixels, rows, [texts_of(row.positives) for row in rows], code)
-        # Whether a positive names things in the other order; synonyms leave the meaning's form.
+        # Whether a positive names things in the other order; synonyms do not change the AST.
         turned_BP = torch.tensor(
             [[p is not None and p.ast != row.caption.ast for p in row.positives] for row in rows]
         )
@@ -463,9 +463,9 @@ class RepairBatches(WorldBatches):
 
 
 def rephrase(statement: Statement, rng: np.random.Generator) -> str | None:
-    """The same words in another form, one of those that change the text; None if there is none.
+    """Return a caption in another form with the same words, or None if there is none.
 
-    No edit of any test: articles, "with" or "and", long or short relations, "there is", digits.
+    No benchmark uses these: articles, "with" or "and", long or short relations, "there is", digits.
     """
     style = statement.style
     other_styles: tuple[Style, ...] = (
@@ -483,7 +483,7 @@ def rephrase(statement: Statement, rng: np.random.Generator) -> str | None:
 def views_on_device(
     batches: RepairBatches, *, first: int, workers: int, device: str
 ) -> Generator[dict[View, Batch]]:
-    """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
+    """Yield the batches of each view, step by step; copied and drawn once for all arms."""
     flow = load(batches, first=first, workers=workers, device=device)
     is_swap_K = torch.tensor([slot.name == SWAPS for slot in WORLD_NEGATIVES]).to(device)
     for batch in flow:
@@ -502,7 +502,7 @@ def views_on_device(
         if other is not None:
             views["rephrased"] = _placed(other, pixels, truth_code, device)
         if turned_BP is not None:
-            # With the edits of one family alone.
+            # Only the edits of one family.
             families: dict[View, tuple[Tensor, Tensor]] = {
                 "swap": (is_swap_K, turned_BP),
                 "replace": (~is_swap_K, ~turned_BP),
@@ -518,7 +518,7 @@ def views_on_device(
 
 
 def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: str) -> Batch:
-    """Once for all arms."""
+    """Copy a batch to the device."""
 
     def put(value: Tensor) -> Tensor:
         return value.to(device, non_blocking=True)
@@ -539,22 +539,23 @@ def _placed(batch: Batch, pixels: Tensor, code: Mapping[str, Tensor], device: st
 
 
 _TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.training.encoders.adapters` calls the inputs of its text encoder."""
+"""Names of the inputs of the text encoder in `unbag.training.encoders.adapters`."""
 _ROUND_STRINGS, _ROUND_TOKENS = 256, 8
-"""A room more is a recording more of every arm; room that is not used is time in every step."""
+"""Sizes are rounded up to these: each size needs a recording of every arm, but padding costs time
+in every step."""
 
 
 class FixedViews:
-    """What arms are shown, each view and size in a place of its own."""
+    """Fixed tensors for the batches of each view and size."""
 
     def __init__(self, context: int) -> None:
-        """Tokens of the longest caption that an encoder takes."""
+        """Take the context length of the text encoder."""
         self._context = context
         self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
         self._latest: dict[View, tuple[Batch, tuple[View, int, int]]] = {}
 
     def fill(self, view: View, batch: Batch) -> tuple[Hashable, Batch]:
-        """The batch in its room, of one size always the same tensors; copied once for all arms."""
+        """Copy a batch into the fixed tensors of its size, once for all arms; return key, copy."""
         if view not in self._latest or self._latest[view][0] is not batch:
             lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
             strings = ceil(len(batch.place_U) / _ROUND_STRINGS) * _ROUND_STRINGS
@@ -569,10 +570,10 @@ class FixedViews:
 
 
 class FixedBatch:
-    """Tensors that stay where they are."""
+    """A batch of fixed tensors."""
 
     def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
-        """Room for batches of as many images, negatives and positives, and so many strings."""
+        """Allocate tensors for batches like this one, with this many strings and tokens."""
         assert isinstance(like.pixels, torch.Tensor)
         device = like.pixels.device
         inputs = {
@@ -590,14 +591,14 @@ class FixedBatch:
         )
 
     def fill(self, batch: Batch) -> None:
-        """Copy another batch here; nothing is asked of the device."""
+        """Copy another batch here, without synchronizing with the device."""
         place, inputs = self.batch_size, self.batch_size.groups[0].inputs
         assert isinstance(place.pixels, torch.Tensor)
         assert isinstance(batch.pixels, torch.Tensor)
         is_bytes = batch.pixels.dtype == torch.uint8
         place.pixels.copy_(batch.pixels)
         if is_bytes:
-            # As encoders take them: looking levels up copies a table, which cannot be recorded.
+            # Normalize here: the encoders' lookup table needs a copy, which cannot be recorded.
             place.pixels.div_(127.5).sub_(1.0)
         end = 0
         for group in batch.groups:
