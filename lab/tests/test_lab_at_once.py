@@ -13,7 +13,7 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag_lab import scheduler as module
-from unbag_lab.scheduler import BrokenError, DiedError, Task, Work, at_once
+from unbag_lab.scheduler import BrokenError, DiedError, Task, Work, run_tasks
 
 
 def lines(path: Path) -> list[str]:
@@ -43,7 +43,7 @@ def task(
 def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: None) -> list[str]:
     """Names as they end; an error is raised."""
     ended = []
-    for one, begun in at_once(tasks, room=room, look=look):
+    for one, begun in run_tasks(tasks, room=room, look=look):
         begun.result()
         ended.append(one.name)
     return ended
@@ -178,7 +178,7 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
         task("after", (tmp_path / "after").touch, after=["refused", "broken", "killed"]),
     ]
     found: dict[str, type[Exception]] = {}
-    for one, begun in at_once(tasks, room=4, look=lambda: None):
+    for one, begun in run_tasks(tasks, room=4, look=lambda: None):
         try:
             begun.result()
         except (UnbagError, BrokenError, DiedError) as error:
@@ -190,7 +190,7 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
 def test_whoever_waits_is_told_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK", 0.01)
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.01)
     seen = tmp_path / "seen"
     assert run([task("a", partial(work, tmp_path / "log", "a", seen))], 1, seen.touch) == ["a"]
 
@@ -198,7 +198,7 @@ def test_whoever_waits_is_told_now_and_then(
 def test_after_a_stop_it_waits_until_the_last_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK", 0.01)
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.01)
     path, go = tmp_path / "log", tmp_path / "go"
 
     def stop() -> None:

@@ -11,16 +11,16 @@ from unbag.cli import main
 from unbag.world.benchmarks import triple_items
 from unbag_lab.claims import Claim, Number, Prediction, all_claims, find_claim
 from unbag_lab.pages.claim_page import arm_name, claim_page, numbers_beside
-from unbag_lab.plan import find_experiment, find_wish
+from unbag_lab.plan import find_experiment, find_request
 from unbag_lab.results import ArmResult, shipped_results
 from unbag_lab.verdict import (
     QUADS,
     REPRODUCED,
+    arms_at_chance,
     by_base,
-    coin_controls,
+    controls_at_chance,
     judge_claims,
     minds,
-    told_nothing,
 )
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
@@ -101,14 +101,14 @@ def test_where_no_weights_are_read_a_base_is_called_a_seed() -> None:
 
 
 def test_a_run_of_a_claim_runs_what_stands_beside_it() -> None:
-    wish = find_wish(["dcsm_reads_maps"], find=find_experiment)
-    assert {arm for _, arm in wish.arms} == {
+    request = find_request(["dcsm_reads_maps"], find=find_experiment)
+    assert {arm for _, arm in request.arms} == {
         "base", "dcsm_fixed", "dcsm_fixed-shuffled", "dcsm_fixed-cls_eos", "dcsm_fixed-random"
     }  # fmt: skip
-    assert ("probes", "random") in find_wish(["cone"], find=find_experiment).arms
-    judged = find_wish(["dcsm_reads_maps"], find=find_experiment, beside=False)
-    assert judged.claims == wish.claims
-    assert {arm for _, arm in judged.arms} < {arm for _, arm in wish.arms}
+    assert ("probes", "random") in find_request(["cone"], find=find_experiment).arms
+    judged = find_request(["dcsm_reads_maps"], find=find_experiment, beside=False)
+    assert judged.claims == request.claims
+    assert {arm for _, arm in judged.arms} < {arm for _, arm in request.arms}
 
 
 def test_numbers_beside_are_means_of_bases_that_have_them() -> None:
@@ -195,7 +195,7 @@ def test_a_reader_that_tells_nothing_apart_is_told_of() -> None:
         reader(4, 0.5, 0.5, few=0.6),
         replace(reader(5, 0.5, 0.5), size="small"),
     ]
-    assert told_nothing(needy, results) == {"a": ["tiny-0", "tiny-3"]}
+    assert arms_at_chance(needy, results) == {"a": ["tiny-0", "tiny-3"]}
     (said,) = minds(needy, results)
     assert said.startswith("Mind: some readers learned fixed examples by heart and yet, trained,")
     assert "`world-swap` and `world-relation`: `a` on tiny-0, tiny-3. A reader" in said
@@ -206,7 +206,7 @@ def test_a_reader_that_tells_nothing_apart_is_told_of() -> None:
 
 def test_bases_of_such_readers_are_in_order() -> None:
     needy = replace(CLAIM, must_fit=("a",))
-    found = told_nothing(needy, [reader(base, 0.5, 0.5) for base in (10, 9, 11)])
+    found = arms_at_chance(needy, [reader(base, 0.5, 0.5) for base in (10, 9, 11)])
     assert found == {"a": ["tiny-9", "tiny-10", "tiny-11"]}
 
 
@@ -228,7 +228,7 @@ def test_a_page_shows_what_was_answered_on_the_way() -> None:
 def test_a_benchmark_that_was_not_asked_tells_nothing() -> None:
     needy = replace(CLAIM, must_fit=("a",))
     numbers = {"world-swap": {"original": 0.5}, "fit": {"few": 1.0}}
-    assert told_nothing(needy, [result("a", 0, numbers)]) == {}
+    assert arms_at_chance(needy, [result("a", 0, numbers)]) == {}
 
 
 def test_quads_are_those_of_the_registered_benchmarks() -> None:
@@ -242,14 +242,14 @@ def test_quads_are_those_of_the_registered_benchmarks() -> None:
 def test_the_decoder_that_failed_to_train_is_told_of_beside_its_claim() -> None:
     from unbag_lab.results import shipped_results
 
-    found = told_nothing(find_claim("decoder_against_cosine"), shipped_results())
+    found = arms_at_chance(find_claim("decoder_against_cosine"), shipped_results())
     assert found == {"decoder": ["tiny-6", "tiny-8"]}
 
 
 def test_brittleness_that_could_only_fall_is_said() -> None:
     shipped = shipped_results()
     claim = find_claim("negatives_brittle")
-    (control,) = coin_controls(claim, shipped)
+    (control,) = controls_at_chance(claim, shipped)
     assert (control.arm, control.benchmark) == ("clip_ft", "world-relation")
     (said,) = minds(claim, shipped)
     assert said.startswith("Mind: what brittleness is compared with is a coin (`clip_ft` on")

@@ -18,7 +18,7 @@ NAMES = tuple(claim.name for claim in all_claims() if claim.where == PHOTOGRAPHS
 
 @pytest.fixture(autouse=True)
 def _plans_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbag_lab.running._goes_on", lambda options: False)
+    monkeypatch.setattr("unbag_lab.running._is_confirmed", lambda options: False)
 
 
 def run(out: Path, *words: str) -> int:
@@ -107,7 +107,9 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
         with pytest.raises(UnbagError, match=found) as told:
             edited_pairs(file, folder)
         assert "--" not in told.value.expected
-        assert told.value.hint == f"correct {file}; lab/docs/index.md describes the format of a line"
+        assert (
+            told.value.hint == f"correct {file}; lab/docs/index.md describes the format of a line"
+        )
 
 
 def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_run(

@@ -14,8 +14,16 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UnbagError
-from unbag_lab import scheduler as apart
-from unbag_lab.scheduler import BrokenError, DiedError, ForkedWork, Share, Work, each_apart, end_all
+from unbag_lab import scheduler
+from unbag_lab.scheduler import (
+    BrokenError,
+    DiedError,
+    ForkedWork,
+    Share,
+    Work,
+    run_shares,
+    stop_all,
+)
 
 
 def note(path: Path, line: str) -> None:
@@ -49,17 +57,17 @@ def test_each_is_done_in_a_process_of_its_own(tmp_path: Path) -> None:
         note(path, f"{name} {os.getpid()}")
 
     shares = [Share(name, partial(told, name)) for name in "abc"]
-    each_apart(shares, processes=2, say=silent)
+    run_shares(shares, processes=2, say=silent)
     found = dict(line.split() for line in path.read_text().splitlines())
     assert sorted(found) == ["a", "b", "c"]
     assert len({*found.values(), f"{os.getpid()}"}) == 4
-    each_apart([], processes=3, say=silent)
+    run_shares([], processes=3, say=silent)
 
 
 def test_with_one_process_all_is_done_here_in_turn() -> None:
     found: list[str] = []
     shares = [Share(name, partial(found.append, name), len(name)) for name in ("a", "ccc", "bb")]
-    each_apart(shares, processes=1, say=silent)
+    run_shares(shares, processes=1, say=silent)
     assert found == ["a", "ccc", "bb"]
 
 
@@ -72,7 +80,7 @@ def test_the_longest_begins_first(tmp_path: Path) -> None:
         until(lambda: len(path.read_text().splitlines()) >= 2)
 
     shares = [Share(name, partial(stay, name), len(name)) for name in ("a", "ccc", "bb")]
-    each_apart(shares, processes=2, say=silent)
+    run_shares(shares, processes=2, say=silent)
     assert set(path.read_text().splitlines()[:2]) == {"ccc", "bb"}
 
 
@@ -93,9 +101,9 @@ def raised(fails: Work, folder: Path, *, depth: int) -> tuple[Exception, str]:
         ended.touch()
 
     shares = [Share("bad", fails, 2), Share("good", other)]
-    every = partial(each_apart, shares, processes=2, say=partial(note, said))
+    every = partial(run_shares, shares, processes=2, say=partial(note, said))
     for _ in range(depth - 1):
-        every = partial(each_apart, [Share("outer", every)], processes=2, say=silent)
+        every = partial(run_shares, [Share("outer", every)], processes=2, say=silent)
     with pytest.raises((UnbagError, BrokenError, DiedError)) as error:
         every()
     assert ended.exists()
@@ -157,23 +165,23 @@ def _is_alive(pid: int) -> bool:
 def test_those_who_did_not_hear_of_a_stop_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    monkeypatch.setattr(scheduler, "_CLEANUP_SECONDS", 0.1)
     begun = [ForkedWork(partial(_sleep, tmp_path / name)) for name in "ab"]
     until(lambda: all((tmp_path / name).exists() for name in "ab"))
     with soon():
-        end_all(begun)
+        stop_all(begun)
     assert [one.join(0) for one in begun] == [True, True]
 
 
 def test_those_who_hear_no_stop_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell that runs something behind has it ignore Ctrl-C, and all that it starts."""
-    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    monkeypatch.setattr(scheduler, "_CLEANUP_SECONDS", 0.1)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         begun = ForkedWork(partial(_sleep, tmp_path / "a"))
         until(lambda: (tmp_path / "a").exists())
         with soon():
-            end_all([begun])
+            stop_all([begun])
     finally:
         signal.signal(signal.SIGINT, before)
     assert begun.join(0)
@@ -182,7 +190,7 @@ def test_those_who_hear_no_stop_are_ended(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_stop_that_only_the_first_process_heard_reaches_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    monkeypatch.setattr(scheduler, "_CLEANUP_SECONDS", 0.1)
     begun = ForkedWork(partial(_sleep, tmp_path / "a"))
     until(lambda: (tmp_path / "a").exists())
     with monkeypatch.context() as patched:
@@ -196,7 +204,7 @@ def test_those_who_hear_a_stop_can_put_things_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two deep, and slower than those above them wait before they tell them again."""
-    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    monkeypatch.setattr(scheduler, "_CLEANUP_SECONDS", 0.1)
 
     def inner() -> None:
         try:
@@ -216,7 +224,7 @@ def test_those_who_hear_a_stop_can_put_things_away(
     until(lambda: (tmp_path / "begun").exists())
     # The one in the middle hears it first, as from a terminal, and is told again while it waits.
     begun.interrupt()
-    end_all([begun])
+    stop_all([begun])
     assert (tmp_path / "away").exists()
     assert (tmp_path / "left").read_text() == "True"
 
@@ -235,7 +243,7 @@ def test_a_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None
     pieces: list[str] = []
     monkeypatch.setattr(sys.stderr, "write", pieces.append)
     monkeypatch.setattr(sys.stderr, "flush", lambda: pieces.append("now"))
-    apart.say_now("3 of 78 results")
+    scheduler.print_now("3 of 78 results")
     assert pieces == ["3 of 78 results\n", "now"]
 
 

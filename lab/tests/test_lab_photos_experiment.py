@@ -26,7 +26,7 @@ from unbag_lab.experiments.photos import (
     drawn_features,
     look,
     recipe_of,
-    shared_out,
+    split_pairs,
     triple_means,
 )
 from unbag_lab.plan import Order
@@ -110,7 +110,7 @@ def test_a_reader_finds_what_gives_edits_away(
 
     def planted(collection: Collection) -> PhotoFeatures:
         seen = drawn_features(collection)
-        for pair in (*collection.train.pairs, *collection.asked.pairs):
+        for pair in (*collection.train.pairs, *collection.held_out.pairs):
             value = {pair.captions[0]: 40.0}
             value |= {one.text: 20.0 if one.is_positive else -40.0 for one in pair.edits[0]}
             for text, planted in value.items():
@@ -142,11 +142,11 @@ def test_one_image_under_two_names_falls_on_one_side() -> None:
         for n, dot in enumerate(dots)
         for name in "ab"
     ]
-    found = shared_out(pairs, about="", fingerprint="f")
-    assert len(found.train) + len(found.asked) == 500
+    found = split_pairs(pairs, about="", fingerprint="f")
+    assert len(found.train) + len(found.held_out) == 500
     # A tenth of 250 is 25; four deviations of 4.7 are 19.
-    assert 12 < len(found.asked) < 88
-    names = {pair.id[:-1] for pair in found.asked.pairs}
+    assert 12 < len(found.held_out) < 88
+    names = {pair.id[:-1] for pair in found.held_out.pairs}
     assert names.isdisjoint(pair.id[:-1] for pair in found.train.pairs)
 
 
@@ -169,9 +169,9 @@ def test_too_few_edits_are_refused_before_anything_is_trained(
     def left(kinds: set[str]) -> Collection:
         pairs = tuple(
             replace(one, edits=(tuple(edit for edit in one.edits[0] if edit.kind in kinds),))
-            for one in every.asked.pairs
+            for one in every.held_out.pairs
         )
-        return replace(every, asked=replace(every.asked, pairs=pairs))
+        return replace(every, held_out=replace(every.held_out, pairs=pairs))
 
     for kinds, few in (
         ({"swap_nouns", "negate", "synonym"}, "edits: photos-replace\n"),
@@ -180,7 +180,9 @@ def test_too_few_edits_are_refused_before_anything_is_trained(
         monkeypatch.setattr(photos_run, "drawn_collection", partial(left, kinds))
         with pytest.raises(UnbagError, match=few) as told:
             run(tmp_path, "heads")
-        assert told.value.message.startswith(f"{len(every.asked)} photographs that are asked about")
+        assert told.value.message.startswith(
+            f"{len(every.held_out)} photographs that are asked about"
+        )
         assert "at least 20 of each" in told.value.expected
         assert "--photos" in told.value.hint
     assert not list(tmp_path.rglob("*.json"))
@@ -207,7 +209,7 @@ def test_a_folder_of_drawings_is_edited_and_looked_at(tmp_path: Path) -> None:
     (tmp_path / "captions.jsonl").write_text(text, encoding="utf-8")
     said: list[str] = []
     found = collection_of(tmp_path, tmp_path / "out", say=said.append)
-    assert len(found.train) + len(found.asked) == 24
+    assert len(found.train) + len(found.held_out) == 24
     kinds = {edit.kind for edit in found.train[0].edits[0]}
     assert {"swap_nouns", "replace_colour"} <= kinds
     seen = look(found, cache=tmp_path / "cache", device="cpu", say=said.append)

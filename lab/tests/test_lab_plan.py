@@ -18,7 +18,7 @@ from unbag_lab.plan import (
     Order,
     Plan,
     Say,
-    find_wish,
+    find_request,
     make_plan,
 )
 from unbag_lab.results import ArmResult, Extent, Size, base_path, result_path, write_result
@@ -169,14 +169,14 @@ def test_arms_that_need_each_other_are_refused(tmp_path: Path) -> None:
         make_plan([("default", "a")], tmp_path, ["tiny-0"], find=lambda name: round_)
 
 
-def test_a_wish_takes_claims_experiments_and_all() -> None:
-    one = find_wish(["plain_fine_tuning"], find=find)
+def test_a_request_takes_claims_experiments_and_all() -> None:
+    one = find_request(["plain_fine_tuning"], find=find)
     assert [claim.name for claim in one.claims] == ["plain_fine_tuning"]
     assert one.arms == find_claim("plain_fine_tuning").arms
-    whole = find_wish(["readouts", "readouts"], find=find)
+    whole = find_request(["readouts", "readouts"], find=find)
     assert whole.arms == (("readouts", "looked"), ("readouts", "read"))
     assert {claim.experiment for claim in whole.claims} == {"readouts"}
-    every = find_wish(["all"], find=find)
+    every = find_request(["all"], find=find)
     assert [claim.name for claim in every.claims] == list(NAMES)
     assert set(one.arms) <= set(every.arms)
     assert not set(NAMES) & {*EXPERIMENTS, "all"}
@@ -185,13 +185,13 @@ def test_a_wish_takes_claims_experiments_and_all() -> None:
 def test_arms_are_not_run_where_every_claim_that_wants_them_had_seen_the_base() -> None:
     late, early = ["decoder_taught_longer"], ["decoder_against_cosine"]
     own, shared = ("readouts", "decoder-long"), ("readouts", "base")
-    found = find_wish(late, find=find)
+    found = find_request(late, find=find)
     assert set(found.idle) == set(found.arms)
     assert found.idle[own] == found.idle[shared] == {"tiny-0", "tiny-5", "tiny-6"}
-    both = find_wish([*late, *early], find=find)
+    both = find_request([*late, *early], find=find)
     assert (both.idle[own], both.idle[shared]) == (found.idle[own], frozenset())
     # Whoever names an experiment wants every arm on every base.
-    whole = find_wish([*late, "readouts"], find=find)
+    whole = find_request([*late, "readouts"], find=find)
     assert own not in whole.idle
 
 
@@ -207,7 +207,7 @@ def test_idle_bases_are_left_out_of_a_plan_unless_others_need_them(tmp_path: Pat
 
 def test_a_name_that_nobody_has_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnbagError, match="unknown claim 'readout'") as told:
-        find_wish(["readout"], find=find)
+        find_request(["readout"], find=find)
     assert "did you mean 'readouts'" in str(told.value)
     assert told.value.hint == "`unbag lab` lists every claim"
 
@@ -223,14 +223,14 @@ def test_the_clock_goes_by_what_stands_in_the_folder(
     clock = Clock(plan, tmp_path, say=said.append)
     assert clock.left() == ""
     now[0] = 1_000.0  # Features are made, once.
-    clock.told("features")
+    clock.report("features")
     put(tmp_path, "default", "tiny-0", "trained")
     now[0] = 1_020.0
-    clock.told("a step")
+    clock.report("a step")
     assert clock.left() == ""
     put(tmp_path, "default", "tiny-1", "trained")
     now[0] = 1_140.0
-    clock.told("another")
+    clock.report("another")
     # 20 of the planned seconds took 120 s since the first result, and 60 are left.
     assert said == [
         "  features",

@@ -191,7 +191,7 @@ def test_seeds_side_by_side_share_those_who_make_scenes(
 ) -> None:
     alone: list[Order] = []
     monkeypatch.setattr(pretraining, "_run_seed", lambda sized, one, say: alone.append(one))
-    monkeypatch.setattr(pretraining, "each_apart", lambda some, **_: [one.work() for one in some])
+    monkeypatch.setattr(pretraining, "run_shares", lambda some, **_: [one.work() for one in some])
     bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
     order = Order(bases, ("base",), tmp_path, workers=workers, processes=processes)
     PRETRAINING.run(order)

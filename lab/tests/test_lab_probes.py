@@ -34,7 +34,7 @@ from unbag_lab.experiments.probes import (
 from unbag_lab.experiments.probes_measuring import (
     TinySpace,
     geometry,
-    make_asked,
+    make_probe_questions,
     order_free,
     read_linear,
 )
@@ -116,7 +116,7 @@ def test_weights_that_are_not_there(base: Path, tmp_path: Path) -> None:
     with pytest.raises(UnbagError) as error:
         load_arm("neg_clip", base, tmp_path, seed=0, device="cpu")
     path = tmp_path / "default" / "small" / "neg_clip.safetensors"
-    assert f"no weights of neg_clip at {path}" in str(error.value)
+    assert f"the weights of neg_clip are missing: {path}" in str(error.value)
     assert "run its arm neg_clip on small into the same folder first" in str(error.value)
 
 
@@ -149,7 +149,7 @@ def test_a_space_gives_what_the_evaluation_gives(base: Path) -> None:
 @pytest.fixture(scope="module")
 def known() -> dict[str, dict[str, dict[str, float]]]:
     """Numbers of spaces whose nature is known."""
-    asked = make_asked(Questions(["world-binding"]), AMOUNTS["small"], seed=1)
+    asked = make_probe_questions(Questions(["world-binding"]), AMOUNTS["small"], seed=1)
     return {
         space.name: {**geometry(space, asked), "order-free": order_free(space, asked)}
         for space in (bag_of_words_space(), perfect_space())

@@ -107,14 +107,14 @@ def test_readers_keep_no_features_when_they_are_done(base: Path, tmp_path: Path)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[set[str]]:
-    """Names of what is given to `each_apart`, call by call; nothing is done."""
+    """Names of what is given to `run_shares`, call by call; nothing is done."""
     found: list[set[str]] = []
 
-    def each_apart(shares: Sequence[Share], *, processes: int, say: Say) -> None:
+    def run_shares(shares: Sequence[Share], *, processes: int, say: Say) -> None:
         assert processes == 3
         found.append({share.name for share in shares})
 
-    monkeypatch.setattr(module, "each_apart", each_apart)
+    monkeypatch.setattr(module, "run_shares", run_shares)
     return found
 
 

@@ -171,7 +171,9 @@ def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> N
 def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) -> None:
     order, _ = ran
     elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
-    with pytest.raises(UnbagError, match=r"there is no .*pacl\.weights") as error:
+    with pytest.raises(
+        UnbagError, match=r"weights .*pacl\.weights of another arm are missing"
+    ) as error:
         READOUTS.run(elsewhere, say=silent)
     assert error.value.hint == "remove pacl.json next to it and run that arm again"
     with pytest.raises(UnbagError, match=r"decoder is not a decoder: there is no such folder"):

@@ -22,7 +22,7 @@ from unbag_lab.results import (
     write_result,
 )
 from unbag_lab.running import Failure, Machine, carry_out
-from unbag_lab.scheduler import BrokenError, DiedError, apart, one_thread
+from unbag_lab.scheduler import BrokenError, DiedError, one_thread, run_isolated
 
 from .made_up import Made, fails_on, result, run
 
@@ -115,24 +115,24 @@ def _raise(error: BaseException) -> None:
 
 def test_work_apart_gives_its_value_or_its_error() -> None:
     here = os.getpid()
-    assert apart(os.getpid, device="cpu") == here
-    assert apart(os.getpid, device="cuda") != here
+    assert run_isolated(os.getpid, device="cpu") == here
+    assert run_isolated(os.getpid, device="cuda") != here
     with pytest.raises(UnbagError) as told:
-        apart(lambda: _raise(ImageError("k", "bad", hint="leave it")), device="cuda")
+        run_isolated(lambda: _raise(ImageError("k", "bad", hint="leave it")), device="cuda")
     assert (told.value.message, told.value.hint) == ("bad", "leave it")
     for device in ("cpu", "cuda"):
         with pytest.raises(BrokenError, match="KeyError: 'a'") as broke:
-            apart(lambda: _raise(KeyError("a")), device=device)
+            run_isolated(lambda: _raise(KeyError("a")), device=device)
         assert "_raise" in broke.value.trace
         with pytest.raises(BrokenError, match="SystemExit: two died"):
-            apart(lambda: _raise(SystemExit("two died")), device=device)
+            run_isolated(lambda: _raise(SystemExit("two died")), device=device)
 
 
 def test_work_apart_that_dies_is_told_from_what_it_raised() -> None:
     with pytest.raises(DiedError, match="ended by SIGKILL, as by a lack of memory"):
-        apart(lambda: os.kill(os.getpid(), signal.SIGKILL), device="cuda")
+        run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), device="cuda")
     with pytest.raises(DiedError, match="its process ended with code 3"):
-        apart(lambda: os._exit(3), device="cuda")
+        run_isolated(lambda: os._exit(3), device="cuda")
 
 
 def test_threads_are_few_before_a_fork_and_as_many_as_told_after_it() -> None:
@@ -140,7 +140,7 @@ def test_threads_are_few_before_a_fork_and_as_many_as_told_after_it() -> None:
     before = torch.get_num_threads()
     with one_thread(True) as told:
         assert (told, torch.get_num_threads()) == (before, 1)
-        assert apart(torch.get_num_threads, device="cuda", threads=3) == 3
+        assert run_isolated(torch.get_num_threads, device="cuda", threads=3) == 3
     assert torch.get_num_threads() == before
     with one_thread(False):
         assert torch.get_num_threads() == before

@@ -134,7 +134,7 @@ def find_experiment(name: str) -> Experiment:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """The claims to test and the arms to run for them."""
 
     claims: tuple[Claim, ...]
@@ -143,7 +143,7 @@ class Wish:
     """Bases that an arm can skip, because they count for none of the claims that need it."""
 
 
-def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
+def find_request(names: Sequence[str], *, find: Find, beside: bool = True) -> Request:
     """Find the claims and arms for names of claims, of experiments (all their arms), or `all`.
 
     With `beside`, the control arms of claims are included.
@@ -170,7 +170,7 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
         for key in (*claim.arms, *claim.arms_beside):
             if key[0] not in names:
                 idle[key] = idle.get(key, seen) & seen
-    return Wish(tuple(claims_by_name.values()), tuple(dict.fromkeys(arms)), idle)
+    return Request(tuple(claims_by_name.values()), tuple(dict.fromkeys(arms)), idle)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def make_plan(
 
     Raises UnbagError if an existing result has other settings than this version.
     """
-    known = _Known(find)
+    known = _Experiments(find)
     seconds: dict[ArmKey, list[float]] = {}
     for result in measured:
         if result.seconds is not None and result.size == "full":
@@ -284,7 +284,7 @@ def make_plan(
 
 
 def _with_needs(
-    arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
+    arms: Sequence[ArmKey], known: _Experiments, is_there: Callable[[ArmKey], bool]
 ) -> dict[ArmKey, None]:
     """Return the missing arms among these, and the missing arms that they need."""
     needed: dict[ArmKey, None] = {}
@@ -299,7 +299,7 @@ def _with_needs(
 
 
 def _check_extents(
-    out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
+    out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Experiments, *, size: Size
 ) -> None:
     """Check existing results here: an experiment whose results all exist does not run."""
     for name, arm in arms:
@@ -313,7 +313,7 @@ def _is_there(out: Path, base: str, key: ArmKey) -> bool:
     return has_result(out, key[0], base, key[1])
 
 
-class _Known:
+class _Experiments:
     """Looks up experiments, and ranks arms by the depth of their dependencies."""
 
     def __init__(self, find: Find) -> None:
@@ -386,20 +386,20 @@ class Clock:
             for base, arm in part.missing:
                 self._planned[result_path(out, part.experiment, base, arm)] = part.each[arm]
         self._results = plan.count
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         self._first: tuple[float, float] | None = None
 
     def indented(self, line: str) -> None:
         """Print a line of a task, indented."""
         self._say(f"  {line}")
 
-    def told(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Print a line of a task, and from time to time the progress of the whole run."""
         self.indented(line)
         if self._first is None:
             self._done()
-        if time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported >= _EVERY:
+            self._reported = time.monotonic()
             self._say(f"  {self.so_far()}")
 
     def so_far(self) -> str:

@@ -29,7 +29,7 @@ from unbag_lab.experiments.photos import (
     captions_file,
     check_collection,
     edits_folder,
-    without_photographs,
+    split_photo_claims,
 )
 from unbag_lab.listing import block, verdict_line
 from unbag_lab.plan import (
@@ -39,10 +39,10 @@ from unbag_lab.plan import (
     Order,
     Part,
     Plan,
+    Request,
     Say,
-    Wish,
     find_experiment,
-    find_wish,
+    find_request,
     first_few,
     make_plan,
 )
@@ -61,11 +61,11 @@ from unbag_lab.scheduler import (
     DiedError,
     Task,
     Work,
-    apart,
-    at_once,
     can_fork,
     one_thread,
-    say_now,
+    print_now,
+    run_isolated,
+    run_tasks,
 )
 from unbag_lab.verdict import judge_claims
 
@@ -84,11 +84,11 @@ _BASE = ""
 
 def run_claims(options: argparse.Namespace) -> int:
     """Print the plan, run it, and print verdicts and failures."""
-    requested = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
-    wish = _possible(requested, options)
+    requested = find_request(options.claims, find=find_experiment, beside=not options.judged_only)
+    request = _drop_photo_claims(requested, options)
     check_folder(options.out, size=options.size)
     with _machine(options) as machine, opened(options.out, size=options.size):
-        return _run_wish(wish, machine, options)
+        return _run_request(request, machine, options)
 
 
 def arms_script() -> None:
@@ -111,8 +111,8 @@ def arms_script() -> None:
     check_folder(options.out, size=options.size)
     with _machine(options) as machine, opened(options.out, size=options.size):
         order = _Run(options.out, options.size, machine, find_experiment).order(options.bases, arms)
-        work = partial(experiment.run, order, say=say_now)
-        apart(work, device=machine.device, threads=machine.threads)
+        work = partial(experiment.run, order, say=print_now)
+        run_isolated(work, device=machine.device, threads=machine.threads)
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _machine(options: argparse.Namespace) -> Iterator[Machine]:
         # Processes forked after this one touched a GPU could not use it. So another process checks
         # the device.
         if device != "cpu":
-            device = apart(partial(choose_device, device), device=device)
+            device = run_isolated(partial(choose_device, device), device=device)
         if device == "cpu" and options.processes == 1:
             # The automatic choice is the CPU, so nothing will be forked.
             torch.set_num_threads(threads)
@@ -132,27 +132,27 @@ def _machine(options: argparse.Namespace) -> Iterator[Machine]:
         yield Machine(device, workers, options.processes, threads, options.photos)
 
 
-def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
+def _drop_photo_claims(request: Request, options: argparse.Namespace) -> Request:
     """Remove claims about photographs if none are given; small runs draw their own."""
     if options.photos is not None:
         captions_file(options.photos)
     if options.size == "small":
-        return wish
+        return request
     if options.photos is not None:
-        if any(name == PHOTOS for name, _ in wish.arms):
+        if any(name == PHOTOS for name, _ in request.arms):
             check_collection(options.photos, edits_folder(options.out))
-        return wish
-    possible, photo_claims = without_photographs(wish, options.claims)
+        return request
+    possible, photo_claims = split_photo_claims(request, options.claims)
     if photo_claims:
         names = ", ".join(claim.name for claim in photo_claims)
         print(f"left out, since they need photographs (--photos FOLDER): {names}")
     return possible
 
 
-def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
+def _run_request(request: Request, machine: Machine, options: argparse.Namespace) -> int:
     bases = base_names(options.seeds)
     plan = make_plan(
-        wish.arms,
+        request.arms,
         options.out,
         bases,
         find=find_experiment,
@@ -160,13 +160,13 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
         untrained=missing_bases(options.out, bases, size=options.size),
         measured=shipped_results(),
         # A small run tests that everything runs.
-        idle={} if options.size == "small" else wish.idle,
+        idle={} if options.size == "small" else request.idle,
     )
-    _say_plan(plan, options, device=machine.device)
+    _print_plan(plan, options, device=machine.device)
     if options.size == "full" and (plan.count or not plan.there):
-        _say_seeds(wish.claims, options.seeds)
+        _print_missing_seeds(request.claims, options.seeds)
     sys.stdout.flush()
-    if plan.count and not _goes_on(options):
+    if plan.count and not _is_confirmed(options):
         print("nothing was started")
         return 0
     try:
@@ -176,20 +176,20 @@ def _run_wish(wish: Wish, machine: Machine, options: argparse.Namespace) -> int:
             size=options.size,
             machine=machine,
             find=find_experiment,
-            say=say_now,
+            say=print_now,
         )
     except KeyboardInterrupt:
-        say_now("stopped; the same command resumes from there")
+        print_now("stopped; the same command resumes from there")
         return 130
-    _judge(wish.claims, options, has_failed=bool(failures))
+    _judge(request.claims, options, has_failed=bool(failures))
     for failure in failures:
-        say_now(f"unbag: {failure.what} failed: {failure.why}")
+        print_now(f"unbag: {failure.what} failed: {failure.why}")
     if failures:
-        say_now("the same command tries these again; all other results are saved")
+        print_now("the same command tries these again; all other results are saved")
     return 1 if failures else 0
 
 
-def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
+def _print_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
     if not plan.count:
         print(f"nothing to run: {count_text(plan.there, 'result')} in {options.out}")
         return
@@ -210,10 +210,10 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
         print(f"  {count_text(plan.there, 'result')} there already")
-    print(_price(plan, options, device=device))
+    print(_cost(plan, options, device=device))
 
 
-def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
+def _cost(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
     cpu_seconds: dict[str, float] = {}
@@ -228,10 +228,10 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     ]
     gpu_parts = [part.seconds for part in plan.parts if part.experiment not in cpu_seconds]
     gpu_seconds = sum(plan.untrained.values()) + sum(gpu_parts)
-    return "\n".join([_price_of_gpu(gpu_seconds, device)] * bool(gpu_seconds) + lines)
+    return "\n".join([_gpu_cost(gpu_seconds, device)] * bool(gpu_seconds) + lines)
 
 
-def _price_of_gpu(seconds: float, device: str) -> str:
+def _gpu_cost(seconds: float, device: str) -> str:
     text = f"about {duration_text(seconds)} of one H200, in one process"
     if device.startswith("cuda"):
         return f"{text}; another GPU takes longer"
@@ -249,7 +249,7 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
     return "" if options.size == "small" or not seconds else f", about {duration_text(seconds)}"
 
 
-def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
+def _print_missing_seeds(claims: Sequence[Claim], seeds: int) -> None:
     """Print for which claims the number of seeds is too small for a verdict."""
     here = set(base_names(seeds))
     late = [claim for claim in claims if seeds < claim.seeds and not here.isdisjoint(claim.seen)]
@@ -270,7 +270,7 @@ def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
         print(block(text, indent=0))
 
 
-def _goes_on(options: argparse.Namespace) -> bool:
+def _is_confirmed(options: argparse.Namespace) -> bool:
     if options.yes:
         return True
     if not sys.stdin.isatty():
@@ -351,17 +351,19 @@ def carry_out(
 def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
     failures = []
     machine = run.machine
-    done = partial(apart, device=machine.device, threads=machine.threads)
+    done = partial(run_isolated, device=machine.device, threads=machine.threads)
     for name in plan.untrained:
         say(f"base {name}")
-        failures += _tried(f"base {name}", partial(done, run.base(name, clock.indented)), run.out)
+        failures += _failures_of(
+            f"base {name}", partial(done, run.base(name, clock.indented)), run.out
+        )
     for place, part in enumerate(plan.parts, start=1):
         count = f"{count_text(len(part.arms), 'arm')} on {count_text(len(part.bases), 'base')}"
         say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
         failed: list[Failure] = []
-        for work in run.of_all(part, part.bases, clock.told):
-            failed += _tried(part.experiment, partial(done, work), run.out)
-        failures += failed or _lacking(part, run.out)
+        for work in run.works_on(part, part.bases, clock.report):
+            failed += _failures_of(part.experiment, partial(done, work), run.out)
+        failures += failed or _missing_results(part, run.out)
     return failures
 
 
@@ -371,13 +373,13 @@ def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure
     if tasks:
         say(f"{count_text(len(tasks), 'task')}, in up to {room} processes at once")
     failures: list[Failure] = []
-    for task, work in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
-        failed = _tried(task.name, work.result, run.out)
+    for task, work in run_tasks(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
+        failed = _failures_of(task.name, work.result, run.out)
         say(f"{task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
         failures += failed
     for part in plan.parts:
         if not any(failure.what.startswith(f"{part.experiment} ") for failure in failures):
-            failures += _lacking(part, run.out)
+            failures += _missing_results(part, run.out)
     return failures
 
 
@@ -425,7 +427,7 @@ def _begin_arms(
     run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int
 ) -> Work | None:
     """Return the work on some bases; None if no arm can be run."""
-    works = run.share(processes).of_all(part, bases, say)
+    works = run.share(processes).works_on(part, bases, say)
     if not works:
         return None
     say("begins" if processes == 1 else f"begins, in {processes} processes")
@@ -458,7 +460,7 @@ class _Run:
             make_base, self.out, name, size=self.size, device=device, workers=workers, say=say
         )
 
-    def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
+    def works_on(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
         """Return the work of an experiment on these bases, without arms that lack dependencies."""
         bases_by_arms: dict[tuple[str, ...], list[str]] = {}
         experiment = self.find(part.experiment)
@@ -509,7 +511,7 @@ def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
     return tuple(ready)
 
 
-def _lacking(part: Part, out: Path) -> list[Failure]:
+def _missing_results(part: Part, out: Path) -> list[Failure]:
     missing = [
         f"{arm} on {base}"
         for base, arm in part.missing
@@ -518,7 +520,7 @@ def _lacking(part: Part, out: Path) -> list[Failure]:
     return [Failure(part.experiment, f"no result of {first_few(missing)}")] if missing else []
 
 
-def _tried(what: str, work: Work, out: Path) -> list[Failure]:
+def _failures_of(what: str, work: Work, out: Path) -> list[Failure]:
     try:
         work()
     except (UnbagError, DiedError) as error:

@@ -28,9 +28,9 @@ from typing import Generic, TypeVar
 
 from unbag.errors import UnbagError
 
-_LOOK = 30.0
+_REPORT_SECONDS = 30.0
 """Seconds between progress reports."""
-_HEARD = 3.0
+_CLEANUP_SECONDS = 3.0
 """Seconds that a process gets to clean up after Ctrl-C."""
 _PR_SET_PDEATHSIG = 1
 _COMPILING = "TORCHINDUCTOR_COMPILE_THREADS"
@@ -56,21 +56,21 @@ class Task:
     """Does not count towards the number of processes, as it runs on the CPU beside GPU tasks."""
 
 
-def at_once(
+def run_tasks(
     tasks: Sequence[Task], *, room: int, look: Callable[[], None]
 ) -> Iterator[tuple[Task, ForkedWork[None]]]:
     """Run tasks in parallel; yield each one as it ends, with its result.
 
     On Ctrl-C it waits until all processes have ended.
     """
-    waiting = sorted(tasks, key=lambda task: -_chain(task, tasks))
+    waiting = sorted(tasks, key=lambda task: -_chain_seconds(task, tasks))
     running: dict[object, tuple[Task, int, ForkedWork[None]]] = {}
     try:
         while waiting or running:
             free = room - sum(
                 processes for task, processes, _ in running.values() if not task.is_beside
             )
-            for task, processes in _to_begin(
+            for task, processes in _startable(
                 waiting, [task for task, _, _ in running.values()], free
             ):
                 waiting.remove(task)
@@ -79,23 +79,27 @@ def at_once(
                     forked = ForkedWork(work, niceness=10 if task.is_beside else 0)
                     running[forked.ours] = task, processes, forked
             if running:
-                ready = wait([forked.ours for _, _, forked in running.values()], timeout=_LOOK)
+                ready = wait(
+                    [forked.ours for _, _, forked in running.values()], timeout=_REPORT_SECONDS
+                )
                 if not ready:
                     look()
                 for pipe in ready:
                     task, _, forked = running.pop(pipe)
                     yield task, forked
     finally:
-        end_all([forked for _, _, forked in running.values()])
+        stop_all([forked for _, _, forked in running.values()])
 
 
-def _chain(task: Task, tasks: Sequence[Task]) -> float:
+def _chain_seconds(task: Task, tasks: Sequence[Task]) -> float:
     """Estimate the seconds of a task and of the longest chain of tasks that wait for it."""
-    later = (_chain(later_task, tasks) for later_task in tasks if task.name in later_task.after)
+    later = (
+        _chain_seconds(later_task, tasks) for later_task in tasks if task.name in later_task.after
+    )
     return task.seconds / task.room + max(later, default=0.0)
 
 
-def _to_begin(
+def _startable(
     waiting: Sequence[Task], running: Sequence[Task], free: int
 ) -> list[tuple[Task, int]]:
     """Return the tasks that can start now, with their numbers of processes.
@@ -151,7 +155,7 @@ def shares(
     ]
 
 
-def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
+def run_shares(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
     """Run each share in its own process, the longest first. Nothing may have touched a GPU before.
 
     Failures are reported at once and do not stop other shares; the first error is raised at the
@@ -162,7 +166,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
             share.work()
         return
     errors: list[Exception] = []
-    for task, forked in at_once(
+    for task, forked in run_tasks(
         [share.task for share in shares], room=processes, look=lambda: None
     ):
         # Add the name of the share to errors that do not have it.
@@ -182,7 +186,7 @@ def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], 
         raise errors[0]
 
 
-def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
+def run_isolated(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
     """Run work in a forked process if it may use a GPU, else here; return its result."""
     if device != "cpu" and can_fork():
         return ForkedWork(work, threads=threads).result()
@@ -191,7 +195,7 @@ def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
     except UnbagError:
         raise
     except (Exception, SystemExit) as error:
-        raise _broke(error) from error
+        raise _broken_error(error) from error
 
 
 class ForkedWork(Generic[T]):
@@ -202,7 +206,7 @@ class ForkedWork(Generic[T]):
         self.ours, theirs = context.Pipe(duplex=False)
         """Becomes readable when the work has ended."""
         self._process = context.Process(
-            target=_there, args=(work, theirs, os.getpid(), threads, niceness)
+            target=_run_forked, args=(work, theirs, os.getpid(), threads, niceness)
         )
         with warnings.catch_warnings():
             # Python 3.12 warns about threads at a fork; those of NumPy and torch are idle here.
@@ -224,7 +228,7 @@ class ForkedWork(Generic[T]):
                 ending += ", as by a lack of memory" * (code == -signal.SIGKILL)
             raise DiedError(ending) from None
         except KeyboardInterrupt:
-            end_all([self])
+            stop_all([self])
             raise
         if isinstance(received, BaseException):
             raise received
@@ -243,7 +247,7 @@ class ForkedWork(Generic[T]):
             os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
 
 
-def _there(
+def _run_forked(
     work: Callable[[], object], to: Connection, parent: int, threads: int, niceness: int
 ) -> None:
     """Run the work in the forked process and send its result or its error."""
@@ -267,7 +271,7 @@ def _there(
         # The error of a process that this work forked.
         to.send(error)
     except (Exception, SystemExit) as error:
-        to.send(_broke(error))
+        to.send(_broken_error(error))
 
 
 class DiedError(Exception):
@@ -287,15 +291,15 @@ class BrokenError(Exception):
         return self.said
 
 
-def _broke(error: BaseException) -> BrokenError:
+def _broken_error(error: BaseException) -> BrokenError:
     message = f"{type(error).__name__}: {error}".strip(": ")
     return BrokenError(message, "".join(traceback.format_exception(error)))
 
 
-def end_all(works: Sequence[ForkedWork[T]]) -> None:
+def stop_all(works: Sequence[ForkedWork[T]]) -> None:
     """Wait until all processes have ended; interrupt those that do not end by themselves."""
-    with _told_once():
-        ends = time.monotonic() + _HEARD
+    with _ignore_more_interrupts():
+        ends = time.monotonic() + _CLEANUP_SECONDS
         for work in works:
             if not work.join(max(0.0, ends - time.monotonic())):
                 work.interrupt()
@@ -304,7 +308,7 @@ def end_all(works: Sequence[ForkedWork[T]]) -> None:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
+def _ignore_more_interrupts() -> Iterator[None]:
     """Ignore further SIGINT in a forked process while it waits for its own processes.
 
     In the first process a second Ctrl-C still interrupts.
@@ -339,7 +343,7 @@ def one_thread(is_needed: bool) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-def say_now(line: str) -> None:
+def print_now(line: str) -> None:
     """Write a line to stderr at once, so that a killed run has shown its progress.
 
     One call writes the whole line, so that lines of several processes do not mix.

@@ -88,7 +88,7 @@ def run_to_end(
     return last_loss[0].item() if last_loss else None
 
 
-def take_turns(
+def train_together(
     trainers: Mapping[str, Trainer[B]],
     batches: Iterable[Mapping[str, B]],
     *,

@@ -254,7 +254,7 @@ def tally(verdict: Verdict) -> str:
 def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
     """Return warnings for readers of a verdict."""
     texts = []
-    if at_chance := told_nothing(claim, results):
+    if at_chance := arms_at_chance(claim, results):
         places = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in at_chance.items())
         names = " and ".join(f"`{name}`" for name in QUADS)
         texts.append(
@@ -262,7 +262,7 @@ def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
             f"sampling noise of chance on both {names}: {places}. A reader that tells nothing "
             "apart says little of what it reads, and so does an effect averaged over such bases."
         )
-    if coin_numbers := coin_controls(claim, results):
+    if coin_numbers := controls_at_chance(claim, results):
         places = ", ".join(f"`{number.arm}` on `{number.benchmark}`" for number in coin_numbers)
         texts.append(
             f"Mind: what brittleness is compared with is a coin ({places}, within sampling noise "
@@ -273,19 +273,19 @@ def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
     return texts
 
 
-def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
+def arms_at_chance(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
     """Return, by arm, the bases that count although the arm is at chance on both benchmarks."""
     bases_by_arm: dict[str, list[str]] = {}
     bases = by_base(results)
     for base in in_order(bases):
         arms = bases[base]
         for name in claim.must_fit if claim.counts(arms) else ():
-            if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
+            if all(is_at_chance(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
                 bases_by_arm.setdefault(name, []).append(base)
     return bases_by_arm
 
 
-def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
+def controls_at_chance(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, ...]:
     """Return controls at chance on every base, of predictions that brittleness rises."""
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
     coin_numbers: dict[Number, None] = {}
@@ -300,13 +300,13 @@ def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, .
         key = control.key(claim.experiment)
         results_of_control = [arms[key] for arms in bases if key in arms]
         if results_of_control and all(
-            is_coin(result, control.benchmark) for result in results_of_control
+            is_at_chance(result, control.benchmark) for result in results_of_control
         ):
             coin_numbers[control] = None
     return tuple(coin_numbers)
 
 
-def is_coin(result: ArmResult, benchmark: str) -> bool:
+def is_at_chance(result: ArmResult, benchmark: str) -> bool:
     """Return whether an arm is within the 95 % range of coin tosses; False for small runs."""
     share = result.numbers.get(benchmark, {}).get(METRIC)
     if result.size == "small" or share is None or benchmark not in QUADS:

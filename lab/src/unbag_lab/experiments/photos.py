@@ -57,7 +57,7 @@ from unbag_lab.experiments.photos_training import (
     train_to,
 )
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
-from unbag_lab.plan import Experiment, Order, Say, Wish
+from unbag_lab.plan import Experiment, Order, Request, Say
 from unbag_lab.results import ArmResult, Extent, Size, find_same, result_path, write_result
 from unbag_lab.training import precision_of
 
@@ -164,7 +164,7 @@ class Bench:
     def asked(self) -> PhotoQuestions:
         """Questions about held-out photographs; raises UnbagError if there are too few edits."""
         place_of = self.seen.images.row_of
-        pairs = [pair for pair in self.collection.asked.pairs if pair.image.name in place_of]
+        pairs = [pair for pair in self.collection.held_out.pairs if pair.image.name in place_of]
         has_edits = any(
             not edit.is_positive for pair in pairs for edits in pair.edits for edit in edits
         )
@@ -281,17 +281,17 @@ def triple_means(
 CAPTIONS = "captions.jsonl"
 
 
-def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[Claim, ...]]:
+def split_photo_claims(request: Request, names: Sequence[str]) -> tuple[Request, tuple[Claim, ...]]:
     """Split off claims about photographs; raises UnbagError if they were named explicitly."""
-    photo_claims = tuple(claim for claim in wish.claims if claim.where == PHOTOGRAPHS)
+    photo_claims = tuple(claim for claim in request.claims if claim.where == PHOTOGRAPHS)
     named_photos = [
         name for name in names if name == NAME or name in {claim.name for claim in photo_claims}
     ]
     if named_photos:
         raise _no_photographs(f"{', '.join(named_photos)}: --photos is missing")
-    claims = tuple(claim for claim in wish.claims if claim not in photo_claims)
+    claims = tuple(claim for claim in request.claims if claim not in photo_claims)
     return replace(
-        wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)
+        request, claims=claims, arms=tuple(a for a in request.arms if a[0] != NAME)
     ), photo_claims
 
 
@@ -348,7 +348,7 @@ class Collection:
     """Photographs with edited captions, split into two parts."""
 
     train: ListedPairs
-    asked: ListedPairs
+    held_out: ListedPairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +366,7 @@ def collection_of(captions: Path, folder: Path, *, say: Say) -> Collection:
     say(f"edits of {file.name}")
     pairs = edited_pairs(file, folder)
     all_pairs = tuple(pairs[place] for place in range(len(pairs)))
-    return shared_out(all_pairs, about=pairs.about, fingerprint=pairs.fingerprint)
+    return split_pairs(all_pairs, about=pairs.about, fingerprint=pairs.fingerprint)
 
 
 def check_collection(captions: Path, folder: Path) -> None:
@@ -392,21 +392,21 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
         raise UnbagError(error.message, expected=expected, hint=hint) from error
 
 
-def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
+def split_pairs(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:
     """Split pairs by a hash of the image file, so that copies of an image are in one part."""
     train: list[Pair] = []
-    asked: list[Pair] = []
+    held_out: list[Pair] = []
     for pair in pairs:
         digest = blake2b(pair.image.key.encode(), digest_size=6).digest()
-        (train if int.from_bytes(digest, "big") % APART else asked).append(pair)
-    parts = (ListedPairs(tuple(part), about, fingerprint) for part in (train, asked))
+        (train if int.from_bytes(digest, "big") % APART else held_out).append(pair)
+    parts = (ListedPairs(tuple(part), about, fingerprint) for part in (train, held_out))
     return Collection(*parts)
 
 
 def check_size(collection: Collection, batch_size: int) -> None:
     """Raise UnbagError if there is no full batch, or no held-out photograph."""
-    if len(collection.train) < batch_size or not collection.asked.pairs:
-        count = len(collection.train) + len(collection.asked)
+    if len(collection.train) < batch_size or not collection.held_out.pairs:
+        count = len(collection.train) + len(collection.held_out)
         raise UnbagError(
             f"{count:,} photographs are too few: {len(collection.train):,} are left for training",
             expected=f"at least {batch_size:,} for training, better thousands",
@@ -417,9 +417,9 @@ def check_size(collection: Collection, batch_size: int) -> None:
 def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
     """Compute the features of all images and texts; cached in a folder."""
     model = load("random", device=device)
-    pairs = (*collection.train.pairs, *collection.asked.pairs)
+    pairs = (*collection.train.pairs, *collection.held_out.pairs)
     texts = dict.fromkeys(drawable_texts(collection.train.pairs))
-    for pair in collection.asked.pairs:
+    for pair in collection.held_out.pairs:
         texts.update(dict.fromkeys(pair.captions))
         texts.update((edit.text, None) for edits in pair.edits for edit in edits)
     say(f"features of {len(pairs):,} photographs and {len(texts):,} captions and edits")
@@ -444,12 +444,12 @@ def drawn_collection() -> Collection:
         )
         dot = np.array([[(*divmod(number, 256), 0)]], dtype=np.uint8)
         pairs.append(Pair(str(number), PixelImage(dot, str(number)), (caption,), (edits,)))
-    return shared_out(pairs, about="drawn", fingerprint="drawn")
+    return split_pairs(pairs, about="drawn", fingerprint="drawn")
 
 
 def drawn_features(collection: Collection) -> PhotoFeatures:
     """Return random features, the same each time."""
-    pairs = (*collection.train.pairs, *collection.asked.pairs)
+    pairs = (*collection.train.pairs, *collection.held_out.pairs)
     texts = [text for pair in pairs for text in pair.captions]
     texts += [edit.text for pair in pairs for edits in pair.edits for edit in edits]
     images = [pair.image.name for pair in pairs]

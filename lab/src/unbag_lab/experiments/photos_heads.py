@@ -150,12 +150,12 @@ class HeadsBench:
         for seed in seeds:
             paths = {name: self.trained(name, seed) for name in HEADS}
             for name, path in paths.items():
-                by_name.setdefault(name, []).append(self.asked_of(start_of(path, seed)))
+                by_name.setdefault(name, []).append(self.measure(start_of(path, seed)))
             model, tuned = (start_of(paths[name], seed) for name in ("heads", MIXED))
             start, end = state_of(model.network), state_of(tuned.network)
             for weight in WEIGHTS:
                 model.network.load_state_dict(interpolate(start, end, weight))
-                by_name.setdefault(f"mix {weight:g}", []).append(self.asked_of(model))
+                by_name.setdefault(f"mix {weight:g}", []).append(self.measure(model))
         return [
             number
             for name, answers_by_seed in by_name.items()
@@ -166,7 +166,7 @@ class HeadsBench:
         ]
 
     @torch.inference_mode()
-    def asked_of(self, encoder: Photo) -> dict[str, FloatArray]:
+    def measure(self, encoder: Photo) -> dict[str, FloatArray]:
         """Measure a model: retrieval ranks, scores and order precision."""
         network = self.network(encoder)
         numbers = answers(network, self.asked, device="cpu")

@@ -33,8 +33,8 @@ from unbag_lab.claims import ArmKey
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import ArmResult, Extent, Size, result_path
-from unbag_lab.scheduler import Share, each_apart
-from unbag_lab.training import TrainedArm, precision_of, run_arms, take_turns
+from unbag_lab.scheduler import Share, run_shares
+from unbag_lab.training import TrainedArm, precision_of, run_arms, train_together
 
 NAME = "pretraining"
 _SECONDS = {"small": 9.0, "large": 24.0}
@@ -94,7 +94,7 @@ class PretrainingExperiment:
             base_order = replace(order, bases=(base,), processes=1, workers=workers)
             shares.append(Share(base.stem, partial(_run_seed, sized, base_order, say=say)))
         # Fork even for one seed if several processes are allowed: others may be forked after it.
-        each_apart(shares, processes=order.processes, say=say)
+        run_shares(shares, processes=order.processes, say=say)
 
 
 PRETRAINING = PretrainingExperiment()
@@ -297,7 +297,7 @@ def train_side_by_side(
 
     memory = shared_memory() if device.startswith("cuda") else None
     trainers = {name: Trainer(task, memory=memory) for name, task in tasks.items()}
-    losses = take_turns(trainers, batches(), say=say)
+    losses = train_together(trainers, batches(), say=say)
     seconds = (time.monotonic() - start) / len(arms)
     measured = {knobs: measure(stream) for knobs, stream in streams.items()}
     return {

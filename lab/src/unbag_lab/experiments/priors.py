@@ -59,7 +59,7 @@ from unbag_lab.experiments.readers import FOR_DECODERS, Base, ReadoutSettings, f
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
-from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.scheduler import run_shares, shares
 from unbag_lab.training import precision_of
 
 M3ID_ENDING = "-m3id"
@@ -120,7 +120,7 @@ class PriorExperiment:
             run = partial(_run_arms, base, self.name, order, say)
             # Run bases in order, and the two decoders of a base in parallel.
             groups = [group for group in groups if group] if order.processes > 1 else [arms]
-            each_apart(shares(run, groups), processes=order.processes, say=say)
+            run_shares(shares(run, groups), processes=order.processes, say=say)
 
 
 PRIORS = PriorExperiment()

@@ -45,13 +45,13 @@ from unbag_lab.experiments.probes_measuring import (
     ProbeQuestions,
     TinySpace,
     ask,
-    make_asked,
+    make_probe_questions,
 )
 from unbag_lab.experiments.repair_training import PUBLISHED_REPAIRS
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, UNTRAINED, ArmResult, Extent, Size, result_path, write_result
-from unbag_lab.scheduler import each_apart, shares
+from unbag_lab.scheduler import run_shares, shares
 
 REPAIRS_OF = "default"
 """The experiment whose repairs are probed."""
@@ -107,7 +107,7 @@ class Probes:
             count = max(1, min(order.processes, len(arms)))
             groups = [arms[at::count] for at in range(count)]
             work = shares(partial(_run_arms, base, count, say), groups)
-            each_apart(work, processes=count, say=say)
+            run_shares(work, processes=count, say=say)
 
 
 PROBES = Probes()
@@ -188,7 +188,7 @@ class _ProbedBase:
     @cached_property
     def asked(self) -> ProbeQuestions:
         """The questions for every model."""
-        return make_asked(self.questions, self.amount, seed=self.seed)
+        return make_probe_questions(self.questions, self.amount, seed=self.seed)
 
     @cached_property
     def fingerprint(self) -> str:

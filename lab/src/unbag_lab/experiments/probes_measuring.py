@@ -172,7 +172,7 @@ class EditedImage:
     positive: str
 
 
-def make_asked(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuestions:
+def make_probe_questions(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuestions:
     """Make the questions; benchmarks, edits and pairs are the same for all bases."""
     searched = retrieval_items(n=amount.gallery)[0]
     assert isinstance(searched.truth, Sparse)
@@ -328,14 +328,14 @@ def cones(concepts: Concepts, image_MD: FloatArray, caption_MD: FloatArray) -> d
     single = cone(_flat(thing_BSD))
     both_ND = _flat(thing_BSD + np.roll(thing_BSD, -1, axis=1))
     between_D = image_MD.mean(axis=0) - caption_MD.mean(axis=0)
-    of_all = single * thing_BSD.shape[0] * thing_BSD.shape[1]
+    works_on = single * thing_BSD.shape[0] * thing_BSD.shape[1]
     of_two = float(np.linalg.norm(both_ND, axis=-1).mean())
     return {
         "images": single,
         "captions": cone(caption_MD),
-        "times M": of_all,
+        "times M": works_on,
         "length of the sum": of_two,
-        "two over all": of_two / of_all,
+        "two over all": of_two / works_on,
         "between means": float(np.linalg.norm(between_D)),
     }
 

@@ -59,7 +59,7 @@ from unbag_lab.experiments.readers import (
 from unbag_lab.plan import Order, Say, arms_left
 from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, Extent, Size, result_path
-from unbag_lab.scheduler import Share, apart, each_apart, shares
+from unbag_lab.scheduler import Share, run_isolated, run_shares, shares
 
 SMALL = ReadoutSettings(
     scenes=192,
@@ -168,7 +168,7 @@ class ReadoutExperiment:
                         parts = groups(group_arms, processes=order.processes)
                         taught = partial(run, base, folder, say=say)
                         work += shares(taught, parts, seconds=self.seconds)
-                each_apart(work, processes=order.processes, say=say)
+                run_shares(work, processes=order.processes, say=say)
         if without is not None:
             raise without
 
@@ -213,7 +213,7 @@ def _unreadable(arms: Iterable[str], settings: ReadoutSettings) -> UnbagError | 
     try:
         # transformers initializes the GPU even for a model on the CPU; processes forked after that
         # could not use it.
-        apart(try_text_model, device=settings.device)
+        run_isolated(try_text_model, device=settings.device)
     except UnbagError as error:
         return UnbagError(
             f"{', '.join(text_arms)} could not be run: {error.message}",

@@ -54,7 +54,7 @@ from unbag_lab.results import (
     find_same,
     write_result,
 )
-from unbag_lab.scheduler import Share, each_apart
+from unbag_lab.scheduler import Share, run_shares
 from unbag_lab.training import TrainedArm, ask, run_arms
 
 SMALL = RepairSettings(steps=4, batch_size=16, times=1, size="small")
@@ -163,7 +163,7 @@ def repair_bases(
         for part in parts
         for base in bases
     ]
-    each_apart(shares, processes=processes, say=say)
+    run_shares(shares, processes=processes, say=say)
 
 
 def parts_of(settings: RepairSettings, count: int) -> list[RepairSettings]:
@@ -200,7 +200,7 @@ def repair(
         for name, tiny in {BEFORE: encoder, UNTRAINED: null}.items():
             measurements[name] = partial(ask, tiny, questions, device=settings.device)
     if BLIND in settings.arms:
-        measurements[BLIND] = partial(_read_blindly, unmeasured.seed, encoder, settings)
+        measurements[BLIND] = partial(_blind_numbers, unmeasured.seed, encoder, settings)
     for name, work in measurements.items():
         unmeasured_arm, path = replace(unmeasured, arm=name), folder / f"{name}.json"
         if find_same(unmeasured_arm, path) is None:
@@ -295,7 +295,7 @@ STEPS = 6
 """Steps whose captions train the blind reader; as many following steps test it."""
 
 
-def _read_blindly(
+def _blind_numbers(
     seed: int, encoder: Tiny, settings: RepairSettings
 ) -> dict[str, dict[str, float]]:
     """Return the accuracy of a blind reader on edits of captions of a base's scenes."""

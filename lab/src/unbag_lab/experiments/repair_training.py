@@ -60,7 +60,7 @@ from unbag.training.trainer import Trainer
 from unbag.world.grammar import Statement, Style
 from unbag_lab.plan import Say
 from unbag_lab.results import Size
-from unbag_lab.training import precision_of, take_turns
+from unbag_lab.training import precision_of, train_together
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions, the control of every other arm."""
@@ -245,7 +245,7 @@ def train_arms(
                 trainers[name].save(path)
 
     arm_batches = ({name: views[arm.view] for name, arm in arms.items()} for views in flow)
-    losses = take_turns(
+    losses = train_together(
         trainers, arm_batches, say=lambda line: say(f"{base.stem}: {line}"), after_step=after_step
     )
     for name, arm in arms.items():
