@@ -180,9 +180,7 @@ def test_too_few_edits_are_refused_before_anything_is_trained(
         monkeypatch.setattr(photos_run, "drawn_collection", partial(left, kinds))
         with pytest.raises(UnbagError, match=few) as told:
             run(tmp_path, "heads")
-        assert told.value.message.startswith(
-            f"{len(every.held_out)} photographs that are asked about"
-        )
+        assert told.value.message.startswith(f"{len(every.held_out)} held-out photographs")
         assert "at least 20 of each" in told.value.expected
         assert "--photos" in told.value.hint
     assert not list(tmp_path.rglob("*.json"))

@@ -354,9 +354,8 @@ def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
     done = partial(run_isolated, device=machine.device, threads=machine.threads)
     for name in plan.untrained:
         say(f"base {name}")
-        failures += _failures_of(
-            f"base {name}", partial(done, run.base(name, clock.indented)), run.out
-        )
+        base_work = partial(done, run.base(name, clock.indented))
+        failures += _failures_of(f"base {name}", base_work, run.out)
     for place, part in enumerate(plan.parts, start=1):
         count = f"{count_text(len(part.arms), 'arm')} on {count_text(len(part.bases), 'base')}"
         say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")

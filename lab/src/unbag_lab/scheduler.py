@@ -79,9 +79,8 @@ def run_tasks(
                     forked = ForkedWork(work, niceness=10 if task.is_beside else 0)
                     running[forked.ours] = task, processes, forked
             if running:
-                ready = wait(
-                    [forked.ours for _, _, forked in running.values()], timeout=_REPORT_SECONDS
-                )
+                pipes = [forked.ours for _, _, forked in running.values()]
+                ready = wait(pipes, timeout=_REPORT_SECONDS)
                 if not ready:
                     look()
                 for pipe in ready:
@@ -93,10 +92,9 @@ def run_tasks(
 
 def _chain_seconds(task: Task, tasks: Sequence[Task]) -> float:
     """Estimate the seconds of a task and of the longest chain of tasks that wait for it."""
-    later = (
-        _chain_seconds(later_task, tasks) for later_task in tasks if task.name in later_task.after
-    )
-    return task.seconds / task.room + max(later, default=0.0)
+    followers = (other for other in tasks if task.name in other.after)
+    seconds = (_chain_seconds(other, tasks) for other in followers)
+    return task.seconds / task.room + max(seconds, default=0.0)
 
 
 def _startable(
