@@ -54,7 +54,7 @@ def test_a_folder_without_captions_is_named(
     said = " ".join(capsys.readouterr().err.split())
     assert f"there is no file {tmp_path / 'captions.jsonl'}" in said
     assert "a folder with captions.jsonl, or a file of captions beside its images" in said
-    assert "check the path given with --photos" in said
+    assert "check the path of --photos" in said
 
 
 def test_their_price_is_that_of_a_processor(
