@@ -83,7 +83,7 @@ def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> 
     path.with_suffix(".safetensors").unlink()
     with pytest.raises(UnbagError, match="are missing, but their result exists") as e:
         run(tmp_path, "clip_ft")
-    assert e.value.expected == "the weights that repairs go on from"
+    assert e.value.expected == "the weights from which repairs continue"
     assert e.value.hint == f"remove {path}: the same command makes both again"
     path.unlink()
     assert set(run(tmp_path, "heads", "clip_ft")) == {"heads", "clip_ft"}

@@ -204,7 +204,7 @@ def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmR
     path.unlink()
     weights = path.with_name("even")
     weights.rename(path.with_name("away"))
-    with pytest.raises(UnbagError, match=r"(?s)no .*even, the decoder.*run that arm again"):
+    with pytest.raises(UnbagError, match=r"(?s)the decoder .*even is missing.*run that arm again"):
         PRIORS.run(replace(order, arms=("even-m3id",)), say=lambda said: None)
     path.with_name("away").rename(weights)
 
