@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Literal
 
-from unbag.reports.formatting import number_text, p_text, with_interval
+from unbag.reports.formatting import count_text, number_text, p_text, with_interval
 from unbag_lab.claims import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Number, Prediction
 from unbag_lab.results import ArmResult, in_order, number
 
@@ -371,7 +371,7 @@ def reason(tested: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str
         return f"{too_few(tested.missing)}."
     p = min(1.0, 2 * min(tested.p_right, tested.p_wrong))  # doubled, since there are two directions
     p_value = f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
-    corrected = f"{p_value} before correction for {together} predictions"
+    corrected = f"{p_value} before correction for {count_text(together, 'prediction')}"
     if tested.word == REPRODUCED:
         return f"The effect lies where it was predicted ({corrected})."
     if tested.word == FAILED:
