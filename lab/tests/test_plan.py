@@ -136,8 +136,6 @@ def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:
 
 NEEDS = {"a": (("default", "b"),), "b": (("default", "a"),)}
 CIRCLE = Planned("default", ("a", "b"), need_of=NEEDS)
-    "default", ("a", "b"), need_of={"a": (("default", "b"),), "b": (("default", "a"),)}
-)
 
 
 @pytest.mark.parametrize(
