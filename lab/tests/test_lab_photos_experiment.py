@@ -30,7 +30,7 @@ from unbag_lab.experiments.photos import (
     triple_means,
 )
 from unbag_lab.plan import Order
-from unbag_lab.results import ArmResult, read_results, result_path, write_result
+from unbag_lab.results import ArmResult, read_results, result_path
 
 BASE = Path("tiny-3")
 
@@ -61,20 +61,6 @@ def test_every_arm_is_trained_as_far_as_was_said_and_asked_the_same(out: Path) -
     assert found["blind"].loss is None
     losses = [found[arm].loss for arm in PHOTOS.arms if arm != "blind"]
     assert len(set(losses)) == len(losses)
-
-
-def test_what_is_there_is_left_alone_and_other_settings_are_refused(
-    out: Path, tmp_path: Path
-) -> None:
-    path = result_path(out, "photos", BASE.stem, "heads")
-    before = path.stat().st_mtime_ns
-    result = run(out, "heads")["heads"]
-    assert path.stat().st_mtime_ns == before
-    other = result_path(tmp_path, "photos", BASE.stem, "heads")
-    other.parent.mkdir(parents=True)
-    write_result(other, replace(result, fingerprint="photos-3-other"))
-    with pytest.raises(UnbagError, match="fingerprint: photos-3-other before, photos-3-drawn now"):
-        run(tmp_path, "heads")
 
 
 def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> None:

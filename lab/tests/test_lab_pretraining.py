@@ -1,6 +1,5 @@
 """Pre-training as an experiment: shared batches, equal shares of captions, resumed, judged."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from unbag_lab.experiments.pretraining import (
     smaller,
     train_side_by_side,
 )
-from unbag_lab.plan import Order, find_experiment
+from unbag_lab.plan import Order
 from unbag_lab.results import ArmResult, read_results, result_path, write_result
 from unbag_lab.verdict import REPRODUCED, judge_claims
 
@@ -144,17 +143,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Order:
     return order
 
 
-def test_results_hold_what_the_claims_ask_for(run: Order) -> None:
-    assert find_experiment("pretraining") is PRETRAINING
-    found = {one.arm: one for one in read_results(run.out)}
-    assert {one.fingerprint for one in found.values()} == {"pretraining-2"}
-    assert {one.size for one in found.values()} == {"small"}
-    assert found["collide"].numbers["batch"]["collision"] > 0.4
-    for claim in ("collision_low_high", "scale_alone"):
-        for prediction in find_claim(claim).predictions:
-            for number in prediction.numbers:
-                assert number.metric in found["base"].numbers[number.benchmark]
-                assert number.arm in PRETRAINING.arms
+def test_numbers_of_a_small_run(run: Order) -> None:
+    by_arm = {one.arm: one for one in read_results(run.out)}
+    assert {one.fingerprint for one in by_arm.values()} == {"pretraining-2"}
+    assert by_arm["collide"].numbers["batch"]["collision"] > 0.4
 
 
 def test_a_run_goes_on_where_it_stopped(run: Order) -> None:
@@ -171,15 +163,6 @@ def test_a_run_goes_on_where_it_stopped(run: Order) -> None:
     assert again == {name: numbers for name, numbers in before.numbers.items() if name != "batch"}
     PRETRAINING.run(run, say=said.append)
     assert said[1:] == [f"tiny-2: every arm is in {path.parent}"]
-
-
-def test_another_length_is_refused(run: Order) -> None:
-    path = result_path(run.out, "pretraining", "tiny-2", "collide")
-    kept = path.read_text(encoding="utf-8")
-    path.write_text(json.dumps({**json.loads(kept), "steps": 5}), encoding="utf-8")
-    with pytest.raises(UnbagError, match="steps: 5 before, 6 now"):
-        PRETRAINING.run(run)
-    path.write_text(kept, encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,9 @@ from torch import Tensor
 
 from unbag.errors import UnbagError
 from unbag.models.huggingface.chat_runner import M3ID
-from unbag.models.tiny import TinyConfig, untrained, write
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, LessonBatch, words_of
 from unbag.readouts.vlm2vec.data import OPPOSITE
 from unbag.world.benchmarks import set_items
-from unbag.world.grammar import words as words_of_world
-from unbag_lab.claims import all_claims
 from unbag_lab.experiments.priors import (
     FREQUENT,
     PRIORS,
@@ -164,33 +161,15 @@ def ran(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Order, li
     return order, read_results(order.out)
 
 
-def test_a_small_run_measures_all_that_claims_compare(ran: tuple[Order, list[ArmResult]]) -> None:
+def test_numbers_of_a_small_run(ran: tuple[Order, list[ArmResult]]) -> None:
     _, results = ran
-    found = {one.arm: one for one in results}
-    assert set(found) == set(PRIORS.arms)
-    for arm, one in found.items():
-        assert one.extent == PRIORS.extent(arm, size="small"), arm
-    assert {one.size for one in results} == {"small"}
-    assert all(one.seconds is not None and one.seconds > 0 for one in results)
-    assert set(found["prior"].numbers["fit"]) >= {"few", "held"}
-    by_key = {(one.experiment, one.arm): one for one in results}
-    claims = [one for one in all_claims() if one.experiment == PRIORS.name]
-    assert claims
-    for claim in claims:
-        for number in (n for p in claim.predictions for n in p.numbers):
-            assert number.of(by_key, claim.experiment) is not None
+    by_arm = {one.arm: one for one in results}
+    assert set(by_arm) == set(PRIORS.arms)
+    assert set(by_arm["prior"].numbers["fit"]) >= {"few", "held"}
     for one in results:
         pairs = one.numbers["world-pairs-a"]
         assert pairs["relaxed"] >= pairs["pair"]
         assert 0 < one.numbers["prior"]["blind"] < 1
-
-
-def test_results_that_are_there_are_left_alone(ran: tuple[Order, list[ArmResult]]) -> None:
-    order, results = ran
-    said: list[str] = []
-    PRIORS.run(order, say=said.append)
-    assert said == []
-    assert read_results(order.out) == results
 
 
 def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmResult]]) -> None:
@@ -207,17 +186,3 @@ def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmR
     with pytest.raises(UnbagError, match=r"(?s)the decoder .*even is missing.*run that arm again"):
         PRIORS.run(replace(order, arms=("even-m3id",)), say=lambda said: None)
     path.with_name("away").rename(weights)
-
-
-def test_results_of_another_base_are_refused(
-    ran: tuple[Order, list[ArmResult]], tmp_path: Path
-) -> None:
-    order, _ = ran
-    other = tmp_path / order.bases[0].name
-    config = TinyConfig(
-        patch=16, picture_width=16, picture_depth=1, caption_width=16, caption_depth=1, joint=16,
-        heads=2, words=words_of_world(),
-    )  # fmt: skip
-    write(untrained(config, seed=1), other)
-    with pytest.raises(UnbagError, match=r"another prior\.json: fingerprint"):
-        PRIORS.run(replace(order, bases=(other,), arms=("prior",)), say=lambda said: None)

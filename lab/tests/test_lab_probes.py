@@ -17,7 +17,6 @@ from unbag.probes.extract_data import Label
 from unbag.probes.reference_spaces import bag_of_words_space, perfect_space
 from unbag.probes.space import EncoderSpace
 from unbag.world.benchmarks import pair_items
-from unbag_lab.claims import all_claims
 from unbag_lab.experiments.probes import (
     AMOUNTS,
     ARMS,
@@ -63,41 +62,6 @@ def results(base: Path, out: Path) -> dict[str, ArmResult]:
     PROBES.run(Order(bases=(base,), arms=arms, out=out, size="small"), say=lambda line: None)
     found = read_results(out / "probes")
     return {one.arm: one for one in found}
-
-
-def test_a_small_run_has_every_number_that_claims_ask_for(results: dict[str, ArmResult]) -> None:
-    assert set(results) == {"base", "blind"}
-    assert {one.size for one in results.values()} == {"small"}
-    assert all(one.seconds is not None and one.seconds > 0 for one in results.values())
-    asked = [
-        number
-        for claim in all_claims()
-        if claim.experiment == PROBES.name
-        for prediction in claim.predictions
-        for number in prediction.numbers
-    ]
-    assert len(asked) > 40
-    for number in asked:
-        # All models are asked the same, and so are both readers of captions.
-        arm = "blind" if number.arm.startswith("blind") else "base"
-        # An untrained model may find nothing, of which nothing can be kept.
-        if not number.metric.startswith("retention"):
-            assert number.metric in results[arm].numbers[number.benchmark], number
-
-
-def test_numbers_are_finite(results: dict[str, ArmResult]) -> None:
-    for one in results.values():
-        values = [value for row in one.numbers.values() for value in row.values()]
-        assert np.isfinite(values).all()
-
-
-def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, ArmResult]) -> None:
-    said: list[str] = []
-    PROBES.run(Order(bases=(base,), arms=("base",), out=out, size="small"), say=said.append)
-    assert said == []
-    message = r"another base\.json: times: 1 before, 2 now; size: small before, full now"
-    with pytest.raises(UnbagError, match=message):
-        PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
 
 
 def test_arms_and_what_they_need() -> None:

@@ -16,14 +16,13 @@ from unbag.readouts.decoder.saving import read_decoder
 from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
 from unbag.types import Query
 from unbag.world.benchmarks import pair_items, set_items
-from unbag_lab.claims import all_claims
 from unbag_lab.experiments import decoders, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
 from unbag_lab.experiments.readers import FOR_DECODERS, READERS, Base, ReadoutSettings
 from unbag_lab.experiments.readouts import READOUTS, write_small_text
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
-from unbag_lab.results import BEFORE, ArmResult, read_results, result_path, write_result
+from unbag_lab.results import BEFORE, ArmResult, read_results, result_path
 
 Ran = tuple[Order, dict[str, ArmResult]]
 
@@ -135,28 +134,6 @@ def test_vectors_score_as_the_registered_read_out_does(ran: Ran, base: Path) -> 
     assert len(set(found_M.round(5))) > 4
 
 
-def test_a_small_run_measures_all_that_claims_compare(ran: Ran) -> None:
-    _, found = ran
-    by_key = {(one.experiment, one.arm): one for one in found.values()}
-    claims = [one for one in all_claims() if one.experiment == READOUTS.name]
-    assert len(claims) > 5
-    for claim in claims:
-        numbers = [n for p in claim.predictions for n in p.numbers]
-        for number in numbers:
-            if number.key(claim.experiment)[0] == READOUTS.name:
-                assert number.of(by_key, claim.experiment) is not None, (claim.name, number)
-        for arm in claim.must_fit:
-            assert "few" in found[arm].numbers["fit"], (claim.name, arm)
-
-
-def test_results_that_are_there_are_left_alone(ran: Ran) -> None:
-    order, found = ran
-    said: list[str] = []
-    READOUTS.run(order, say=said.append)
-    assert said == []
-    assert results_of(order) == found
-
-
 def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> None:
     order, found = ran
     arms = ("pacl_uniform", "vlm2vec")
@@ -233,16 +210,3 @@ def test_readers_and_decoders_are_given_their_own_settings(
     READOUTS.run(Order((base,), ("dcsm", "pooled", "decoder", "vlm2vec"), tmp_path, workers=3))
     assert asked["pooled"] == asked["dcsm"] == ReadoutSettings(workers=3)
     assert asked["decoder"] == asked["vlm2vec"] == replace(FOR_DECODERS, workers=3)
-
-
-def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path) -> None:
-    order, found = ran
-    elsewhere = replace(order, out=tmp_path, arms=("pooled",))
-    path = result_path(tmp_path, "readouts", base.stem, "pooled")
-    path.parent.mkdir(parents=True)
-    write_result(path, replace(found["pooled"], steps=8_000, batch_size=64))
-    with pytest.raises(
-        UnbagError, match="steps: 8000 before, 2 now; batch_size: 64 before, 256 now"
-    ) as told:
-        READOUTS.run(elsewhere, say=silent)
-    assert "name another folder with --out" in told.value.hint
