@@ -174,6 +174,7 @@ def _blocks() -> dict[str, Callable[[], str]]:
         "benchmarks": benchmark_table,
         "blind scores": lambda: data_table("blind_scores.tsv"),
         "speed": lambda: data_table("speed.tsv"),
+        "map points": lambda: data_table("map_points.tsv"),
         **tables_repair.GENERATED,
     }
 
