@@ -191,7 +191,7 @@ def test_no_room_in_the_middle_of_a_run(
                 raise torch.OutOfMemoryError
 
         monkeypatch.setattr(torch.optim.AdamW, "step", update)
-    with pytest.raises(UnbagError, match="has no room for"):
+    with pytest.raises(UnbagError, match="has too little memory for"):
         train(job)
     monkeypatch.undo()
     saved = checkpoint.load_checkpoint(tmp_path / LAST).header["step"]
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_other_encoders(tmp_path: Path) -> None:
     kept = found.group("weights")
     wrong = {name: value for name, value in kept.items() if name != "log_scale"}
     module = job_of(tmp_path / "b").trainable.module
-    with pytest.raises(UnbagError, match="the checkpoint holds other weights than tiny:1"):
+    with pytest.raises(UnbagError, match="the weights in the checkpoint do not match those of tiny:1"):
         load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbag.training.data.loader import MOST, left_out_lines, with_names
+from unbag.training.data.loader import MAX_NAMES, left_out_lines, add_names
 
 
 def test_the_first_are_named_and_the_others_counted() -> None:
@@ -21,9 +21,9 @@ def test_the_first_are_named_and_the_others_counted() -> None:
 
 
 def test_an_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
-    found = with_names({"a": "first"}, {"a": "again", "b": "first"})
+    found = add_names({"a": "first"}, {"a": "again", "b": "first"})
     assert list(found) == ["a", "b"]
-    many = with_names(found, {str(n): "" for n in range(2 * MOST)})
-    assert len(many) == MOST
+    many = add_names(found, {str(n): "" for n in range(2 * MAX_NAMES)})
+    assert len(many) == MAX_NAMES
     assert list(many)[:2] == ["a", "b"]
-    assert with_names(many, {"c": ""}) == many
+    assert add_names(many, {"c": ""}) == many

@@ -221,7 +221,7 @@ def test_recipes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, said in {
         "NOT_CALLABLE": "is a int",
         "gives_text": "gives a str",
-        "needs_size": "says nothing of size",
+        "needs_size": "needs size",
     }.items():
         with pytest.raises(UnbagError, match=said):
             make_recipe(f"others_recipes:{name}")

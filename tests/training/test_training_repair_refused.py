@@ -30,7 +30,7 @@ def test_nothing_left_to_train(tmp_path: Path) -> None:
     freeze = ["freeze.image=all", "freeze.text=all", "freeze.scale=true"]
     with pytest.raises(UnbagError, match="and the temperature are frozen") as caught:
         repair(small(1), "world", make_recipe("clip_ft", [*SOON, *freeze]), tmp_path / "run")
-    assert caught.value.expected == "something that is left to train"
+    assert caught.value.expected == "at least one trainable parameter"
     assert caught.value.hint == "freeze less, as with --set freeze.text=0"
 
 
