@@ -216,9 +216,9 @@ def test_distil_without_a_start_is_an_error(toy: Embedded) -> None:
     with pytest.raises(UnbagError) as caught:
         distil(toy)
     assert str(caught.value).splitlines() == [
-        "the loss 'distil' got no vectors of the starting weights",
-        "  expected: Embedded.start, the same batch by the weights before training",
-        "  hint:     Term(..., needs_start=True) asks the trainer for them",
+        "the loss 'distil' got no vectors of the initial weights",
+        "  expected: Embedded.start, the same batch embedded by the weights before training",
+        "  hint:     Term(..., needs_start=True) makes the trainer compute them",
     ]
 
 

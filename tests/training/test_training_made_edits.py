@@ -95,6 +95,6 @@ def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:
     assert "cannot be made while training: fills need a language model" in caught.value.message
     kinds = " ".join((*SWAP.kinds, *fill.kinds))
     assert caught.value.hint == (
-        f"make them before with `unbag edit --kinds {kinds} --fill M` and name its output with "
+        f"make them first with `unbag edit --kinds {kinds} --fill M` and name its output with "
         "--pairs"
     )

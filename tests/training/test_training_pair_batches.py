@@ -225,6 +225,6 @@ def test_no_image_opens(tmp_path: Path) -> None:
     made = batches(open_pairs(str(path)), recipe())
     for n in range(4):
         (tmp_path / f"{n}.png").write_bytes(b"")
-    with pytest.raises(UnbagError, match="4 pairs one after the other cannot be read") as caught:
+    with pytest.raises(UnbagError, match="4 consecutive pairs cannot be read") as caught:
         made[0]
     assert "the file is empty" in caught.value.message

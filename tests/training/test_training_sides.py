@@ -82,7 +82,7 @@ def test_random_transforms_are_found_however_deep() -> None:
 def test_preparation_is_tried_on_an_image_with_four_different_quarters() -> None:
     check_sides(Prepared(transform=as_pixels), SIDES)
     for turned in (mirrored, upside_down):
-        with pytest.raises(UnbagError, match="turns or mirrors them, but captions speak of left"):
+        with pytest.raises(UnbagError, match="turns or mirrors them, but captions mention left"):
             check_sides(Prepared(transform=turned), SIDES)
         check_sides(Prepared(transform=turned), ("a dog",))
     with pytest.raises(UnbagError, match="differs from time to time"):

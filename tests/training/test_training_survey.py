@@ -26,7 +26,7 @@ def test_what_a_collection_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.lines() == [
         f"8 images, 16 captions of {found.tokens:.1f} tokens on average",
         "swap: an edit for 100.0% of captions",
-        "colour: an edit for 0.0% of captions, so nothing is learned from such edits",
+        "colour: an edit for 0.0% of captions, so the model learns nothing from these edits",
     ]
     monkeypatch.setattr("unbag.training.data.checks.SAMPLED", 3)
     part = survey(pairs, recipe(), reads=Bytes())
@@ -58,7 +58,7 @@ def test_captions_without_any_edit(tmp_path: Path) -> None:
 
 def test_hard_images_need_neighbours(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 4)))
-    with pytest.raises(UnbagError, match="but no pair says which are nearest") as caught:
+    with pytest.raises(UnbagError, match="but no pair has nearest neighbours") as caught:
         ready_batches(pairs, recipe(hard_images=True), Bytes(), seed=0)
     assert "--neighbours" in caught.value.hint
     assert "--set hard_images=false" in caught.value.hint

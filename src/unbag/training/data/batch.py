@@ -94,7 +94,7 @@ class Batch:
     place_U: Tensor
     """Position of each unique string in the concatenated groups."""
     code: Mapping[str, Tensor]
-    """Integers, first dimension B, from which the truth of the whole batch is computed; may be {}."""
+    """Integers, first dimension B, from which the truth of the batch is computed; may be {}."""
     unread: tuple[tuple[str, str], ...] = ()
     """Images that could not be read, with the reason, once for each time another pair of the data
     replaced them."""
