@@ -61,7 +61,7 @@ def test_it_is_told_of_what_training_draws_and_sees_no_image(batches: PairBatche
     reader = blind_reader(small(0), batches)
     assert reader is not None
     assert (reader.is_blind, reader.scoring) == (True, "caption only")
-    assert "told of 120 of the same edits" in reader.about
+    assert "trained on 120 of the same edits" in reader.about
     again = blind_reader(small(0), batches)
     assert again is not None
     assert again.fingerprint == reader.fingerprint

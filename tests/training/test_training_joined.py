@@ -200,7 +200,7 @@ def test_an_encoder_of_text_and_its_pooler(image: str, text_folder: Callable[[st
 def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
     with pytest.raises(UnbagError, match="is a joined model, whose connector began") as caught:
         mix(joined, joined, [0.5])
-    assert caught.value.expected == "a model that was whole before it was fine-tuned"
+    assert caught.value.expected == "a model that was trained before it was fine-tuned"
 
 
 def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -> None:

@@ -131,13 +131,13 @@ def test_a_deeper_encoder_is_refused_and_the_rest_counted() -> None:
 
 def test_other_whole_numbers_are_refused() -> None:
     base, tuned = {"place": torch.tensor([0])}, {"place": torch.tensor([1])}
-    with pytest.raises(UnbagError, match="place holds other whole numbers"):
+    with pytest.raises(UnbagError, match="place holds other integers"):
         interpolate(base, tuned, 0.5)
 
 
 def test_another_vocabulary_of_the_same_size_is_refused() -> None:
     turned = small(0, name="turned", config=replace(CONFIG, words=WORDS[::-1]))
-    with pytest.raises(UnbagError, match="compute other vectors from the same weights") as caught:
+    with pytest.raises(UnbagError, match="compute different vectors from the same weights") as caught:
         mix(small(0), turned, [0.5])
     assert "the same preparation, tokenizer, vocabulary and activation" in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_another_tokenizer_is_refused() -> None:
         def count_tokens(self, captions: object) -> list[int]:
             return [9]
 
-    with pytest.raises(UnbagError, match="have two tokenizers"):
+    with pytest.raises(UnbagError, match="have different tokenizers"):
         mix(small(0), Longer(untrained(CONFIG, seed=0), name="longer"), [0.5])
 
 
@@ -157,5 +157,5 @@ def test_another_preparation_is_refused() -> None:
             return super().prepare(image).flip(-1)
 
     mirrored = Mirrored(untrained(CONFIG, seed=0), name="mirrored")
-    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare an image in two ways"):
+    with pytest.raises(UnbagError, match="tiny:0 and mirrored prepare an image differently"):
         mix(small(0), mirrored, [0.5])

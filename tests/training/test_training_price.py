@@ -87,7 +87,7 @@ def test_sections_and_what_is_missing(comparison: BeforeAfter) -> None:
         "text_to_image@1",
         "image_to_text@1",
     ]
-    assert comparison.notes == ("no classification benchmark was asked for",)
+    assert comparison.notes == ("no classification benchmark was measured",)
 
 
 def test_the_folder_is_that_of_an_ordinary_run(comparison: BeforeAfter) -> None:
@@ -125,15 +125,15 @@ def test_the_table_of_a_model_card(comparison: BeforeAfter) -> None:
     assert len(table) == 2 + len(comparison.rows)
     assert {line.count("|") for line in table} == {8}
     assert any(line.startswith("| brittleness | small-swap | brittleness ↓ |") for line in table)
-    assert "- No classification benchmark was asked for." in lines
+    assert "- No classification benchmark was measured." in lines
 
 
 def test_without_hard_positives_or_retrieval_it_is_said(tmp_path: Path) -> None:
     found = compare_before_after(small(0), small(1), out=tmp_path / "run", benchmarks=[FIND])
     assert found.notes == (
-        "no composition benchmark was asked for",
-        "no benchmark with hard positives was asked for",
-        "no classification benchmark was asked for",
+        "no composition benchmark was measured",
+        "no benchmark with hard positives was measured",
+        "no classification benchmark was measured",
     )
 
 
@@ -145,7 +145,7 @@ def test_nothing_to_compare_is_an_error(tmp_path: Path) -> None:
     broken = Broken(untrained(CONFIG, seed=0), name="broken")
     with pytest.raises(UnbagError, match="nothing could be compared: ") as caught:
         compare_before_after(small(0), broken, out=tmp_path / "run", benchmarks=[SWAP])
-    assert "at least one benchmark that both models can be judged on" in str(caught.value)
+    assert "at least one benchmark on which both models can be measured" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def _kl_in_batch(embedded: Embedded, flat: _Positives) -> Tensor:
     caption_BB = embedded.scale * embedded.image_BD @ embedded.caption_BD.T
     caption_MB = caption_BB[flat.owner_M]
     # Here: does caption j fit the image of m? In _left_out: does image j fit the caption of m?
-    caption_MB = caption_MB.masked_fill(_left_out(embedded, flat, is_turned=True).T, NOTHING)
+    caption_MB = caption_MB.masked_fill(_left_out(embedded, flat, is_transposed=True).T, NOTHING)
     positive_MM = _positive_logits(embedded, flat, embedded.image_BD)
     both = torch.cat([caption_MB, positive_MM], dim=1)
     return _kl_from_uniform(both, _owner_value(caption_MB.T, flat), positive_MM.diagonal())
@@ -269,13 +269,13 @@ def _positive_logits(embedded: Embedded, flat: _Positives, anchor_BD: Tensor) ->
     return logit_MM.masked_fill(drop_MM & ~is_own, NOTHING)
 
 
-def _left_out(embedded: Embedded, flat: _Positives, *, is_turned: bool = False) -> Tensor:
+def _left_out(embedded: Embedded, flat: _Positives, *, is_transposed: bool = False) -> Tensor:
     """[B, M], True where sample b is left out for positive m: it has no positive, or fits too."""
     import torch
 
     drop_BM = ~flat.has_B[:, None].expand(-1, len(flat.owner_M))
     if embedded.also_true_BB is not None:
-        fits_BB = embedded.also_true_BB.T if is_turned else embedded.also_true_BB
+        fits_BB = embedded.also_true_BB.T if is_transposed else embedded.also_true_BB
         drop_BM = drop_BM | fits_BB[:, flat.owner_M]
     sample_B = torch.arange(len(flat.has_B), device=flat.has_B.device)
     return drop_BM & (sample_B[:, None] != flat.owner_M[None, :])
