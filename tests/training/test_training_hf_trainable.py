@@ -189,7 +189,7 @@ def test_lora_merges_into_the_old_names(encoder_of: EncoderOf, kind: str) -> Non
     apply_freeze(trainable, Freeze(scale=True))
     said = add_lora(trainable, Lora(rank=2))
     # Two encoders of two blocks with four matrices of attention and two of the MLP.
-    assert said.startswith("lora of rank 2 beside 24 linear layers;")
+    assert said.startswith("lora of rank 2 in 24 linear layers;")
     assert f"temperature 0 of {len(trainable.temperature)}" in said
     for _ in range(3):
         step(trainable)

@@ -98,7 +98,7 @@ def test_what_is_not_kept_cannot_be_read() -> None:
     network = kept(load_heads(None, seed=3))
     dot = torch.zeros(1, 1, 3, dtype=torch.uint8).numpy()
     assert int(read_image(network.reads, PixelImage(dot, "1.png"))) == 1
-    with pytest.raises(ValueError, match=r"no features of other\.png are kept"):
+    with pytest.raises(ValueError, match=r"no features of other\.png are cached"):
         read_image(network.reads, PixelImage(dot, "other.png"))
     with pytest.raises(KeyError, match="a horse"):
         network.reads.tokenize(["a horse"])

@@ -197,7 +197,7 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     torn = pairs[COUNT].image
     assert isinstance(seen, CachedEncoders)
     assert int(read_image(seen.reads, pairs[3].image)) == 3
-    with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
+    with pytest.raises(ValueError, match=r"no features of .*torn\.png are cached: UnidentifiedImage"):
         read_image(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
     said_only = kept(recipe(freeze=Freeze(0, "part")))
@@ -262,7 +262,7 @@ def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
     apply_freeze(trainable, Freeze(image="all"))
     told = add_lora(trainable, Lora(rank=2))
     # Query, key, value, output and two of the MLP in each of six blocks.
-    assert told.startswith("lora of rank 2 beside 36 linear layers")
+    assert told.startswith("lora of rank 2 in 36 linear layers")
     with torch.no_grad():
         for name, weight in trainable.module.named_parameters():
             if "lora_B" in name:
@@ -282,5 +282,5 @@ def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
     with pytest.raises(UnbagError) as error:
         add_lora(trainable, Lora(rank=2))
     assert said(error.value).startswith(
-        "photo:random has no linear layer in a block that is open; expected: attention or MLP"
+        "photo:random has no linear layer in a trainable block; expected: attention or MLP"
     )

@@ -183,7 +183,7 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     # Three blocks of the text encoder; every image block is locked. Rank 2 of four matrices:
     # 2 (8 + 24) + 2 (8 + 8) + 2 (8 + 32) + 2 (32 + 8) = 256 a block.
     assert said.startswith(
-        "lora of rank 2 beside 12 linear layers; trainable parameters: image encoder"
+        "lora of rank 2 in 12 linear layers; trainable parameters: image encoder"
     )
     assert "text encoder 768 of 3,608, temperature 1 of 1" in said
     for _ in range(3):

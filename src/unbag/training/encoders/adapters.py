@@ -31,8 +31,8 @@ from unbag.training.encoders.base import (
     Part,
     Reads,
     Trainable,
-    close_unused,
     encoder_layers,
+    freeze_unused,
     weights_of,
 )
 from unbag.training.encoders.lora import merged
@@ -181,7 +181,7 @@ class OpenClipTrainable:
         self.temperature = tuple(weight for weight in found if weight is not None)
         self.image_layers = encoder_layers(self.module.visual)
         self.text_layers = _open_clip_caption_layers(self.module)
-        close_unused(self, device=device)
+        freeze_unused(self, device=device)
 
     def embed_images(self, pixels: Tensor) -> Tensor:
         """Pixels or their levels to unit vectors [N, D]."""
@@ -306,7 +306,7 @@ class HfTrainable:
         self._shell = copy(encoder)
         self._shell.model = self._shell._ask_image = self._shell._ask_caption = None
         self._shell.images, self._shell.device = self._images, device
-        close_unused(self, device=device)
+        freeze_unused(self, device=device)
 
     def embed_images(self, pixels: Tensor) -> Tensor:
         """Pixels or their levels to unit vectors [N, D]."""
@@ -499,10 +499,10 @@ class JoinedTrainable:
         rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
         # The text encoder that the image model came with is among what is closed.
         readable = CAPTIONS if rows is None else list(rows)[:2]
-        close_unused(self, device=device, captions=readable)
+        freeze_unused(self, device=device, captions=readable)
 
     @property
-    def always_open(self) -> tuple[nn.Parameter, ...]:
+    def always_trainable(self) -> tuple[nn.Parameter, ...]:
         """What LoRA has to train beside its own matrices: no connector was ever trained before."""
         return tuple(self.connector.parameters())
 
