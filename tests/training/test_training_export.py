@@ -134,7 +134,7 @@ def test_a_cut_that_is_a_pixel_apart_is_said(made: tuple[DualEncoder, Exported])
     is_cut = encoder.bias == 0
     assert (other.agreement.levels > 20) == is_cut
     assert (other.agreement.cosine < 0.999) == is_cut
-    said = any("Images prepared by transformers get other vectors" in n for n in found.notes)
+    said = any("Images prepared by transformers get different vectors" in n for n in found.notes)
     assert said == is_cut
 
 

@@ -120,7 +120,7 @@ def test_other_vectors_stop_the_export_and_leave_nothing(
     monkeypatch.setattr(export_forms, "to_transformers", wrong)
     with pytest.raises(UnbagError) as raised:
         export(small, tmp_path / "out", card=CARD)
-    start = "the form of small for transformers gives other vectors: a number differs by"
+    start = "the form of small for transformers computes different vectors: a number differs by"
     assert raised.value.message.startswith(start)
     assert [one.name for one in tmp_path.iterdir()] == ["small"]
 
@@ -131,7 +131,7 @@ def test_a_wrong_activation_would_be_found(
     pytest.importorskip("transformers")
     assert small.config is not None
     small.config = {**small.config, "quick_gelu": True}
-    with pytest.raises(UnbagError, match="the form of small for open_clip gives other vectors"):
+    with pytest.raises(UnbagError, match="the form of small for open_clip computes different vectors"):
         export(small, tmp_path / "out", card=CARD)
 
 
@@ -167,7 +167,7 @@ def test_what_open_clip_cannot_read_is_said(
     monkeypatch.setattr(library(), "create_model_and_transforms", old)
     with pytest.raises(UnbagError) as raised:
         export(small, tmp_path / "out", card=CARD)
-    said = "open_clip cannot read what was written for it: Model config for local-dir: not found"
+    said = "open_clip cannot load what was written for it: Model config for local-dir: not found"
     assert raised.value.message == said
     assert "open_clip_torch 3 or later" in raised.value.expected
 

@@ -61,7 +61,7 @@ def test_a_tokenizer_of_its_own_goes_along(kind: str, hf_folder: HfFolder, tmp_p
     again = load_model(f"open_clip:local-dir:{found.path / 'open_clip'}")
     captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
-    assert not any("mends captions" in note for note in found.notes)
+    assert not any("cleans captions" in note for note in found.notes)
 
 
 def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
@@ -124,5 +124,5 @@ def test_a_tokenizer_that_cuts_before_the_encoder_ends_is_no_form_of_open_clip(
     words.model_max_length = 20
     encoder = HfDual(plain.model, words, plain.images.processor, name="short")
     found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
-    why = "its tokenizer cuts at 20 tokens, its text encoder has 30 places"
+    why = "its tokenizer cuts at 20 tokens, its text encoder has 30 positions"
     assert found.left_out == (LeftOut("open_clip", why),)

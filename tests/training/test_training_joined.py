@@ -136,7 +136,7 @@ def test_only_what_is_open_changes_and_is_exported(
     assert make_trainable(again, device="cpu").encoder("x").fingerprint == encoder.fingerprint
     note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
     assert joined.origin.image_fingerprint in note
-    assert ("numbers that were trained" in note) is (len(changes) > 1)
+    assert ("trained parameters" in note) is (len(changes) > 1)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "import unbag.models.joined\n" in card
     assert model_name(str(tmp_path / "out")) == f"joined:{tmp_path / 'out'}/joined"
