@@ -131,7 +131,9 @@ def test_a_wrong_activation_would_be_found(
     pytest.importorskip("transformers")
     assert small.config is not None
     small.config = {**small.config, "quick_gelu": True}
-    with pytest.raises(UnbagError, match="the form of small for open_clip computes different vectors"):
+    with pytest.raises(
+        UnbagError, match="the form of small for open_clip computes different vectors"
+    ):
         export(small, tmp_path / "out", card=CARD)
 
 

@@ -219,7 +219,9 @@ def test_a_checkpoint_of_other_encoders(tmp_path: Path) -> None:
     kept = found.group("weights")
     wrong = {name: value for name, value in kept.items() if name != "log_scale"}
     module = job_of(tmp_path / "b").trainable.module
-    with pytest.raises(UnbagError, match="the weights in the checkpoint do not match those of tiny:1"):
+    with pytest.raises(
+        UnbagError, match="the weights in the checkpoint do not match those of tiny:1"
+    ):
         load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
 
 

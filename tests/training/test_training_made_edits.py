@@ -13,7 +13,7 @@ from unbag.edits.kinds import EditParts
 from unbag.errors import UnbagError
 from unbag.training.data.batch import Share
 from unbag.training.data.checks import ready_batches
-from unbag.training.data.pairs import Columns, MadeEdits, made_edits
+from unbag.training.data.pairs import Columns, OnlineEdits, make_online_edits
 from unbag.training.recipes import Slot
 
 from .pair_files import ARTICLE, SWAP, Bytes, image, lines, recipe, spoken
@@ -39,8 +39,8 @@ def pairs(tmp_path: Path) -> Pairs:
 def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
     said = recipe(batch_size=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
     made, found = ready_batches(pairs, said, Bytes(), seed=0)
-    assert made.made is not None
-    assert made.made.per_kind == 2, "two columns take swaps of nouns"
+    assert made.online_edits is not None
+    assert made.online_edits.per_kind == 2, "two columns take swaps of nouns"
     assert made.about.endswith("4 images, 4 captions, edits made while training")
     by_shade = {shade: rest for shade, *rest in spoken(made[0])}
     assert by_shade[1] == [
@@ -60,9 +60,9 @@ def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
 
 
 def test_each_process_loads_its_own(pairs: Pairs) -> None:
-    made = MadeEdits(("swap_nouns",), 0)
+    made = OnlineEdits(("swap_nouns",), 0)
     made.load()
-    sent: MadeEdits = pickle.loads(pickle.dumps(made))
+    sent: OnlineEdits = pickle.loads(pickle.dumps(made))
     assert sent.editor is None
     assert sent.fingerprint == made.fingerprint
     assert [e.text for e in sent([pairs[1]], [0], epoch=0)[0]] == ["a horse on a brown man"]
@@ -83,8 +83,8 @@ def test_a_kind_that_does_not_exist_is_told_before_training(pairs: Pairs) -> Non
 
 def test_kinds_of_all_columns_are_made_once() -> None:
     columns = Columns((frozenset({"b", "a"}), frozenset({"a"})), (frozenset({"c"}),))
-    assert made_edits(columns, seed=1).kinds == ("a", "b", "c")
-    assert made_edits(columns, seed=1).per_kind == 2
+    assert make_online_edits(columns, seed=1).kinds == ("a", "b", "c")
+    assert make_online_edits(columns, seed=1).per_kind == 2
 
 
 def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:

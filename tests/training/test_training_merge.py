@@ -137,7 +137,9 @@ def test_other_whole_numbers_are_refused() -> None:
 
 def test_another_vocabulary_of_the_same_size_is_refused() -> None:
     turned = small(0, name="turned", config=replace(CONFIG, words=WORDS[::-1]))
-    with pytest.raises(UnbagError, match="compute different vectors from the same weights") as caught:
+    with pytest.raises(
+        UnbagError, match="compute different vectors from the same weights"
+    ) as caught:
         mix(small(0), turned, [0.5])
     assert "the same preparation, tokenizer, vocabulary and activation" in str(caught.value)
 

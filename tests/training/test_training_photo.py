@@ -197,7 +197,9 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     torn = pairs[COUNT].image
     assert isinstance(seen, CachedEncoders)
     assert int(read_image(seen.reads, pairs[3].image)) == 3
-    with pytest.raises(ValueError, match=r"no features of .*torn\.png are cached: UnidentifiedImage"):
+    with pytest.raises(
+        ValueError, match=r"no features of .*torn\.png are cached: UnidentifiedImage"
+    ):
         read_image(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
     said_only = kept(recipe(freeze=Freeze(0, "part")))

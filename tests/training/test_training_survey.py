@@ -69,6 +69,6 @@ def test_no_edits_are_made_where_no_recipe_wants_them(tmp_path: Path) -> None:
     path = lines(tmp_path / "p.jsonl", {"image": "x.png", "caption": "a dog"})
     said = recipe(batch_size=1, negatives=())
     batches, found = ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
-    assert batches.made is None
+    assert batches.online_edits is None
     assert not found.shares
     assert batches[0].negative_BK.shape == (1, 0)

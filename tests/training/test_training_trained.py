@@ -74,7 +74,9 @@ def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
     said = json.loads(path.read_text())
     said["identity"]["model_fingerprint"] = "open_clip-of-yesterday"
     path.write_text(json.dumps(said))
-    with pytest.raises(UnbagError, match=r"is not the model that the run .*run started from") as caught:
+    with pytest.raises(
+        UnbagError, match=r"is not the model that the run .*run started from"
+    ) as caught:
         read_trained(tmp_path / "run")
     assert caught.value.expected == "weights with the fingerprint open_clip-of-yesterday"
 

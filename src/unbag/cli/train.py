@@ -259,7 +259,9 @@ def _show(found: Repaired) -> None:
                 f"{waited} % of the time waiting for data"
             ]
         )
-    print_lines(left_out_lines(trained.unread, is_all=len(trained.unread) < MAX_NAMES), soft_wrap=True)
+    print_lines(
+        left_out_lines(trained.unread, is_all=len(trained.unread) < MAX_NAMES), soft_wrap=True
+    )
     lines = []
     if state.best is not None:
         lines.append(

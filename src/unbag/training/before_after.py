@@ -408,7 +408,7 @@ def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
     pairs = batches.pairs
     places = np.unique(np.linspace(0, len(pairs) - 1, min(MAX_IMAGES, len(pairs)), dtype=np.int64))
     read_pairs = list(readable_pairs(pairs, places.tolist()))
-    texts = draw_texts(read_pairs, Draw(batches.seed, 0), batches.columns, batches.made)
+    texts = draw_texts(read_pairs, Draw(batches.seed, 0), batches.columns, batches.online_edits)
     for number, text in enumerate(texts):
         for negative in text.negatives:
             if negative is not None:

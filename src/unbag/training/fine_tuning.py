@@ -145,7 +145,7 @@ class FineTuning(Task[Batch]):
         if recipe.objective.needs_start:
             encoder = self.trainable.encoder("start")
             if isinstance(self.trainable, CachedEncoders):
-                self._start_trainable = self.trainable.beside(encoder)
+                self._start_trainable = self.trainable.with_model(encoder)
             else:
                 self._start_trainable = make_trainable(encoder, device=job.device)
             self._start_trainable.module.requires_grad_(False).eval()

@@ -139,7 +139,7 @@ class Recorded:
         optimizer: torch.optim.Optimizer,
         *,
         device: str,
-        beside: Sequence[Tensor] = (),
+        other_tensors: Sequence[Tensor] = (),
         memory: Memory | None = None,
     ) -> None:
         """Record the step, then restore weights and optimizer state.
@@ -152,11 +152,11 @@ class Recorded:
                 such as the loss. It must not copy anything from the device to the CPU.
             optimizer: Made with `capturable`.
             device: A GPU.
-            beside: Other tensors that the step changes; they are restored too.
+            other_tensors: Other tensors that the step changes; they are restored too.
             memory: What `shared_memory` returned, for steps that are replayed in turn.
         """
         weights = [w for group in optimizer.param_groups for w in group["params"]]
-        snapshot = Snapshot([*weights, *beside], optimizer)
+        snapshot = Snapshot([*weights, *other_tensors], optimizer)
         self._step = step
         self._graph: torch.cuda.CUDAGraph | None = None
         self._numbers: Mapping[str, Tensor] = {}

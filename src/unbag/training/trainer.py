@@ -356,7 +356,7 @@ class Trainer(Generic[B]):
                     lambda: self._update(static, 0),
                     self.optimizer,
                     device=task.device,
-                    beside=task.recorded_beside(),
+                    other_tensors=task.recorded_beside(),
                     memory=self._memory,
                 )
         with seeded_draws(task.device, seed):

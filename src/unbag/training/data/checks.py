@@ -20,11 +20,11 @@ from unbag.errors import UnbagError
 from unbag.training.data.batch import Share
 from unbag.training.data.pairs import (
     Draw,
-    MadeEdits,
+    OnlineEdits,
     PairBatches,
     columns_of,
     draw_texts,
-    made_edits,
+    make_online_edits,
     readable_pairs,
 )
 from unbag.training.encoders.base import Reads
@@ -61,11 +61,11 @@ def ready_batches(
     neighbours for hard images, preparation that mirrors images, no pipeline to make edits.
     """
     columns = columns_of(recipe)
-    made = None
+    online_edits = None
     if columns.kinds and not pairs.has_edits:
-        made = made_edits(columns, seed=seed, parts=parts)
+        online_edits = make_online_edits(columns, seed=seed, parts=parts)
         try:
-            made.load()
+            online_edits.load()
         except UnbagError as error:
             option = re.search(r"--\w+", error.hint)
             if option is None:
@@ -79,23 +79,30 @@ def ready_batches(
                 hint=f"make them first with `unbag edit --kinds {kinds} {option[0]} M` and "
                 "name its output with --pairs",
             ) from error
-    batches = PairBatches(pairs, recipe, reads, seed, share or Share(), micro_batch_size, made)
-    surveyed = survey(pairs, recipe, reads=reads, made=made, seed=seed)
+    batches = PairBatches(
+        pairs, recipe, reads, seed, share or Share(), micro_batch_size, online_edits
+    )
+    surveyed = survey(pairs, recipe, reads=reads, online_edits=online_edits, seed=seed)
     check_surveyed(surveyed, recipe, has_edits=pairs.has_edits)
     check_sides(reads, surveyed.texts)
     return batches, surveyed
 
 
 def survey(
-    pairs: Pairs, recipe: Recipe, *, reads: Reads, made: MadeEdits | None = None, seed: int = 0
+    pairs: Pairs,
+    recipe: Recipe,
+    *,
+    reads: Reads,
+    online_edits: OnlineEdits | None = None,
+    seed: int = 0,
 ) -> Surveyed:
     """Read up to 2,000 pairs spread over the collection, 256 where edits have to be made."""
-    sampled = min(len(pairs), SAMPLED_MADE if made else SAMPLED)
+    sampled = min(len(pairs), SAMPLED_MADE if online_edits else SAMPLED)
     places = np.linspace(0, len(pairs) - 1, sampled).round().astype(int).tolist()
     pairs_read = list(readable_pairs(pairs, places))
     if not pairs_read:
         raise UnbagError(f"none of {sampled:,} pairs of {pairs.about} can be read")
-    texts = draw_texts(pairs_read, Draw(seed, 0), columns_of(recipe), made)
+    texts = draw_texts(pairs_read, Draw(seed, 0), columns_of(recipe), online_edits)
     captions = sum(len(pair.captions) for pair in pairs_read)
     slots = (*recipe.negatives, *recipe.positives)
     share_S = [

@@ -78,7 +78,7 @@ class PairBatches:
     share: Share = field(default_factory=Share)
     micro_batch_size: int | None = None
     """Largest number of strings that are encoded together."""
-    made: MadeEdits | None = None
+    online_edits: OnlineEdits | None = None
     """Makes the edits while training, for pairs without edits."""
     columns: Columns = field(init=False)
     orders: Orders = field(init=False, repr=False, default_factory=Orders)
@@ -97,7 +97,7 @@ class PairBatches:
     @property
     def about(self) -> str:
         """Name of the pairs, for the model card."""
-        return self.pairs.about + (", edits made while training" if self.made else "")
+        return self.pairs.about + (", edits made while training" if self.online_edits else "")
 
     @property
     def fingerprint(self) -> str:
@@ -109,7 +109,7 @@ class PairBatches:
             self.recipe.hard_images,
             [sorted(column) for column in self.columns.negatives],
             [sorted(column) for column in self.columns.positives],
-            self.made.fingerprint if self.made else "",
+            self.online_edits.fingerprint if self.online_edits else "",
         )
         return blake2b(repr(settings).encode(), digest_size=16).hexdigest()
 
@@ -134,7 +134,7 @@ class PairBatches:
         draw = Draw(self.seed, step // self.per_epoch)
         opened = self._opened(step, draw)
         pairs = [item.pair for item in opened]
-        texts = draw_texts(pairs, draw, self.columns, self.made)
+        texts = draw_texts(pairs, draw, self.columns, self.online_edits)
         images = [pair.image.name for pair in pairs]
         return make_batch(
             torch.stack([item.pixels for item in opened]),
@@ -245,7 +245,7 @@ class Draw:
             return None
         return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
 
-    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> CaptionTexts:
+    def texts(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> CaptionTexts:
         """Return caption `at` with one of its edits for each column.
 
         No edit is drawn twice. A negative that equals a caption of the image is dropped.
@@ -271,17 +271,17 @@ class Draw:
 
 
 def draw_texts(
-    pairs: Sequence[Pair], draw: Draw, columns: Columns, made: MadeEdits | None
+    pairs: Sequence[Pair], draw: Draw, columns: Columns, online_edits: OnlineEdits | None
 ) -> list[CaptionTexts]:
-    """Draw a caption of each pair with its edits; `made` makes edits for pairs without."""
+    """Draw a caption of each pair with its edits; `online_edits` makes edits for pairs without."""
     chosen = [draw.caption(pair) for pair in pairs]
     edits_of_pairs = (
-        made(pairs, chosen, epoch=draw.epoch)
-        if made
+        online_edits(pairs, chosen, epoch=draw.epoch)
+        if online_edits
         else [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
     )
     return [
-        draw.said(pair, at, edits, columns)
+        draw.texts(pair, at, edits, columns)
         for pair, at, edits in zip(pairs, chosen, edits_of_pairs, strict=True)
     ]
 
@@ -323,14 +323,16 @@ class InBlocks(Protocol):
         """The place at which each block ends."""
 
 
-def made_edits(columns: Columns, *, seed: int, parts: EditParts | None = None) -> MadeEdits:
+def make_online_edits(
+    columns: Columns, *, seed: int, parts: EditParts | None = None
+) -> OnlineEdits:
     """Make an editor that makes as many edits of a kind as there are columns of that kind."""
     times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
-    return MadeEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
+    return OnlineEdits(columns.kinds, seed, max(times.values()), parts or EditParts())
 
 
 @dataclass(eq=False)
-class MadeEdits:
+class OnlineEdits:
     """Makes edits while training, new ones in every epoch; each data worker loads the editor."""
 
     kinds: tuple[str, ...]

@@ -192,7 +192,7 @@ class CachedEncoders:
         """Return a copy of the current weights as an encoder."""
         return self.network.encoder(name)
 
-    def beside(self, encoder: DualEncoder) -> CachedEncoders:
+    def with_model(self, encoder: DualEncoder) -> CachedEncoders:
         """Put another model on the same features, for losses that compare with the start."""
         network = make_trainable(encoder, device=self._device)
         return CachedEncoders(network, images=self._images, texts=self._texts)
