@@ -1,4 +1,4 @@
-"""Processes that read data: what they raise, and what happens when one dies."""
+"""Worker processes that load batches, and images that cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unbag.runs import checkpoint
 from unbag.runs.checkpoint import LAST
 from unbag.runs.files import TRAINING, open_run_folder
 from unbag.training.data.batch import Batch
-from unbag.training.data.loader import load
+from unbag.training.data.loader import MAX_NAMES, add_names, left_out_lines, load
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
 
@@ -138,3 +138,27 @@ def test_the_random_generator_of_the_caller_stays_as_it_was(tmp_path: Path) -> N
     batches = job_of(tmp_path).batches
     assert len(list(load(batches, first=0, workers=0, device="cpu"))) == len(batches)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_first_are_named_and_the_others_counted() -> None:
+    assert left_out_lines({}) == []
+    assert left_out_lines({"a.png": "it is empty"}) == [
+        "1 image cannot be read and is left out",
+        "  left out: a.png: it is empty",
+    ]
+    seven = {f"{n}.png": "no image" for n in range(7)}
+    head, *named, last = left_out_lines(seven)
+    assert head == "7 images cannot be read and are left out"
+    assert named == [f"  left out: {n}.png: no image" for n in range(5)]
+    assert last == "  and 2 more"
+    assert left_out_lines(seven, is_all=False)[-1] == "  and at least 2 more"
+    assert left_out_lines(seven, is_all=False)[0].startswith("at least 7 images")
+
+
+def test_an_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
+    found = add_names({"a": "first"}, {"a": "again", "b": "first"})
+    assert list(found) == ["a", "b"]
+    many = add_names(found, {str(n): "" for n in range(2 * MAX_NAMES)})
+    assert len(many) == MAX_NAMES
+    assert list(many)[:2] == ["a", "b"]
+    assert add_names(many, {"c": ""}) == many

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: what is said, what is kept, and that the same command goes on."""
+"""Failures of a run: messages, what stays in the folder, and resuming."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from unbag.cli import main
 from unbag.errors import UnbagError
 from unbag.runs import checkpoint
 from unbag.runs.checkpoint import BEST, LAST, PREVIOUS
@@ -21,11 +22,12 @@ from unbag.training.logging import Log
 from unbag.training.losses import contrastive
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
+from unbag.training.repair import repair
 from unbag.training.trainer import load_weights
 from unbag.types import Embedded
 
 from .small_runs import column, fast, job_of, said, same, weights
-from .small_world import SWAP
+from .small_world import SWAP, small
 
 
 class Spoilt:
@@ -322,3 +324,34 @@ def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
     assert column(tmp_path, "step") == [0, 1, 2, 3, 4, 5]
     train(job_of(tmp_path / "whole"))
     assert same(weights(tmp_path), weights(tmp_path / "whole"))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_of_photographs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"an image")
+    with pytest.raises(UnbagError) as caught:
+        train(job_of(tmp_path))
+    assert caught.value.message == f"the folder {tmp_path} is not empty and holds no training run"
+    assert "--out" in str(caught.value.hint)
+    # Before encoders are copied, and on the command line before a model is loaded.
+    monkeypatch.delattr("unbag.training.repair.make_trainable")
+    with pytest.raises(UnbagError, match="is not empty and holds no training run"):
+        repair(small(1), "world", fast(), tmp_path)
+    words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
+    assert main([*words, "--model", "tiny:nobody"]) == 1
+    assert "is not empty and holds no training run" in capsys.readouterr().err
+    assert names(tmp_path) == ["holiday.jpg"]
+
+
+def test_a_run_of_an_older_unbag_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    """Its checkpoint has another format, and its record another name."""
+    (tmp_path / "training.json").write_text('{"version": "0.1", "asked": {}}')
+    (tmp_path / "last.safetensors").write_bytes(b"weights")
+    with pytest.raises(UnbagError, match="is not empty and holds no training run") as caught:
+        train(job_of(tmp_path))
+    assert "--out" in str(caught.value.hint)

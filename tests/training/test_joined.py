@@ -1,0 +1,436 @@
+"""Joined models: freezing, cached features, tables, and image models of every library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor
+
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
+from unbag.errors import UnbagError
+from unbag.models.joined import JoinedEncoder, load, module_of
+from unbag.models.loading import model_name
+from unbag.models.text_encoders import write_table
+from unbag.models.tiny import write
+from unbag.reports.cards import Card
+from unbag.runs.progress import Silent
+from unbag.training.data.pairs import PairBatches
+from unbag.training.data.world import WorldBatches
+from unbag.training.encoders.adapters import JoinedTrainable, make_trainable
+from unbag.training.encoders.base import Trainable, apply_freeze
+from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
+from unbag.training.export.export import export
+from unbag.training.fine_tuning import TrainJob, train
+from unbag.training.merge import mix
+from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
+from unbag.training.repair import repair
+
+from .export_models import open_clip_config, save_open_clip
+from .joined_runs import (
+    CAPTIONS,
+    CARD,
+    PART,
+    is_same,
+    part,
+    recipe,
+    save_eyes,
+    save_pairs,
+    trainable_of,
+    trained,
+)
+from .small_runs import fast, weights
+from .small_world import SWAP, small
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.fixture(scope="module")
+def image(folder: Path) -> str:
+    return save_eyes(folder)
+
+
+@pytest.fixture(scope="module")
+def joined(image: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
+    return load(f"{image}+{text_folder('llama')}")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> Pairs:
+    return save_pairs(folder)
+
+
+def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
+    network = trainable_of(joined)
+    assert isinstance(network, JoinedTrainable)
+    network.module.eval()
+    assert torch.allclose(
+        network.embed_texts(network.reads.tokenize(CAPTIONS)), joined.encode_texts(CAPTIONS),
+        atol=1e-6,
+    )  # fmt: skip
+    image = Image.new("RGB", (32, 32), (200, 30, 90))
+    seen = network.embed_images(network.reads.prepare(image)[None])
+    assert torch.allclose(seen, joined.encode_images(joined.prepare(image)[None]), atol=1e-6)
+    again = network.encoder("again")
+    assert again.fingerprint == joined.fingerprint
+    assert again.image is joined.image
+    assert again.text is joined.text
+
+
+def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
+    network = trainable_of(joined)
+    # Embedding, two blocks, the last norm, the connector.
+    assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 2, 1]
+    connector = 17 * 16 + 17 * 8
+    told = apply_freeze(network, PART)
+    assert "image encoder 0 of " in told
+    assert f"text encoder {connector:,} of " in told
+    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
+    assert {name.split(".")[0] for name in opened} == {"picture", "connector"}
+    assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
+
+
+def test_the_text_encoder_that_was_there_is_closed(joined: JoinedEncoder) -> None:
+    network = trainable_of(joined)
+    opened = {name for name, w in network.module.named_parameters() if w.requires_grad}
+    assert not any(name.startswith("picture.caption.") for name in opened)
+    assert any(name.startswith("picture.picture.") for name in opened)
+    assert any(name.startswith("text.") for name in opened)
+
+
+@pytest.mark.parametrize(
+    ("freeze", "changes"),
+    [
+        (PART, ("connector",)),
+        (Freeze("all"), ("text", "connector")),
+        (Freeze(0, "part"), ("picture", "connector")),
+        (Freeze(), ("picture", "text", "connector")),
+    ],
+)
+def test_only_what_is_open_changes_and_is_exported(
+    freeze: Freeze, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
+) -> None:
+    before = trainable_of(joined).module.state_dict()
+    network = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", freeze))
+    after = weights(tmp_path / "run")
+    parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
+    moved = {
+        name
+        for name, start in parts.items()
+        if not is_same(part(before, start), part(after, start))
+    }
+    assert moved == {*changes}
+    encoder = network.encoder("after")
+    assert encoder.fingerprint != joined.fingerprint
+    assert encoder.scale != joined.scale
+    found = export(encoder, tmp_path / "out", card=CARD)
+    assert found.folders[0].agreement.vectors < 1e-6
+    again = load(str(tmp_path / "out"))
+    assert again.fingerprint == encoder.fingerprint
+    assert again.scale == encoder.scale
+    assert torch.equal(again.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
+    held = load_file(tmp_path / "out" / "joined" / "joined.safetensors")
+    assert {name.split(".")[0] for name in held} == {*changes}
+    # Goes on from there, with the same temperature and parts.
+    assert make_trainable(again, device="cpu").encoder("x").fingerprint == encoder.fingerprint
+    note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
+    assert joined.origin.image_fingerprint in note
+    assert ("trained parameters" in note) is (len(changes) > 1)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "import unbag.models.joined\n" in card
+    assert model_name(str(tmp_path / "out")) == f"joined:{tmp_path / 'out'}/joined"
+
+
+@pytest.mark.parametrize("name", ["clip_ft", "ce_clip_fixed", "hard_positive", "svlc"])
+def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) -> None:
+    """By the text part's own tokens; svlc brings LoRA, which leaves the connector open."""
+    if name == "svlc":
+        pytest.importorskip("peft")
+    asked = replace(fast(name, "epochs=1", "distil=0.5"), freeze=Freeze("all"))
+    network = trainable_of(joined)
+    batches = WorldBatches(asked, network.reads, seed=0, per_epoch=2)
+    before = {n: w.clone() for n, w in network.module.state_dict().items()}
+    train(TrainJob(network, batches, asked, tmp_path / "run"))
+    after = network.module.state_dict()
+    assert is_same(part(before, "picture.picture."), part(after, "picture.picture."))
+    assert not is_same(part(before, "connector."), part(after, "connector."))
+    found = network.encoder("after")
+    assert found.changed.text
+    assert not found.changed.image
+    export(found, tmp_path / "out", card=CARD)
+
+
+def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    asked = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
+    network = trained(joined, tmp_path / "run", pairs, asked)
+    opened = {n for n, w in network.module.named_parameters() if w.requires_grad}
+    assert {n for n in opened if "lora" not in n} == {
+        "picture.log_scale", "connector.0.weight", "connector.0.bias", "connector.2.weight",
+        "connector.2.bias",
+    }  # fmt: skip
+    encoder = network.encoder("after")
+    assert isinstance(encoder, JoinedEncoder)
+    start = joined.text.module.state_dict()
+    assert encoder.text.module.state_dict().keys() == start.keys()
+    assert all(".layers." in f".{name}" for name in encoder.changed.text)
+
+
+def test_sides_with_the_image_encoder_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
+    settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
+    asked = make_recipe("locked_image", settings)
+    network = trainable_of(joined)
+    train(
+        TrainJob(network, WorldBatches(asked, network.reads, seed=0, per_epoch=2), asked, tmp_path)
+    )
+    encoder = network.encoder("after")
+    assert isinstance(encoder, JoinedEncoder)
+    assert not encoder.changed.text
+
+
+def test_an_encoder_of_text_and_its_pooler(image: str, text_folder: Callable[[str], Path]) -> None:
+    network = trainable_of(load(f"{image}+{text_folder('bert')}"))
+    # transformers makes a pooler that the checkpoint has no weights for; no vector needs it.
+    assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 1, 1]
+    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
+    assert not any("pooler" in name for name in opened)
+
+
+def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
+    with pytest.raises(UnbagError, match="is a joined model, whose connector was untrained") as caught:
+        mix(joined, joined, [0.5])
+    assert caught.value.expected == "a model that was trained before it was fine-tuned"
+
+
+def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -> None:
+    half = load(f"{joined.origin.image}+{joined.origin.text}", dtype="bfloat16")
+    with pytest.raises(UnbagError, match=r"are torch.bfloat16, torch.float32"):
+        export(half, tmp_path / "out", card=CARD)
+
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.fixture(scope="module")
+def image(folder: Path) -> str:
+    return save_eyes(folder)
+
+
+@pytest.fixture(scope="module")
+def joined(image: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
+    return load(f"{image}+{text_folder('llama')}")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> Pairs:
+    return save_pairs(folder)
+
+
+def test_training_on_kept_features_is_training(
+    joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
+) -> None:
+    asked = recipe("hard_negative", epsilon=1e-4)
+    plain = trained(joined, tmp_path / "plain", pairs, asked)
+    kept = trained(joined, tmp_path / "kept", pairs, asked, keeps=True)
+    assert isinstance(kept, CachedEncoders)
+    one, other = weights(tmp_path / "plain"), weights(tmp_path / "kept")
+    assert one.keys() == other.keys()
+    # Passes of another size round in another way; nothing else differs.
+    assert all(torch.allclose(one[k], other[k], atol=1e-4) for k in one)
+    assert is_same(part(other, "text."), joined.text.module.state_dict())
+    vectors = [t.encoder("x").encode_texts(CAPTIONS) for t in (plain, kept)]
+    assert torch.allclose(vectors[0], vectors[1], atol=1e-3)
+    assert not torch.allclose(vectors[0], joined.encode_texts(CAPTIONS), atol=0.05)
+
+
+def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
+    network = trainable_of(joined)
+
+    def kept(freeze: Freeze, name: str = "clip_ft") -> Trainable:
+        asked = recipe(name, freeze)
+        return cache_frozen(joined, network, pairs, asked, cache=None, progress=Silent())
+
+    assert kept(Freeze()) is network
+    # A head of the image encoder that learns needs its pixels.
+    assert kept(Freeze("part")) is network
+    seen = kept(Freeze("all"))
+    assert isinstance(seen, CachedEncoders)
+    assert "input_ids" in seen.reads.tokenize(CAPTIONS)
+    assert torch.allclose(
+        seen.embed_images(torch.tensor([3])),
+        joined.encode_images(joined.prepare(pairs[3].image.open())[None]), atol=1e-6,
+    )  # fmt: skip
+    read = kept(Freeze(0, "part"), "hard_negative")
+    assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
+    start = recipe("clip_ft", PART)
+    assert isinstance(kept(start.freeze), CachedEncoders)
+
+
+def test_a_table_of_features(
+    joined: JoinedEncoder, image: str, pairs: Pairs, tmp_path: Path
+) -> None:
+    texts = [text for at in range(8) for text in pairs[at].captions]
+    texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
+    write_table(tmp_path / "t.safetensors", texts, joined.text_features(texts))
+    table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
+    asked = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
+    found = trained(table, tmp_path / "table", pairs, asked, keeps=True)
+    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART))
+    one, other = (t.encoder("x").encode_texts(texts[:4]) for t in (found, wanted))
+    assert torch.allclose(one, other, atol=1e-3)
+    export(found.encoder("x"), tmp_path / "out", card=CARD)
+    assert torch.equal(load(str(tmp_path / "out")).encode_texts(texts[:4]), one)
+
+
+def test_benchmarks_that_a_table_does_not_know(
+    joined: JoinedEncoder, image: str, tmp_path: Path
+) -> None:
+    """Before the first step, not after the last."""
+    write_table(tmp_path / "t.safetensors", CAPTIONS, joined.text_features(CAPTIONS))
+    table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
+    with pytest.raises(
+        UnbagError, match="small-swap cannot be measured before and after"
+    ) as caught:
+        repair(table, "world", recipe(), tmp_path / "run", benchmarks=(SWAP,))
+    assert "has no vector of the caption" in caught.value.message
+    assert caught.value.hint.endswith("name benchmarks that it knows with --bench")
+    assert not (tmp_path / "run").exists()
+
+
+def test_reads_can_be_sent_to_a_worker(joined: JoinedEncoder) -> None:
+    import pickle
+
+    reads = trainable_of(joined).reads
+    wanted = reads.tokenize(CAPTIONS)
+    again = pickle.loads(pickle.dumps(reads))
+    assert again.count_tokens(CAPTIONS) == [3, 6]
+    assert again.count_tokens([]) == []
+    assert is_same(again.tokenize(CAPTIONS), wanted)
+
+
+pytest.importorskip("transformers")
+IMAGE = Image.linear_gradient("L").convert("RGB")
+
+
+def image_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str:
+    if kind == "open_clip":
+        pytest.importorskip("open_clip")
+        return save_open_clip(tmp_path / "open_clip", open_clip_config())
+    return f"hf:{hf_folder(kind)}"
+
+
+@pytest.mark.filterwarnings("ignore:.*the text encoder")
+@pytest.mark.parametrize("kind", ["clip", "siglip", "align", "open_clip"])
+def test_an_image_encoder_of_another_library(
+    kind: str,
+    hf_folder: Callable[[str], Path],
+    text_folder: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    joined = load(f"{image_of(kind, hf_folder, tmp_path)}+{text_folder('llama')}")
+    pixels = joined.prepare(IMAGE)[None]
+    before = {k: v.clone() for k, v in module_of(joined.image).state_dict().items()}
+    network = trainable_of(joined)
+    # In train mode a batch norm would take its averages from this one image.
+    network.module.eval()
+    seen = network.embed_images(network.reads.prepare(IMAGE)[None]).detach()
+    assert torch.allclose(network.embed_images(pixels), joined.encode_images(pixels), atol=1e-5)
+    assert seen.shape == joined.encode_texts(CAPTIONS)[:1].shape
+    name = "siglip_hn" if kind == "siglip" else "hard_negative"
+    asked = recipe(name, Freeze(0, "part"))
+    train(
+        TrainJob(
+            network,
+            WorldBatches(asked, network.reads, seed=0, per_epoch=1),
+            asked,
+            tmp_path / "run",
+        )
+    )
+    after = network.encoder("after")
+    assert after.changed.image
+    assert not after.changed.text
+    assert not torch.allclose(after.encode_images(pixels), joined.encode_images(pixels))
+    assert (after.bias != 0) is (kind == "siglip")
+    # The encoder that was given stays as it was.
+    now = module_of(joined.image).state_dict()
+    assert all(torch.equal(now[k], v) for k, v in before.items())
+    export(after, tmp_path / "out", card=CARD)
+    again = load(str(tmp_path / "out"))
+    assert again.fingerprint == after.fingerprint
+    assert (again.scale, again.bias) == (after.scale, after.bias)
+    assert torch.allclose(again.encode_images(pixels), after.encode_images(pixels), atol=1e-6)
+
+
+CAPTIONS = ("a red cube", "a blue ball on a dog")
+PART = Freeze("all", "part")
+CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
+
+
+def save_eyes(folder: Path) -> str:
+    """A tiny image model; gives the name that loads it."""
+    write(small(1).network, folder / "eyes.safetensors", dtype=torch.float32)
+    return f"tiny:{folder / 'eyes.safetensors'}"
+
+
+def save_pairs(folder: Path) -> Pairs:
+    """Eight images with two captions each; the first has an edit."""
+    rows = []
+    for at in range(8):
+        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((40, 30)).save(folder / f"{at}.png")
+        captions = [f"a red dog and {'cat ' * at}on a ball", f"a cube {at} left of a dog"]
+        edits = [[{"text": f"a ball on {at} red dog", "kind": "swap_nouns", "is_positive": False,
+                   "changes": []}], []]  # fmt: skip
+        rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return open_pairs(str(folder / "pairs.jsonl"))
+
+
+def recipe(name: str = "clip_ft", freeze: Freeze = PART, **fields: object) -> Recipe:
+    """Two epochs of two steps that change weights by much."""
+    made = make_recipe(name, ["batch_size=4", "epochs=2", "warmup_steps=1", "learning_rate=0.01"])
+    return replace(made, freeze=freeze, **fields)  # type: ignore[arg-type]
+
+
+def trained(
+    joined: JoinedEncoder, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
+) -> Trainable:
+    """As `repair` trains."""
+    found: Trainable = make_trainable(joined, device="cpu")
+    if keeps:
+        found = cache_frozen(joined, found, pairs, asked, cache=None, progress=Silent())
+    train(TrainJob(found, PairBatches(pairs, asked, found.reads, 0), asked, out))
+    return found
+
+
+def part(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+
+
+def is_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def trainable_of(joined: JoinedEncoder) -> JoinedTrainable:
+    """Ready to train."""
+    found = make_trainable(joined, device="cpu")
+    assert isinstance(found, JoinedTrainable)
+    return found
