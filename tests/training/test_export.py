@@ -22,9 +22,10 @@ from unbag.errors import UnbagError
 from unbag.models.huggingface.dual import HfDual
 from unbag.models.loading import load_model
 from unbag.models.open_clip.encoder import OpenClip
+from unbag.models.open_clip.library import library
 from unbag.models.tiny import Tiny, load, untrained
 from unbag.reports.cards import Card, Cost, Exported, LeftOut, card_of_copy
-from unbag.training.export import formats as export_forms
+from unbag.training.export import formats
 from unbag.training.export.clip import to_open_clip, to_transformers
 from unbag.training.export.export import export
 from unbag.types import DualEncoder
@@ -33,7 +34,9 @@ from .export_models import SIDE, open_clip_config, save_clip, save_open_clip
 
 open_clip: Any = pytest.importorskip("open_clip")
 tf: Any = pytest.importorskip("transformers")
-CAPTIONS = ("a", "the horse eats the grass", "a red cube left of a blue ball, and more " * 12)
+HfFolder = Callable[[str], Path]
+ExportedClip = tuple[DualEncoder, Exported]
+CAPTIONS = ("a", "a red ball is left of a dog", "a horse eats a red cube and a blue ball " * 12)
 CONFIGS = {
     "gelu": open_clip_config(),
     "quickgelu": open_clip_config(quick_gelu=True, custom_text=True),
@@ -45,7 +48,7 @@ CARD = Card("mine", "open_clip:base", recipe="hard_positive", cost=Cost(5, 640, 
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def made(
+def exported_clip(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[DualEncoder, Exported]:
     root = tmp_path_factory.mktemp("export")
@@ -68,9 +71,11 @@ def mine(encoder: DualEncoder, images: Sequence[Image]) -> tuple[Tensor, Tensor]
     return encoder.encode_images(pixels), encoder.encode_texts(CAPTIONS)
 
 
-def test_plain_open_clip_gives_the_same_vectors(made: tuple[DualEncoder, Exported]) -> None:
-    encoder, found = made
-    name = f"local-dir:{found.path / 'open_clip'}"
+def test_plain_open_clip_gives_the_same_vectors(
+    exported_clip: ExportedClip,
+) -> None:
+    encoder, result = exported_clip
+    name = f"local-dir:{result.path / 'open_clip'}"
     model, _, transform = open_clip.create_model_and_transforms(name)
     tokens = open_clip.get_tokenizer(name)(list(CAPTIONS))
     assert tokens.shape[1] == encoder.context
@@ -84,10 +89,12 @@ def test_plain_open_clip_gives_the_same_vectors(made: tuple[DualEncoder, Exporte
     assert encoder.bias == (0.0 if model.logit_bias is None else model.logit_bias.item())
 
 
-def test_plain_transformers_gives_the_same_vectors(made: tuple[DualEncoder, Exported]) -> None:
-    encoder, found = made
-    model = tf.CLIPModel.from_pretrained(found.path / "transformers").eval()
-    processor = tf.AutoProcessor.from_pretrained(found.path / "transformers")
+def test_plain_transformers_gives_the_same_vectors(
+    exported_clip: ExportedClip,
+) -> None:
+    encoder, result = exported_clip
+    model = tf.CLIPModel.from_pretrained(result.path / "transformers").eval()
+    processor = tf.AutoProcessor.from_pretrained(result.path / "transformers")
     inputs = processor(
         text=list(CAPTIONS), padding="max_length", truncation=True, return_tensors="pt"
     )
@@ -106,9 +113,11 @@ def test_plain_transformers_gives_the_same_vectors(made: tuple[DualEncoder, Expo
     assert ((theirs - pixels).abs() * 0.3 * 255).max() < 2.0
 
 
-def test_unbag_loads_both_under_names_of_their_own(made: tuple[DualEncoder, Exported]) -> None:
-    encoder, found = made
-    again = [load_model(one.model_name(found.path)) for one in found.folders]
+def test_unbag_loads_both_under_names_of_their_own(
+    exported_clip: ExportedClip,
+) -> None:
+    encoder, result = exported_clip
+    again = [load_model(form.model_name(result.path)) for form in result.folders]
     assert [one.name for one in again] == ["out/open_clip", "out/transformers"]
     for one in again:
         assert isinstance(one, DualEncoder)
@@ -117,52 +126,46 @@ def test_unbag_loads_both_under_names_of_their_own(made: tuple[DualEncoder, Expo
         assert one.context == encoder.context
 
 
-def test_the_record_says_what_was_written(made: tuple[DualEncoder, Exported]) -> None:
-    encoder, found = made
-    record = json.loads((found.path / "unbag.json").read_text(encoding="utf-8"))
+def test_the_record_says_what_was_written(exported_clip: ExportedClip) -> None:
+    encoder, result = exported_clip
+    record = json.loads((result.path / "unbag.json").read_text(encoding="utf-8"))
     assert record["fingerprint"] == encoder.fingerprint
     assert record["card"]["cost"]["steps"] == 5
     assert record["left_out"] == {}
-    weights = dict(pair for one in found.folders for pair in one.weights)
+    weights = dict(pair for form in result.folders for pair in form.weights)
     assert len(weights) == 2
     for file, said in weights.items():
-        assert sha256((found.path / file).read_bytes()).hexdigest() == said
-    assert all(one.agreement.vectors < 1e-6 for one in found.folders)
-    assert sorted(p.name for p in found.path.iterdir()) == [
+        assert sha256((result.path / file).read_bytes()).hexdigest() == said
+    assert all(form.agreement.vectors < 1e-6 for form in result.folders)
+    assert sorted(p.name for p in result.path.iterdir()) == [
         "README.md", "open_clip", "transformers", "unbag.json",
     ]  # fmt: skip
-    assert not list(found.path.parent.glob(".*.part"))
+    assert not list(result.path.parent.glob(".*.part"))
     has_bias = encoder.bias == -9.5
-    assert has_bias == any("-9.5000, has no place in transformers" in n for n in found.notes)
+    assert has_bias == any("-9.5000, has no place in transformers" in n for n in result.notes)
 
 
-def test_a_cut_that_is_a_pixel_apart_is_said(made: tuple[DualEncoder, Exported]) -> None:
+def test_a_cut_that_is_a_pixel_apart_is_said(exported_clip: ExportedClip) -> None:
     """Of three columns open_clip cuts two on the left, transformers one; squashing cuts none."""
-    encoder, found = made
-    other = next(one for one in found.folders if one.library == "transformers")
+    encoder, result = exported_clip
+    other = next(form for form in result.folders if form.library == "transformers")
     is_cut = encoder.bias == 0
     assert (other.agreement.levels > 20) == is_cut
     assert (other.agreement.cosine < 0.999) == is_cut
-    said = any("Images prepared by transformers get different vectors" in n for n in found.notes)
+    said = any("Images prepared by transformers get different vectors" in n for n in result.notes)
     assert said == is_cut
 
 
 def test_the_weights_of_both_folders_are_bit_for_bit_the_same(
-    made: tuple[DualEncoder, Exported],
+    exported_clip: ExportedClip,
 ) -> None:
-    _, found = made
-    ours = load_file(found.path / "open_clip" / "open_clip_model.safetensors")
-    theirs = to_open_clip(load_file(found.path / "transformers" / "model.safetensors"))
+    _, result = exported_clip
+    ours = load_file(result.path / "open_clip" / "open_clip_model.safetensors")
+    theirs = to_open_clip(load_file(result.path / "transformers" / "model.safetensors"))
     # The second form of open_clip's CLIP comes back as the first.
     plain = {name.removeprefix("text."): value for name, value in ours.items()}
     assert set(plain) - set(theirs) <= {"logit_bias"}
     assert all(torch.equal(theirs[name], plain[name]) for name in theirs)
-
-
-open_clip: Any = pytest.importorskip("open_clip")
-tf: Any = pytest.importorskip("transformers")
-HfFolder = Callable[[str], Path]
-CAPTIONS = ("a", "a red ball is left of a dog", "a horse eats a red cube and a blue ball " * 12)
 
 
 def exported(name: str, out: Path) -> tuple[HfDual, Exported]:
@@ -186,12 +189,12 @@ def check_open_clip(encoder: HfDual, folder: Path) -> Any:
 
 @pytest.mark.parametrize("act", ["gelu", "quick_gelu"])
 def test_plain_open_clip_gives_the_vectors_of_a_clip_model(act: str, tmp_path: Path) -> None:
-    encoder, found = exported(save_clip(tmp_path / "source", act=act), tmp_path / "out")
-    assert [one.library for one in found.folders] == ["transformers", "open_clip"]
-    assert found.left_out == ()
-    model = check_open_clip(encoder, found.path / "open_clip")
+    encoder, result = exported(save_clip(tmp_path / "source", act=act), tmp_path / "out")
+    assert [form.library for form in result.folders] == ["transformers", "open_clip"]
+    assert result.left_out == ()
+    model = check_open_clip(encoder, result.path / "open_clip")
     assert model.logit_scale.exp().item() == pytest.approx(encoder.scale)
-    said = json.loads((found.path / "open_clip" / "open_clip_config.json").read_text())
+    said = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
     assert said["model_cfg"]["quick_gelu"] == (act == "quick_gelu")
     # open_clip's own tokenizer does, so that the folder needs no other package.
     assert "hf_tokenizer_name" not in said["model_cfg"]["text_cfg"]
@@ -199,12 +202,12 @@ def test_plain_open_clip_gives_the_vectors_of_a_clip_model(act: str, tmp_path: P
 
 @pytest.mark.parametrize("kind", ["clip", "clip-legacy"])
 def test_a_tokenizer_of_its_own_goes_along(kind: str, hf_folder: HfFolder, tmp_path: Path) -> None:
-    encoder, found = exported(f"hf:{hf_folder(kind)}", tmp_path / "out")
-    check_open_clip(encoder, found.path / "open_clip")
-    again = load_model(f"open_clip:local-dir:{found.path / 'open_clip'}")
+    encoder, result = exported(f"hf:{hf_folder(kind)}", tmp_path / "out")
+    check_open_clip(encoder, result.path / "open_clip")
+    again = load_model(f"open_clip:local-dir:{result.path / 'open_clip'}")
     captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
-    assert not any("cleans captions" in note for note in found.notes)
+    assert not any("cleans captions" in note for note in result.notes)
 
 
 def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
@@ -220,9 +223,9 @@ def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
     model.config.text_config.vocab_size = len(words)
     assert model.config.text_config.eos_token_id == end
     encoder = HfDual(model, words, plain.images.processor, name="longer")
-    found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
-    check_open_clip(encoder, found.path / "open_clip")
-    said = json.loads((found.path / "open_clip" / "open_clip_config.json").read_text())
+    result = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
+    check_open_clip(encoder, result.path / "open_clip")
+    said = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
     assert said["model_cfg"]["text_cfg"]["pool_type"] == "eos"
     assert said["model_cfg"]["text_cfg"]["eos_id"] == end == len(words) - 2
 
@@ -231,13 +234,13 @@ def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
 def test_other_kinds_keep_their_own_form_only(
     kind: str, hf_folder: HfFolder, tmp_path: Path
 ) -> None:
-    encoder, found = exported(f"hf:{hf_folder(kind)}", tmp_path / "out")
-    assert [one.library for one in found.folders] == ["transformers"]
-    assert found.left_out == (LeftOut("open_clip", f"its kind is {kind!r}, not 'clip'"),)
-    assert not (found.path / "open_clip").exists()
-    card = (found.path / "README.md").read_text(encoding="utf-8")
+    encoder, result = exported(f"hf:{hf_folder(kind)}", tmp_path / "out")
+    assert [form.library for form in result.folders] == ["transformers"]
+    assert result.left_out == (LeftOut("open_clip", f"its kind is {kind!r}, not 'clip'"),)
+    assert not (result.path / "open_clip").exists()
+    card = (result.path / "README.md").read_text(encoding="utf-8")
     assert f"No form for open_clip: its kind is '{kind}', not 'clip'." in card
-    again = load_model(f"hf:{found.path / 'transformers'}")
+    again = load_model(f"hf:{result.path / 'transformers'}")
     captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-6, rtol=0)
     assert (again.scale, again.bias) == (encoder.scale, encoder.bias)  # type: ignore[union-attr]
@@ -250,12 +253,12 @@ def test_a_bias_that_was_trained_beside_a_clip_model_is_kept_for_open_clip_alone
     assert isinstance(encoder, HfDual)
     encoder.model.logit_bias = torch.nn.Parameter(torch.tensor(-4.5))
     encoder.bias = -4.5
-    found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
-    model = check_open_clip(encoder, found.path / "open_clip")
+    result = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
+    model = check_open_clip(encoder, result.path / "open_clip")
     assert model.logit_bias.item() == -4.5
-    _, info = tf.CLIPModel.from_pretrained(found.path / "transformers", output_loading_info=True)
+    _, info = tf.CLIPModel.from_pretrained(result.path / "transformers", output_loading_info=True)
     assert not info["unexpected_keys"]
-    assert found.notes[0].startswith("The bias of the sigmoid loss, -4.5000, has no place in")
+    assert result.notes[0].startswith("The bias of the sigmoid loss, -4.5000, has no place in")
 
 
 def test_a_tokenizer_that_cuts_before_the_encoder_ends_is_no_form_of_open_clip(
@@ -266,18 +269,18 @@ def test_a_tokenizer_that_cuts_before_the_encoder_ends_is_no_form_of_open_clip(
     words = plain.captions.tokenizer
     words.model_max_length = 20
     encoder = HfDual(plain.model, words, plain.images.processor, name="short")
-    found = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
+    result = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
     why = "its tokenizer cuts at 20 tokens, its text encoder has 30 positions"
-    assert found.left_out == (LeftOut("open_clip", why),)
+    assert result.left_out == (LeftOut("open_clip", why),)
 
 
-CARD = card_of_copy("tiny:base", name="tiny:base")
+COPY_CARD = card_of_copy("tiny:base", name="tiny:base")
 RESNET = {"vision": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 32}}
+OWN = "the tiny encoder is an architecture of unbag's own"
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> OpenClip:
-    pytest.importorskip("open_clip")
     # Few tokens: its tokenizer is CLIP's own whatever the context.
     name = save_open_clip(tmp_path / "small", open_clip_config(text={"context_length": 16}))
     encoder = load_model(name)
@@ -286,142 +289,123 @@ def small(tmp_path: Path) -> OpenClip:
 
 
 def test_the_tiny_encoder_is_written_in_full_precision(tmp_path: Path) -> None:
-    config = load("base").config
-    encoder = Tiny(untrained(config, seed=5), name="tiny:mine")
-    found = export(encoder, tmp_path / "out", card=CARD)
-    again = load(str(found.path / "tiny.safetensors"))
-    assert again.fingerprint == encoder.fingerprint
-    assert found.folders[0].model_name(found.path) == f"tiny:{found.path}/tiny.safetensors"
-    why = "the tiny encoder is an architecture of unbag's own"
-    assert found.left_out == (LeftOut("open_clip", why), LeftOut("transformers", why))
+    encoder = Tiny(untrained(load("base").config, seed=5), name="tiny:mine")
+    out = tmp_path / "out"
+    # An empty folder is used.
+    out.mkdir()
+    result = export(encoder, out, card=Card("t", "tiny:base", command="unbag x"))
+    assert load(str(out / "tiny.safetensors")).fingerprint == encoder.fingerprint
+    assert result.folders[0].model_name(out) == f"tiny:{out}/tiny.safetensors"
+    assert result.left_out == (LeftOut("open_clip", OWN), LeftOut("transformers", OWN))
+    # The card of a copy says that nothing was trained.
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "An export of `tiny:base`: its weights as they were. Nothing was trained" in card
+    assert "## Made by\n\n```\nunbag x\n```" in card
 
 
 def test_a_resnet_is_left_out_for_transformers_with_the_reason(tmp_path: Path) -> None:
-    pytest.importorskip("open_clip")
     encoder = load_model(save_open_clip(tmp_path / "resnet", open_clip_config(**RESNET)))
     assert isinstance(encoder, OpenClip)
-    found = export(encoder, tmp_path / "out", card=CARD)
-    assert [one.library for one in found.folders] == ["open_clip"]
-    assert found.left_out == (LeftOut("transformers", "its image encoder is a ResNet"),)
-    card = (found.path / "README.md").read_text(encoding="utf-8")
+    result = export(encoder, tmp_path / "out", card=COPY_CARD)
+    assert [form.library for form in result.folders] == ["open_clip"]
+    assert result.left_out == (LeftOut("transformers", "its image encoder is a ResNet"),)
+    card = (result.path / "README.md").read_text(encoding="utf-8")
     assert "No form for transformers: its image encoder is a ResNet." in card
-    assert not (found.path / "transformers").exists()
+    assert not (result.path / "transformers").exists()
 
 
-def test_a_library_that_is_not_there_is_the_reason(
+def test_a_library_that_is_not_installed_is_the_reason(
     small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_forms, "find_spec", lambda name: None)
-    found = export(small, tmp_path / "out", card=CARD)
-    why = "the package 'transformers' is not installed"
-    assert found.left_out == (LeftOut("transformers", why),)
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    result = export(small, tmp_path / "out", card=COPY_CARD)
+    reason = "the package 'transformers' is not installed"
+    assert result.left_out == (LeftOut("transformers", reason),)
 
 
 @pytest.mark.parametrize(("file", "said"), [("unbag.json", " and is an export"), ("x.txt", "")])
 def test_a_folder_that_is_not_empty_is_refused(file: str, said: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("mine")
-    with pytest.raises(UnbagError) as raised:
-        export(load("base"), tmp_path, card=CARD)
-    assert raised.value.message == f"{tmp_path} exists{said}"
-    assert raised.value.hint == "name another with --out, or remove this one"
+    with pytest.raises(UnbagError) as caught:
+        export(load("base"), tmp_path, card=COPY_CARD)
+    assert caught.value.message == f"{tmp_path} exists{said}"
+    assert "--out" in caught.value.hint
     assert (tmp_path / file).read_text() == "mine"
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    found = export(load("base"), tmp_path, card=CARD)
-    assert (found.path / "unbag.json").is_file()
-
-
-def test_a_model_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+def test_a_model_of_another_class_or_with_nan_is_refused(tmp_path: Path) -> None:
     class Mine:
         name = "mine"
 
     mine: Any = Mine()
     with pytest.raises(UnbagError, match="mine is a Mine"):
-        export(mine, tmp_path / "out", card=CARD)
-    assert not list(tmp_path.iterdir())
-
-
-def test_rounded_weights_are_refused(tmp_path: Path, small: OpenClip) -> None:
-    small.model.to(torch.bfloat16)
-    with pytest.raises(UnbagError, match=r"the weights of small are torch\.bfloat16"):
-        export(small, tmp_path / "out", card=CARD)
-
-
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+        export(mine, tmp_path / "out", card=COPY_CARD)
     encoder = load("random")
     with torch.no_grad():
         next(encoder.network.parameters()).view(-1)[0] = float("nan")
     with pytest.raises(UnbagError, match="hold NaN or infinity"):
-        export(encoder, tmp_path / "out", card=CARD)
+        export(encoder, tmp_path / "out", card=COPY_CARD)
     assert not list(tmp_path.iterdir())
 
 
-def test_other_vectors_stop_the_export_and_leave_nothing(
-    small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("transformers")
-
-    def wrong(state: Any) -> Any:
-        found = to_transformers(state)
-        found["visual_projection.weight"] = found["visual_projection.weight"].flip(0)
-        return found
-
-    monkeypatch.setattr(export_forms, "to_transformers", wrong)
-    with pytest.raises(UnbagError) as raised:
-        export(small, tmp_path / "out", card=CARD)
-    start = "the form of small for transformers computes different vectors: a number differs by"
-    assert raised.value.message.startswith(start)
-    assert [one.name for one in tmp_path.iterdir()] == ["small"]
+def in_bfloat16(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
+    small.model.to(torch.bfloat16)
 
 
-def test_a_wrong_activation_would_be_found(
-    small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("transformers")
+def without_config(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
+    small.config = None
+
+
+def with_another_activation(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
     assert small.config is not None
     small.config = {**small.config, "quick_gelu": True}
-    with pytest.raises(
-        UnbagError, match="the form of small for open_clip computes different vectors"
-    ):
-        export(small, tmp_path / "out", card=CARD)
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(28, "No space left on device"), SafetensorError("I/O error: no space")]
-)
-def test_a_full_disk_leaves_nothing(
-    error: Exception, small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise error
+def wrongly_converted(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
+    def convert(state: Any) -> Any:
+        converted = to_transformers(state)
+        converted["visual_projection.weight"] = converted["visual_projection.weight"].flip(0)
+        return converted
 
-    monkeypatch.setattr(export_forms, "save_file", full)
-    with pytest.raises(UnbagError, match=r"out cannot be written: .*space"):
-        export(small, tmp_path / "out", card=CARD)
-    assert [one.name for one in tmp_path.iterdir()] == ["small"]
+    patch.setattr(formats, "to_transformers", convert)
 
 
-def test_a_model_without_its_config_is_refused(small: OpenClip, tmp_path: Path) -> None:
-    small.config = None
-    with pytest.raises(UnbagError, match="small has no config or preparation of open_clip"):
-        export(small, tmp_path / "out", card=CARD)
-
-
-def test_what_open_clip_cannot_read_is_said(
-    small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from unbag.models.open_clip.library import library
-
+def with_an_old_open_clip(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
     def old(name: str, **_: Any) -> None:
         raise RuntimeError(f"Model config for {name[:10]} not found")
 
-    monkeypatch.setattr(library(), "create_model_and_transforms", old)
-    with pytest.raises(UnbagError) as raised:
-        export(small, tmp_path / "out", card=CARD)
-    said = "open_clip cannot load what was written for it: Model config for local-dir: not found"
-    assert raised.value.message == said
-    assert "open_clip_torch 3 or later" in raised.value.expected
+    patch.setattr(library(), "create_model_and_transforms", old)
+
+
+def on_a_full_disk(error: Exception) -> Callable[[OpenClip, pytest.MonkeyPatch], None]:
+    def break_(small: OpenClip, patch: pytest.MonkeyPatch) -> None:
+        def full(*_: Any, **__: Any) -> None:
+            raise error
+
+        patch.setattr(formats, "save_file", full)
+
+    return break_
+
+
+@pytest.mark.parametrize(
+    ("break_", "message"),
+    [
+        (in_bfloat16, r"the weights of small are torch\.bfloat16"),
+        (without_config, "small has no config or preparation of open_clip"),
+        (with_another_activation, "small for open_clip computes different vectors: a number"),
+        (wrongly_converted, "small for transformers computes different vectors: a number"),
+        (with_an_old_open_clip, r"open_clip cannot load .*: Model config for local-dir: not found"),
+        (on_a_full_disk(OSError(28, "No space left")), r"out cannot be written: .*space"),
+        (on_a_full_disk(SafetensorError("I/O: no space")), r"out cannot be written: .*space"),
+    ],
+)
+def test_a_failed_export_leaves_nothing(
+    break_: Any, message: str, small: OpenClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_(small, monkeypatch)
+    with pytest.raises(UnbagError, match=message):
+        export(small, tmp_path / "out", card=COPY_CARD)
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
 
 
 def test_the_command_says_how_each_form_is_loaded(
@@ -436,31 +420,38 @@ def test_the_command_says_how_each_form_is_loaded(
         "  unbag run --model tiny:out/tiny.safetensors",
         "model card: out/README.md",
     ]
-    assert main(["export", "--model", "tiny:base", "--out", "out"]) == 1
-    assert "unbag: out exists and is an export" in capsys.readouterr().err
-    assert main(["export", "--model", "caption:short", "--out", "other"]) == 1
-    said = "unbag: caption:short has no image and text embeddings"
-    assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("weights", ["last", "best"])
-def test_weights_of_a_model_that_is_no_run_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], weights: str
+@pytest.mark.parametrize(
+    ("options", "messages"),
+    [
+        (["--model", "tiny:base", "--out", "taken"], ["unbag: taken exists"]),
+        (["--model", "caption:short"], ["caption:short has no image and text embeddings"]),
+        (["--model", "tiny:base", "--checkpoint", "last"], ["--checkpoint last was", "--run"]),
+        (["--model", "tiny:base", "--checkpoint", "best"], ["--checkpoint best was", "--run"]),
+    ],
+)
+def test_what_the_command_refuses(
+    options: list[str],
+    messages: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = tmp_path / "out"
-    words = ["export", "--model", "tiny:base", "--checkpoint", weights, "--out", str(out)]
-    assert main(words) == 1
-    said = capsys.readouterr().err
-    assert f"unbag: --checkpoint {weights} was given with --model tiny:base\n" in said
-    assert "with --run" in said
-    assert not out.exists()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "x").touch()
+    assert main(["export", "--out", "out", *options]) == 1
+    text = capsys.readouterr().err
+    assert all(message in text for message in messages), text
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_help_names_every_kind_of_model(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["export", "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "open_clip:, hf:, photo:, joined: or tiny:" in shown
+    text = " ".join(capsys.readouterr().out.split())
+    assert "open_clip:, hf:, photo:, joined: or tiny:" in text
 
 
 @pytest.fixture
@@ -472,19 +463,10 @@ def narrow() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_files_can_be_read_by_those_whom_the_umask_allows(small: OpenClip, tmp_path: Path) -> None:
-    for encoder, at in ((small, "small"), (load("base"), "tiny")):
-        found = export(encoder, tmp_path / "out" / at, card=CARD)
-        files = [path for path in found.path.rglob("*") if path.is_file()]
+def test_files_have_the_permissions_of_the_umask(small: OpenClip, tmp_path: Path) -> None:
+    for encoder, name in ((small, "small"), (load("base"), "tiny")):
+        result = export(encoder, tmp_path / "out" / name, card=COPY_CARD)
+        files = [path for path in result.path.rglob("*") if path.is_file()]
         assert any(path.suffix == ".safetensors" for path in files)
-        assert {path.name: path.stat().st_mode & 0o777 for path in files} == {
-            path.name: 0o640 for path in files
-        }
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
         assert ".mode" not in {path.name for path in files}
-
-
-def test_the_card_of_a_copy_says_that_nothing_was_trained(tmp_path: Path) -> None:
-    found = export(load("base"), tmp_path / "out", card=Card("t", "tiny:base", command="unbag x"))
-    card = (found.path / "README.md").read_text(encoding="utf-8")
-    assert "An export of `tiny:base`: its weights as they were. Nothing was trained" in card
-    assert "## Made by\n\n```\nunbag x\n```" in card
