@@ -278,7 +278,9 @@ def test_a_batch_that_does_not_fit_is_told_with_the_hint(tmp_path: Path) -> None
         return contrastive(embedded)
 
     recipe = replace(fast(), objective=Objective((Term("full", 1.0, full),)))
-    with pytest.raises(UnbagError, match="too little memory for 4 images and their captions at once") as one:
+    with pytest.raises(
+        UnbagError, match="too little memory for 4 images and their captions at once"
+    ) as one:
         train(job_of(tmp_path, recipe))
     assert "--micro-batch-size 2 in a new folder" in str(one.value)
     assert checkpoint.load_checkpoint(tmp_path / checkpoint.LAST).header["step"] == 2

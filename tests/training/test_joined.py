@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,7 +14,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from unbag.data.pairs import Pairs
-from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
 from unbag.models.joined import JoinedEncoder, load, module_of
 from unbag.models.loading import model_name
@@ -23,7 +21,6 @@ from unbag.models.text_encoders import write_table
 from unbag.models.tiny import write
 from unbag.reports.cards import Card
 from unbag.runs.progress import Silent
-from unbag.training.data.pairs import PairBatches
 from unbag.training.data.world import WorldBatches
 from unbag.training.encoders.adapters import JoinedTrainable, make_trainable
 from unbag.training.encoders.base import Trainable, apply_freeze
@@ -31,26 +28,28 @@ from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
 from unbag.training.export.export import export
 from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
-from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
+from unbag.training.recipes import Freeze, Lora, make_recipe
 from unbag.training.repair import repair
 
 from .export_models import open_clip_config, save_open_clip
-from .joined_runs import (
-    CAPTIONS,
-    CARD,
-    PART,
-    is_same,
-    part,
-    recipe,
-    save_eyes,
-    save_pairs,
-    trainable_of,
-    trained,
-)
-from .small_runs import fast, weights
+from .frozen_runs import recipe, save_pairs, trained
+from .small_runs import fast, same, weights
 from .small_world import SWAP, small
 
 pytest.importorskip("transformers")
+CAPTIONS = ("a red cube", "a blue ball on a dog")
+PART = Freeze("all", "part")
+CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
+
+
+def part(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {name.removeprefix(start): v for name, v in state.items() if name.startswith(start)}
+
+
+def trainable_of(joined: JoinedEncoder) -> JoinedTrainable:
+    trainable = make_trainable(joined, device="cpu")
+    assert isinstance(trainable, JoinedTrainable)
+    return trainable
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image(folder: Path) -> str:
-    return save_eyes(folder)
+    write(small(1).network, folder / "image.safetensors", dtype=torch.float32)
+    return f"tiny:{folder / 'image.safetensors'}"
 
 
 @pytest.fixture(scope="module")
@@ -90,25 +90,25 @@ def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
     assert again.text is joined.text
 
 
-def test_what_locks_leave_open(joined: JoinedEncoder) -> None:
+def test_what_is_trainable(joined: JoinedEncoder) -> None:
     network = trainable_of(joined)
     # Embedding, two blocks, the last norm, the connector.
     assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 2, 1]
     connector = 17 * 16 + 17 * 8
-    told = apply_freeze(network, PART)
-    assert "image encoder 0 of " in told
-    assert f"text encoder {connector:,} of " in told
-    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
-    assert {name.split(".")[0] for name in opened} == {"picture", "connector"}
-    assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
+    summary = apply_freeze(network, PART)
+    assert "image encoder 0 of " in summary
+    assert f"text encoder {connector:,} of " in summary
+    trainable_names = [name for name, w in network.module.named_parameters() if w.requires_grad]
+    assert {name.split(".")[0] for name in trainable_names} == {"picture", "connector"}
+    assert [name for name in trainable_names if name.startswith("picture")] == ["picture.log_scale"]
 
 
-def test_the_text_encoder_that_was_there_is_closed(joined: JoinedEncoder) -> None:
+def test_the_original_text_encoder_is_frozen(joined: JoinedEncoder) -> None:
     network = trainable_of(joined)
-    opened = {name for name, w in network.module.named_parameters() if w.requires_grad}
-    assert not any(name.startswith("picture.caption.") for name in opened)
-    assert any(name.startswith("picture.picture.") for name in opened)
-    assert any(name.startswith("text.") for name in opened)
+    trainable_names = {name for name, w in network.module.named_parameters() if w.requires_grad}
+    assert not any(name.startswith("picture.caption.") for name in trainable_names)
+    assert any(name.startswith("picture.picture.") for name in trainable_names)
+    assert any(name.startswith("text.") for name in trainable_names)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +120,17 @@ def test_the_text_encoder_that_was_there_is_closed(joined: JoinedEncoder) -> Non
         (Freeze(), ("picture", "text", "connector")),
     ],
 )
-def test_only_what_is_open_changes_and_is_exported(
+def test_only_trainable_parts_change_and_are_exported(
     freeze: Freeze, changes: tuple[str, ...], joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
     before = trainable_of(joined).module.state_dict()
-    network = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", freeze))
+    network = trained(
+        joined, tmp_path / "run", pairs, recipe("hard_negative", freeze), caches=False
+    )
     after = weights(tmp_path / "run")
     parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
     moved = {
-        name
-        for name, start in parts.items()
-        if not is_same(part(before, start), part(after, start))
+        name for name, start in parts.items() if not same(part(before, start), part(after, start))
     }
     assert moved == {*changes}
     encoder = network.encoder("after")
@@ -165,8 +165,8 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
     before = {n: w.clone() for n, w in network.module.state_dict().items()}
     train(TrainJob(network, batches, asked, tmp_path / "run"))
     after = network.module.state_dict()
-    assert is_same(part(before, "picture.picture."), part(after, "picture.picture."))
-    assert not is_same(part(before, "connector."), part(after, "connector."))
+    assert same(part(before, "picture.picture."), part(after, "picture.picture."))
+    assert not same(part(before, "connector."), part(after, "connector."))
     found = network.encoder("after")
     assert found.changed.text
     assert not found.changed.image
@@ -176,9 +176,9 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
 def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     asked = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
-    network = trained(joined, tmp_path / "run", pairs, asked)
-    opened = {n for n, w in network.module.named_parameters() if w.requires_grad}
-    assert {n for n in opened if "lora" not in n} == {
+    network = trained(joined, tmp_path / "run", pairs, asked, caches=False)
+    trainable_names = {n for n, w in network.module.named_parameters() if w.requires_grad}
+    assert {n for n in trainable_names if "lora" not in n} == {
         "picture.log_scale", "connector.0.weight", "connector.0.bias", "connector.2.weight",
         "connector.2.bias",
     }  # fmt: skip
@@ -189,7 +189,7 @@ def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_
     assert all(".layers." in f".{name}" for name in encoder.changed.text)
 
 
-def test_sides_with_the_image_encoder_locked(joined: JoinedEncoder, tmp_path: Path) -> None:
+def test_sides_with_the_image_encoder_frozen(joined: JoinedEncoder, tmp_path: Path) -> None:
     settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
     asked = make_recipe("locked_image", settings)
     network = trainable_of(joined)
@@ -205,12 +205,14 @@ def test_an_encoder_of_text_and_its_pooler(image: str, text_folder: Callable[[st
     network = trainable_of(load(f"{image}+{text_folder('bert')}"))
     # transformers makes a pooler that the checkpoint has no weights for; no vector needs it.
     assert [len(layer) for layer in network.text_layers] == [1, 1, 1, 1, 1]
-    opened = [name for name, w in network.module.named_parameters() if w.requires_grad]
-    assert not any("pooler" in name for name in opened)
+    trainable_names = [name for name, w in network.module.named_parameters() if w.requires_grad]
+    assert not any("pooler" in name for name in trainable_names)
 
 
 def test_joined_models_are_not_merged(joined: JoinedEncoder) -> None:
-    with pytest.raises(UnbagError, match="is a joined model, whose connector was untrained") as caught:
+    with pytest.raises(
+        UnbagError, match="is a joined model, whose connector was untrained"
+    ) as caught:
         mix(joined, joined, [0.5])
     assert caught.value.expected == "a model that was trained before it was fine-tuned"
 
@@ -221,67 +223,44 @@ def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -
         export(half, tmp_path / "out", card=CARD)
 
 
-pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("joined")
-
-
-@pytest.fixture(scope="module")
-def image(folder: Path) -> str:
-    return save_eyes(folder)
-
-
-@pytest.fixture(scope="module")
-def joined(image: str, text_folder: Callable[[str], Path]) -> JoinedEncoder:
-    return load(f"{image}+{text_folder('llama')}")
-
-
-@pytest.fixture(scope="module")
-def pairs(folder: Path) -> Pairs:
-    return save_pairs(folder)
-
-
-def test_training_on_kept_features_is_training(
+def test_training_on_cached_features_is_training(
     joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
-    asked = recipe("hard_negative", epsilon=1e-4)
-    plain = trained(joined, tmp_path / "plain", pairs, asked)
-    kept = trained(joined, tmp_path / "kept", pairs, asked, keeps=True)
-    assert isinstance(kept, CachedEncoders)
-    one, other = weights(tmp_path / "plain"), weights(tmp_path / "kept")
+    asked = recipe("hard_negative", PART, epsilon=1e-4)
+    plain = trained(joined, tmp_path / "plain", pairs, asked, caches=False)
+    cached = trained(joined, tmp_path / "cached", pairs, asked)
+    assert isinstance(cached, CachedEncoders)
+    one, other = weights(tmp_path / "plain"), weights(tmp_path / "cached")
     assert one.keys() == other.keys()
     # Passes of another size round in another way; nothing else differs.
     assert all(torch.allclose(one[k], other[k], atol=1e-4) for k in one)
-    assert is_same(part(other, "text."), joined.text.module.state_dict())
-    vectors = [t.encoder("x").encode_texts(CAPTIONS) for t in (plain, kept)]
+    assert same(part(other, "text."), joined.text.module.state_dict())
+    vectors = [t.encoder("x").encode_texts(CAPTIONS) for t in (plain, cached)]
     assert torch.allclose(vectors[0], vectors[1], atol=1e-3)
     assert not torch.allclose(vectors[0], joined.encode_texts(CAPTIONS), atol=0.05)
 
 
-def test_what_is_kept(joined: JoinedEncoder, pairs: Pairs) -> None:
+def test_what_is_cached(joined: JoinedEncoder, pairs: Pairs) -> None:
     network = trainable_of(joined)
 
-    def kept(freeze: Freeze, name: str = "clip_ft") -> Trainable:
+    def cached(freeze: Freeze, name: str = "clip_ft") -> Trainable:
         asked = recipe(name, freeze)
         return cache_frozen(joined, network, pairs, asked, cache=None, progress=Silent())
 
-    assert kept(Freeze()) is network
+    assert cached(Freeze()) is network
     # A head of the image encoder that learns needs its pixels.
-    assert kept(Freeze("part")) is network
-    seen = kept(Freeze("all"))
+    assert cached(Freeze("part")) is network
+    seen = cached(Freeze("all"))
     assert isinstance(seen, CachedEncoders)
     assert "input_ids" in seen.reads.tokenize(CAPTIONS)
     assert torch.allclose(
         seen.embed_images(torch.tensor([3])),
         joined.encode_images(joined.prepare(pairs[3].image.open())[None]), atol=1e-6,
     )  # fmt: skip
-    read = kept(Freeze(0, "part"), "hard_negative")
+    read = cached(Freeze(0, "part"), "hard_negative")
     assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     start = recipe("clip_ft", PART)
-    assert isinstance(kept(start.freeze), CachedEncoders)
+    assert isinstance(cached(start.freeze), CachedEncoders)
 
 
 def test_a_table_of_features(
@@ -292,8 +271,8 @@ def test_a_table_of_features(
     write_table(tmp_path / "t.safetensors", texts, joined.text_features(texts))
     table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
     asked = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
-    found = trained(table, tmp_path / "table", pairs, asked, keeps=True)
-    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART))
+    found = trained(table, tmp_path / "table", pairs, asked)
+    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART), caches=False)
     one, other = (t.encoder("x").encode_texts(texts[:4]) for t in (found, wanted))
     assert torch.allclose(one, other, atol=1e-3)
     export(found.encoder("x"), tmp_path / "out", card=CARD)
@@ -309,7 +288,7 @@ def test_benchmarks_that_a_table_does_not_know(
     with pytest.raises(
         UnbagError, match="small-swap cannot be measured before and after"
     ) as caught:
-        repair(table, "world", recipe(), tmp_path / "run", benchmarks=(SWAP,))
+        repair(table, "world", recipe(freeze=PART), tmp_path / "run", benchmarks=(SWAP,))
     assert "has no vector of the caption" in caught.value.message
     assert caught.value.hint.endswith("name benchmarks that it knows with --bench")
     assert not (tmp_path / "run").exists()
@@ -323,10 +302,9 @@ def test_reads_can_be_sent_to_a_worker(joined: JoinedEncoder) -> None:
     again = pickle.loads(pickle.dumps(reads))
     assert again.count_tokens(CAPTIONS) == [3, 6]
     assert again.count_tokens([]) == []
-    assert is_same(again.tokenize(CAPTIONS), wanted)
+    assert same(again.tokenize(CAPTIONS), wanted)
 
 
-pytest.importorskip("transformers")
 IMAGE = Image.linear_gradient("L").convert("RGB")
 
 
@@ -377,60 +355,3 @@ def test_an_image_encoder_of_another_library(
     assert again.fingerprint == after.fingerprint
     assert (again.scale, again.bias) == (after.scale, after.bias)
     assert torch.allclose(again.encode_images(pixels), after.encode_images(pixels), atol=1e-6)
-
-
-CAPTIONS = ("a red cube", "a blue ball on a dog")
-PART = Freeze("all", "part")
-CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
-
-
-def save_eyes(folder: Path) -> str:
-    """A tiny image model; gives the name that loads it."""
-    write(small(1).network, folder / "eyes.safetensors", dtype=torch.float32)
-    return f"tiny:{folder / 'eyes.safetensors'}"
-
-
-def save_pairs(folder: Path) -> Pairs:
-    """Eight images with two captions each; the first has an edit."""
-    rows = []
-    for at in range(8):
-        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((40, 30)).save(folder / f"{at}.png")
-        captions = [f"a red dog and {'cat ' * at}on a ball", f"a cube {at} left of a dog"]
-        edits = [[{"text": f"a ball on {at} red dog", "kind": "swap_nouns", "is_positive": False,
-                   "changes": []}], []]  # fmt: skip
-        rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return open_pairs(str(folder / "pairs.jsonl"))
-
-
-def recipe(name: str = "clip_ft", freeze: Freeze = PART, **fields: object) -> Recipe:
-    """Two epochs of two steps that change weights by much."""
-    made = make_recipe(name, ["batch_size=4", "epochs=2", "warmup_steps=1", "learning_rate=0.01"])
-    return replace(made, freeze=freeze, **fields)  # type: ignore[arg-type]
-
-
-def trained(
-    joined: JoinedEncoder, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
-) -> Trainable:
-    """As `repair` trains."""
-    found: Trainable = make_trainable(joined, device="cpu")
-    if keeps:
-        found = cache_frozen(joined, found, pairs, asked, cache=None, progress=Silent())
-    train(TrainJob(found, PairBatches(pairs, asked, found.reads, 0), asked, out))
-    return found
-
-
-def part(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
-    return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
-
-
-def is_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-def trainable_of(joined: JoinedEncoder) -> JoinedTrainable:
-    """Ready to train."""
-    found = make_trainable(joined, device="cpu")
-    assert isinstance(found, JoinedTrainable)
-    return found

