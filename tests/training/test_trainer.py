@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,62 +31,61 @@ from .small_runs import column, fast, job_of, said, same, weights
 from .small_world import SWAP, small
 
 
-class Spoilt:
-    """A loss that does something else at one step, counted from 0 over all starts."""
-
-    def __init__(self, at: int, act: Callable[[Tensor], Tensor]) -> None:
-        self.at, self.act, self.calls = at, act, 0
-
-    def __call__(self, embedded: Embedded) -> Tensor:
-        found = contrastive(embedded)
-        self.calls += 1
-        return self.act(found) if self.calls == self.at + 1 else found
-
-
 def spoilt(at: int, act: Callable[[Tensor], Tensor]) -> Recipe:
-    terms = (Term("contrastive", 1.0, contrastive), Term("spoilt", 0.5, Spoilt(at, act)))
+    """A second loss does something else at one step, counted from 0 over all starts; -1: never."""
+    calls: list[int] = []
+
+    def loss(embedded: Embedded) -> Tensor:
+        calls.append(0)
+        value = contrastive(embedded)
+        return act(value) if len(calls) == at + 1 else value
+
+    terms = (Term("contrastive", 1.0, contrastive), Term("spoilt", 0.5, loss))
     return replace(fast(), objective=Objective(terms))
 
 
-def no_number(value: Tensor) -> Tensor:
+def becomes_nan(value: Tensor) -> Tensor:
     return value * float("nan")
 
 
-@pytest.mark.parametrize("at", [0, 4])
-def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
-    """At step 4 the checkpoint of step 3, the end of the first epoch, is there and stays."""
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an undisturbed run, which no test changes."""
+    folder = tmp_path_factory.mktemp("finished")
+    train(job_of(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unspoilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with the second loss."""
+    folder = tmp_path_factory.mktemp("unspoilt")
+    train(job_of(folder, spoilt(-1, becomes_nan)))
+    return folder
+
+
+@pytest.mark.parametrize("at", [0, 4, 5])
+def test_a_loss_that_becomes_nan(tmp_path: Path, unspoilt: Path, at: int) -> None:
+    """The checkpoint of step 3, the end of the first epoch, is there after step 3 and stays."""
     with pytest.raises(UnbagError) as caught:
-        train(job_of(tmp_path, spoilt(at, no_number)))
-    kept = f"the checkpoint of step 3 is whole: {tmp_path / LAST}"
-    kept = kept if at else "no checkpoint was saved before"
-    assert said(caught.value) == (
-        f"'spoilt' of clip_ft became nan at step {at}; {kept}; expected: finite numbers; "
-        "hint:     start again in another folder with a smaller learning rate "
-        "(--set learning_rate=0.001) or in --precision float32"
-    )
-    record = read_run(tmp_path, TRAINING)
-    assert record
-    assert record["state"] == "stopped"
+        train(job_of(tmp_path, spoilt(at, becomes_nan)))
+    earlier = f"the checkpoint of step 3 is whole: {tmp_path / LAST}"
+    earlier = earlier if at else "no checkpoint was saved before"
+    assert caught.value.message == f"'spoilt' of clip_ft became nan at step {at}; {earlier}"
+    assert "--set learning_rate=0.001" in caught.value.hint
+    assert (read_run(tmp_path, TRAINING) or {})["state"] == "stopped"
     assert (tmp_path / LAST).exists() == bool(at)
     if at:
         assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
         assert all(value.isfinite().all() for value in weights(tmp_path).values())
-        # The same command takes the steps again; this time nothing is spoilt.
-        train(job_of(tmp_path, spoilt(-1, no_number)))
-        train(job_of(tmp_path / "whole", spoilt(-1, no_number)))
-        assert same(weights(tmp_path), weights(tmp_path / "whole"))
+        # The same command repeats the steps, this time without NaN.
+        train(job_of(tmp_path, spoilt(-1, becomes_nan)))
+        assert same(weights(tmp_path), weights(unspoilt))
         assert column(tmp_path, "step") == [0, 1, 2, 3, 4, 5]
 
 
-def test_nan_in_the_last_steps_is_not_saved(tmp_path: Path) -> None:
-    """Fewer steps than the log holds back before it reads: the end must look too."""
-    with pytest.raises(UnbagError, match="'spoilt' of clip_ft became nan at step 5"):
-        train(job_of(tmp_path, spoilt(5, no_number)))
-    assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
-
-
 def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
-    job = replace(job_of(tmp_path, spoilt(1, no_number)), benchmarks=(SWAP,), evaluate_every=2)
+    job = replace(job_of(tmp_path, spoilt(1, becomes_nan)), benchmarks=(SWAP,), evaluate_every=2)
     with pytest.raises(UnbagError, match="'spoilt' of clip_ft became nan at step 1"):
         train(job)
     assert not (tmp_path / BEST).exists()
@@ -95,40 +95,28 @@ def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (
-            lambda out: job_of(out, fast("clip_ft", "batch_size=8")),
-            ["recipe.batch_size: 4 before, 8 now"],
-        ),
-        (
-            lambda out: job_of(out, fast("siglip_hn")),
-            ["recipe.name: clip_ft before, siglip_hn now"],
-        ),
-        (lambda out: job_of(out, seed=1), ["seed: 0 before, 1 now", "data_fingerprint: world-"]),
-        (lambda out: job_of(out, per_epoch=4), ["data_fingerprint: world-"]),
-        (lambda out: replace(job_of(out), micro_batch_size=2), ["micro: nothing before, 2 now"]),
-        (lambda out: replace(job_of(out), precision="bfloat16"), ["precision: float32 before"]),
-        (
-            lambda out: replace(job_of(out), benchmarks=(SWAP,), evaluate_every=2),
-            ["benchmarks", "evaluate_every: nothing before, 2 now"],
-        ),
-        (
-            lambda out: job_of(out, model=2),
-            ["model: tiny:1 before, tiny:2 now", "model_fingerprint"],
-        ),
+        (lambda out: job_of(out, fast("clip_ft", "batch_size=8")), "recipe.batch_size: 4 before"),
+        (lambda out: job_of(out, fast("siglip_hn")), "recipe.name: clip_ft before, siglip_hn now"),
+        (lambda out: job_of(out, seed=1), "seed: 0 before, 1 now; data_fingerprint: world-"),
+        (lambda out: job_of(out, per_epoch=4), "data_fingerprint: world-"),
+        (lambda out: replace(job_of(out), micro_batch_size=2), "micro: nothing before, 2 now"),
+        (lambda out: replace(job_of(out), precision="bfloat16"), "precision: float32 before"),
+        (lambda out: replace(job_of(out), benchmarks=(SWAP,)), "benchmarks"),
+        (lambda out: replace(job_of(out), evaluate_every=2), "evaluate_every: nothing before, 2"),
+        (lambda out: job_of(out, model=2), "model: tiny:1 before, tiny:2 now; model_fingerprint"),
     ],
-)
+)  # fmt: skip
 def test_another_run_in_the_same_folder(
-    tmp_path: Path, change: Callable[[Path], TrainJob], named: list[str]
+    finished: Path, change: Callable[[Path], TrainJob], named: str
 ) -> None:
-    train(job_of(tmp_path))
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    before = {path.name: path.read_bytes() for path in finished.iterdir() if path.is_file()}
     with pytest.raises(UnbagError) as caught:
-        train(change(tmp_path))
-    shown = said(caught.value)
-    assert shown.startswith(f"the folder {tmp_path} holds another training run: ")
-    assert all(one in shown for one in named), shown
-    assert "name another folder with --out" in shown
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+        train(change(finished))
+    message = said(caught.value)
+    assert message.startswith(f"the folder {finished} holds another training run: ")
+    assert all(part in message for part in named.split("; ")), message
+    assert "name another folder with --out" in message
+    after = {path.name: path.read_bytes() for path in finished.iterdir() if path.is_file()}
     assert after == before
 
 
@@ -151,8 +139,8 @@ def test_a_record_of_something_else(tmp_path: Path, text: str, named: str) -> No
     assert (tmp_path / RUN_FILE).read_text() == text
 
 
-def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
-    train(job_of(tmp_path))
+def test_a_damaged_checkpoint(tmp_path: Path, finished: Path) -> None:
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     whole = (tmp_path / LAST).read_bytes()
     flipped = bytearray(whole)
     flipped[-100] ^= 4
@@ -175,15 +163,15 @@ def test_weights_without_optimizer_state_are_not_resumed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("during", ["loss", "update"])
-def test_no_room_in_the_middle_of_a_run(
-    during: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_too_little_memory_in_the_middle_of_a_run(
+    during: str, tmp_path: Path, unspoilt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Steps before it are saved, unless some weights were changed already and others were not."""
 
-    def no_room(*_: object, **__: object) -> Tensor:
+    def out_of_memory(*_: object, **__: object) -> Tensor:
         raise torch.OutOfMemoryError
 
-    job = job_of(tmp_path, spoilt(4 if during == "loss" else -1, no_room))
+    job = job_of(tmp_path, spoilt(4 if during == "loss" else -1, out_of_memory))
     if during == "update":
         step, steps = torch.optim.AdamW.step, []
 
@@ -193,37 +181,31 @@ def test_no_room_in_the_middle_of_a_run(
                 raise torch.OutOfMemoryError
 
         monkeypatch.setattr(torch.optim.AdamW, "step", update)
-    with pytest.raises(UnbagError, match="has too little memory for"):
+    with pytest.raises(UnbagError, match="too little memory for 4 images and their") as caught:
         train(job)
+    assert "--micro-batch-size 2 in a new folder" in caught.value.hint
     monkeypatch.undo()
     saved = checkpoint.load_checkpoint(tmp_path / LAST).header["step"]
     assert saved == (4 if during == "loss" else 3)
-    train(job_of(tmp_path, spoilt(-1, no_room)))
-    train(job_of(tmp_path / "whole", spoilt(-1, no_room)))
-    assert same(weights(tmp_path), weights(tmp_path / "whole"))
+    train(job_of(tmp_path, spoilt(-1, out_of_memory)))
+    assert same(weights(tmp_path), weights(unspoilt))
 
 
 def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="became nan at step 5"):
-        train(replace(job_of(tmp_path, spoilt(5, no_number)), save_minutes=0))
+        train(replace(job_of(tmp_path, spoilt(5, becomes_nan)), save_minutes=0))
     (tmp_path / LAST).write_bytes((tmp_path / LAST).read_bytes()[:-100])
     (tmp_path / PREVIOUS).write_bytes(b"")
     with pytest.raises(UnbagError, match="is not a checkpoint that can be used") as caught:
-        train(job_of(tmp_path, spoilt(-1, no_number)))
+        train(job_of(tmp_path, spoilt(-1, becomes_nan)))
     assert "which is damaged too" in said(caught.value)
 
 
-def test_a_checkpoint_of_other_encoders(tmp_path: Path) -> None:
-    """Somebody copied it there, with or without its record."""
-    train(job_of(tmp_path / "a", fast("clip_ft", "freeze.image=all")))
-    (tmp_path / "b").mkdir()
-    found = checkpoint.load_checkpoint(tmp_path / "a" / LAST)
-    kept = found.group("weights")
-    wrong = {name: value for name, value in kept.items() if name != "log_scale"}
-    module = job_of(tmp_path / "b").trainable.module
-    with pytest.raises(
-        UnbagError, match="the weights in the checkpoint do not match those of tiny:1"
-    ):
+def test_a_checkpoint_of_other_encoders(tmp_path: Path, finished: Path) -> None:
+    found = checkpoint.load_checkpoint(finished / LAST)
+    wrong = {n: value for n, value in found.group("weights").items() if n != "log_scale"}
+    module = job_of(tmp_path).trainable.module
+    with pytest.raises(UnbagError, match="in the checkpoint do not match those of tiny:1"):
         load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
 
 
@@ -232,7 +214,7 @@ def full(*_: object, **__: object) -> None:
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = save_file
     saved: list[int] = []
@@ -247,18 +229,16 @@ def test_a_full_disk_keeps_the_checkpoint_before(
     monkeypatch.setattr(checkpoint, "save_file", fills_up)
     with pytest.raises(UnbagError) as caught:
         train(job_of(tmp_path))
-    assert said(caught.value) == (
+    assert caught.value.message == (
         "cannot save the checkpoint of step 6: [Errno 28] No space left on device; the "
-        f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights "
-        "and twice as much for the optimizer state; hint:     make room, then give the same "
-        "command again: it resumes from there"
+        f"checkpoint before it ({tmp_path / LAST}) is whole"
     )
+    assert "give the same command again" in caught.value.hint
     assert checkpoint.load_checkpoint(tmp_path / LAST).header["step"] == 3
     assert not list(tmp_path.glob(".*.part"))
     monkeypatch.undo()
     train(job_of(tmp_path))
-    train(job_of(tmp_path / "whole"))
-    assert same(weights(tmp_path), weights(tmp_path / "whole"))
+    assert same(weights(tmp_path), weights(finished))
 
 
 def test_a_full_disk_at_the_best_does_not_claim_it(
@@ -303,7 +283,7 @@ def test_a_disk_that_is_full_for_everything_else(
 
 
 def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the steps of that checkpoint would be missing in the log for ever."""
     real, calls = Log._write, [0]
@@ -322,36 +302,26 @@ def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
     monkeypatch.undo()
     train(job_of(tmp_path))
     assert column(tmp_path, "step") == [0, 1, 2, 3, 4, 5]
-    train(job_of(tmp_path / "whole"))
-    assert same(weights(tmp_path), weights(tmp_path / "whole"))
+    assert same(weights(tmp_path), weights(finished))
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_folder_of_photographs_is_refused(
+def test_a_folder_with_other_files_is_refused_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"an image")
-    with pytest.raises(UnbagError) as caught:
+    message = f"the folder {tmp_path} is not empty and holds no training run"
+    with pytest.raises(UnbagError, match=message) as caught:
         train(job_of(tmp_path))
-    assert caught.value.message == f"the folder {tmp_path} is not empty and holds no training run"
-    assert "--out" in str(caught.value.hint)
+    assert "--out" in caught.value.hint
     # Before encoders are copied, and on the command line before a model is loaded.
     monkeypatch.delattr("unbag.training.repair.make_trainable")
-    with pytest.raises(UnbagError, match="is not empty and holds no training run"):
+    with pytest.raises(UnbagError, match=message):
         repair(small(1), "world", fast(), tmp_path)
     words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
     assert main([*words, "--model", "tiny:nobody"]) == 1
     assert "is not empty and holds no training run" in capsys.readouterr().err
-    assert names(tmp_path) == ["holiday.jpg"]
-
-
-def test_a_run_of_an_older_unbag_is_refused_for_what_it_is(tmp_path: Path) -> None:
-    """Its checkpoint has another format, and its record another name."""
-    (tmp_path / "training.json").write_text('{"version": "0.1", "asked": {}}')
-    (tmp_path / "last.safetensors").write_bytes(b"weights")
-    with pytest.raises(UnbagError, match="is not empty and holds no training run") as caught:
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
+    # A run of an older unbag has another record and another format of checkpoints.
+    (tmp_path / "holiday.jpg").rename(tmp_path / "training.json")
+    with pytest.raises(UnbagError, match="is not empty and holds no training run"):
         train(job_of(tmp_path))
-    assert "--out" in str(caught.value.hint)
