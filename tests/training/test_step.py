@@ -22,7 +22,98 @@ from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, hard_positive
 from unbag.training.step import StepPlan, StepResult, add_gradient
 from unbag.types import DualEncoder, Embedded
 
-from .plain_encoders import SAID, PlainEncoders, batch_of
+WIDTH = 5
+
+
+class PlainReads:
+    """Images are vectors; a caption is its words, each a number."""
+
+    def prepare(self, image: object) -> Tensor:
+        raise NotImplementedError
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        words = [[1 + crc32(word.encode()) % 49 for word in text.split()] for text in captions]
+        longest = max(map(len, words))
+        return {"word_NL": torch.tensor([w + [0] * (longest - len(w)) for w in words])}
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in captions]
+
+
+class _Module(nn.Module):
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.picture = nn.Sequential(
+            nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)
+        )
+        self.words = nn.Embedding(50, WIDTH, padding_idx=0)
+        self.caption = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout))
+        self.log_scale = nn.Parameter(torch.tensor(1.5))
+        self.bias = nn.Parameter(torch.tensor(-1.0))
+
+
+class PlainEncoders:
+    """A Trainable; `encoder` is not needed here."""
+
+    name = "plain"
+    fingerprint = "plain"
+    reads = PlainReads()
+
+    def __init__(self, *, seed: int = 0, dropout: float = 0.0) -> None:
+        torch.manual_seed(seed)
+        self.module = _Module(dropout).double().train()
+        self.image_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [[self.module.picture]]
+        self.text_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [
+            [self.module.words],
+            [self.module.caption],
+        ]
+        self.temperature = (self.module.log_scale, self.module.bias)
+
+    def embed_images(self, pixels: Tensor) -> Tensor:
+        return functional.normalize(self.module.picture(pixels), dim=-1)
+
+    def embed_texts(self, inputs: Inputs) -> Tensor:
+        summed = self.module.words(inputs["word_NL"]).sum(dim=1)
+        return functional.normalize(self.module.caption(summed), dim=-1)
+
+    def encoder(self, name: str) -> DualEncoder:
+        raise NotImplementedError
+
+
+def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
+    """Images are made of their place in the whole batch, so that parts are the same images."""
+    pixels = torch.stack(
+        [
+            torch.randn(
+                WIDTH, generator=torch.Generator().manual_seed(first + at), dtype=torch.float64
+            )
+            for at in range(len(said))
+        ]
+    )
+    reads = PlainReads()
+    return make_batch(
+        pixels,
+        said,
+        tokenize=reads.tokenize,
+        count_tokens=reads.count_tokens,
+        largest=largest,
+    )
+
+
+SAID = (
+    CaptionTexts("a red cup", ("a blue cup", "a cup"), ("a crimson cup",)),
+    CaptionTexts("two dogs run", (None, "three dogs run"), (None,)),
+    CaptionTexts("a cat on a mat", ("a mat on a cat", None), ("a mat under a cat",)),
+    CaptionTexts("rain", (None, None), (None,)),
+    CaptionTexts(
+        "a man eats an apple now", ("an apple eats a man now", None), ("a man now eats an apple",)
+    ),
+    CaptionTexts("a red cup", ("a green cup", "no red cup"), ("a scarlet cup",)),
+    CaptionTexts("snow on a hill", (None, "snow under a hill"), ("snow upon a hill",)),
+    CaptionTexts("a bird", ("a fish", None), (None,)),
+)
+"""Eight images; the second half has other missing edits than the first."""
+
 
 SLOTS = (Slot("first", ("a",)), Slot("second", ("b",)))
 
@@ -212,96 +303,3 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     wanted |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
     for rank in (0, 1):
         close(torch.load(tmp_path / f"{rank}.pt"), wanted, to=1e-9)
-
-
-WIDTH = 5
-
-
-class PlainReads:
-    """Images are vectors; a caption is its words, each a number."""
-
-    def prepare(self, image: object) -> Tensor:
-        raise NotImplementedError
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        words = [[1 + crc32(word.encode()) % 49 for word in text.split()] for text in captions]
-        longest = max(map(len, words))
-        return {"word_NL": torch.tensor([w + [0] * (longest - len(w)) for w in words])}
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        return [len(text.split()) for text in captions]
-
-
-class _Module(nn.Module):
-    def __init__(self, dropout: float) -> None:
-        super().__init__()
-        self.picture = nn.Sequential(
-            nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)
-        )
-        self.words = nn.Embedding(50, WIDTH, padding_idx=0)
-        self.caption = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout))
-        self.log_scale = nn.Parameter(torch.tensor(1.5))
-        self.bias = nn.Parameter(torch.tensor(-1.0))
-
-
-class PlainEncoders:
-    """A Trainable; `encoder` is not needed here."""
-
-    name = "plain"
-    fingerprint = "plain"
-    reads = PlainReads()
-
-    def __init__(self, *, seed: int = 0, dropout: float = 0.0) -> None:
-        torch.manual_seed(seed)
-        self.module = _Module(dropout).double().train()
-        self.image_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [[self.module.picture]]
-        self.text_layers: Sequence[Sequence[nn.Module | nn.Parameter]] = [
-            [self.module.words],
-            [self.module.caption],
-        ]
-        self.temperature = (self.module.log_scale, self.module.bias)
-
-    def embed_images(self, pixels: Tensor) -> Tensor:
-        return functional.normalize(self.module.picture(pixels), dim=-1)
-
-    def embed_texts(self, inputs: Inputs) -> Tensor:
-        summed = self.module.words(inputs["word_NL"]).sum(dim=1)
-        return functional.normalize(self.module.caption(summed), dim=-1)
-
-    def encoder(self, name: str) -> DualEncoder:
-        raise NotImplementedError
-
-
-def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
-    """Images are made of their place in the whole batch, so that parts are the same images."""
-    pixels = torch.stack(
-        [
-            torch.randn(
-                WIDTH, generator=torch.Generator().manual_seed(first + at), dtype=torch.float64
-            )
-            for at in range(len(said))
-        ]
-    )
-    reads = PlainReads()
-    return make_batch(
-        pixels,
-        said,
-        tokenize=reads.tokenize,
-        count_tokens=reads.count_tokens,
-        largest=largest,
-    )
-
-
-SAID = (
-    CaptionTexts("a red cup", ("a blue cup", "a cup"), ("a crimson cup",)),
-    CaptionTexts("two dogs run", (None, "three dogs run"), (None,)),
-    CaptionTexts("a cat on a mat", ("a mat on a cat", None), ("a mat under a cat",)),
-    CaptionTexts("rain", (None, None), (None,)),
-    CaptionTexts(
-        "a man eats an apple now", ("an apple eats a man now", None), ("a man now eats an apple",)
-    ),
-    CaptionTexts("a red cup", ("a green cup", "no red cup"), ("a scarlet cup",)),
-    CaptionTexts("snow on a hill", (None, "snow under a hill"), ("snow upon a hill",)),
-    CaptionTexts("a bird", ("a fish", None), (None,)),
-)
-"""Eight images; the second half has other missing edits than the first."""
