@@ -41,7 +41,7 @@ def test_steps_before_the_first_are_forgotten() -> None:
     for _ in range(3):
         learn(net, optimiser, value)
     assert not torch.equal(net.weight, twin.weight)
-    kept.put_back()
+    kept.restore()
     found = [learn(net, optimiser, value) for _ in range(4)]
     assert found == [learn(twin, other, value) for _ in range(4)]
 
@@ -54,7 +54,7 @@ def test_steps_in_the_middle_of_a_training_are_forgotten() -> None:
     kept = Snapshot(net.parameters(), optimiser)
     for _ in range(3):
         learn(net, optimiser, value)
-    kept.put_back()
+    kept.restore()
     assert torch.equal(net.weight, weight)
     for place, some in optimiser.state_dict()["state"].items():
         for key, one in some.items():

@@ -96,7 +96,7 @@ def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | Non
         said,
         tokenize=reads.tokenize,
         count_tokens=reads.count_tokens,
-        largest=largest,
+        max_group_size=largest,
     )
 
 

@@ -91,7 +91,7 @@ def test_slices_draw_the_pixels_of_the_whole_which_are_those_of_the_world() -> N
     assert isinstance(pixels, DrawnPixels)
     whole = pixels.to("cpu")
     assert torch.equal(torch.cat([pixels[:7].to("cpu"), pixels[7:].to("cpu")]), whole)
-    samples, _ = batches.told(0)
+    samples, _ = batches.scenes_and_texts(0)
     drawn = np.stack([draw(sample.scene) for sample in samples])
     assert np.array_equal(whole.numpy().transpose(0, 2, 3, 1), drawn)
 
@@ -100,7 +100,7 @@ def test_edits_are_what_they_claim_in_their_own_scene() -> None:
     batches = make(world=UNIT)
     counts = {"negatives": 0, "positives": 0, "none": 0}
     for step in range(6):
-        for sample, told in zip(*batches.told(step), strict=True):
+        for sample, told in zip(*batches.scenes_and_texts(step), strict=True):
             assert told.caption.text == sample.caption
             assert holds(told.caption.ast, sample.scene)
             for negative in told.negatives:
@@ -118,7 +118,7 @@ def test_edits_are_what_they_claim_in_their_own_scene() -> None:
 
 def test_missing_edits_have_no_string() -> None:
     batches = make()
-    batch, (_, told) = batches[0], batches.told(0)
+    batch, (_, told) = batches[0], batches.scenes_and_texts(0)
     missing = [[one is None for one in row.negatives] for row in told]
     assert (batch.negative_BK < 0).tolist() == missing
     assert (batch.positive_BP[:, 0] < 0).tolist() == [row.positives[0] is None for row in told]
@@ -129,7 +129,9 @@ def test_missing_edits_have_no_string() -> None:
 def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
     # The small world, where captions often fit another image.
     parts = [make(world=UNIT, share=Share(rank, 2)) for rank in range(2)]
-    samples, told = (list(chain(*both)) for both in zip(*(p.told(3) for p in parts), strict=True))
+    samples, told = (
+        list(chain(*both)) for both in zip(*(p.scenes_and_texts(3) for p in parts), strict=True)
+    )
     codes = [part[3].code for part in parts]
     find_truth = parts[0].find_truth
     assert find_truth is not None
@@ -163,7 +165,7 @@ def test_withheld_combinations_are_never_shown_nor_named(preset: str) -> None:
     never = withheld_combinations(DEFAULT)
     batches = make(preset=preset)
     for step in range(3):
-        for sample, told in zip(*batches.told(step), strict=True):
+        for sample, told in zip(*batches.scenes_and_texts(step), strict=True):
             assert never.isdisjoint((t.shape, t.colour) for t in sample.scene.things)
             for one in (told.caption, *told.negatives, *told.positives):
                 if one is not None:
@@ -188,23 +190,23 @@ def test_ordered_captions_name_things_in_one_order_and_positives_alone_in_the_ot
 
     batches = make(preset="ordered")
     for step in range(3):
-        for row in batches.told(step)[1]:
+        for row in batches.scenes_and_texts(step)[1]:
             assert is_ordered(row.caption.text) is not False
     turned = make(replace(RECIPE, positives=(Slot("p", ("inverse", "conjunct_swap")),)))
     turned = replace(turned, preset="ordered")
-    found = [row.positives[0] for row in turned.told(0)[1]]
+    found = [row.positives[0] for row in turned.scenes_and_texts(0)[1]]
     assert {is_ordered(one.text) for one in found if one} <= {False, None}
     assert any(is_ordered(one.text) is False for one in found if one)
 
 
 def test_scenes_are_neither_those_of_tests_nor_those_of_pretraining() -> None:
     batches = make()
-    ours = {sample.scene for sample in batches.told(0)[0]}
+    ours = {sample.scene for sample in batches.scenes_and_texts(0)[0]}
     knobs = PRESETS["default"]
     for seed in (split_seed("train", 0), split_seed("val", 0), TEST_SEED):
         others = stream(DEFAULT, knobs, seed=seed, step=0, size=SIZE)
         assert ours.isdisjoint(sample.scene for sample in others)
-    assert len(ours | {s.scene for s in batches.told(1)[0]}) == 2 * SIZE
+    assert len(ours | {s.scene for s in batches.scenes_and_texts(1)[0]}) == 2 * SIZE
 
 
 @pytest.mark.parametrize("recipe", [neg_clip(hard_images=False), hard_positive(), ce_clip_fixed()])

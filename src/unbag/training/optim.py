@@ -172,7 +172,7 @@ class Recorded:
                 stacklevel=2,
             )
         finally:
-            snapshot.put_back()
+            snapshot.restore()
 
     def _record(
         self, optimizer: torch.optim.Optimizer, device: str, memory: Memory | None
@@ -213,7 +213,7 @@ class Snapshot:
         }
 
     @torch.no_grad()
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Restore them in place: a graph refers to memory addresses."""
         for weight, value in self._weights:
             weight.copy_(value)

@@ -183,7 +183,7 @@ class DataConfig:
     skips_missing: bool = False
     skips_bad: bool = False
 
-    def opened(self) -> Pairs:
+    def open(self) -> Pairs:
         """Open the pairs of the file or folder; not for `world`, which has none."""
         return open_pairs(**vars(self))
 
@@ -246,8 +246,10 @@ def _batches(
         else micro_batch_size * (1 + len(recipe.negatives) + len(recipe.positives))
     )
     if config.path == WORLD:
-        return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=max_strings)
-    pairs = config.opened()
+        return WorldBatches(
+            recipe, trainable.reads, seed=seed, share=share, max_group_size=max_strings
+        )
+    pairs = config.open()
     batches, surveyed = ready_batches(
         pairs, recipe, trainable.reads, seed=seed, share=share, micro_batch_size=max_strings
     )

@@ -169,7 +169,7 @@ class Task(Generic[B]):
         """
         return None
 
-    def recorded_beside(self) -> tuple[Tensor, ...]:
+    def recorded_tensors(self) -> tuple[Tensor, ...]:
         """Return tensors other than weights that a recorded step changes in place.
 
         Recording takes a step; its changes to weights, optimizer state and these are undone.
@@ -356,7 +356,7 @@ class Trainer(Generic[B]):
                     lambda: self._update(static, 0),
                     self.optimizer,
                     device=task.device,
-                    other_tensors=task.recorded_beside(),
+                    other_tensors=task.recorded_tensors(),
                     memory=self._memory,
                 )
         with seeded_draws(task.device, seed):

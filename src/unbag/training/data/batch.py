@@ -178,12 +178,12 @@ def make_batch(
     tokenize: Callable[[Sequence[str]], Inputs],
     count_tokens: Callable[[Sequence[str]], list[int]],
     code: Mapping[str, Tensor] | None = None,
-    largest: int | None = None,
+    max_group_size: int | None = None,
     unread: tuple[tuple[str, str], ...] = (),
 ) -> Batch:
     """Make a batch: number the unique strings, group them by length and tokenize them.
 
-    `largest` is the largest number of strings in a group.
+    `max_group_size` is the largest number of strings in a group.
     """
     row_of: dict[str, int] = {}
     caption_B = torch.tensor([row_of.setdefault(text.caption, len(row_of)) for text in texts])
@@ -193,7 +193,7 @@ def make_batch(
     length_U = torch.tensor(count_tokens(strings))
     groups = tuple(
         CaptionGroup(row_G, tokenize([strings[at] for at in row_G.tolist()]))
-        for row_G in by_length(length_U, largest)
+        for row_G in by_length(length_U, max_group_size)
     )
     return Batch(
         pixels,
@@ -207,15 +207,15 @@ def make_batch(
     )
 
 
-def by_length(length_U: Tensor, largest: int | None = None) -> list[Tensor]:
-    """Split rows into groups of similar length, none larger than `largest`.
+def by_length(length_U: Tensor, max_group_size: int | None = None) -> list[Tensor]:
+    """Split rows into groups of similar length, none larger than `max_group_size`.
 
     If everything fits into one group, the split minimizes the number of tokens, each group padded
     to its longest string, plus a cost per group, by dynamic programming over lengths.
     """
     order_U = torch.argsort(length_U, stable=True)
-    if largest is not None and len(order_U) > largest:
-        return list(torch.tensor_split(order_U, -(-len(order_U) // largest)))
+    if max_group_size is not None and len(order_U) > max_group_size:
+        return list(torch.tensor_split(order_U, -(-len(order_U) // max_group_size)))
     pass_cost = PASS_COST_CUDA if torch.cuda.is_available() else PASS_COST
     lengths, counts = (counted.tolist() for counted in torch.unique(length_U, return_counts=True))
     # best[j]: the lowest cost of the first j lengths, and the sizes of its groups.

@@ -142,7 +142,7 @@ class PairBatches:
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
             code=code_of(texts, images) if self.recipe.masks_equal else None,
-            largest=self.micro_batch_size,
+            max_group_size=self.micro_batch_size,
             unread=tuple(bad for item in opened for bad in item.unread),
         )
 

@@ -127,7 +127,7 @@ class WorldBatches:
     preset: str = DEFAULT_PRESET
     world: World = DEFAULT
     per_epoch: int = PER_EPOCH
-    largest: int | None = None
+    max_group_size: int | None = None
     """Largest number of strings that are encoded together."""
 
     def __post_init__(self) -> None:
@@ -188,18 +188,18 @@ class WorldBatches:
     @paused_collector()
     def __getitem__(self, step: int) -> Batch:
         """Return this process's part of the batch of a step."""
-        samples, told = self.told(step)
+        samples, texts = self.scenes_and_texts(step)
         scenes = [sample.scene for sample in samples]
         return make_batch(
             self._pixels(scenes),
-            [_texts(captioned) for captioned in told],
+            [_texts(item) for item in texts],
             tokenize=self.reads.tokenize,
             count_tokens=self.reads.count_tokens,
-            code=encode(scenes, told),
-            largest=self.largest,
+            code=encode(scenes, texts),
+            max_group_size=self.max_group_size,
         )
 
-    def told(self, step: int) -> tuple[tuple[Sample, ...], tuple[Told, ...]]:
+    def scenes_and_texts(self, step: int) -> tuple[tuple[Sample, ...], tuple[SceneTexts, ...]]:
         """Return the scenes of this process's share, and the caption and edits of each."""
         if not 0 <= step < len(self):
             raise IndexError(step)
@@ -208,8 +208,8 @@ class WorldBatches:
         whole = batch(self.world, knobs, seed=seed, step=step, size=self.recipe.batch_size)
         part = self.share.part(self.recipe.batch_size)
         withheld_combinations = withheld(self.world, knobs).combinations
-        told = tuple(
-            tell(
+        texts = tuple(
+            scene_texts(
                 whole[place],
                 self._columns,
                 np.random.default_rng((seed, step, place, _EDITS)),
@@ -218,7 +218,7 @@ class WorldBatches:
             )
             for place in range(part.start, part.stop)
         )
-        return whole[part], told
+        return whole[part], texts
 
     @cached_property
     def _columns(self) -> WorldColumns:
@@ -237,8 +237,8 @@ def _name_and_kinds(slot: Slot) -> tuple[str, tuple[str, ...]]:
     return slot.name, slot.kinds
 
 
-def _texts(told: Told) -> CaptionTexts:
-    return CaptionTexts(told.caption.text, texts_of(told.negatives), texts_of(told.positives))
+def _texts(texts: SceneTexts) -> CaptionTexts:
+    return CaptionTexts(texts.caption.text, texts_of(texts.negatives), texts_of(texts.positives))
 
 
 def texts_of(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
@@ -297,14 +297,14 @@ def _operators_of_kind(kind: str) -> tuple[str, ...]:
     raise unknown_name("kind of edit on the world", kind, known)
 
 
-def tell(
+def scene_texts(
     sample: Sample,
     columns: WorldColumns,
     rng: np.random.Generator,
     *,
     world: World,
     withheld: frozenset[Combination],
-) -> Told:
+) -> SceneTexts:
     """Return the caption and, per column, the edit of a random operator that applies."""
 
     def one_of(kinds: tuple[str, ...]) -> Statement | None:
@@ -317,7 +317,7 @@ def tell(
         return None
 
     caption = read(sample.caption)
-    return Told(
+    return SceneTexts(
         caption,
         tuple(one_of(kinds) for kinds in columns.negatives),
         tuple(one_of(kinds) for kinds in columns.positives),
@@ -325,7 +325,7 @@ def tell(
 
 
 @dataclass(frozen=True)
-class Told:
+class SceneTexts:
     """Caption and edits of one scene; None where no operator of a slot applies."""
 
     caption: Statement
@@ -408,17 +408,17 @@ class FindWorldTruth:
         return Truth(holds_BB & ~is_own, negative_BM.view(size, size, negatives))
 
 
-def encode(scenes: Sequence[Scene], captioned: Sequence[Told]) -> dict[str, Tensor]:
+def encode(scenes: Sequence[Scene], texts: Sequence[SceneTexts]) -> dict[str, Tensor]:
     """Encode captions and scenes as the integers that `FindWorldTruth` needs, one row per image."""
     codes = encode_scenes(scenes)
-    negatives = [negative for row in captioned for negative in row.negatives]
+    negatives = [negative for row in texts for negative in row.negatives]
     negative_M6 = _rows([Obj() if negative is None else negative.ast for negative in negatives])
     negative_M6[[negative is None for negative in negatives], 0] = _MISSING
     arrays = {
         "thing_BT": codes.thing_ST,
         "related_BRT": codes.related_SRT,
-        "caption_B6": _rows([row.caption.ast for row in captioned]),
-        "negative_BK6": negative_M6.reshape(len(captioned), len(negatives) // len(captioned), 6),
+        "caption_B6": _rows([row.caption.ast for row in texts]),
+        "negative_BK6": negative_M6.reshape(len(texts), len(negatives) // len(texts), 6),
     }
     return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
