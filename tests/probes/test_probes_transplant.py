@@ -142,7 +142,7 @@ def test_another_architecture_is_refused() -> None:
 
 def test_another_vocabulary_is_refused() -> None:
     turned = small(0, name="turned", config=replace(CONFIG, words=WORDS[::-1]))
-    with pytest.raises(UnbagError, match="compute different vectors from the same weights") as caught:
+    with pytest.raises(UnbagError, match="compute different vectors from the same") as caught:
         transplant(small(0), turned)
     assert "name that one as --against" in str(caught.value)
 

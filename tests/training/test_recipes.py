@@ -116,24 +116,18 @@ def test_weights_of_the_hard_positive_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "negatives", "positives"),
+    ("setting", "kinds", "others"),
     [
-        (["family=swap"], {"swap_arguments", "swap_attributes"}, {"conjunct_swap"}),
-        (["family=replace"], {"replace_noun", "antonym"}, {"synonym"}),
-        (["rephrases=true"], {"swap_arguments", "replace_noun"}, {"passive", "article"}),
+        ("family=swap", "swap_arguments swap_attributes conjunct_swap", "replace_noun synonym"),
+        ("family=replace", "replace_noun antonym synonym", "swap_arguments conjunct_swap"),
+        ("rephrases=true", "swap_arguments replace_noun passive article", "synonym conjunct_swap"),
     ],
 )
-def test_families_of_the_hard_positive_recipe(
-    settings: list[str], negatives: set[str], positives: set[str]
-) -> None:
-    recipe = make_recipe("hard_positive", settings)
-    negative, positive = recipe.negatives[0].kinds, recipe.positives[0].kinds
-    assert negatives <= set(negative)
-    assert positives <= set(positive)
-    if settings == ["family=swap"]:
-        assert not {"replace_noun", "synonym"} & {*negative, *positive}
-    if settings == ["rephrases=true"]:
-        assert not {"synonym", "conjunct_swap"} & set(positive)
+def test_families_of_the_hard_positive_recipe(setting: str, kinds: str, others: str) -> None:
+    recipe = make_recipe("hard_positive", [setting])
+    used = {*recipe.negatives[0].kinds, *recipe.positives[0].kinds}
+    assert set(kinds.split()) <= used
+    assert not set(others.split()) & used
 
 
 def test_settings_reach_every_part() -> None:
@@ -150,7 +144,7 @@ def test_settings_reach_every_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "said"),
+    ("name", "setting", "message"),
     [
         ("clip_ft", "rate", "the setting 'rate'; expected: field=value"),
         ("clip_ft", "=3", "the setting '=3'; expected: field=value"),
@@ -187,11 +181,7 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "lora.rank=many", "the setting lora.rank=many; expected: a whole number"),
         ("clip_ft", "distil=much", "the setting distil=much; expected: a number"),
         ("clip_ft", "distil=-1", "the loss term 'distil' has weight -1.0"),
-        (
-            "clip_ft",
-            "max_logit_scale=0.5",
-            "a recipe with max_logit_scale=0.5; expected: at least 1",
-        ),
+        ("clip_ft", "max_logit_scale=0.5", "with max_logit_scale=0.5; expected: at least 1"),
         ("hard_positive", "negative=1.5", "a weight of 1.5 for negative; expected: 0 to 1"),
         ("hard_positive", "positive=-0.1", "a weight of -0.1 for positive; expected: 0 to 1"),
         ("hard_positive", "negative=strong", "the setting negative=strong; expected: a number"),
@@ -200,10 +190,10 @@ def test_settings_reach_every_part() -> None:
         ("neg_clip", "hard_images=3", "the setting hard_images=3; expected: true or false"),
     ],
 )
-def test_a_setting_that_cannot_be_meant(name: str, setting: str, said: str) -> None:
+def test_a_bad_setting(name: str, setting: str, message: str) -> None:
     with pytest.raises(UnbagError) as caught:
         make_recipe(name, [setting])
-    assert said in str(caught.value).replace("\n  ", "; ")
+    assert message in str(caught.value).replace("\n  ", "; ")
 
 
 def test_an_unknown_recipe() -> None:
@@ -214,7 +204,7 @@ def test_an_unknown_recipe() -> None:
 NOT_CALLABLE = 3
 
 
-def gives_text() -> str:
+def returns_text() -> str:
     return "no recipe"
 
 
@@ -227,12 +217,12 @@ def needs_size(size: int, strange: Missing = None) -> Recipe:  # type: ignore[na
 def test_recipes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "others_recipes", sys.modules[__name__])
     assert make_recipe("others_recipes:needs_size", ["size=4", "epochs=1"]).batch_size == 4
-    for name, said in {
+    for name, message in {
         "NOT_CALLABLE": "is a int",
-        "gives_text": "returns a str",
+        "returns_text": "returns a str",
         "needs_size": "needs size",
     }.items():
-        with pytest.raises(UnbagError, match=said):
+        with pytest.raises(UnbagError, match=message):
             make_recipe(f"others_recipes:{name}")
 
 
@@ -258,25 +248,21 @@ def other_loss(embedded: Embedded) -> object:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "named"),
     [
+        # Two losses may have the same numbers and be different functions.
         (partial(contrastive), partial(other_loss), "function"),
         (partial(pow, 2), partial(pow, 3), "arguments[0]: 2 before, 3 now"),
         (Lora(rank=4), Lora(rank=8), "rank: 4 before, 8 now"),
         (Freeze(), Lora(), "class"),
+        ({"a": None}, {"a": ""}, "a: nothing before, empty now"),
+        ({"a": "x" * 90}, {"a": None}, f"a: {'x' * 57}... before, nothing now"),
     ],
 )
-def test_what_differs_is_named(old: object, new: object, said: str) -> None:
-    """Two losses may have the same numbers and be different classes."""
-    apart = differences(described(old), described(new))
-    assert any(said in one for one in apart), apart
+def test_differences_are_named(old: object, new: object, named: str) -> None:
+    lines = differences(described(old), described(new))
+    assert any(named in line for line in lines), lines
     assert differences(described(old), described(old)) == []
-
-
-def test_a_long_value_is_cut_and_an_empty_one_is_named() -> None:
-    assert differences({"a": None}, {"a": ""}) == ["a: nothing before, empty now"]
-    apart = differences({"a": "x" * 90}, {"a": None})
-    assert apart == [f"a: {'x' * 57}... before, nothing now"]
 
 
 def test_distillation_for_any_recipe() -> None:

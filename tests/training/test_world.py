@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,32 +45,26 @@ def make(recipe: Recipe = RECIPE, **changes: object) -> WorldBatches:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def strings(batch: Batch, batches: WorldBatches) -> list[list[int]]:
-    """Tokens of every unique string, in order of its row."""
+def texts_of(batch: Batch) -> list[list[int] | None]:
+    """Tokens of captions, negatives and positives of each image."""
     found: dict[int, list[int]] = {}
     for group in batch.groups:
         for row, token_L, end in zip(
             group.row_G.tolist(), group.inputs["token_NL"], group.inputs["end_N"], strict=True
         ):
             found[row] = token_L[: int(end) + 1].tolist()
-    return [found[row] for row in range(len(batch.place_U))]
-
-
-def said(batch: Batch, batches: WorldBatches) -> list[list[int] | None]:
-    """Captions, negatives and positives of each image, spelt out."""
-    text = strings(batch, batches)
     rows = torch.cat([batch.caption_B[:, None], batch.negative_BK, batch.positive_BP], dim=1)
-    return [None if at < 0 else text[at] for at in rows.flatten().tolist()]
+    return [None if row < 0 else found[row] for row in rows.flatten().tolist()]
 
 
 def test_a_batch_depends_on_seed_and_step_alone() -> None:
     one, two = make(), make()
     two[4], two[0]
-    assert said(one[1], one) == said(two[1], two)
+    assert texts_of(one[1]) == texts_of(two[1])
     assert torch.equal(one[1].pixels.to("cpu"), two[1].pixels.to("cpu"))
-    assert said(one[1], one) != said(one[2], one)
+    assert texts_of(one[1]) != texts_of(one[2])
     other = make(seed=1)
-    assert said(one[1], one) != said(other[1], other)
+    assert texts_of(one[1]) != texts_of(other[1])
     assert len(one) == 6
     with pytest.raises(IndexError):
         one[6]
@@ -79,7 +74,7 @@ def test_shares_of_three_processes_make_the_whole() -> None:
     whole, thirds = make(), [make(share=Share(rank, 3)) for rank in range(3)]
     parts = [third[2] for third in thirds]
     assert [len(part) for part in parts] == [SIZE // 3] * 3
-    assert list(chain(*(said(p, whole) for p in parts))) == said(whole[2], whole)
+    assert list(chain(*(texts_of(p) for p in parts))) == texts_of(whole[2])
     assert torch.equal(torch.cat([p.pixels.to("cpu") for p in parts]), whole[2].pixels.to("cpu"))
     for name, code in whole[2].code.items():
         assert torch.equal(torch.cat([part.code[name] for part in parts]), code)
@@ -149,15 +144,11 @@ def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
     assert fits
     assert truth.negative_true_BBK.any()
     assert make(replace(RECIPE, masks_equal=False)).find_truth is None
-
-
-def test_a_batch_without_negatives_has_its_truth_too() -> None:
-    batches = make(replace(RECIPE, negatives=(), positives=()))
-    batch = batches[0]
-    assert batch.negative_BK.shape == (SIZE, 0)
-    find_truth = batches.find_truth
-    assert find_truth is not None
-    assert find_truth(batch.code).negative_true_BBK is None
+    # Without negatives there is a truth of the captions.
+    bare = make(replace(RECIPE, negatives=(), positives=()))
+    assert bare[0].negative_BK.shape == (SIZE, 0)
+    assert bare.find_truth is not None
+    assert bare.find_truth(bare[0].code).negative_true_BBK is None
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -257,20 +248,19 @@ def test_a_model_with_its_own_preparation_gets_prepared_images() -> None:
     assert pixels.dtype == torch.float32
 
 
-def test_what_cannot_be_made_is_refused() -> None:
-    with pytest.raises(UnbagError, match="preset of the world 'sideways'"):
-        make(preset="sideways")
-    with pytest.raises(UnbagError, match="kind of edit on the world 'fly'"):
-        make(replace(RECIPE, negatives=(Slot("n", ("fly",)),)))
-    with pytest.raises(UnbagError, match="no negative of this recipe can be made on the world"):
-        make(replace(RECIPE, negatives=(Slot("n", ("replace_action", "digit")),)))
-    with pytest.raises(UnbagError, match="no positive of this recipe can be made on the world"):
-        make(replace(RECIPE, positives=(Slot("n", ("passive",)),)))
-    with pytest.raises(UnbagError, match="have no neighbours"):
-        make(neg_clip())
-    with pytest.raises(UnbagError, match="seed -1"):
-        make(seed=-1)
-    with pytest.raises(UnbagError, match="0 steps in an epoch"):
-        make(per_epoch=0)
-    with pytest.raises(UnbagError, match="cannot be shared by 5 processes"):
-        make(share=Share(0, 5))
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        (RECIPE, {"preset": "sideways"}, "preset of the world 'sideways'"),
+        (RECIPE, {"seed": -1}, "seed -1"),
+        (RECIPE, {"per_epoch": 0}, "0 steps in an epoch"),
+        (RECIPE, {"share": Share(0, 5)}, "cannot be shared by 5 processes"),
+        (neg_clip(), {}, "have no neighbours"),
+        (replace(RECIPE, negatives=(Slot("n", ("fly",)),)), {}, "edit on the world 'fly'"),
+        (replace(RECIPE, negatives=(Slot("n", ("replace_action", "digit")),)), {}, "no negative"),
+        (replace(RECIPE, positives=(Slot("n", ("passive",)),)), {}, "no positive of this recipe"),
+    ],
+)  # fmt: skip
+def test_what_the_world_cannot_make(recipe: Recipe, changes: Any, message: str) -> None:
+    with pytest.raises(UnbagError, match=message):
+        make(recipe, **changes)
