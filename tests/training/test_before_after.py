@@ -80,12 +80,14 @@ def test_rows_are_the_numbers_of_a_plain_run(comparison: BeforeAfter, tmp_path: 
         seed=5,
     )
     plain = run(job).contents
-    for made in plain.comparisons:
+    for change in plain.comparisons:
         (row,) = [
-            r for r in comparison.rows if (r.benchmark, r.metric) == (made.benchmark, made.metric)
+            row
+            for row in comparison.rows
+            if (row.benchmark, row.metric) == (change.benchmark, change.metric)
         ]
         # Holm's correction is over more comparisons here.
-        assert row.change == replace(made, p_holm=row.change.p_holm)
+        assert row.change == replace(change, p_holm=row.change.p_holm)
     for row in comparison.rows:
         difference = row.after.value - row.before.value
         assert row.change.difference == pytest.approx(difference, abs=1e-12)
@@ -135,8 +137,8 @@ def test_names_in_brackets_are_no_markup(comparison: BeforeAfter) -> None:
 
 
 def test_without_hard_positives_or_retrieval_it_is_said(tmp_path: Path) -> None:
-    found = compare_before_after(small(0), small(1), out=tmp_path / "run", benchmarks=[FIND])
-    assert found.notes == (
+    compared = compare_before_after(small(0), small(1), out=tmp_path / "run", benchmarks=[FIND])
+    assert compared.notes == (
         "no composition benchmark was measured",
         "no benchmark with hard positives was measured",
         "no classification benchmark was measured",
@@ -191,10 +193,10 @@ def test_differences_are_caption_minus_negative() -> None:
 
 
 def test_a_constant_feature_decides_nothing() -> None:
-    apart = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    apart[:, 1] = 0.0
-    apart[:, 2] = apart[:, 2].abs()
-    weight = fit_reader(apart, list(range(200)))
+    diff_ND = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    diff_ND[:, 1] = 0.0
+    diff_ND[:, 2] = diff_ND[:, 2].abs()
+    weight = fit_reader(diff_ND, list(range(200)))
     assert bool(torch.isfinite(weight).all())
     assert int(weight.argmax()) == 2
 
@@ -236,31 +238,31 @@ def test_the_blind_reader_in_the_tables(
     reader = blind_reader(small(0, config=READS), batches)
     assert reader is not None
     out = tmp_path / "run"
-    found = compare_before_after(
+    compared = compare_before_after(
         small(0), small(1), out=out, benchmarks=[SWAP, FIND], reader=reader
     )
     # In the world what is false of one image is true of its mirror.
-    blind = {row.metric: row.blind.value for row in found.rows if row.blind is not None}
+    blind = {row.metric: row.blind.value for row in compared.rows if row.blind is not None}
     assert blind.keys() == {"original", "augmented"}
     assert blind["original"] == pytest.approx(0.5)
-    assert reader.about in found.notes
-    assert shown(with_round_numbers(found)) == snapshot(name="terminal")
-    assert before_after_markdown(with_round_numbers(found)) == snapshot(name="card")
-    without = replace(found, rows=tuple(replace(row, blind=None) for row in found.rows))
+    assert reader.about in compared.notes
+    assert shown(with_round_numbers(compared)) == snapshot(name="terminal")
+    assert before_after_markdown(with_round_numbers(compared)) == snapshot(name="card")
+    without = replace(compared, rows=tuple(replace(row, blind=None) for row in compared.rows))
     assert "blind" not in before_after_markdown(without).splitlines()[2]
 
 
 def test_it_finds_the_feature_that_gives_edits_away() -> None:
-    apart = torch.randn(400, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    apart[:, 2] = apart[:, 2].abs() + 0.1
-    weight = choose_and_fit(apart, [at // 4 for at in range(400)])
+    diff_ND = torch.randn(400, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    diff_ND[:, 2] = diff_ND[:, 2].abs() + 0.1
+    weight = choose_and_fit(diff_ND, [at // 4 for at in range(400)])
     assert int(weight.argmax()) == 2
-    assert bool((apart @ weight > 0).double().mean() > 0.95)
+    assert bool((diff_ND @ weight > 0).double().mean() > 0.95)
 
 
 def test_the_slope_is_nothing_where_it_stops() -> None:
-    apart = torch.randn(300, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    weight = fit_preference(apart, 1e-2).requires_grad_()
-    loss = torch.nn.functional.softplus(-(apart @ weight)).mean() + 5e-3 * weight @ weight
+    diff_ND = torch.randn(300, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weight = fit_preference(diff_ND, 1e-2).requires_grad_()
+    loss = torch.nn.functional.softplus(-(diff_ND @ weight)).mean() + 5e-3 * weight @ weight
     [slope] = torch.autograd.grad(loss, weight)
     assert float(slope.abs().max()) < 1e-9

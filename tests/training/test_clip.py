@@ -117,14 +117,14 @@ def test_configs_that_open_clip_does_not_support(config: dict[str, Any], reason:
     assert str(caught.value) == reason
 
 
-@pytest.mark.parametrize("how", ["shortest", "squash"])
+@pytest.mark.parametrize("resize_mode", ["shortest", "squash"])
 @pytest.mark.parametrize("filter_name", ["bicubic", "bilinear"])
-def test_preparation_comes_back_from_transformers(how: str, filter_name: str) -> None:
-    said = PREPARED | {"resize_mode": how, "interpolation": filter_name}
-    processor = tf.CLIPImageProcessor(**to_processor(said))
+def test_preparation_comes_back_from_transformers(resize_mode: str, filter_name: str) -> None:
+    preparation = PREPARED | {"resize_mode": resize_mode, "interpolation": filter_name}
+    processor = tf.CLIPImageProcessor(**to_processor(preparation))
     assert to_preparation(processor, side=224) == {
         "size": 224, "mode": "RGB", "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.4],
-        "interpolation": filter_name, "resize_mode": how,
+        "interpolation": filter_name, "resize_mode": resize_mode,
     }  # fmt: skip
 
 

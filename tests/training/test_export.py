@@ -67,7 +67,7 @@ def noise() -> list[Image]:
 
 
 def mine(encoder: DualEncoder, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
-    pixels = torch.stack([encoder.prepare(one) for one in images])
+    pixels = torch.stack([encoder.prepare(loaded) for loaded in images])
     return encoder.encode_images(pixels), encoder.encode_texts(CAPTIONS)
 
 
@@ -99,7 +99,7 @@ def test_plain_transformers_gives_the_same_vectors(
         text=list(CAPTIONS), padding="max_length", truncation=True, return_tensors="pt"
     )
     assert inputs["input_ids"].shape[1] == encoder.context
-    pixels = torch.stack([encoder.prepare(one) for one in noise()])
+    pixels = torch.stack([encoder.prepare(loaded) for loaded in noise()])
     with torch.no_grad():
         images = model.get_image_features(pixel_values=pixels).pooler_output
         captions = model.get_text_features(**inputs).pooler_output
@@ -118,12 +118,12 @@ def test_unbag_loads_both_under_names_of_their_own(
 ) -> None:
     encoder, result = exported_clip
     again = [load_model(form.model_name(result.path)) for form in result.folders]
-    assert [one.name for one in again] == ["out/open_clip", "out/transformers"]
-    for one in again:
-        assert isinstance(one, DualEncoder)
-        captions = one.encode_texts(CAPTIONS)
+    assert [loaded.name for loaded in again] == ["out/open_clip", "out/transformers"]
+    for loaded in again:
+        assert isinstance(loaded, DualEncoder)
+        captions = loaded.encode_texts(CAPTIONS)
         torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-5, rtol=0)
-        assert one.context == encoder.context
+        assert loaded.context == encoder.context
 
 
 def test_the_record_says_what_was_written(exported_clip: ExportedClip) -> None:
@@ -134,8 +134,8 @@ def test_the_record_says_what_was_written(exported_clip: ExportedClip) -> None:
     assert record["left_out"] == {}
     weights = dict(pair for form in result.folders for pair in form.weights)
     assert len(weights) == 2
-    for file, said in weights.items():
-        assert sha256((result.path / file).read_bytes()).hexdigest() == said
+    for file, checksum in weights.items():
+        assert sha256((result.path / file).read_bytes()).hexdigest() == checksum
     assert all(form.agreement.vectors < 1e-6 for form in result.folders)
     assert sorted(p.name for p in result.path.iterdir()) == [
         "README.md", "open_clip", "transformers", "unbag.json",
@@ -145,15 +145,15 @@ def test_the_record_says_what_was_written(exported_clip: ExportedClip) -> None:
     assert has_bias == any("-9.5000, has no place in transformers" in n for n in result.notes)
 
 
-def test_a_cut_that_is_a_pixel_apart_is_said(exported_clip: ExportedClip) -> None:
+def test_a_cut_that_is_a_pixel_apart_is_noted(exported_clip: ExportedClip) -> None:
     """Of three columns open_clip cuts two on the left, transformers one; squashing cuts none."""
     encoder, result = exported_clip
     other = next(form for form in result.folders if form.library == "transformers")
     is_cut = encoder.bias == 0
     assert (other.agreement.levels > 20) == is_cut
     assert (other.agreement.cosine < 0.999) == is_cut
-    said = any("Images prepared by transformers get different vectors" in n for n in result.notes)
-    assert said == is_cut
+    note = "Images prepared by transformers get different vectors"
+    assert any(note in text for text in result.notes) == is_cut
 
 
 def test_the_weights_of_both_folders_are_bit_for_bit_the_same(
@@ -194,10 +194,10 @@ def test_plain_open_clip_gives_the_vectors_of_a_clip_model(act: str, tmp_path: P
     assert result.left_out == ()
     model = check_open_clip(encoder, result.path / "open_clip")
     assert model.logit_scale.exp().item() == pytest.approx(encoder.scale)
-    said = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
-    assert said["model_cfg"]["quick_gelu"] == (act == "quick_gelu")
+    config = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
+    assert config["model_cfg"]["quick_gelu"] == (act == "quick_gelu")
     # open_clip's own tokenizer does, so that the folder needs no other package.
-    assert "hf_tokenizer_name" not in said["model_cfg"]["text_cfg"]
+    assert "hf_tokenizer_name" not in config["model_cfg"]["text_cfg"]
 
 
 @pytest.mark.parametrize("kind", ["clip", "clip-legacy"])
@@ -210,24 +210,24 @@ def test_a_tokenizer_of_its_own_goes_along(kind: str, hf_folder: HfFolder, tmp_p
     assert not any("cleans captions" in note for note in result.notes)
 
 
-def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(
+def test_an_end_token_that_is_not_the_largest_is_set_in_open_clip(
     hf_folder: HfFolder, tmp_path: Path
 ) -> None:
     plain = load_model(f"hf:{hf_folder('clip')}")
     assert isinstance(plain, HfDual)
-    words, model = plain.captions.tokenizer, plain.model
-    words.add_tokens(["horse"])
-    end = words.eos_token_id
+    tokenizer, model = plain.captions.tokenizer, plain.model
+    tokenizer.add_tokens(["horse"])
+    end = tokenizer.eos_token_id
     table = model.text_model.embeddings
-    table.token_embedding = torch.nn.Embedding(len(words), 16)
-    model.config.text_config.vocab_size = len(words)
+    table.token_embedding = torch.nn.Embedding(len(tokenizer), 16)
+    model.config.text_config.vocab_size = len(tokenizer)
     assert model.config.text_config.eos_token_id == end
-    encoder = HfDual(model, words, plain.images.processor, name="longer")
+    encoder = HfDual(model, tokenizer, plain.images.processor, name="longer")
     result = export(encoder, tmp_path / "out", card=card_of_copy("x", name="x"))
     check_open_clip(encoder, result.path / "open_clip")
-    said = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
-    assert said["model_cfg"]["text_cfg"]["pool_type"] == "eos"
-    assert said["model_cfg"]["text_cfg"]["eos_id"] == end == len(words) - 2
+    config = json.loads((result.path / "open_clip" / "open_clip_config.json").read_text())
+    assert config["model_cfg"]["text_cfg"]["pool_type"] == "eos"
+    assert config["model_cfg"]["text_cfg"]["eos_id"] == end == len(tokenizer) - 2
 
 
 @pytest.mark.parametrize("kind", ["siglip", "align"])
@@ -323,12 +323,12 @@ def test_a_library_that_is_not_installed_is_the_reason(
     assert result.left_out == (LeftOut("transformers", reason),)
 
 
-@pytest.mark.parametrize(("file", "said"), [("unbag.json", " and is an export"), ("x.txt", "")])
-def test_a_folder_that_is_not_empty_is_refused(file: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("file", "suffix"), [("unbag.json", " and is an export"), ("x.txt", "")])
+def test_a_folder_that_is_not_empty_is_refused(file: str, suffix: str, tmp_path: Path) -> None:
     (tmp_path / file).write_text("mine")
     with pytest.raises(UnbagError) as caught:
         export(load("base"), tmp_path, card=COPY_CARD)
-    assert caught.value.message == f"{tmp_path} exists{said}"
+    assert caught.value.message == f"{tmp_path} exists{suffix}"
     assert "--out" in caught.value.hint
     assert (tmp_path / file).read_text() == "mine"
 

@@ -82,12 +82,12 @@ def test_vectors_are_those_of_the_encoder(joined: JoinedEncoder) -> None:
         atol=1e-6,
     )  # fmt: skip
     image = Image.new("RGB", (32, 32), (200, 30, 90))
-    seen = network.embed_images(network.reads.prepare(image)[None])
-    assert torch.allclose(seen, joined.encode_images(joined.prepare(image)[None]), atol=1e-6)
-    again = network.encoder("again")
-    assert again.fingerprint == joined.fingerprint
-    assert again.image is joined.image
-    assert again.text is joined.text
+    image_ND = network.embed_images(network.reads.prepare(image)[None])
+    assert torch.allclose(image_ND, joined.encode_images(joined.prepare(image)[None]), atol=1e-6)
+    loaded = network.encoder("again")
+    assert loaded.fingerprint == joined.fingerprint
+    assert loaded.image is joined.image
+    assert loaded.text is joined.text
 
 
 def test_what_is_trainable(joined: JoinedEncoder) -> None:
@@ -129,23 +129,23 @@ def test_only_trainable_parts_change_and_are_exported(
     )
     after = weights(tmp_path / "run")
     parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
-    moved = {
+    changed_parts = {
         name for name, start in parts.items() if not same(part(before, start), part(after, start))
     }
-    assert moved == {*changes}
+    assert changed_parts == {*changes}
     encoder = network.encoder("after")
     assert encoder.fingerprint != joined.fingerprint
     assert encoder.scale != joined.scale
-    found = export(encoder, tmp_path / "out", card=CARD)
-    assert found.folders[0].agreement.vectors < 1e-6
-    again = load(str(tmp_path / "out"))
-    assert again.fingerprint == encoder.fingerprint
-    assert again.scale == encoder.scale
-    assert torch.equal(again.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
-    held = load_file(tmp_path / "out" / "joined" / "joined.safetensors")
-    assert {name.split(".")[0] for name in held} == {*changes}
+    result = export(encoder, tmp_path / "out", card=CARD)
+    assert result.folders[0].agreement.vectors < 1e-6
+    loaded = load(str(tmp_path / "out"))
+    assert loaded.fingerprint == encoder.fingerprint
+    assert loaded.scale == encoder.scale
+    assert torch.equal(loaded.encode_texts(CAPTIONS), encoder.encode_texts(CAPTIONS))
+    tensors = load_file(tmp_path / "out" / "joined" / "joined.safetensors")
+    assert {name.split(".")[0] for name in tensors} == {*changes}
     # Goes on from there, with the same temperature and parts.
-    assert make_trainable(again, device="cpu").encoder("x").fingerprint == encoder.fingerprint
+    assert make_trainable(loaded, device="cpu").encoder("x").fingerprint == encoder.fingerprint
     note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
     assert joined.origin.image_fingerprint in note
     assert ("trained parameters" in note) is (len(changes) > 1)
@@ -159,24 +159,24 @@ def test_recipes_on_the_world(name: str, joined: JoinedEncoder, tmp_path: Path) 
     """By the text part's own tokens; svlc brings LoRA, which leaves the connector open."""
     if name == "svlc":
         pytest.importorskip("peft")
-    asked = replace(fast(name, "epochs=1", "distil=0.5"), freeze=Freeze("all"))
+    config = replace(fast(name, "epochs=1", "distil=0.5"), freeze=Freeze("all"))
     network = trainable_of(joined)
-    batches = WorldBatches(asked, network.reads, seed=0, per_epoch=2)
+    batches = WorldBatches(config, network.reads, seed=0, per_epoch=2)
     before = {n: w.clone() for n, w in network.module.state_dict().items()}
-    train(TrainJob(network, batches, asked, tmp_path / "run"))
+    train(TrainJob(network, batches, config, tmp_path / "run"))
     after = network.module.state_dict()
     assert same(part(before, "picture.picture."), part(after, "picture.picture."))
     assert not same(part(before, "connector."), part(after, "connector."))
-    found = network.encoder("after")
-    assert found.changed.text
-    assert not found.changed.image
-    export(found, tmp_path / "out", card=CARD)
+    result = network.encoder("after")
+    assert result.changed.text
+    assert not result.changed.image
+    export(result, tmp_path / "out", card=CARD)
 
 
 def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    asked = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
-    network = trained(joined, tmp_path / "run", pairs, asked, caches=False)
+    config = recipe("clip_ft", Freeze("all"), lora=Lora(rank=2))
+    network = trained(joined, tmp_path / "run", pairs, config, caches=False)
     trainable_names = {n for n, w in network.module.named_parameters() if w.requires_grad}
     assert {n for n in trainable_names if "lora" not in n} == {
         "picture.log_scale", "connector.0.weight", "connector.0.bias", "connector.2.weight",
@@ -191,11 +191,9 @@ def test_lora_keeps_the_frozen_weights(joined: JoinedEncoder, pairs: Pairs, tmp_
 
 def test_sides_with_the_image_encoder_frozen(joined: JoinedEncoder, tmp_path: Path) -> None:
     settings = ["sides=true", "batch_size=4", "epochs=1", "warmup_steps=1", "freeze.text=part"]
-    asked = make_recipe("locked_image", settings)
+    config = make_recipe("locked_image", settings)
     network = trainable_of(joined)
-    train(
-        TrainJob(network, WorldBatches(asked, network.reads, seed=0, per_epoch=2), asked, tmp_path)
-    )
+    train(TrainJob(network, WorldBatches(config, network.reads, per_epoch=2), config, tmp_path))
     encoder = network.encoder("after")
     assert isinstance(encoder, JoinedEncoder)
     assert not encoder.changed.text
@@ -226,9 +224,9 @@ def test_half_precision_is_not_exported(joined: JoinedEncoder, tmp_path: Path) -
 def test_training_on_cached_features_is_training(
     joined: JoinedEncoder, pairs: Pairs, tmp_path: Path
 ) -> None:
-    asked = recipe("hard_negative", PART, epsilon=1e-4)
-    plain = trained(joined, tmp_path / "plain", pairs, asked, caches=False)
-    cached = trained(joined, tmp_path / "cached", pairs, asked)
+    config = recipe("hard_negative", PART, epsilon=1e-4)
+    plain = trained(joined, tmp_path / "plain", pairs, config, caches=False)
+    cached = trained(joined, tmp_path / "cached", pairs, config)
     assert isinstance(cached, CachedEncoders)
     one, other = weights(tmp_path / "plain"), weights(tmp_path / "cached")
     assert one.keys() == other.keys()
@@ -244,21 +242,21 @@ def test_what_is_cached(joined: JoinedEncoder, pairs: Pairs) -> None:
     network = trainable_of(joined)
 
     def cached(freeze: Freeze, name: str = "clip_ft") -> Trainable:
-        asked = recipe(name, freeze)
-        return cache_frozen(joined, network, pairs, asked, cache=None, progress=Silent())
+        config = recipe(name, freeze)
+        return cache_frozen(joined, network, pairs, config, cache=None, progress=Silent())
 
     assert cached(Freeze()) is network
     # A head of the image encoder that learns needs its pixels.
     assert cached(Freeze("part")) is network
-    seen = cached(Freeze("all"))
-    assert isinstance(seen, CachedEncoders)
-    assert "input_ids" in seen.reads.tokenize(CAPTIONS)
+    image_ND = cached(Freeze("all"))
+    assert isinstance(image_ND, CachedEncoders)
+    assert "input_ids" in image_ND.reads.tokenize(CAPTIONS)
     assert torch.allclose(
-        seen.embed_images(torch.tensor([3])),
+        image_ND.embed_images(torch.tensor([3])),
         joined.encode_images(joined.prepare(pairs[3].image.open())[None]), atol=1e-6,
     )  # fmt: skip
-    read = cached(Freeze(0, "part"), "hard_negative")
-    assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
+    text_part = cached(Freeze(0, "part"), "hard_negative")
+    assert set(text_part.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     start = recipe("clip_ft", PART)
     assert isinstance(cached(start.freeze), CachedEncoders)
 
@@ -270,12 +268,13 @@ def test_a_table_of_features(
     texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
     write_table(tmp_path / "t.safetensors", texts, joined.text_features(texts))
     table = load(f"{image}+features:{tmp_path / 't.safetensors'}")
-    asked = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
-    found = trained(table, tmp_path / "table", pairs, asked)
-    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, freeze=PART), caches=False)
-    one, other = (t.encoder("x").encode_texts(texts[:4]) for t in (found, wanted))
+    config = recipe("hard_negative", Freeze("all", 0), epsilon=1e-4)
+    result = trained(table, tmp_path / "table", pairs, config)
+    config = replace(config, freeze=PART)
+    expected = trained(joined, tmp_path / "plain", pairs, config, caches=False)
+    one, other = (t.encoder("x").encode_texts(texts[:4]) for t in (result, expected))
     assert torch.allclose(one, other, atol=1e-3)
-    export(found.encoder("x"), tmp_path / "out", card=CARD)
+    export(result.encoder("x"), tmp_path / "out", card=CARD)
     assert torch.equal(load(str(tmp_path / "out")).encode_texts(texts[:4]), one)
 
 
@@ -298,11 +297,11 @@ def test_reads_can_be_sent_to_a_worker(joined: JoinedEncoder) -> None:
     import pickle
 
     reads = trainable_of(joined).reads
-    wanted = reads.tokenize(CAPTIONS)
-    again = pickle.loads(pickle.dumps(reads))
-    assert again.count_tokens(CAPTIONS) == [3, 6]
-    assert again.count_tokens([]) == []
-    assert same(again.tokenize(CAPTIONS), wanted)
+    expected = reads.tokenize(CAPTIONS)
+    loaded = pickle.loads(pickle.dumps(reads))
+    assert loaded.count_tokens(CAPTIONS) == [3, 6]
+    assert loaded.count_tokens([]) == []
+    assert same(loaded.tokenize(CAPTIONS), expected)
 
 
 IMAGE = Image.linear_gradient("L").convert("RGB")
@@ -329,16 +328,16 @@ def test_an_image_encoder_of_another_library(
     network = trainable_of(joined)
     # In train mode a batch norm would take its averages from this one image.
     network.module.eval()
-    seen = network.embed_images(network.reads.prepare(IMAGE)[None]).detach()
+    image_ND = network.embed_images(network.reads.prepare(IMAGE)[None]).detach()
     assert torch.allclose(network.embed_images(pixels), joined.encode_images(pixels), atol=1e-5)
-    assert seen.shape == joined.encode_texts(CAPTIONS)[:1].shape
+    assert image_ND.shape == joined.encode_texts(CAPTIONS)[:1].shape
     name = "siglip_hn" if kind == "siglip" else "hard_negative"
-    asked = recipe(name, Freeze(0, "part"))
+    config = recipe(name, Freeze(0, "part"))
     train(
         TrainJob(
             network,
-            WorldBatches(asked, network.reads, seed=0, per_epoch=1),
-            asked,
+            WorldBatches(config, network.reads, seed=0, per_epoch=1),
+            config,
             tmp_path / "run",
         )
     )
@@ -351,7 +350,7 @@ def test_an_image_encoder_of_another_library(
     now = module_of(joined.image).state_dict()
     assert all(torch.equal(now[k], v) for k, v in before.items())
     export(after, tmp_path / "out", card=CARD)
-    again = load(str(tmp_path / "out"))
-    assert again.fingerprint == after.fingerprint
-    assert (again.scale, again.bias) == (after.scale, after.bias)
-    assert torch.allclose(again.encode_images(pixels), after.encode_images(pixels), atol=1e-6)
+    loaded = load(str(tmp_path / "out"))
+    assert loaded.fingerprint == after.fingerprint
+    assert (loaded.scale, loaded.bias) == (after.scale, after.bias)
+    assert torch.allclose(loaded.encode_images(pixels), after.encode_images(pixels), atol=1e-6)

@@ -23,7 +23,7 @@ from unbag.training.data.loader import MAX_NAMES, add_names, left_out_lines, loa
 from unbag.training.data.world import WorldBatches
 from unbag.training.fine_tuning import TrainJob, train
 
-from .small_runs import column, job_of, said, same, weights
+from .small_runs import column, job_of, one_line, same, weights
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def test_a_worker_that_dies(tmp_path: Path) -> None:
     (tmp_path / "marker").touch()
     with pytest.raises(UnbagError) as caught:
         train(broken_job(tmp_path, dies=True, workers=1))
-    shown = said(caught.value)
-    assert shown.startswith("a process that read data died: ")
-    assert "too little memory kills them" in shown
-    assert "give the same command again, with fewer --workers" in shown
+    message = one_line(caught.value)
+    assert message.startswith("a process that read data died: ")
+    assert "too little memory kills them" in message
+    assert "give the same command again, with fewer --workers" in message
     # Data was made ahead, so it is not known how far the run came; what it did is kept.
     assert 1 <= checkpoint.load_checkpoint(tmp_path / "run" / LAST).header["step"] <= 4
     (tmp_path / "marker").unlink()
@@ -82,7 +82,7 @@ def test_data_that_cannot_be_read_loses_no_step(tmp_path: Path, workers: int) ->
     (tmp_path / "marker").touch()
     with pytest.raises(UnbagError) as caught:
         train(broken_job(tmp_path, dies=False, workers=workers))
-    assert said(caught.value) == "4.png is broken; hint:     mend it"
+    assert one_line(caught.value) == "4.png is broken; hint:     mend it"
     assert checkpoint.load_checkpoint(tmp_path / "run" / LAST).header["step"] == 4
     assert column(tmp_path / "run", "step") == [0, 1, 2, 3]
     (tmp_path / "marker").unlink()
@@ -106,8 +106,8 @@ def test_an_error_of_the_data_is_not_taken_for_a_death(tmp_path: Path, workers: 
         train(replace(job, batches=odd))
 
 
-def _live(lives: Event) -> None:
-    lives.set()
+def _live(is_alive: Event) -> None:
+    is_alive.set()
     sleep(60)
 
 
@@ -115,11 +115,11 @@ def _live(lives: Event) -> None:
 def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path) -> None:
     """After kill -9 workers live on for seconds; the same command must not wait for them."""
     context = get_context("fork")
-    lives = context.Event()
-    worker = context.Process(target=_live, args=(lives,))
+    is_alive = context.Event()
+    worker = context.Process(target=_live, args=(is_alive,))
     with open_run_folder(tmp_path, TRAINING):
         worker.start()
-        assert lives.wait(60)
+        assert is_alive.wait(60)
         with (
             pytest.raises(UnbagError, match="another process is writing"),
             open_run_folder(tmp_path, TRAINING),
@@ -156,9 +156,9 @@ def test_the_first_are_named_and_the_others_counted() -> None:
 
 
 def test_an_image_is_kept_once_and_no_more_than_a_hundred_are() -> None:
-    found = add_names({"a": "first"}, {"a": "again", "b": "first"})
-    assert list(found) == ["a", "b"]
-    many = add_names(found, {str(n): "" for n in range(2 * MAX_NAMES)})
+    names = add_names({"a": "first"}, {"a": "again", "b": "first"})
+    assert list(names) == ["a", "b"]
+    many = add_names(names, {str(n): "" for n in range(2 * MAX_NAMES)})
     assert len(many) == MAX_NAMES
     assert list(many)[:2] == ["a", "b"]
     assert add_names(many, {"c": ""}) == many

@@ -142,10 +142,10 @@ shares = st.sampled_from([0.1, 0.5, 0.9])
 def gradients(loss: Loss, embedded: Embedded) -> tuple[Tensor, ...]:
     """Of image, caption, negative, positive, scale and bias; 0 where one plays no part."""
     values = leaves(embedded)
-    found = torch.autograd.grad(loss(planted(embedded, values)), values, allow_unused=True)
+    grads = torch.autograd.grad(loss(planted(embedded, values)), values, allow_unused=True)
     return tuple(
         torch.zeros_like(value) if gradient is None else gradient
-        for value, gradient in zip(values, found, strict=True)
+        for value, gradient in zip(values, grads, strict=True)
     )
 
 
@@ -259,8 +259,8 @@ def negatives_there(embedded: Any) -> int:
 
 
 def comparisons(embedded: Any) -> int:
-    wrong = negatives(embedded).mask_BK.sum(dim=1)
-    return int((wrong * (1 + positives(embedded).mask_BK.sum(dim=1))).sum())
+    negative_counts = negatives(embedded).mask_BK.sum(dim=1)
+    return int((negative_counts * (1 + positives(embedded).mask_BK.sum(dim=1))).sum())
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def near(value: float) -> object:
     return pytest.approx(value, abs=1e-6)
 
 
-def column(embedded: Any, *columns: int) -> Embedded:
+def column(embedded: Any, *columns: int) -> Any:
     """With these of the negatives only, none of them missing."""
     return replace(
         embedded,
@@ -307,11 +307,11 @@ def column(embedded: Any, *columns: int) -> Embedded:
     )
 
 
-def unmasked(embedded: Any) -> Embedded:
+def unmasked(embedded: Any) -> Any:
     return replace(embedded, negative_mask_BK=None)
 
 
-def sample(embedded: Any, number: int) -> Embedded:
+def sample(embedded: Any, number: int) -> Any:
     """A batch of one."""
     rows = slice(number, number + 1)
     return replace(
@@ -362,7 +362,7 @@ def test_svlc_by_hand(toy: Any) -> None:
 
 
 def test_hard_positives_and_negatives_together(toy: Any) -> None:
-    one = column(toy, 0)
+    first = column(toy, 0)
     with_negatives = Objective(
         (
             Term("contrastive", 1.0, contrastive_negatives),
@@ -370,12 +370,12 @@ def test_hard_positives_and_negatives_together(toy: Any) -> None:
             Term("positive", 1.0, svlc_positive),
         )
     )
-    assert with_negatives(one).total.item() == near(0.3560457)
+    assert with_negatives(first).total.item() == near(0.3560457)
     plain = replace(
         with_negatives,
         terms=(Term("contrastive", 1.0, contrastive), *with_negatives.terms[1:]),
     )
-    assert plain(one).total.item() == near(0.1382142)
+    assert plain(first).total.item() == near(0.1382142)
 
 
 @pytest.mark.parametrize(
@@ -394,9 +394,9 @@ def test_intra_modal(
     mean: float,
 ) -> None:
     for number, expected in enumerate(rows):
-        one = sample(toy, number)
-        one = one if is_masked else unmasked(one)
-        assert intra_modal(one, denominator=denominator).item() == near(expected)
+        first = sample(toy, number)
+        first = first if is_masked else unmasked(first)
+        assert intra_modal(first, denominator=denominator).item() == near(expected)
     both = toy if is_masked else unmasked(toy)
     assert intra_modal(both, denominator=denominator).item() == near(mean)
 
@@ -410,12 +410,12 @@ def test_intra_modal_against_the_batch(toy: Any) -> None:
 def test_the_head_of_the_released_code_is_not_what_any_mode_gives(toy: Any) -> None:
     """Without the pair, negative 0 of sample 0 stands where the target points."""
     logits = 10 * toy.caption_BD @ toy.negative_BKD.flatten(0, 1).T
-    wrong = cross_entropy(logits, torch.zeros(2, dtype=torch.long)).item()
-    assert wrong == near(2.5202305)
+    negative_counts = cross_entropy(logits, torch.zeros(2, dtype=torch.long)).item()
+    assert negative_counts == near(2.5202305)
     modes: tuple[Denominator, ...] = ("paper", "with_positive", "batch")
     for batch in (toy, unmasked(toy)):
         for mode in modes:
-            assert abs(intra_modal(batch, denominator=mode).item() - wrong) > 0.01
+            assert abs(intra_modal(batch, denominator=mode).item() - negative_counts) > 0.01
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ def soft(value: float) -> float:
     return math.log1p(math.exp(value))
 
 
-def first_negative(toy: Any) -> Embedded:
+def first_negative(toy: Any) -> Any:
     return replace(toy, negative_BKD=toy.negative_BKD[:, :1], negative_mask_BK=None)
 
 
@@ -546,9 +546,9 @@ def test_a_positive_of_a_caption_that_also_fits_is_no_rival(toy: Any) -> None:
     finds = (soft(0 - 9.6) + soft(3.6 - 9.36)) / 4
     assert svlc_positive(batch).item() == pytest.approx(finds, abs=1e-9)
     # Positive 0 has no rival images or captions left; positive 1 has those of sample 0.
-    found = (soft(0 - 6.0) + soft(3.6 - 9.6)) / 4
+    grads = (soft(0 - 6.0) + soft(3.6 - 9.6)) / 4
     symmetric = svlc_positive(batch, symmetric=True).item()
-    assert symmetric == pytest.approx((finds + found) / 2, abs=1e-9)
+    assert symmetric == pytest.approx((finds + grads) / 2, abs=1e-9)
     # Image 0 chooses from all captions and positives, image 1 from its own two.
     whole = math.log(math.exp(8) + 2 + math.exp(9.6)) - (8 + 9.6) / 2
     own = math.log(math.exp(8) + math.exp(6)) - (8 + 6) / 2
@@ -588,22 +588,22 @@ def test_sigmoid_by_hand(toy: Any) -> None:
     assert sigmoid(plain).item() == pytest.approx(total / 4, abs=1e-12)
     assert sigmoid(plain, reduction="rows").item() == pytest.approx(total / 2, abs=1e-12)
     more = total + sum(soft(value - 10) for row in NEGATIVES for value in row)
-    one = first_negative(toy)
-    assert sigmoid(one).item() == pytest.approx(more / 8, abs=1e-12)
-    assert sigmoid(one, reduction="rows").item() == pytest.approx(more / 2, abs=1e-12)
+    first = first_negative(toy)
+    assert sigmoid(first).item() == pytest.approx(more / 8, abs=1e-12)
+    assert sigmoid(first, reduction="rows").item() == pytest.approx(more / 2, abs=1e-12)
     both = torch.tensor([[True, False], [True, True]])
     fewer = (more - soft(-4.0)) / 7
-    assert sigmoid(replace(one, also_true_BB=both)).item() == pytest.approx(fewer, abs=1e-12)
+    assert sigmoid(replace(first, also_true_BB=both)).item() == pytest.approx(fewer, abs=1e-12)
 
 
 def test_triple_margin_by_hand(toy: Any) -> None:
-    one = first_negative(toy)
+    first = first_negative(toy)
     gaps = [6 - 8.0, 6 - 9.6, 0 - 8.0, 0 - 6.0]  # negative over caption and over positive
     by_hand = sum(soft(gap) for gap in gaps) / 4
-    assert triple_margin(one).item() == pytest.approx(by_hand, abs=1e-12)
+    assert triple_margin(first).item() == pytest.approx(by_hand, abs=1e-12)
     hinge = sum(max(0.0, gap + 3.0) for gap in gaps) / 4
-    assert triple_margin(one, form="hinge", margin=3.0).item() == pytest.approx(hinge, abs=1e-12)
-    no_positive = replace(one, positive_mask_BK=torch.tensor([[True], [False]]))
+    assert triple_margin(first, form="hinge", margin=3.0).item() == pytest.approx(hinge, abs=1e-12)
+    no_positive = replace(first, positive_mask_BK=torch.tensor([[True], [False]]))
     by_hand = sum(soft(gap) for gap in gaps[:3]) / 3
     assert triple_margin(no_positive).item() == pytest.approx(by_hand, abs=1e-12)
 
@@ -639,18 +639,20 @@ def test_distil_needs_the_start(toy: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "message", "suggested"),
+    ("loss", "option", "value", "suggested"),
     [
-        (partial(intra_modal, denominator="with_positives"), "denominator", "with_positive"),
-        (partial(sigmoid, reduction="row"), "reduction 'row'", "rows"),
-        (partial(triple_margin, form="relu"), "form 'relu'", ""),
-        (partial(rank, reduction="mean"), "reduction 'mean'", "cell_mean"),
-        (partial(next_threshold, mode="max"), "mode of thresholds 'max'", ""),
+        (intra_modal, "denominator", "with_positives", "with_positive"),
+        (sigmoid, "reduction", "row", "rows"),
+        (triple_margin, "form", "relu", ""),
+        (rank, "reduction", "mean", "cell_mean"),
+        (next_threshold, "mode", "max", ""),
     ],
-)  # fmt: skip
-def test_an_unknown_option_is_named(loss: Any, message: str, suggested: str, toy: Any) -> None:
-    with pytest.raises(UnbagError, match=f"unknown {message}") as caught:
-        loss(toy)
+)
+def test_an_unknown_option_is_named(
+    loss: Any, option: str, value: str, suggested: str, toy: Any
+) -> None:
+    with pytest.raises(UnbagError, match=f"unknown {option}.* '{value}'") as caught:
+        loss(toy, **{option: value})
     assert suggested in caught.value.expected
 
 
@@ -696,10 +698,10 @@ def test_margins_are_read_without_gradient(toy: Any) -> None:
     image = toy.image_BD.clone().requires_grad_()
     margins = next_threshold(replace(toy, image_BD=image))
     assert not margins.requires_grad
-    asked = margins.clone().requires_grad_()
-    loss = rank(replace(toy, image_BD=image, threshold_K=asked))
+    given_margins = margins.clone().requires_grad_()
+    loss = rank(replace(toy, image_BD=image, threshold_K=given_margins))
     loss.backward()  # type: ignore[no-untyped-call]
-    assert asked.grad is None
+    assert given_margins.grad is None
 
 
 @settings(max_examples=25, deadline=None)
@@ -743,16 +745,16 @@ LOGIT_BC = torch.tensor([[1.0, 2.0, 0.5], [2.0, 4.0, -1.0]])
     ],
     ids=["own in its place", "another own", "negatives of a row", "also true"],
 )  # fmt: skip
-def test_info_nce_by_hand(options: dict[str, Tensor], expected: list[float]) -> None:
-    rows = info_nce(LOGIT_BC, **options, reduction="none")  # type: ignore[arg-type]
+def test_info_nce_by_hand(options: dict[str, Any], expected: list[float]) -> None:
+    rows = info_nce(LOGIT_BC, **options, reduction="none")
     assert rows.tolist() == pytest.approx(expected)
-    mean = info_nce(LOGIT_BC, **options)  # type: ignore[arg-type]
+    mean = info_nce(LOGIT_BC, **options)
     assert float(mean) == pytest.approx(sum(expected) / 2)
 
 
 def test_dimensions_in_front_are_further_rows() -> None:
-    found = info_nce(torch.stack([LOGIT_BC, 2 * LOGIT_BC]), reduction="none")
-    for own, scale in zip(found, (1, 2), strict=True):
+    grads = info_nce(torch.stack([LOGIT_BC, 2 * LOGIT_BC]), reduction="none")
+    for own, scale in zip(grads, (1, 2), strict=True):
         assert torch.equal(own, info_nce(scale * LOGIT_BC, reduction="none"))
 
 
@@ -791,8 +793,8 @@ def test_blocks_of_like_size_together_and_one_by_one_give_the_same() -> None:
         [(slice(0, 6), together)],
         [(part, logit_BB[part, part][None]) for part in parts],
     ):
-        found = block_info_nce(blocks, also_true_BB, negative_BK=negative_BK)
-        assert float(found) == expected
+        grads = block_info_nce(blocks, also_true_BB, negative_BK=negative_BK)
+        assert float(grads) == expected
 
 
 def test_a_caption_that_also_fits_is_no_negative(toy: Any) -> None:

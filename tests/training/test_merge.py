@@ -180,9 +180,9 @@ def mixes(weights: tuple[float, ...] = (0.0, 0.5, 1.0)) -> tuple[Mix, ...]:
     return mix(small(0), small(1), weights)
 
 
-def measured(out: Path, made: tuple[Mix, ...], pick: float | None = 0.5) -> Curve:
+def measured(out: Path, some_mixes: tuple[Mix, ...], pick: float | None = 0.5) -> Curve:
     return measure_curve(
-        made, names=("old", "new"), benchmarks=[SWAP, FIND], sides=SIDES, out=out, pick=pick
+        some_mixes, names=("old", "new"), benchmarks=[SWAP, FIND], sides=SIDES, out=out, pick=pick
     )
 
 
@@ -206,27 +206,27 @@ def point(weight: float, composition: float, recognition: float) -> CurvePoint:
 
 def test_every_weight_has_every_number(curve: Curve) -> None:
     assert [p.weight for p in curve.points] == [0.0, 0.5, 1.0]
-    for one in curve.points:
-        found = {(v.benchmark, v.metric): v for v in one.values}
-        assert set(found) == {
+    for item in curve.points:
+        some_curve = {(v.benchmark, v.metric): v for v in item.values}
+        assert set(some_curve) == {
             ("small-swap", "augmented"),
             ("small-swap", "brittleness"),
             ("small-find", "text_to_image@1"),
         }
-        assert found["small-swap", "augmented"].estimate.n == 24
-        assert found["small-find", "text_to_image@1"].estimate.n == 12
-        assert one.composition == found["small-swap", "augmented"].estimate.value
-        assert one.recognition == found["small-find", "text_to_image@1"].estimate.value
-        assert one.brittleness == found["small-swap", "brittleness"].estimate.value
+        assert some_curve["small-swap", "augmented"].estimate.n == 24
+        assert some_curve["small-find", "text_to_image@1"].estimate.n == 12
+        assert item.composition == some_curve["small-swap", "augmented"].estimate.value
+        assert item.recognition == some_curve["small-find", "text_to_image@1"].estimate.value
+        assert item.brittleness == some_curve["small-swap", "brittleness"].estimate.value
 
 
 def test_differences_are_from_weight_0(curve: Curve) -> None:
     start = {(v.benchmark, v.metric): v.estimate.value for v in curve.points[0].values}
     assert all(value.change is None for value in curve.points[0].values)
-    for one in curve.points[1:]:
-        for value in one.values:
+    for item in curve.points[1:]:
+        for value in item.values:
             assert value.change is not None
-            assert (value.change.first, value.change.second) == ("mix 0", f"mix {one.weight:g}")
+            assert (value.change.first, value.change.second) == ("mix 0", f"mix {item.weight:g}")
             apart = value.estimate.value - start[value.benchmark, value.metric]
             assert value.change.difference == pytest.approx(apart, abs=1e-12)
 
@@ -234,20 +234,20 @@ def test_differences_are_from_weight_0(curve: Curve) -> None:
 def test_a_stopped_curve_goes_on(
     curve: Curve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = mixes()
+    some_mixes = mixes()
 
     def stop(captions: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made[2].encoder, "encode_texts", stop)
+    monkeypatch.setattr(some_mixes[2].encoder, "encode_texts", stop)
     with pytest.raises(KeyboardInterrupt):
-        measured(tmp_path / "run", made)
+        measured(tmp_path / "run", some_mixes)
     again = mixes()
     # What was scored before the stop is not asked for again.
     monkeypatch.setattr(again[0].encoder, "encode_texts", stop)
     monkeypatch.setattr(again[1].encoder, "encode_texts", stop)
-    found = measured(tmp_path / "run", again)
-    assert replace(found, folder=curve.folder) == curve
+    some_curve = measured(tmp_path / "run", again)
+    assert replace(some_curve, folder=curve.folder) == curve
 
 
 def test_the_highest_composition_within_the_budget_is_chosen() -> None:
@@ -287,10 +287,10 @@ def test_one_side_alone_needs_a_weight(tmp_path: Path) -> None:
 
 
 def test_json_and_csv_hold_every_number(curve: Curve) -> None:
-    said = json.loads(curve_json(curve))
-    assert said["chosen"] == {"weight": 0.5, "why": "given with --pick", "budget": None}
-    assert [p["weight"] for p in said["points"]] == [0, 0.5, 1]
-    assert said["points"][1]["composition"] == curve.points[1].composition
+    content = json.loads(curve_json(curve))
+    assert content["chosen"] == {"weight": 0.5, "why": "given with --pick", "budget": None}
+    assert [p["weight"] for p in content["points"]] == [0, 0.5, 1]
+    assert content["points"][1]["composition"] == curve.points[1].composition
     rows = list(csv.DictReader(StringIO(curve_csv(curve))))
     assert len(rows) == 3 * 3
     values = [value for p in curve.points for value in p.values]
@@ -358,16 +358,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_page_in_a_browser(open_page: Open, file: Path, width: int, scheme: Scheme) -> None:
-    seen = open_page(file, width, scheme)
-    page = seen.page
+    opened = open_page(file, width, scheme)
+    page = opened.page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert seen.said == []
-    assert seen.outside == []
+    assert opened.said == []
+    assert opened.outside == []
     ink = page.evaluate("getComputedStyle(document.querySelector('.curve .label')).fill")
     assert ink == ("rgb(29, 33, 38)" if scheme == "light" else "rgb(228, 227, 222)")
     # From the base to the right and up: more composition lies higher, less recognition to the left.
-    marks = [one.bounding_box() for one in page.query_selector_all(".curve .mark circle")]
-    assert [one is not None for one in marks] == [True] * 3
-    places = [(one["x"], one["y"]) for one in marks if one is not None]
+    marks = [item.bounding_box() for item in page.query_selector_all(".curve .mark circle")]
+    assert [item is not None for item in marks] == [True] * 3
+    places = [(item["x"], item["y"]) for item in marks if item is not None]
     assert places[0][0] > places[1][0] > places[2][0]
     assert places[0][1] > places[1][1] > places[2][1]

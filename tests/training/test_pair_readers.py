@@ -54,7 +54,7 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     assert caught.value.expected == f"files below {folder}"
     assert "--missing skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_missing=True, neighbours=near)
-    assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
+    assert [row[0] for row in said(pairs)] == ["x.png", "in/y.png"]
     assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
     assert pairs.about.endswith("2 images, 2 captions, 6 missing ones left out")
     with pytest.raises(UnbagError, match="6 of 6 images") as caught:
@@ -208,9 +208,9 @@ def test_a_plain_table_is_no_tsv_of_negclip(tmp_path: Path) -> None:
 def encoded(shade: int) -> bytes:
     from PIL import Image
 
-    found = io.BytesIO()
-    Image.new("RGB", (4, 3), (shade, 0, 0)).save(found, "PNG")
-    return found.getvalue()
+    samples = io.BytesIO()
+    Image.new("RGB", (4, 3), (shade, 0, 0)).save(samples, "PNG")
+    return samples.getvalue()
 
 
 def shard(path: Path, **members: bytes) -> Path:
@@ -241,16 +241,16 @@ def test_samples_are_read_where_they_stand(tmp_path: Path) -> None:
     assert pairs.has_edits
     assert pairs.about == "2 webdataset shards s: 3 images"
     assert pairs.block_ends.tolist() == [2, 3]
-    found = [pairs[place] for place in range(3)]
-    assert [pair.id for pair in found] == ["a/x.png", "a/y.png", "b/z.png"]
-    assert [pair.captions for pair in found] == [("dog on mat",), ("dog on mat",), ("one",)]
-    assert [len(pair.edits[0]) for pair in found] == [0, 1, 0]
-    assert [pair.nearest for pair in found] == [(2,), (), ()]
-    assert [pair.image.open().getpixel((0, 0)) for pair in found] == [
+    samples = [pairs[place] for place in range(3)]
+    assert [pair.id for pair in samples] == ["a/x.png", "a/y.png", "b/z.png"]
+    assert [pair.captions for pair in samples] == [("dog on mat",), ("dog on mat",), ("one",)]
+    assert [len(pair.edits[0]) for pair in samples] == [0, 1, 0]
+    assert [pair.nearest for pair in samples] == [(2,), (), ()]
+    assert [pair.image.open().getpixel((0, 0)) for pair in samples] == [
         (shade, 0, 0) for shade in (1, 2, 3)
     ]
-    assert found[0].image.name == f"{tmp_path / 's' / 'a.tar'}[x.png]"
-    assert found[0].image.key.startswith("bytes:")
+    assert samples[0].image.name == f"{tmp_path / 's' / 'a.tar'}[x.png]"
+    assert samples[0].image.key.startswith("bytes:")
     named = open_pairs(str(tmp_path / "s" / "b.tar"), caption_column="captions")
     assert named[0].captions == ("one",)
 

@@ -25,27 +25,27 @@ from .pair_files import ARTICLE, SWAP, Bytes, image, lines, negative, numbered, 
 
 
 def batches(
-    pairs: Pairs, said: Recipe, *, seed: int = 0, share: Share | None = None
+    pairs: Pairs, config: Recipe, *, seed: int = 0, share: Share | None = None
 ) -> PairBatches:
-    return PairBatches(pairs, said, Bytes(), seed, share or Share())
+    return PairBatches(pairs, config, Bytes(), seed, share or Share())
 
 
 def test_an_epoch_shows_each_image_once_and_drops_the_rest(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 11)))
-    made = batches(pairs, recipe(batch_size=4, epochs=3))
-    assert (made.per_epoch, len(made)) == (2, 6)
-    first = [shade for step in (0, 1) for shade, *_ in spoken(made[step])]
+    whole = batches(pairs, recipe(batch_size=4, epochs=3))
+    assert (whole.per_epoch, len(whole)) == (2, 6)
+    first = [shade for step in (0, 1) for shade, *_ in spoken(whole[step])]
     assert len(set(first)) == 8
     assert first == order_of(pairs, seed=0, epoch=0)[:8].tolist()
-    second = [shade for step in (2, 3) for shade, *_ in spoken(made[step])]
+    second = [shade for step in (2, 3) for shade, *_ in spoken(whole[step])]
     assert second == order_of(pairs, seed=0, epoch=1)[:8].tolist() != first
 
 
 def test_a_caption_comes_with_its_own_edit(tmp_path: Path) -> None:
-    made = batches(open_pairs(str(numbered(tmp_path, 8))), recipe(epochs=4))
+    whole = batches(open_pairs(str(numbered(tmp_path, 8))), recipe(epochs=4))
     seen = set()
-    for step in range(len(made)):
-        for shade, caption, negatives, _ in spoken(made[step]):
+    for step in range(len(whole)):
+        for shade, caption, negatives, _ in spoken(whole[step]):
             expected = {
                 f"dog {shade} on mat": f"mat {shade} on dog",
                 f"mat {shade} under dog": f"dog {shade} under mat",
@@ -57,9 +57,9 @@ def test_a_caption_comes_with_its_own_edit(tmp_path: Path) -> None:
 
 def test_two_shares_are_the_whole_batch_in_order(tmp_path: Path) -> None:
     pairs = open_pairs(str(numbered(tmp_path, 9)))
-    for said in (recipe(), recipe(hard_images=True)):
-        whole = batches(pairs, said)
-        halves = [batches(pairs, said, share=Share(rank, 2)) for rank in (0, 1)]
+    for config in (recipe(), recipe(hard_images=True)):
+        whole = batches(pairs, config)
+        halves = [batches(pairs, config, share=Share(rank, 2)) for rank in (0, 1)]
         assert {half.fingerprint for half in halves} == {whole.fingerprint}
         for step in range(len(whole)):
             assert spoken(halves[0][step]) + spoken(halves[1][step]) == spoken(whole[step])
@@ -85,15 +85,15 @@ def test_a_step_is_the_same_whenever_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_workers_make_the_same_batches(tmp_path: Path) -> None:
-    made = batches(open_pairs(str(numbered(tmp_path, 8))), recipe())
-    expected = [spoken(made[step]) for step in range(len(made))]
-    flow: Any = made
+    whole = batches(open_pairs(str(numbered(tmp_path, 8))), recipe())
+    expected = [spoken(whole[step]) for step in range(len(whole))]
+    flow: Any = whole
     loader: DataLoader[Batch] = DataLoader(flow, batch_size=None, shuffle=False, num_workers=2)
     assert [spoken(batch) for batch in loader] == expected
     # What a worker gets where processes are started anew.
-    sent: PairBatches = pickle.loads(pickle.dumps(made))
+    sent: PairBatches = pickle.loads(pickle.dumps(whole))
     assert [spoken(sent[step]) for step in range(len(sent))] == expected
-    assert sent.fingerprint == made.fingerprint
+    assert sent.fingerprint == whole.fingerprint
 
 
 def test_hard_images_stand_after_those_that_brought_them(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_hard_images_stand_after_those_that_brought_them(tmp_path: Path) -> None
     )
     pairs = open_pairs(str(path), neighbours=near)
     assert pairs[2].nearest == (3,)
-    made = batches(pairs, recipe(batch_size=3, hard_images=True))
-    for step in range(len(made)):
-        shades = [shade for shade, *_ in spoken(made[step])]
-        assert len(made[step]) == 6
+    whole = batches(pairs, recipe(batch_size=3, hard_images=True))
+    for step in range(len(whole)):
+        shades = [shade for shade, *_ in spoken(whole[step])]
+        assert len(whole[step]) == 6
         for own, brought in zip(shades[::2], shades[1::2], strict=True):
             assert brought == own + 1 or own == 5, "one without neighbours brings any"
 
@@ -123,12 +123,12 @@ def test_a_column_without_an_edit_is_masked(tmp_path: Path) -> None:
         {"image": "a.png", "caption": "a dog on a mat", "edits": [negative("a mat on a dog")]},
         {"image": "b.png", "caption": "A cup.", "edits": [negative("a cup", "mine")]},
     )
-    said = recipe(
+    config = recipe(
         batch_size=2, negatives=(Slot("swap", ("neg_clip_fixed",)), Slot("mine", ("mine",)))
     )
-    made = batches(open_pairs(str(path)), replace(said, positives=(ARTICLE,)))
-    found = sorted(spoken(made[0]))
-    assert found == [
+    whole = batches(open_pairs(str(path)), replace(config, positives=(ARTICLE,)))
+    texts = sorted(spoken(whole[0]))
+    assert texts == [
         (1, "a dog on a mat", ["a mat on a dog", None], [None]),
         # A negative that says what the caption says is none.
         (2, "A cup.", [None, None], [None]),
@@ -137,8 +137,8 @@ def test_a_column_without_an_edit_is_masked(tmp_path: Path) -> None:
 
 def test_one_edit_fills_one_column(tmp_path: Path) -> None:
     twice = (Slot("one", ("swap_nouns",)), Slot("two", ("swap_nouns", "replace_noun")))
-    made = batches(open_pairs(str(numbered(tmp_path, 4))), recipe(negatives=twice))
-    assert all(negatives[1] is None for _, _, negatives, _ in spoken(made[0]))
+    whole = batches(open_pairs(str(numbered(tmp_path, 4))), recipe(negatives=twice))
+    assert all(negatives[1] is None for _, _, negatives, _ in spoken(whole[0]))
 
 
 def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
         {"image": "c.png", "caption": "a mat on a dog", "edits": [negative("a dog on a mat")]},
         {"image": "b.png", "caption": "another one", "edits": []},
     )
-    made = batches(open_pairs(str(path)), recipe(batch_size=4))
-    batch = made[0]
-    find = made.find_truth
+    whole = batches(open_pairs(str(path)), recipe(batch_size=4))
+    batch = whole[0]
+    find = whole.find_truth
     assert find is not None
     truth = find(batch.code)
     captions = [caption for _, caption, *_ in spoken(batch)]
@@ -183,11 +183,11 @@ def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_one(tmp_path: Path) -> None:
-    made = batches(open_pairs(str(numbered(tmp_path, 2))), recipe(batch_size=1, epochs=1))
-    assert [len(made[step]) for step in (0, 1)] == [1, 1]
-    find = made.find_truth
+    whole = batches(open_pairs(str(numbered(tmp_path, 2))), recipe(batch_size=1, epochs=1))
+    assert [len(whole[step]) for step in (0, 1)] == [1, 1]
+    find = whole.find_truth
     assert find is not None
-    assert not find(made[0].code).also_true_BB.any()
+    assert not find(whole[0].code).also_true_BB.any()
 
 
 def test_fewer_pairs_than_a_batch(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_a_damaged_image_is_replaced_by_the_next(tmp_path: Path) -> None:
 
 def test_no_image_opens(tmp_path: Path) -> None:
     path = numbered(tmp_path, 4)
-    made = batches(open_pairs(str(path)), recipe())
+    whole = batches(open_pairs(str(path)), recipe())
     for n in range(4):
         (tmp_path / f"{n}.png").write_bytes(b"")
     with pytest.raises(UnbagError, match="4 consecutive pairs cannot be read") as caught:
-        made[0]
+        whole[0]
     assert "the file is empty" in caught.value.message
 
 
@@ -251,34 +251,34 @@ def pairs(tmp_path: Path) -> Pairs:
 
 
 def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
-    said = recipe(batch_size=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
-    made, found = ready_batches(pairs, said, Bytes(), seed=0)
-    assert made.online_edits is not None
-    assert made.online_edits.per_kind == 2, "two columns take swaps of nouns"
-    assert made.about.endswith("4 images, 4 captions, edits made while training")
-    by_shade = {shade: rest for shade, *rest in spoken(made[0])}
+    config = recipe(batch_size=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
+    whole, texts = ready_batches(pairs, config, Bytes(), seed=0)
+    assert whole.online_edits is not None
+    assert whole.online_edits.per_kind == 2, "two columns take swaps of nouns"
+    assert whole.about.endswith("4 images, 4 captions, edits made while training")
+    by_shade = {shade: rest for shade, *rest in spoken(whole[0])}
     assert by_shade[1] == [
         "a man on a brown horse",
         ["a horse on a brown man", *by_shade[1][1][1:]],
         by_shade[1][2],
     ]
     assert by_shade[3] == ["two", [None, None], [None]]
-    assert found.shares["swap"] == pytest.approx(0.75)
-    assert found.captions == 4
-    assert not found.is_estimated
-    halves = [ready_batches(pairs, said, Bytes(), seed=0, share=Share(r, 2))[0] for r in (0, 1)]
+    assert texts.shares["swap"] == pytest.approx(0.75)
+    assert texts.captions == 4
+    assert not texts.is_estimated
+    halves = [ready_batches(pairs, config, Bytes(), seed=0, share=Share(r, 2))[0] for r in (0, 1)]
     for step in range(3):
-        assert spoken(halves[0][step]) + spoken(halves[1][step]) == spoken(made[step])
-    epochs = [{shade: rest[1] for shade, *rest in spoken(made[step])}[0] for step in range(3)]
-    assert len({str(one) for one in epochs}) > 1, "another epoch, other edits"
+        assert spoken(halves[0][step]) + spoken(halves[1][step]) == spoken(whole[step])
+    epochs = [{shade: rest[1] for shade, *rest in spoken(whole[step])}[0] for step in range(3)]
+    assert len({str(edits) for edits in epochs}) > 1, "another epoch, other edits"
 
 
 def test_each_process_loads_its_own(pairs: Pairs) -> None:
-    made = OnlineEdits(("swap_nouns",), 0)
-    made.load()
-    sent: OnlineEdits = pickle.loads(pickle.dumps(made))
+    whole = OnlineEdits(("swap_nouns",), 0)
+    whole.load()
+    sent: OnlineEdits = pickle.loads(pickle.dumps(whole))
     assert sent.editor is None
-    assert sent.fingerprint == made.fingerprint
+    assert sent.fingerprint == whole.fingerprint
     assert [e.text for e in sent([pairs[1]], [0], epoch=0)[0]] == ["a horse on a brown man"]
 
 
@@ -290,9 +290,9 @@ def test_a_missing_pipeline_is_told_before_training(pairs: Pairs) -> None:
 
 
 def test_a_kind_that_does_not_exist_is_told_before_training(pairs: Pairs) -> None:
-    said = recipe(negatives=(Slot("swap", ("swap_nouns", "swap_nowns")),))
+    config = recipe(negatives=(Slot("swap", ("swap_nouns", "swap_nowns")),))
     with pytest.raises(UnbagError, match="unknown kind of edit 'swap_nowns'"):
-        ready_batches(pairs, said, Bytes(), seed=0)
+        ready_batches(pairs, config, Bytes(), seed=0)
 
 
 def test_kinds_of_all_columns_are_made_once() -> None:

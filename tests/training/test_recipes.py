@@ -58,8 +58,8 @@ def test_every_recipe_by_its_name(name: str) -> None:
 
 
 def test_weights_and_sizes_are_those_of_the_papers() -> None:
-    found = {name: terms(make_recipe(name)) for name in RECIPES}
-    assert found == {
+    weights = {name: terms(make_recipe(name)) for name in RECIPES}
+    assert weights == {
         "clip_ft": {"contrastive": 1.0},
         "neg_clip": {"contrastive_negatives": 1.0},
         "svlc": {"contrastive_negatives": 1.0, "svlc_negative": 1.0},
@@ -294,9 +294,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 
 def printed() -> str:
     page = PAGE.read_text(encoding="utf-8")
-    found = re.search(r"^```python title=\"my_recipe.py\"\n(.*?)^```", page, re.M | re.S)
-    assert found is not None
-    return found[1]
+    weights = re.search(r"^```python title=\"my_recipe.py\"\n(.*?)^```", page, re.M | re.S)
+    assert weights is not None
+    return weights[1]
 
 
 @pytest.fixture
@@ -306,8 +306,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "my_recipe", raising=False)
     page = PAGE.read_text(encoding="utf-8")
-    (found,) = re.findall(r"^unbag train --recipe my_recipe:bold --set (.*) \.\.\.$", page, re.M)
-    return str(found).split()
+    (weights,) = re.findall(r"^unbag train --recipe my_recipe:bold --set (.*) \.\.\.$", page, re.M)
+    return str(weights).split()
 
 
 def test_a_setting_reaches_the_loss(settings: list[str]) -> None:

@@ -28,12 +28,12 @@ SOON = ["batch_size=2", "epochs=1"]
 
 def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
     """Not after the first epoch, which may take hours."""
-    wanted = (SUGARCREPE,)
-    asked = make_recipe("clip_ft", SOON)
+    benchmarks = (SUGARCREPE,)
+    recipe = make_recipe("clip_ft", SOON)
     with pytest.raises(UnbagError, match="benchmark 'sugarcrepe' is read from files"):
-        repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted)
+        repair(small(1), "world", recipe, tmp_path / "run", benchmarks=benchmarks)
     with pytest.raises(UnbagError, match=r"there is no folder .*sugarcrepe"):
-        repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted, data=tmp_path)
+        repair(small(1), "world", recipe, tmp_path / "run", benchmarks=benchmarks, data=tmp_path)
     assert not (tmp_path / "run").exists()
 
 
@@ -78,10 +78,10 @@ def trained(model: str, out: Path, recipe: str, *settings: str) -> Trainable:
     encoder = load_model(model)
     assert isinstance(encoder, DualEncoder)
     assert encoder.name != model
-    asked = make_recipe(recipe, ["batch_size=2", "epochs=1", "learning_rate=0.01", *settings])
+    recipe = make_recipe(recipe, ["batch_size=2", "epochs=1", "learning_rate=0.01", *settings])
     trainable = make_trainable(encoder, device="cpu")
-    batches = WorldBatches(asked, trainable.reads, per_epoch=2)
-    train(TrainJob(trainable, batches, asked, out, base=model))
+    batches = WorldBatches(recipe, trainable.reads, per_epoch=2)
+    train(TrainJob(trainable, batches, recipe, out, base=model))
     return trainable
 
 
@@ -106,24 +106,24 @@ def test_a_run_is_read_again_as_it_ended(
     before = load_model(model)
     assert isinstance(before, DualEncoder)
     ended = trained(model, tmp_path / "run", recipe, *settings).encoder("ended")
-    again, card = read_trained(tmp_path / "run")
-    assert torch.equal(again.encode_texts(SAID), ended.encode_texts(SAID))
-    assert not torch.allclose(again.encode_texts(SAID), before.encode_texts(SAID), atol=1e-4)
-    assert again.scale == ended.scale
+    loaded, card = read_trained(tmp_path / "run")
+    assert torch.equal(loaded.encode_texts(SAID), ended.encode_texts(SAID))
+    assert not torch.allclose(loaded.encode_texts(SAID), before.encode_texts(SAID), atol=1e-4)
+    assert loaded.scale == ended.scale
     assert card.base == model
     # As after a kill between the two renames of a checkpoint.
     (tmp_path / "run" / LAST).replace(tmp_path / "run" / PREVIOUS)
-    again, _ = read_trained(tmp_path / "run")
-    assert torch.equal(again.encode_texts(SAID), ended.encode_texts(SAID))
+    loaded, _ = read_trained(tmp_path / "run")
+    assert torch.equal(loaded.encode_texts(SAID), ended.encode_texts(SAID))
 
 
 def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
     model = save_open_clip(tmp_path / "model", open_clip_config())
     trained(model, tmp_path / "run", "clip_ft")
     path = tmp_path / "run" / RUN_FILE
-    said = json.loads(path.read_text())
-    said["identity"]["model_fingerprint"] = "open_clip-of-yesterday"
-    path.write_text(json.dumps(said))
+    record = json.loads(path.read_text())
+    record["identity"]["model_fingerprint"] = "open_clip-of-yesterday"
+    path.write_text(json.dumps(record))
     with pytest.raises(
         UnbagError, match=r"is not the model that the run .*run started from"
     ) as caught:

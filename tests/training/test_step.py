@@ -80,20 +80,20 @@ class PlainEncoders:
         raise NotImplementedError
 
 
-def batch_of(said: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
+def batch_of(texts: Sequence[CaptionTexts], *, first: int = 0, largest: int | None = None) -> Batch:
     """Images are made of their place in the whole batch, so that parts are the same images."""
     pixels = torch.stack(
         [
             torch.randn(
-                WIDTH, generator=torch.Generator().manual_seed(first + at), dtype=torch.float64
+                WIDTH, generator=torch.Generator().manual_seed(first + i), dtype=torch.float64
             )
-            for at in range(len(said))
+            for i in range(len(texts))
         ]
     )
     reads = PlainReads()
     return make_batch(
         pixels,
-        said,
+        texts,
         tokenize=reads.tokenize,
         count_tokens=reads.count_tokens,
         max_group_size=largest,
@@ -122,8 +122,8 @@ def recipe() -> Recipe:
     """Every kind of loss at once: pairs, negatives, positives, thresholds."""
     terms = {
         term.name: term
-        for one in (ce_clip_fixed(), hard_positive())
-        for term in one.objective.terms
+        for first in (ce_clip_fixed(), hard_positive())
+        for term in first.objective.terms
     }
     objective = Objective(tuple(terms.values()), ce_clip_fixed().objective.threshold)
     return replace(ce_clip_fixed(), objective=objective, negatives=SLOTS, positives=SLOTS[:1])
@@ -140,10 +140,10 @@ def gradients(network: PlainEncoders) -> dict[str, Tensor]:
     }
 
 
-def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], to: float = 1e-12) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=to, atol=to, msg=name)
+def close(first: Mapping[str, Tensor], second: Mapping[str, Tensor], to: float = 1e-12) -> None:
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=to, atol=to, msg=name)
 
 
 THRESHOLD = torch.tensor([0.3, 0.0], dtype=torch.float64)
@@ -162,14 +162,14 @@ def whole(
 def test_the_gradient_is_that_of_the_plain_loss() -> None:
     network = PlainEncoders()
     batch = batch_of(SAID)
-    taken, first = whole()[1], gradients(whole()[0])
+    result, first = whole()[1], gradients(whole()[0])
     string = torch.cat([network.embed_texts(group.inputs) for group in batch.groups])
     string = string[torch.argsort(torch.cat([group.row_G for group in batch.groups]))]
     assert isinstance(batch.pixels, Tensor)
     embedded = _assembled(network, batch, network.embed_images(batch.pixels), string)
     losses = recipe().objective(embedded)
     losses.total.backward()  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(taken.losses.total, losses.total)
+    torch.testing.assert_close(result.losses.total, losses.total)
     close(first, gradients(network))
     assert all(value.abs().sum() > 0 for name, value in first.items() if name != "bias")
 
@@ -178,22 +178,22 @@ def test_the_gradient_is_that_of_the_plain_loss() -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_parts_give_the_gradient_of_the_whole(micro_batch_size: int, dropout: float) -> None:
     """With dropout the masks of the two passes must agree; across cuts they differ."""
-    network, taken = whole(micro_batch_size, dropout)
-    other = PlainEncoders(dropout=dropout)
+    network, result = whole(micro_batch_size, dropout)
+    second = PlainEncoders(dropout=dropout)
     batch = batch_of(SAID, largest=micro_batch_size)
     both = plan(micro_batch_size=micro_batch_size)
     # The same parts, all with their graphs kept: what the second pass stands for.
-    images, captions = _parts_with_graph(other, batch, both)
-    embedded = _assembled(other, batch, images, captions)
+    images, captions = _parts_with_graph(second, batch, both)
+    embedded = _assembled(second, batch, images, captions)
     recipe().objective(embedded).total.backward()  # type: ignore[no-untyped-call]
-    close(gradients(network), gradients(other))
+    close(gradients(network), gradients(second))
     if not dropout:
-        one, said = whole()
-        close(gradients(network), gradients(one))
-        torch.testing.assert_close(taken.losses.total, said.losses.total)
-        assert taken.threshold_K is not None
-        assert said.threshold_K is not None
-        torch.testing.assert_close(taken.threshold_K, said.threshold_K)
+        first, config = whole()
+        close(gradients(network), gradients(first))
+        torch.testing.assert_close(result.losses.total, config.losses.total)
+        assert result.threshold_K is not None
+        assert config.threshold_K is not None
+        torch.testing.assert_close(result.threshold_K, config.threshold_K)
 
 
 def _parts_with_graph(
@@ -228,11 +228,11 @@ def test_a_locked_encoder_gets_no_gradient_and_the_other_the_same() -> None:
         add_gradient(
             network, batch, plan(micro_batch_size=micro_batch_size), step=3, threshold_K=THRESHOLD
         )
-        wanted = gradients(whole()[0])
-        found = gradients(network)
-        assert all(not found[name].any() for name in found if name.startswith("picture"))
-        rest = [name for name in found if not name.startswith("picture")]
-        close({n: found[n] for n in rest}, {n: wanted[n] for n in rest})
+        expected = gradients(whole()[0])
+        grads = gradients(network)
+        assert all(not grad.any() for name, grad in grads.items() if name.startswith("picture"))
+        rest = [name for name in grads if not name.startswith("picture")]
+        close({n: grads[n] for n in rest}, {n: expected[n] for n in rest})
 
 
 def test_the_truth_of_the_batch_reaches_the_loss() -> None:
@@ -242,30 +242,31 @@ def test_the_truth_of_the_batch_reaches_the_loss() -> None:
         seen.append(embedded)
         return contrastive(embedded)
 
-    said = replace(recipe(), objective=Objective((Term("look", 1.0, look),)))
+    config = replace(recipe(), objective=Objective((Term("look", 1.0, look),)))
     batch = replace(batch_of(SAID), code={"word": torch.arange(8)[:, None]})
 
     def find(code: Mapping[str, Tensor]) -> Truth:
         assert code["word"].flatten().tolist() == list(range(8))
         return Truth(torch.ones(8, 8, dtype=torch.bool), torch.zeros(8, 8, 2, dtype=torch.bool))
 
-    taken = add_gradient(
-        PlainEncoders(), batch, StepPlan(said, ALONE, "cpu", find_truth=find), step=0
+    result = add_gradient(
+        PlainEncoders(), batch, StepPlan(config, ALONE, "cpu", find_truth=find), step=0
     )
     # Every other caption fits, so nothing is left to tell apart.
-    assert taken.losses.total.item() == 0.0
+    assert result.losses.total.item() == 0.0
     assert seen[0].negative_true_BBK is not None
-    assert taken.threshold_K is None
+    assert result.threshold_K is None
 
 
 def test_losses_that_keep_what_was_known_see_the_start() -> None:
-    said = replace(recipe(), objective=Objective((Term("distil", 1.0, distil, needs_start=True),)))
+    term = Term("distil", 1.0, distil, needs_start=True)
+    config = replace(recipe(), objective=Objective((term,)))
     start = PlainEncoders(seed=1)
     start.module.requires_grad_(False)
     for micro_batch_size in (None, 3):
         network = PlainEncoders()
         batch = batch_of(SAID, largest=micro_batch_size)
-        keeping = StepPlan(said, ALONE, "cpu", micro_batch_size=micro_batch_size)
+        keeping = StepPlan(config, ALONE, "cpu", micro_batch_size=micro_batch_size)
         apart = add_gradient(network, batch, keeping, step=0, start=start)
         same = add_gradient(PlainEncoders(seed=1), batch, keeping, step=0, start=start)
         assert apart.losses.total > 1e-4
@@ -282,24 +283,24 @@ def _one_of_two(rank: int, folder: str) -> None:
     network = PlainEncoders()
     batch = batch_of(SAID[4 * rank : 4 * rank + 4], first=4 * rank, largest=2 if rank else None)
     micro_batch_size = 2 if rank else None
-    taken = add_gradient(
+    result = add_gradient(
         network, batch, plan(Distributed(rank, 2), micro_batch_size), step=3, threshold_K=THRESHOLD
     )
-    found = gradients(network) | {"loss": taken.losses.total.detach()}
-    assert taken.threshold_K is not None
-    found["threshold"] = taken.threshold_K
-    found |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
-    torch.save(found, f"{folder}/{rank}.pt")
+    grads = gradients(network) | {"loss": result.losses.total.detach()}
+    assert result.threshold_K is not None
+    grads["threshold"] = result.threshold_K
+    grads |= {f"term {name}": value.detach() for name, value in result.losses.terms.items()}
+    torch.save(grads, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
 
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
     """Other missing edits in each half; one of the two also cuts its half into parts."""
     spawn(_one_of_two, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
-    network, taken = whole()
-    wanted = gradients(network) | {"loss": taken.losses.total.detach()}
-    assert taken.threshold_K is not None
-    wanted["threshold"] = taken.threshold_K
-    wanted |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
+    network, result = whole()
+    expected = gradients(network) | {"loss": result.losses.total.detach()}
+    assert result.threshold_K is not None
+    expected["threshold"] = result.threshold_K
+    expected |= {f"term {name}": value.detach() for name, value in result.losses.terms.items()}
     for rank in (0, 1):
-        close(torch.load(tmp_path / f"{rank}.pt"), wanted, to=1e-9)
+        close(torch.load(tmp_path / f"{rank}.pt"), expected, to=1e-9)

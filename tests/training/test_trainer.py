@@ -27,7 +27,7 @@ from unbag.training.repair import repair
 from unbag.training.trainer import load_weights
 from unbag.types import Embedded
 
-from .small_runs import column, fast, job_of, said, same, weights
+from .small_runs import column, fast, job_of, one_line, same, weights
 from .small_world import SWAP, small
 
 
@@ -112,7 +112,7 @@ def test_another_run_in_the_same_folder(
     before = {path.name: path.read_bytes() for path in finished.iterdir() if path.is_file()}
     with pytest.raises(UnbagError) as caught:
         train(change(finished))
-    message = said(caught.value)
+    message = one_line(caught.value)
     assert message.startswith(f"the folder {finished} holds another training run: ")
     assert all(part in message for part in named.split("; ")), message
     assert "name another folder with --out" in message
@@ -135,7 +135,7 @@ def test_a_record_of_something_else(tmp_path: Path, text: str, named: str) -> No
     (tmp_path / RUN_FILE).write_text(text)
     with pytest.raises(UnbagError, match=named) as caught:
         train(job_of(tmp_path))
-    assert "name another folder with --out" in said(caught.value)
+    assert "name another folder with --out" in one_line(caught.value)
     assert (tmp_path / RUN_FILE).read_text() == text
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint(tmp_path: Path, finished: Path) -> None:
         (tmp_path / LAST).write_bytes(broken)
         with pytest.raises(UnbagError, match="is not a checkpoint that can be used") as caught:
             train(job_of(tmp_path))
-        assert f"delete {tmp_path / LAST} to start again" in said(caught.value)
+        assert f"delete {tmp_path / LAST} to start again" in one_line(caught.value)
 
 
 def test_weights_without_optimizer_state_are_not_resumed(tmp_path: Path) -> None:
@@ -198,15 +198,15 @@ def test_two_damaged_checkpoints_are_both_named(tmp_path: Path) -> None:
     (tmp_path / PREVIOUS).write_bytes(b"")
     with pytest.raises(UnbagError, match="is not a checkpoint that can be used") as caught:
         train(job_of(tmp_path, spoilt(-1, becomes_nan)))
-    assert "which is damaged too" in said(caught.value)
+    assert "which is damaged too" in one_line(caught.value)
 
 
 def test_a_checkpoint_of_other_encoders(tmp_path: Path, finished: Path) -> None:
-    found = checkpoint.load_checkpoint(finished / LAST)
-    wrong = {n: value for n, value in found.group("weights").items() if n != "log_scale"}
+    saved_checkpoint = checkpoint.load_checkpoint(finished / LAST)
+    wrong = {n: value for n, value in saved_checkpoint.group("weights").items() if n != "log_scale"}
     module = job_of(tmp_path).trainable.module
     with pytest.raises(UnbagError, match="in the checkpoint do not match those of tiny:1"):
-        load_weights(module, replace(found, groups={"weights": wrong}), name="tiny:1")
+        load_weights(module, replace(saved_checkpoint, groups={"weights": wrong}), name="tiny:1")
 
 
 def full(*_: object, **__: object) -> None:

@@ -47,27 +47,27 @@ def make(recipe: Recipe = RECIPE, **changes: object) -> WorldBatches:
 
 def texts_of(batch: Batch) -> list[list[int] | None]:
     """Tokens of captions, negatives and positives of each image."""
-    found: dict[int, list[int]] = {}
+    tokens: dict[int, list[int]] = {}
     for group in batch.groups:
         for row, token_L, end in zip(
             group.row_G.tolist(), group.inputs["token_NL"], group.inputs["end_N"], strict=True
         ):
-            found[row] = token_L[: int(end) + 1].tolist()
+            tokens[row] = token_L[: int(end) + 1].tolist()
     rows = torch.cat([batch.caption_B[:, None], batch.negative_BK, batch.positive_BP], dim=1)
-    return [None if row < 0 else found[row] for row in rows.flatten().tolist()]
+    return [None if row < 0 else tokens[row] for row in rows.flatten().tolist()]
 
 
 def test_a_batch_depends_on_seed_and_step_alone() -> None:
-    one, two = make(), make()
+    statement, two = make(), make()
     two[4], two[0]
-    assert texts_of(one[1]) == texts_of(two[1])
-    assert torch.equal(one[1].pixels.to("cpu"), two[1].pixels.to("cpu"))
-    assert texts_of(one[1]) != texts_of(one[2])
+    assert texts_of(statement[1]) == texts_of(two[1])
+    assert torch.equal(statement[1].pixels.to("cpu"), two[1].pixels.to("cpu"))
+    assert texts_of(statement[1]) != texts_of(statement[2])
     other = make(seed=1)
-    assert texts_of(one[1]) != texts_of(other[1])
-    assert len(one) == 6
+    assert texts_of(statement[1]) != texts_of(other[1])
+    assert len(statement) == 6
     with pytest.raises(IndexError):
-        one[6]
+        statement[6]
 
 
 def test_shares_of_three_processes_make_the_whole() -> None:
@@ -95,36 +95,36 @@ def test_edits_are_what_they_claim_in_their_own_scene() -> None:
     batches = make(world=UNIT)
     counts = {"negatives": 0, "positives": 0, "none": 0}
     for step in range(6):
-        for sample, told in zip(*batches.scenes_and_texts(step), strict=True):
-            assert told.caption.text == sample.caption
-            assert holds(told.caption.ast, sample.scene)
-            for negative in told.negatives:
+        for sample, texts in zip(*batches.scenes_and_texts(step), strict=True):
+            assert texts.caption.text == sample.caption
+            assert holds(texts.caption.ast, sample.scene)
+            for negative in texts.negatives:
                 counts["none" if negative is None else "negatives"] += 1
                 assert negative is None or not holds(negative.ast, sample.scene)
-            for positive in told.positives:
+            for positive in texts.positives:
                 counts["positives"] += positive is not None
                 assert positive is None or holds(positive.ast, sample.scene)
             # A relation has the two edits of relations; nothing else has them.
-            is_relation = isinstance(told.caption.ast, Rel)
-            assert (told.negatives[1] is not None) == is_relation
-            assert not isinstance(told.caption.ast, Rel) or told.negatives[0] is not None
+            is_relation = isinstance(texts.caption.ast, Rel)
+            assert (texts.negatives[1] is not None) == is_relation
+            assert not isinstance(texts.caption.ast, Rel) or texts.negatives[0] is not None
     assert min(counts.values()) > 20
 
 
 def test_missing_edits_have_no_string() -> None:
     batches = make()
-    batch, (_, told) = batches[0], batches.scenes_and_texts(0)
-    missing = [[one is None for one in row.negatives] for row in told]
+    batch, (_, texts) = batches[0], batches.scenes_and_texts(0)
+    missing = [[statement is None for statement in row.negatives] for row in texts]
     assert (batch.negative_BK < 0).tolist() == missing
-    assert (batch.positive_BP[:, 0] < 0).tolist() == [row.positives[0] is None for row in told]
-    text = {s.text for row in told for s in (row.caption, *row.negatives, *row.positives) if s}
+    assert (batch.positive_BP[:, 0] < 0).tolist() == [row.positives[0] is None for row in texts]
+    text = {s.text for row in texts for s in (row.caption, *row.negatives, *row.positives) if s}
     assert len(batch.place_U) == len(text)
 
 
 def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
     # The small world, where captions often fit another image.
     parts = [make(world=UNIT, share=Share(rank, 2)) for rank in range(2)]
-    samples, told = (
+    samples, texts = (
         list(chain(*both)) for both in zip(*(p.scenes_and_texts(3) for p in parts), strict=True)
     )
     codes = [part[3].code for part in parts]
@@ -132,16 +132,16 @@ def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
     assert find_truth is not None
     truth = find_truth({name: torch.cat([c[name] for c in codes]) for name in codes[0]})
     assert truth.negative_true_BBK is not None
-    fits = 0
+    count = 0
     for i, sample in enumerate(samples):
-        for j, row in enumerate(told):
+        for j, row in enumerate(texts):
             expected = i != j and holds(row.caption.ast, sample.scene)
             assert bool(truth.also_true_BB[i, j]) == expected
-            fits += expected
+            count += expected
             for k, negative in enumerate(row.negatives):
                 expected = negative is not None and holds(negative.ast, sample.scene)
                 assert bool(truth.negative_true_BBK[i, j, k]) == expected
-    assert fits
+    assert count
     assert truth.negative_true_BBK.any()
     assert make(replace(RECIPE, masks_equal=False)).find_truth is None
     # Without negatives there is a truth of the captions.
@@ -153,14 +153,15 @@ def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_withheld_combinations_are_never_shown_nor_named(preset: str) -> None:
-    never = withheld_combinations(DEFAULT)
+    withheld = withheld_combinations(DEFAULT)
     batches = make(preset=preset)
     for step in range(3):
-        for sample, told in zip(*batches.scenes_and_texts(step), strict=True):
-            assert never.isdisjoint((t.shape, t.colour) for t in sample.scene.things)
-            for one in (told.caption, *told.negatives, *told.positives):
-                if one is not None:
-                    assert never.isdisjoint((o.shape, o.colour) for o in objects_of(one.ast))
+        for sample, texts in zip(*batches.scenes_and_texts(step), strict=True):
+            assert withheld.isdisjoint((t.shape, t.colour) for t in sample.scene.things)
+            for statement in (texts.caption, *texts.negatives, *texts.positives):
+                if statement is not None:
+                    named = objects_of(statement.ast)
+                    assert withheld.isdisjoint((o.shape, o.colour) for o in named)
 
 
 def test_a_third_of_the_captions_state_a_relation() -> None:
@@ -185,9 +186,9 @@ def test_ordered_captions_name_things_in_one_order_and_positives_alone_in_the_ot
             assert is_ordered(row.caption.text) is not False
     turned = make(replace(RECIPE, positives=(Slot("p", ("inverse", "conjunct_swap")),)))
     turned = replace(turned, preset="ordered")
-    found = [row.positives[0] for row in turned.scenes_and_texts(0)[1]]
-    assert {is_ordered(one.text) for one in found if one} <= {False, None}
-    assert any(is_ordered(one.text) is False for one in found if one)
+    tokens = [row.positives[0] for row in turned.scenes_and_texts(0)[1]]
+    assert {is_ordered(statement.text) for statement in tokens if statement} <= {False, None}
+    assert any(is_ordered(statement.text) is False for statement in tokens if statement)
 
 
 def test_scenes_are_neither_those_of_tests_nor_those_of_pretraining() -> None:
@@ -215,8 +216,8 @@ def test_recipes_of_papers_find_their_edits_on_the_world(recipe: Recipe) -> None
 def test_every_kind_and_group_of_real_edits_has_an_entry() -> None:
     for kind in (*names("edit"), *GROUPS):
         columns_of((Slot("one", (kind, "negate")),), (Slot("two", (kind, "digit")),))
-    for found in SAME_AS.values():
-        assert set(found) <= {*NEGATIVES, *POSITIVES}
+    for tokens in SAME_AS.values():
+        assert set(tokens) <= {*NEGATIVES, *POSITIVES}
 
 
 def test_another_fingerprint_for_whatever_changes_a_batch() -> None:
@@ -229,7 +230,7 @@ def test_another_fingerprint_for_whatever_changes_a_batch() -> None:
         make(replace(RECIPE, positives=())),
         make(per_epoch=4),
     ]
-    assert len({one.fingerprint for one in changed}) == len(changed)
+    assert len({statement.fingerprint for statement in changed}) == len(changed)
     assert make(share=Share(1, 2)).fingerprint == make().fingerprint
 
 
