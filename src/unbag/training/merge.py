@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 MERGE = "merge"
 """Kind of the run folder."""
-SHOWN = 3
+MAX_LISTED = 3
 """Differences between two architectures that an error lists; the others are counted."""
 MAX_DIFFERENCE = 1e-4
 """Largest difference between unit vectors of the same weights."""
@@ -69,11 +69,11 @@ PROBES = (
     "A man's dog -- 17 of them! -- isn't behind the fence (photo, café).",
 )
 """Captions on which two tokenizers are compared."""
-NOT_MIXED = (
+HINT_NAME_BASE = (
     "weights that were trained separately cannot be mixed; name the model that the fine-tuning "
     "started from as --base"
 )
-NOT_ALIKE = "name the model that the fine-tuning started from as --base, with its activation"
+HINT_SAME_KIND = "name the model that the fine-tuning started from as --base, with its activation"
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 BUDGET = 1.0
@@ -81,7 +81,7 @@ BUDGET = 1.0
 STRICT, BRITTLE = "augmented", "brittleness"
 """Where captions have hard positives, composition is measured by `augmented`: a model that lowers
 the score of every edit has a high `original`, the headline metric, but a low `augmented`."""
-ON_THESE = (
+CHOICE_NOTE = (
     "the weight was chosen on these benchmarks, so their numbers at it are too high; report the "
     "model on others"
 )
@@ -167,7 +167,7 @@ def check_same_weights(
     tuned: Mapping[str, Tensor],
     *,
     names: tuple[str, str],
-    hint: str = NOT_MIXED,
+    hint: str = HINT_NAME_BASE,
 ) -> None:
     """Raise UnbagError unless names and shapes of all weights and all integers are equal."""
     differences = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
@@ -181,10 +181,12 @@ def check_same_weights(
         elif not first.is_floating_point() and not torch.equal(first, second.to(first.device)):
             differences.append(f"{name} holds other integers")
     if differences:
-        rest = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        rest = (
+            f"; and {len(differences) - MAX_LISTED} more" if len(differences) > MAX_LISTED else ""
+        )
         raise UnbagError(
             f"{names[0]} and {names[1]} differ in architecture: "
-            f"{'; '.join(differences[:SHOWN])}{rest}",
+            f"{'; '.join(differences[:MAX_LISTED])}{rest}",
             expected="two models of one architecture, the second fine-tuned from the first",
             hint=hint,
         )
@@ -195,7 +197,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def check_same_vectors(
-    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, hint: str = NOT_ALIKE
+    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, hint: str = HINT_SAME_KIND
 ) -> None:
     """Compare activation, preparation and tokenizer of two models by running them on probes.
 
@@ -511,7 +513,7 @@ def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight
     best = max(affordable, key=lambda p: (_known(p.composition), -p.weight))
     why = (
         f"highest composition among weights that lose at most {count_text(budget, 'point')} of "
-        f"recognition; {ON_THESE}"
+        f"recognition; {CHOICE_NOTE}"
     )
     return ChosenWeight(best.weight, why)
 

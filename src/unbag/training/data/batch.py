@@ -24,10 +24,10 @@ PASS_COST = 256
 """Cost of one more pass of a text encoder on a CPU, in tokens."""
 PASS_COST_CUDA = 8_192
 """The same on a GPU, where a pass over few tokens takes as long as Python needs to launch it."""
-MOST_GROUPS = 8
+MAX_GROUPS = 8
 CAPTION, IMAGE, NEGATIVE = "caption", "picture", "negative"
 """Keys of `Batch.code`."""
-NONE = -1
+_NO_TEXT = -1
 
 
 class Batches(Protocol):
@@ -224,7 +224,7 @@ def by_length(length_U: Tensor, max_group_size: int | None = None) -> list[Tenso
         splits = [
             (best[i][0] + pass_cost + longest * sum(counts[i:j]), (*best[i][1], sum(counts[i:j])))
             for i in range(j)
-            if len(best[i][1]) < MOST_GROUPS
+            if len(best[i][1]) < MAX_GROUPS
         ]
         best.append(min(splits))
     return list(torch.split(order_U, list(best[-1][1])))
@@ -270,7 +270,7 @@ def plain(text: str) -> str:
 
 
 def _code(text: str | None) -> int:
-    return NONE if text is None else _hash(plain(text))
+    return _NO_TEXT if text is None else _hash(plain(text))
 
 
 def _hash(text: str) -> int:
