@@ -344,10 +344,10 @@ def test_axis_by_hand() -> None:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    points = (point(0, 0.5, 0.9), point(0.5, 0.7, 0.895), point(1, 0.8, 0.8))
     name = "a-benchmark-with-a-long-name"
     points = tuple(
-        replace(p, values=(replace(p.values[0], benchmark=name), *p.values[1:])) for p in points
+        replace(p, values=(replace(p.values[0], benchmark=name), *p.values[1:]))
+        for p in (point(0, 0.5, 0.9), point(0.5, 0.7, 0.895), point(1, 0.8, 0.8))
     )
     curve = Curve("old", "new", points, ChosenWeight(0.5, "so"), 1.0, Path("run"))
     path = tmp_path_factory.mktemp("page") / "curve.html"

