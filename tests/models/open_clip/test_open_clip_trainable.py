@@ -199,7 +199,7 @@ def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
     apply_freeze(trainable, freeze)
     wanted_ND = captions(trainable).detach()
     said = add_lora(trainable, Lora(rank=2))
-    assert said.startswith("lora of rank 2 beside ")
+    assert said.startswith("lora of rank 2 in ")
     # Both matrices of a fresh pair multiply to nothing.
     torch.testing.assert_close(captions(trainable).detach(), wanted_ND, rtol=0, atol=1e-6)
     for _ in range(3):
