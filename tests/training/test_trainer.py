@@ -24,7 +24,7 @@ from unbag.training.losses import contrastive
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe
 from unbag.training.repair import repair
-from unbag.training.trainer import load_weights
+from unbag.training.trainer import Task, load_weights
 from unbag.types import Embedded
 
 from .small_runs import column, fast, job_of, one_line, same, weights
@@ -325,3 +325,10 @@ def test_a_folder_with_other_files_is_refused_before_anything_is_loaded(
     (tmp_path / "holiday.jpg").rename(tmp_path / "training.json")
     with pytest.raises(UnbagError, match="is not empty and holds no training run"):
         train(job_of(tmp_path))
+
+
+def test_the_hint_for_a_batch_that_does_not_fit_names_an_existing_setting() -> None:
+    task: Task[None] = Task()
+    task.name = "a task"
+    hint = task.out_of_memory(None).hint
+    assert "--set batch_size=" in hint
