@@ -70,7 +70,7 @@ def batch_of(trainable: Trainable, count: int, *, largest: int | None = None) ->
         said,
         tokenize=reads.tokenize,
         count_tokens=reads.count_tokens,
-        largest=largest,
+        max_group_size=largest,
     )
 
 

@@ -136,7 +136,7 @@ def test_merge_measures_every_mix_and_exports_one(tmp_path: Path) -> None:
     tuned = ub.load_model("tiny:hard_negative")
     assert ub.load_model(found.model).fingerprint == tuned.fingerprint
     assert (found.curve.base, found.curve.tuned) == ("tiny:base", "tiny:hard_negative")
-    assert "weight 1 is kept: given with --pick" in str(found)
+    assert "weight 1 is chosen: given with --pick" in str(found)
     assert {"curve.json", "curve.csv", "curve.html", "run"} <= {
         path.name for path in (tmp_path / "merged").iterdir()
     }

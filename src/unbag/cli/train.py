@@ -241,7 +241,7 @@ def _show(found: Repaired) -> None:
     from unbag.cli.console import output, print_lines
     from unbag.reports.formatting import number_text
     from unbag.training.before_after import before_after_table
-    from unbag.training.data.loader import MOST, left_out_lines
+    from unbag.training.data.loader import MAX_NAMES, left_out_lines
 
     trained, state = found.trained, found.trained.state
     if not trained.is_done:
@@ -259,7 +259,9 @@ def _show(found: Repaired) -> None:
                 f"{waited} % of the time waiting for data"
             ]
         )
-    print_lines(left_out_lines(trained.unread, is_all=len(trained.unread) < MOST), soft_wrap=True)
+    print_lines(
+        left_out_lines(trained.unread, is_all=len(trained.unread) < MAX_NAMES), soft_wrap=True
+    )
     lines = []
     if state.best is not None:
         lines.append(

@@ -21,7 +21,7 @@ from unbag.errors import UnbagError, unknown_name
 from unbag.models.features import View
 from unbag.readouts.data import STEP, Pool, WorldRows, world_pool
 from unbag.runs.progress import Progress
-from unbag.training.data.world import DEFAULT_PRESET, Told, drawn, encode, find_preset
+from unbag.training.data.world import DEFAULT_PRESET, SceneTexts, drawn, encode, find_preset
 from unbag.types import DualEncoder
 from unbag.world.grammar import And, Has, Not, Obj, Statement, Style, holds, read
 from unbag.world.placement import Look, jittered, place_apart, sample_look
@@ -112,7 +112,7 @@ def _rows(quads: Sequence[Quad]) -> WorldRows:
         for side in (0, 1):
             own, other = ([read(text) for text in one.captions[at]] for at in (side, 1 - side))
             scenes.append(one.scenes[side])
-            told.append(Told(own[0], (other[0], own[1], other[1]), ()))
+            told.append(SceneTexts(own[0], (other[0], own[1], other[1]), ()))
     texts = [[said.text for said in one.negatives if said is not None] for one in told]
     return WorldRows(
         tuple(scenes),

@@ -542,7 +542,7 @@ class _Steps(Dataset[WorldRows]):
 
     @paused_collector()
     def __getitem__(self, step: int) -> WorldRows:
-        samples, told = self._batches.told(step)
+        samples, told = self._batches.scenes_and_texts(step)
         scenes = tuple(sample.scene for sample in samples)
         return WorldRows(
             scenes,

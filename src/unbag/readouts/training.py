@@ -272,7 +272,7 @@ def _make_pool(
             settings.scenes, seed=job.seed, workers=where.workers, progress=progress
         )
         return world_pool(encoder, view, scenes, progress=progress)
-    pairs = wanted.opened()
+    pairs = wanted.open()
     if not pairs.has_edits:
         progress.say(
             "the pairs have no edits, so that a reader learns to tell images apart and nothing "

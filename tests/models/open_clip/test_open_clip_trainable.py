@@ -199,7 +199,7 @@ def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
     apply_freeze(trainable, freeze)
     wanted_ND = captions(trainable).detach()
     said = add_lora(trainable, Lora(rank=2))
-    assert said.startswith("lora of rank 2 beside ")
+    assert said.startswith("lora of rank 2 in ")
     # Both matrices of a fresh pair multiply to nothing.
     torch.testing.assert_close(captions(trainable).detach(), wanted_ND, rtol=0, atol=1e-6)
     for _ in range(3):
@@ -226,7 +226,7 @@ def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_freeze(trainable, Freeze(image=2))
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
-    assert add_lora(trainable, Lora(rank=2)).startswith("lora of rank 2 beside 12 linear layers;")
+    assert add_lora(trainable, Lora(rank=2)).startswith("lora of rank 2 in 12 linear layers;")
     for _ in range(2):
         step(trainable)
     after = merged(trainable.module).state_dict()
@@ -244,8 +244,8 @@ def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
     with pytest.raises(UnbagError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (
-        f"{trainable.name} has no linear layer in a block that is open\n"
-        "  expected: attention or MLP layers to put small matrices beside\n"
+        f"{trainable.name} has no linear layer in a trainable block\n"
+        "  expected: attention or MLP layers to add small matrices to\n"
         "  hint:     freeze fewer layers, or train without lora"
     )
 

@@ -102,7 +102,7 @@ def gather(
         rows = world_rows(settings.scenes, seed=seed, workers=where.workers, progress=progress)
         return of_world(encoder, rows, settings, progress=progress)
     # Neighbours are for recipes with hard images, of which there are none here.
-    pairs = replace(wanted, neighbours=None).opened()
+    pairs = replace(wanted, neighbours=None).open()
     found = _of_pairs(encoder, rows_of(pairs), settings, where=where, progress=progress)
     return replace(found, about=pairs.about)
 

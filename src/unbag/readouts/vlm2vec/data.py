@@ -28,7 +28,7 @@ from unbag.training.data.world import (
     columns_of,
     encode,
     find_preset,
-    tell,
+    scene_texts,
 )
 from unbag.training.recipes import Slot
 from unbag.types import ImageSource, Item
@@ -124,7 +124,7 @@ class WorldLessons:
         columns = columns_of(slots, ())
         dice = [np.random.default_rng((seed, number, at, 1)) for at in range(len(samples))]
         told = [
-            tell(sample, columns, rng, world=DEFAULT, withheld=never)
+            scene_texts(sample, columns, rng, world=DEFAULT, withheld=never)
             for sample, rng in zip(samples, dice, strict=True)
         ]
         queries = []

@@ -145,7 +145,7 @@ def open_lessons(wanted: DataConfig, showing: Showing) -> WorldLessons | PairLes
     if wanted.path == WORLD:
         return WorldLessons(showing)
     # Neighbours are for recipes with hard images, of which there are none here.
-    pairs = replace(wanted, neighbours=None).opened()
+    pairs = replace(wanted, neighbours=None).open()
     return PairLessons(pairs, showing)
 
 
