@@ -71,7 +71,7 @@ def test_any_content_gives_items_or_an_error(name: str, content: bytes, tmp_path
     [
         ("food101", "meta/test.json", '{"a": "b"}', r"test\.json\.a is 'b'"),
         ("food101", "meta/test.json", '{"a": []}', "gives 0 images of 1 classes"),
-        ("food101", "meta/test.json", '{"a": ["../x"], "b": []}', "is no image name"),
+        ("food101", "meta/test.json", '{"a": ["../x"], "b": []}', "is not an image name"),
         ("dtd", "dtd/labels/test1.txt", "a/b/c.jpg", r"test1\.txt of dtd: 'a/b/c\.jpg'"),
         ("pets", "annotations/test.txt", "a_1 x 1 1", r"test\.txt of pets: 'a_1 x 1 1'"),
         ("pets", "annotations/test.txt", "a_1 1 1 1\nb_1 3 1 1", "2 classes with gaps"),

@@ -92,10 +92,10 @@ def test_known_scorers(
     ("files", "message"),
     [
         ({"experts": "0_a.jpg\t1_a.jpg#2\t1\t2\n"}, r"ExpertAnnotations\.txt, line 1 .*4 cells"),
-        ({"experts": "0_a.jpg\t1_a.jpg#2\t1\t2\t5\n"}, "line 1: '5' is no rating"),
-        ({"experts": "\n0_a.jpg\t1_a.jpg#2\t1\tx\t3\n"}, "line 2: 'x' is no rating"),
+        ({"experts": "0_a.jpg\t1_a.jpg#2\t1\t2\t5\n"}, "line 1: '5' is not a rating"),
+        ({"experts": "\n0_a.jpg\t1_a.jpg#2\t1\tx\t3\n"}, "line 2: 'x' is not a rating"),
         ({"experts": "0_a.jpg\t9_a.jpg#2\t1\t2\t3\n"}, "line 1: there is no caption '9_a.jpg#2'"),
-        ({"experts": "../x\t1_a.jpg#2\t1\t2\t3\n"}, "'../x' is no image name"),
+        ({"experts": "../x\t1_a.jpg#2\t1\t2\t3\n"}, "'../x' is not an image name"),
         ({"tokens": "0_a.jpg#0 no tab\n"}, r"Flickr8k\.token\.txt, line 1 .*1 cells"),
         ({"tokens": "a#0\tx\na#0\ty\n"}, "line 2: 'a#0' stands twice"),
     ],
@@ -111,7 +111,7 @@ def test_bad_lines_of_experts(files: dict[str, str], message: str, tmp_path: Pat
     [
         ("0_a.jpg\t1_a.jpg#2\t0.5\t1\t2", "a share of 0.5 with 1 yes and 2 no"),
         ("0_a.jpg\t1_a.jpg#2\t0\t0\t0", "a share of 0 with 0 yes and 0 no"),
-        ("0_a.jpg\t1_a.jpg#2\t-1\t0\t3", "'-1' is no rating"),
+        ("0_a.jpg\t1_a.jpg#2\t-1\t0\t3", "'-1' is not a rating"),
     ],
 )
 def test_bad_lines_of_the_crowd(line: str, message: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_whole_characters_of_every_kind_stay(folder: Folder) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b.jpg", "a\nb.jpg", "x/\x1f.jpg", "\x7f"])
 def test_control_characters_are_no_image_name(folder: Folder, name: str) -> None:
-    with pytest.raises(UnbagError, match=r"record 3: .* is no image name") as error:
+    with pytest.raises(UnbagError, match=r"record 3: .* is not an image name") as error:
         folder.image(folder.root, name, "record 3")
     assert "without control characters" in error.value.expected
 

@@ -188,7 +188,7 @@ def test_on_the_world_words_are_enough_for_the_tiny_model() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ub.load_benchmark("order_free:world-swap"), "'world-swap' is no retrieval"),
+        (lambda: ub.load_benchmark("order_free:world-swap"), "'world-swap' is not about retrieval"),
         (lambda: ub.load_benchmark("order_free:nothing"), "unknown benchmark 'nothing'"),
         (lambda: order_free(COCO_RETRIEVAL, shuffles=("rows",)), r"shuffles \['rows'\]"),
         (lambda: order_free(COCO_RETRIEVAL, seeds=()), r"seeds \[\]"),

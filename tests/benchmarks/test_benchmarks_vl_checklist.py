@@ -65,12 +65,12 @@ def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (["1.jpg"], "record 0 is no pair"),
-        ({"POS": ["a"]}, "record 0 is no pair"),
+        (["1.jpg"], "record 0 is not a pair"),
+        ({"POS": ["a"]}, "record 0 is not a pair"),
         (["1.jpg", {"POS": ["a"]}], "record 0.NEG is missing"),
         (["1.jpg", {"POS": [], "NEG": ["b"]}], "record 0: POS is empty"),
         (["1.jpg", {"POS": ["a"], "NEG": [" "]}], "record 0: NEG is empty"),
-        (["../1.jpg", {"POS": ["a"], "NEG": ["b"]}], "is no image name"),
+        (["../1.jpg", {"POS": ["a"], "NEG": ["b"]}], "is not an image name"),
         ([1, {"POS": ["a"], "NEG": ["b"]}], "record 0, image is 1"),
     ],
 )

@@ -104,7 +104,7 @@ def test_known_scorers(
         ({"caption_1": None}, r"line 2\.caption_1 is null"),
         ({"id": "0"}, r"line 2\.id is '0'"),
         ({"image_0": ""}, "line 2: image_0 is empty"),
-        ({"image_0": "/etc/x"}, "is no image name"),
+        ({"image_0": "/etc/x"}, "is not an image name"),
     ],
 )
 def test_bad_examples_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
