@@ -197,7 +197,7 @@ def test_invalid_units(outcomes: Make, average: Average) -> None:
 
 
 def test_nothing_valid(outcomes: Make, average: Average) -> None:
-    with pytest.raises(UnbagError, match="vg: accuracy: no unit to judge under micro"):
+    with pytest.raises(UnbagError, match="vg: accuracy: no unit to average under micro"):
         average(outcomes([]))
     for values in ([], [NAN, NAN]):
         found = average(outcomes(values), allow_invalid=True)
@@ -217,7 +217,7 @@ def test_rules_that_do_not_fit(outcomes: Make, average: Average) -> None:
         average(partly, Aggregate(by=("kind",)))
     with pytest.raises(UnbagError, match="leaves out groups but has none"):
         average(partly, Aggregate(least=25))
-    with pytest.raises(UnbagError, match=r"no unit to judge under macro\(family\)"):
+    with pytest.raises(UnbagError, match=r"no unit to average under macro\(family\)"):
         average(partly, Aggregate(by=("family",)))
 
 

@@ -11,7 +11,7 @@ from unbag.metrics import (
     Recall,
     Triples,
     hit_chance,
-    judge_triples,
+    triple_outcomes,
     simulate,
 )
 from unbag.types import Case, Metric
@@ -55,7 +55,7 @@ def test_independent_coins() -> None:
     rng = np.random.default_rng(2)
     score_NC = rng.standard_normal((UNITS, 3))
     score_NC[:, 1] = 0.0
-    found = judge_triples(score_NC, np.tile([True, False, True], (UNITS, 1)))
+    found = triple_outcomes(score_NC, np.tile([True, False, True], (UNITS, 1)))
     assert found["augmented"].value_N.mean() == pytest.approx(1 / 4, abs=TOLERANCE)
     assert found["brittleness"].value_N.mean() == pytest.approx(1 / 2, abs=TOLERANCE)
 

@@ -4,7 +4,7 @@ import pytest
 from unbag.metrics import bootstrap, generator, wilson
 from unbag.metrics.intervals import (
     Stratum,
-    alike,
+    no_spread_interval,
     cluster_rows,
     draws,
     effective_clusters,
@@ -93,12 +93,12 @@ def test_clustered_bootstrap_agrees_with_a_plain_loop() -> None:
 
 
 def test_counts_and_indices_draw_from_the_same_distribution() -> None:
-    from unbag.metrics.intervals import _by_counts, _by_index
+    from unbag.metrics.intervals import _sums_by_counts, _sums_by_index
 
     row_GM = np.repeat(np.array([[0.0, 2.0], [1.0, 3.0], [3.0, 4.0]]), [50, 30, 20], axis=0)
     distinct_DM, count_D = np.unique(row_GM, axis=0, return_counts=True)
-    by_counts = _by_counts(distinct_DM, count_D / 100, 100, 40_000, rng(1))
-    by_index = _by_index(row_GM, 40_000, rng(2))
+    by_counts = _sums_by_counts(distinct_DM, count_D / 100, 100, 40_000, rng(1))
+    by_index = _sums_by_index(row_GM, 40_000, rng(2))
     np.testing.assert_allclose(by_counts.mean(axis=0), row_GM.sum(axis=0), rtol=5e-3)
     np.testing.assert_allclose(by_index.mean(axis=0), row_GM.sum(axis=0), rtol=5e-3)
     np.testing.assert_allclose(np.cov(by_counts.T), np.cov(by_index.T), rtol=0.05)
@@ -226,13 +226,13 @@ def test_clusters_that_are_alike_make_one_kind_whatever_their_names_and_order() 
 @pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.482, 0.518), (0.25, 0.241, 0.278)])
 def test_equal_clusters_are_no_coins(value: float, low: float, high: float) -> None:
     # Wilson's upper end of 0 in 100 is .0370: v - .0370 v and v + .0370 (1 - v).
-    assert alike(value, 100)[:2] == pytest.approx((low, high), abs=5e-4)
+    assert no_spread_interval(value, 100)[:2] == pytest.approx((low, high), abs=5e-4)
 
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_clusters_all_wrong_or_all_right_keep_wilson(value: int) -> None:
-    assert alike(value, 37)[:2] == pytest.approx(wilson(37 * value, 37)[:2], abs=1e-12)
-    assert alike(1 - 1e-14, 37).high == 1.0
+    assert no_spread_interval(value, 37)[:2] == pytest.approx(wilson(37 * value, 37)[:2], abs=1e-12)
+    assert no_spread_interval(1 - 1e-14, 37).high == 1.0
 
 
 def test_half_right_pairs_get_no_zero_width() -> None:

@@ -109,7 +109,7 @@ def test_ids_must_differ_and_match(cases: list[Case], protocol: EvalProtocol) ->
     with pytest.raises(UnbagError, match="1 item ids more than once, such as 'i0'"):
         measure(BENCH, [cases[0], cases[0]], protocol=protocol, seed=0)
     crossed = [Case(cases[0].item, cases[1].scores)]
-    with pytest.raises(UnbagError, match="scores of item 'i1' stand beside item 'i0'"):
+    with pytest.raises(UnbagError, match="item 'i0' comes with the scores of item 'i1'"):
         measure(BENCH, crossed, protocol=protocol, seed=0)
 
 
@@ -122,7 +122,7 @@ def test_metrics_of_a_benchmark_must_make_sense(cases: list[Case], protocol: Eva
     with pytest.raises(UnbagError, match="has two averaging rules named"):
         measure(replace(BENCH, aggregates=rules), cases, protocol=protocol, seed=0)
     unfit = replace(BENCH, metrics=(Pairs(),), headline="pair", aggregates=(MICRO,))
-    with pytest.raises(UnbagError, match="toy: individual: no unit to judge under micro"):
+    with pytest.raises(UnbagError, match="toy: individual: no unit to average under micro"):
         measure(unfit, cases, protocol=protocol, seed=0)
 
 

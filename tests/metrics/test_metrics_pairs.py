@@ -10,8 +10,8 @@ from unbag.metrics import (
     Groups,
     Pairs,
     additive_margin,
-    judge_groups,
-    judge_pair,
+    group_outcomes,
+    pair_outcomes,
     perplexity_margin,
     printed_perplexity_margin,
     ratio_margin,
@@ -175,7 +175,7 @@ def test_relaxed_worked_examples() -> None:
     assert ratio_margin(perplexity)[0] == pytest.approx(0.4 - 0.4545454545)
     assert perplexity_margin(perplexity)[0] > 0
     assert printed_perplexity_margin(perplexity)[0] < 0
-    strict = judge_pair(-perplexity, np.array([[0, 1]]), (0, 1))["pair"]
+    strict = pair_outcomes(-perplexity, np.array([[0, 1]]), (0, 1))["pair"]
     assert strict.credit_N[0] == 0
     cosine = np.array([[[0.25, 0.24], [0.26, 0.245]]])
     assert ratio_margin(cosine)[0] == pytest.approx(0.510204 - 0.514851, abs=1e-6)
@@ -207,7 +207,7 @@ RULES = st.sampled_from(["wrong", "half", "right", "argmax_first"])
 @given(square, RULES)
 def test_group_is_at_most_text_and_image(score_NPC: FloatArray, ties: TieRule) -> None:
     true_NPC = np.tile(EYE2, (len(score_NPC), 1, 1))
-    found = judge_groups(score_NPC, true_NPC, ties=ties)
+    found = group_outcomes(score_NPC, true_NPC, ties=ties)
     least_N = np.minimum(found["text"].credit_N, found["image"].credit_N)
     assert (found["group"].credit_N <= least_N).all()
 
@@ -215,7 +215,7 @@ def test_group_is_at_most_text_and_image(score_NPC: FloatArray, ties: TieRule) -
 @given(square, RULES)
 def test_pair_is_at_most_individual_and_relaxed(score_NPC: FloatArray, ties: TieRule) -> None:
     own_NP = np.tile([0, 1], (len(score_NPC), 1))
-    found = {n: c.credit_N for n, c in judge_pair(score_NPC, own_NP, (0, 1), ties=ties).items()}
+    found = {n: c.credit_N for n, c in pair_outcomes(score_NPC, own_NP, (0, 1), ties=ties).items()}
     assert (found["pair"] <= (found["first"] + found["second"]) / 2).all()
     assert (found["relaxed"] >= found["pair"]).all()
     assert (found["same_answer"] + found["pair"] <= 1).all()

@@ -215,7 +215,9 @@ def test_retention_nan_and_empty(case: Make) -> None:
 
 def test_retention_needs_partners_of_one_size(case: Make) -> None:
     kept, shuffled = pair(case, np.eye(3), np.eye(3))
-    with pytest.raises(UnbagError, match="item 's' has order=shuffled but no partner"):
+    with pytest.raises(
+        UnbagError, match="item 's' has order=shuffled, but its group has no original"
+    ):
         Retention()([shuffled], ties="wrong", tie_eps=0.0)
     other = pair(case, np.eye(4), np.eye(4))[1]
     with pytest.raises(UnbagError, match="items 'k' and 's' cannot be compared"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from unbag.metrics import Triples, judge_triples
+from unbag.metrics import Triples, triple_outcomes
 from unbag.types import Case, FloatArray, Outcomes, TieRule
 
 Make = Callable[..., Case]
@@ -121,7 +121,7 @@ scores = hnp.arrays(
 @given(scores, st.sampled_from(["wrong", "half", "right", "argmax_first", "argmax_last"]))
 def test_the_five_shares_sum_to_one(score_NC: FloatArray, ties: TieRule) -> None:
     true_NC = np.tile(np.array([True, False, True]), (len(score_NC), 1))
-    found = judge_triples(score_NC, true_NC, ties=ties)
+    found = triple_outcomes(score_NC, true_NC, ties=ties)
     shares = [one.value_N for name, one in found.items() if name.startswith("share_")]
     assert len(shares) == 5
     np.testing.assert_array_equal(np.sum(shares, axis=0), 1.0)
@@ -130,7 +130,7 @@ def test_the_five_shares_sum_to_one(score_NC: FloatArray, ties: TieRule) -> None
 @given(scores)
 def test_the_published_drop_is_half_of_brittleness(score_NC: FloatArray) -> None:
     true_NC = np.tile(np.array([True, False, True]), (len(score_NC), 1))
-    found = {name: one.value_N for name, one in judge_triples(score_NC, true_NC).items()}
+    found = {name: one.value_N for name, one in triple_outcomes(score_NC, true_NC).items()}
     clear_N = found["share_tie"] == 0
     drop_N = found["original"] - found["augmented"]
     np.testing.assert_array_equal(drop_N[clear_N], found["share_neg_like_hp"][clear_N])

@@ -121,7 +121,7 @@ def order_free(
         load=load,
         metrics=(
             Recall(tuple(sorted({1, *recall.ks}))),
-            Retention(TAG, ORIGINAL, directions=DIRECTIONS, is_beside_kept=False),
+            Retention(TAG, ORIGINAL, directions=DIRECTIONS, uses_original_tags=False),
         ),
         headline="text_to_image@1",
         aggregates=tuple(
