@@ -8,7 +8,7 @@ import pytest
 
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.scoring import QueryScoring
-from unbag.metrics.aggregate import judge, measure
+from unbag.metrics.aggregate import measure, outcomes_by_metric
 from unbag.models.baselines import load as caption_only
 from unbag.registry import find, names
 from unbag.types import (
@@ -247,7 +247,7 @@ def test_retrieval_is_at_chance_for_the_blind() -> None:
 
 def test_triples_are_balanced_over_the_four_forms() -> None:
     _, items = load("world-relation")
-    outcomes = judge(
+    outcomes = outcomes_by_metric(
         load("world-relation")[0],
         [Case(i, s) for i, s in zip(items, QueryScoring(semantic()).chunk(items), strict=True)],
         protocol=EvalProtocol(),
