@@ -12,7 +12,7 @@ from unbag.benchmarks import taggers
 from unbag.benchmarks.aro import ARO_ORDER_COCO, OrderFile
 from unbag.benchmarks.retrieval import COCO_ORDER_FREE
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
-from unbag.benchmarks.taggers import find_tagger, tags_of, with_tagger
+from unbag.benchmarks.taggers import find_tagger, tag_captions, with_tagger
 from unbag.edits import parsing as pipelines
 from unbag.edits.parsing import PIPELINES
 from unbag.edits.shuffles import Tagged, Tagger
@@ -67,8 +67,8 @@ class Gives:
 def test_a_tagger_must_answer_for_every_caption() -> None:
     for answer, count in (([[("a", "DT")]], 1), (iter(()), 0), (None, 0), ([[]] * 3, 3)):
         with pytest.raises(UnbagError, match=f"tagger 'odd 1' gave {count} results for 2 captions"):
-            tags_of(Gives(answer), ["a", "b"])
-    assert tags_of(Gives(([("a", "DT")], [])), ["a", ""]) == [[("a", "DT")], []]
+            tag_captions(Gives(answer), ["a", "b"])
+    assert tag_captions(Gives(([("a", "DT")], [])), ["a", ""]) == [[("a", "DT")], []]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_tagger_must_answer_for_every_caption() -> None:
 )
 def test_a_tagger_must_give_words_with_tags(words: object) -> None:
     with pytest.raises(UnbagError, match=r"tagger 'odd 1' gave .* for 'a cat'") as error:
-        tags_of(Gives([words]), ["a cat"])
+        tag_captions(Gives([words]), ["a cat"])
     assert '[("red", "JJ"), ("cat", "NN")]' in error.value.expected
 
 

@@ -24,7 +24,7 @@ def run_embed(
     items: list[Item],
     *,
     cache: Path | None = None,
-    grids: dict[str, BatchPlan] | None = None,
+    batch_plans: dict[str, BatchPlan] | None = None,
     batch_size: int = 4,
     progress: Silent | None = None,
 ) -> Embeddings:
@@ -32,8 +32,8 @@ def run_embed(
         encoder,
         make_plan({"toy": items}),
         cache=cache,
-        grids={} if grids is None else grids,
-        save_grids=lambda: None,
+        batch_plans={} if batch_plans is None else batch_plans,
+        save_batch_plans=lambda: None,
         batch_size=batch_size,
         progress=progress or Silent(),
     )
@@ -71,9 +71,9 @@ def test_a_second_run_encodes_nothing(encoder: Any, items: list[Item], tmp_path:
 def test_a_continued_run_does_whole_batches_of_the_old_make_up(
     encoder: Any, items: list[Item], tmp_path: Path
 ) -> None:
-    grids: dict[str, BatchPlan] = {}
-    run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
-    planned = [len(batch) for batch in grids["colours-1-cpu/pictures"]]
+    batch_plans: dict[str, BatchPlan] = {}
+    run_embed(encoder, items, cache=tmp_path / "cache", batch_plans=batch_plans)
+    planned = [len(batch) for batch in batch_plans["colours-1-cpu/pictures"]]
     assert planned == [4, 2]
     # As if the process had been killed before the second batch of images was kept.
     files = sorted(
@@ -81,7 +81,7 @@ def test_a_continued_run_does_whole_batches_of_the_old_make_up(
     )
     files[0].unlink()
     encoder.batches.clear()
-    run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
+    run_embed(encoder, items, cache=tmp_path / "cache", batch_plans=batch_plans)
     assert encoder.batches == [2]
 
 

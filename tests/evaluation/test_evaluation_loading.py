@@ -34,14 +34,14 @@ def test_a_loader_that_is_not_whole_reaches_the_report_and_stops_comparisons(
     job = Job([Cosine(encoder)], [benchmark], tmp_path / "run", published_as={"colours": "colours"})
     contents = run(job, progress=heard).contents
     assert contents.warnings == (
-        "toy is not whole: 1 of 2 files is absent; its numbers are not those of the published "
+        "toy is incomplete: 1 of 2 files is absent; its numbers are not those of the published "
         "benchmark",
         "toy: a caption is odd",
     )
     assert {"toy: 1 of 2 files is absent", "toy: a caption is odd"} <= set(heard.said)
     (reference,) = contents.references
     assert not reference.is_comparable
-    assert "not whole here: 1 of 2 files is absent" in reference.doubts
+    assert "incomplete here: 1 of 2 files is absent" in reference.doubts
     assert read_contents(tmp_path / "run").warnings == contents.warnings
 
 
@@ -98,5 +98,5 @@ def test_a_gallery_without_any_image_is_an_error(
         assert isinstance(image, FileImage)
         image.path.unlink()
     job = Job([Cosine(encoder)], [retrieval(toy, whole)], tmp_path / "run", missing="skip")
-    with pytest.raises(UnbagError, match="no image of the gallery 'gallery' is there"):
+    with pytest.raises(UnbagError, match="all images of the gallery 'gallery' are missing"):
         run(job)

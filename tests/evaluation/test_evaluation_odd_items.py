@@ -27,8 +27,8 @@ def test_an_id_that_stands_twice_names_both_items() -> None:
     message = r"two items called '1': items 0 \(image a\.jpg\) and 2 \(image b\.jpg\)"
     with pytest.raises(UnbagError, match=message) as error:
         check_items("mine", some)
-    assert "holds that id twice, mend the file" in error.value.hint
-    assert "mend its loader" in error.value.hint
+    assert "holds that id twice, fix the file" in error.value.hint
+    assert "fix its loader" in error.value.hint
 
 
 def test_half_a_character_from_a_loader_of_ones_own_is_refused() -> None:
@@ -36,7 +36,7 @@ def test_half_a_character_from_a_loader_of_ones_own_is_refused() -> None:
         UnbagError, match=r"the caption 'a \\ud800' holds half a character"
     ) as error:
         make_plan({"mine": [item("1", "é", "a \ud800")]})
-    assert "mend its loader" in error.value.hint
+    assert "fix its loader" in error.value.hint
 
 
 def test_equal_captions_of_different_truth_are_counted() -> None:
@@ -50,8 +50,8 @@ def test_equal_captions_of_different_truth_are_counted() -> None:
         item("gallery", "a", "a", truth=Sparse((1, 2), np.array([0]), np.array([0]))),
     ]
     assert equal_captions(some) == (
-        "2 of 6 items have a true caption that equals a false one; no score can tell these apart: "
-        "they are ties, or are not judged"
+        "2 of 6 items have a true caption that equals a false one; no score can distinguish these: "
+        "they are ties, or are left out"
     )
     assert equal_captions(some[:1]) == ""
     crossed = Item("2x2", some[0].images * 2, ("a", "a"), np.eye(2, dtype=np.bool_))

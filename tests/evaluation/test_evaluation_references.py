@@ -122,14 +122,14 @@ def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> N
     assert (found.ours.value, found.doubts) == (0.4, ())
     (found,) = references(benchmark, many[:3], model="M")
     assert found.ours.value == 0.3
-    assert found.doubts == ("known errors (slip) are mended there, not here",)
+    assert found.doubts == ("known errors (slip) are corrected there, not here",)
     (found,) = references(benchmark, many[1:2], model="M")
     assert found.doubts == ("ties are right there, wrong here",)
     plain = replace(benchmark, published=(SAME,))
     (found,) = references(plain, many[3:], model="M", incomplete=["2 of 3 files are absent"])
     assert found.doubts == (
         "known errors (slip) are mended here, not there",
-        "not whole here: 2 of 3 files are absent",
+        "incomplete here: 2 of 3 files are absent",
     )
     assert not found.is_comparable
 

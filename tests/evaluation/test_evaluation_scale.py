@@ -156,7 +156,7 @@ def test_damage_is_recorded_before_the_scores_that_depend_on_it(
     bad.write_bytes(b"junk")
     job = Job([Cosine(encoder)], [toy], tmp_path / "run", allow_invalid=True)
     with monkeypatch.context() as patch:
-        patch.setattr("unbag.evaluation.run.judge", _dies)
+        patch.setattr("unbag.evaluation.run.measure_run", _dies)
         with pytest.raises(MemoryError):
             run(job)
     run(job)

@@ -46,8 +46,8 @@ def by_vectors(encoder: Any, items: list[Item]) -> dict[str, Scores]:
         encoder,
         plan,
         cache=None,
-        grids={},
-        save_grids=lambda: None,
+        batch_plans={},
+        save_batch_plans=lambda: None,
         batch_size=8,
         progress=Silent(),
     )

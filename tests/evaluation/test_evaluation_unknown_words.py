@@ -9,7 +9,7 @@ from unbag.api import make_scorer
 from unbag.benchmarks.names import benchmark
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
-from unbag.evaluation.scoring import said_unknown, unknown_words
+from unbag.evaluation.scoring import unknown_words, unknown_words_message
 from unbag.models.loading import load_model
 from unbag.models.tiny import load
 from unbag.runs.progress import Silent
@@ -18,11 +18,14 @@ from unbag.types import Benchmark, Item
 
 def test_the_first_are_named_and_the_others_counted() -> None:
     rest = "unknown words are all one token to it"
-    assert said_unknown("tiny", ["dog"]) == f"tiny does not know: dog: {rest}"
+    assert unknown_words_message("tiny", ["dog"]) == f"tiny does not know: dog: {rest}"
     nine = [f"w{n}" for n in range(9)]
     shown = ", ".join(nine[:8])
-    assert said_unknown("tiny", nine) == f"tiny does not know: {shown} (and 1 more word): {rest}"
-    assert "(and 2 more words)" in said_unknown("tiny", [*nine, "x"])
+    assert (
+        unknown_words_message("tiny", nine)
+        == f"tiny does not know: {shown} (and 1 more word): {rest}"
+    )
+    assert "(and 2 more words)" in unknown_words_message("tiny", [*nine, "x"])
 
 
 def test_read_outs_say_what_their_encoder_or_their_words_do_not_know() -> None:

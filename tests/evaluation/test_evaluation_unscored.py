@@ -11,7 +11,7 @@ import pytest
 
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
-from unbag.evaluation.run import FILE, run
+from unbag.evaluation.run import TRACEBACKS, run
 from unbag.evaluation.store import read_contents
 from unbag.models.baselines import load
 from unbag.runs.distributed import Distributed
@@ -65,11 +65,11 @@ def test_the_others_are_scored_measured_and_the_failure_is_told(
     }
     assert finished.problems == (
         "raises on large: it failed with ZeroDivisionError: no width at all; its traceback is in "
-        f"{out / FILE}, and the same command again tries only what is missing",
+        f"{out / TRACEBACKS}, and the same command again tries only what is missing",
     )
     said = "raises failed (ZeroDivisionError: no width at all); going on without it"
     assert progress.said == [said]
-    written = (out / FILE).read_text()
+    written = (out / TRACEBACKS).read_text()
     assert written.startswith("raises\n\nTraceback")
     assert "raise self.error" in written
     assert state(out) == "failed"
@@ -88,7 +88,7 @@ def test_the_same_command_tries_only_what_is_missing(
     finished = run(Job([mended, Cosine(encoder)], two, out, keeps_going=True))
     assert (mended.asked, encoder.batches) == (1, [])
     assert finished.problems == ()
-    assert (state(out), (out / FILE).exists()) == ("done", False)
+    assert (state(out), (out / TRACEBACKS).exists()) == ("done", False)
     whole = run(Job([Raises(None), Cosine(encoder)], two, tmp_path / "whole"))
     assert [r.overall for r in finished.contents.results] == [
         r.overall for r in whole.contents.results
@@ -102,7 +102,7 @@ def test_what_a_user_can_mend_is_told_in_full_and_has_no_traceback(
     broken = Raises(error, after=0)
     finished = run(Job([broken, load("short")], [toy], out, keeps_going=True))
     assert finished.problems == ("raises on toy: no room\n  hint:     buy some",)
-    assert (state(out), (out / FILE).exists()) == ("failed", False)
+    assert (state(out), (out / TRACEBACKS).exists()) == ("failed", False)
 
 
 def test_where_nothing_could_be_scored_there_is_nothing_to_report(
@@ -114,7 +114,7 @@ def test_where_nothing_could_be_scored_there_is_nothing_to_report(
         run(Job([Raises(ValueError("odd \udce9"), after=0)], [toy], out, keeps_going=True))
     assert str(caught.value) == (
         "no model could be scored\nraises on toy: it failed with ValueError: odd \\udce9; its "
-        f"traceback is in {out / FILE}, and the same command again tries only what is missing"
+        f"traceback is in {out / TRACEBACKS}, and the same command again tries only what is missing"
     )
     assert state(out) == "failed"
 

@@ -102,7 +102,7 @@ def test_what_is_not_on_disk_is_named_with_the_command_that_gets_it(
     assert found.references == ()
     left = verify(replace(some, missing="skip", out=tmp_path / "less"))
     (only,) = left.references
-    assert only.doubts == ("not whole here: 5 items or images are left out: images are missing",)
+    assert only.doubts == ("incomplete here: 5 items or images are left out: images are missing",)
 
 
 def test_a_model_nobody_published_is_told_all_names(

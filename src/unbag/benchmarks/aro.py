@@ -27,7 +27,7 @@ import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, bad_record, not_official
 from unbag.benchmarks.sources import benchmark_fields
-from unbag.benchmarks.taggers import tags_of, warn_untagged
+from unbag.benchmarks.taggers import tag_captions, warn_untagged
 from unbag.data.images import Box
 from unbag.edits.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UnbagError
@@ -150,7 +150,7 @@ class OrderFile:
                 captions = [
                     c for record in records for c in record.read("caption", tuple[str, ...])
                 ]
-                tags = iter(tags_of(self.tagger, [spaced(caption) for caption in captions]))
+                tags = iter(tag_captions(self.tagger, [spaced(caption) for caption in captions]))
         return [
             item
             for record, record_shuffles in zip(records, own_shuffles, strict=True)
@@ -226,7 +226,7 @@ def _own_shuffles(record: Record) -> Sequence[Mapping[str, str]]:
         raise UnbagError(
             f"{record.where}: shuffles {unknown or len(shuffles)} for {len(captions)} captions",
             expected=f"one object a caption, with some of {', '.join(SHUFFLES)}",
-            hint="mend the field, or remove it to have the shuffles made",
+            hint="fix the field, or remove it to have the shuffles made",
         )
     return shuffles
 

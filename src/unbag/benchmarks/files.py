@@ -232,7 +232,7 @@ def not_official(message: str, expected: str) -> UnbagError:
 
 def bad_record(message: str, expected: str) -> UnbagError:
     """The error for a record of an official file that cannot be used."""
-    hint = "mend or remove that record, and say so beside your number"
+    hint = "fix or remove that record, and say so beside your number"
     return UnbagError(message, expected=expected, hint=hint)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, bad_record
 from unbag.benchmarks.sources import benchmark_fields
-from unbag.benchmarks.taggers import tags_of, warn_untagged
+from unbag.benchmarks.taggers import tag_captions, warn_untagged
 from unbag.data.images import GRIDS, FileImage, ShuffledImage
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UnbagError
@@ -168,7 +168,7 @@ class OrderFree:
                 expected="plain captions: only those have one order of words",
             )
         needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
-        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
+        tagged = tag_captions(self.tagger, texts) if self.tagger and needs_tags else None
         items = [_variant(gallery, ORIGINAL)]
         unchanged: dict[str, int] = {}
         for name in self.shuffles:

@@ -81,7 +81,7 @@ def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
     return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
 
 
-def tagged(
+def add_tagger(
     benchmarks: Sequence[Benchmark],
     choice: str = "auto",
     *,
@@ -107,7 +107,7 @@ class TakesTagger(Protocol):
         """Load the items."""
 
 
-def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
+def tag_captions(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
     """Tag captions, and check the number and the form of the results."""
     output: object = tagger(captions)
     results = list(output) if isinstance(output, Iterable) else []
@@ -115,14 +115,14 @@ def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
         raise UnbagError(
             f"the tagger {tagger.name!r} gave {len(results)} results for {len(captions)} captions",
             expected="one for each caption, in their order",
-            hint="mend the tagger; docs/extending.md shows one",
+            hint="fix the tagger; docs/extending.md shows one",
         )
     for caption, tokens in zip(captions, results, strict=True):
         if not _is_tagged(tokens):
             raise UnbagError(
                 f"the tagger {tagger.name!r} gave {repr(tokens)[:80]} for {caption!r}",
                 expected='a list of words with their tags, as in [("red", "JJ"), ("cat", "NN")]',
-                hint="mend the tagger; docs/extending.md shows one",
+                hint="fix the tagger; docs/extending.md shows one",
             )
     return results
 
