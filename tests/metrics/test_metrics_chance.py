@@ -11,8 +11,8 @@ from unbag.metrics import (
     Recall,
     Triples,
     hit_chance,
-    triple_outcomes,
     simulate,
+    triple_outcomes,
 )
 from unbag.types import Case, Metric
 

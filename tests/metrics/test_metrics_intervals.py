@@ -4,12 +4,12 @@ import pytest
 from unbag.metrics import bootstrap, generator, wilson
 from unbag.metrics.intervals import (
     Stratum,
-    no_spread_interval,
     cluster_rows,
     draws,
     effective_clusters,
     interval,
     is_joint,
+    no_spread_interval,
     normal,
     resampled_counts,
     resampled_sums,
