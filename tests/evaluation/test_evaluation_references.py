@@ -128,7 +128,7 @@ def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> N
     plain = replace(benchmark, published=(SAME,))
     (found,) = references(plain, many[3:], model="M", incomplete=["2 of 3 files are absent"])
     assert found.doubts == (
-        "known errors (slip) are mended here, not there",
+        "known errors (slip) are corrected here, not there",
         "incomplete here: 2 of 3 files are absent",
     )
     assert not found.is_comparable

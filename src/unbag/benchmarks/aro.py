@@ -171,7 +171,7 @@ class OrderFile:
             key = f"test/{record.key}/{i}"
             names = (self.benchmark, key)
             options = options_of(
-                caption, names, seed=self.seed, made=own_shuffles[i], tagged=next(tags)
+                caption, names, seed=self.seed, own_shuffles=own_shuffles[i], tagged=next(tags)
             )
             if not all(options):
                 raise bad_record(
@@ -192,17 +192,17 @@ def options_of(
     names: Sequence[str],
     *,
     seed: int,
-    made: Mapping[str, str] = MappingProxyType({}),
+    own_shuffles: Mapping[str, str] = MappingProxyType({}),
     tagged: Tagged | None = None,
 ) -> dict[str, str]:
     """The caption as models see it, then each shuffle that differs from it; texts map to kinds.
 
-    Shuffles come from `made` where it has them; the others are drawn from the seed and the names.
+    Shuffles come from `own_shuffles` if it has them; the others are drawn from the seed and names.
     """
     options = {normalised(caption): "original"}
     for kind in SHUFFLES:
-        if kind in made:
-            text: str | None = normalised(made[kind])
+        if kind in own_shuffles:
+            text: str | None = normalised(own_shuffles[kind])
         else:
             rng = generator(seed, *names, kind)
             text = shuffle(caption, kind, rng=rng, tagged=tagged)

@@ -75,14 +75,14 @@ def embed(
     prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))
     prompt_of = {text_key(prompt): prompt for prompt in prompts}
     image_of = dict(zip(plan.image_keys, plan.images, strict=True))
-    known: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": image_of}
+    inputs: dict[str, Mapping[str, object]] = {"captions": prompt_of, "pictures": image_of}
 
     def open_cache(kind: str) -> TensorCache:
         folder = None if cache is None else cache / cache_name(encoder) / kind
         return TensorCache(folder, progress=progress)
 
-    caches = {kind: open_cache(kind) for kind in known}
-    for kind, keys in known.items():
+    caches = {kind: open_cache(kind) for kind in inputs}
+    for kind, keys in inputs.items():
         size = caption_batch(encoder.device, batch_size) if kind == "captions" else batch_size
         unknown = [key for key in keys if key not in caches[kind]]
         batch_plans.setdefault(f"{cache_name(encoder)}/{kind}", batches_of(unknown, size))
@@ -93,7 +93,7 @@ def embed(
         kind: team.mine(
             _batches_to_encode(batch_plans[f"{cache_name(encoder)}/{kind}"], keys, caches[kind])
         )
-        for kind, keys in known.items()
+        for kind, keys in inputs.items()
     }
     # Barrier: no process writes to the cache before every process has chosen its share.
     team.wait()
@@ -125,7 +125,7 @@ def embed(
     )
     damaged = {key: why for part in team.gather(damaged_parts) for key, why in part.items()}
     if team.size > 1:
-        caches = {kind: open_cache(kind) for kind in known}
+        caches = {kind: open_cache(kind) for kind in inputs}
     caption_ND = _vectors_in_order(caches["captions"], list(prompt_of))
     vector_of = dict(zip(prompt_of.values(), caption_ND, strict=True))
     rows = [_caption_vector(caption, vector_of) for caption in plan.captions]

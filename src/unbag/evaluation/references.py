@@ -66,10 +66,10 @@ def references(
     `results` belong to one scorer, under one or more protocols. Blind scorers get none, because no
     published model is blind.
     """
-    seeing = [result for result in results if not result.is_blind]
+    seeing_results = [result for result in results if not result.is_blind]
     all_references = []
     for number in _numbers_to_show(benchmark, model):
-        match = _nearest_result(number, benchmark, seeing)
+        match = _nearest_result(number, benchmark, seeing_results)
         if match is None:
             continue
         result, estimate = match
@@ -112,12 +112,12 @@ def _numbers_to_show(benchmark: Benchmark, model: str) -> list[Published]:
         for p in benchmark.published
         if not is_same(p.model, model) and p.metric == benchmark.headline and p.aggregate in rules
     ]
-    seen: dict[object, Published] = {}
+    unique: dict[object, Published] = {}
     for p in (*own_numbers, *other_numbers):
         paper = p.source.partition(", ")[0]
         key = (p.model, p.metric, p.aggregate, p.value, p.scoring, p.has_errata, paper)
-        seen.setdefault(key, p)
-    return list(seen.values())
+        unique.setdefault(key, p)
+    return list(unique.values())
 
 
 def _nearest_result(
@@ -171,15 +171,15 @@ def overlap_warnings(
     trained_on: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark]
 ) -> list[str]:
     """A warning for each model and benchmark that share images."""
-    known = {name.casefold() for pair in _PAIRS for name in pair}
-    known |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
+    known_names = {name.casefold() for pair in _PAIRS for name in pair}
+    known_names |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
     warnings = []
     for model, collections in trained_on.items():
         warnings += [
             f"the images of {name!r}, which {model} was trained on, are unknown; check its overlap "
             "with the benchmarks yourself"
             for name in collections
-            if usual_name(name).casefold() not in known
+            if usual_name(name).casefold() not in known_names
         ]
         for benchmark in benchmarks:
             shared = overlaps(collections, benchmark.sources)

@@ -330,8 +330,8 @@ def _classes(
     if pixel_NHWC.shape[3] != 3:
         raise _bad_file(folder, file, "images of three colours")
     images = [
-        Labelled(str(at), PixelImage(pixels, f"{folder.root / file}[{at}]"), label)
-        for at, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
+        Labelled(str(index), PixelImage(pixels, f"{folder.root / file}[{index}]"), label)
+        for index, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
     ]
     return Classes(tuple(names), images)
 
