@@ -132,11 +132,18 @@ def sun397(folder: Folder) -> Classes:
     """
     file = "ClassName.txt"
     places = [line.strip("/") for line in nonempty_lines(folder, file)]
-    images = [
-        Labelled(f"{place}/{path.name}", folder.image(folder.root / place, path.name, file), label)
-        for label, place in enumerate(places)
-        for path in sorted((folder.root / place).glob("sun_*.jpg"))
-    ]
+    images = []
+    for label, place in enumerate(places):
+        try:
+            paths = sorted((folder.root / place).glob("sun_*.jpg"))
+        except (OSError, ValueError) as error:
+            # Such as a name that no file system supports.
+            raise _bad_line(
+                folder, file, place[:60], f"a folder ({type(error).__name__})"
+            ) from error
+        for path in paths:
+            image = folder.image(path.parent, path.name, file)
+            images.append(Labelled(f"{place}/{path.name}", image, label))
     # Each begins with the letter that its folder is in: /a/apse/indoor.
     names = [_spaced(place.partition("/")[2].replace("/", " ")) for place in places]
     return _checked(folder, file, names, images)
