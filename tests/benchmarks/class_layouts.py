@@ -1,33 +1,14 @@
-"""Data sets of VTAB and ELEVATER in self-made files of their layouts, read as torchvision reads."""
+"""Classification datasets in their authors' layouts, with the images and classes in them."""
+
+from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 from scipy.io import savemat
-
-from unbag.benchmarks.classification import datasets as class_sets
-from unbag.errors import UnbagError
-from unbag.registry import find, names
-from unbag.types import Benchmark, Ensemble, Estimate, Item
-
-Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
-# CIFAR and ImageNet have tests of their own.
-ALL = [
-    name
-    for name in names("benchmark")
-    if hasattr(class_sets, name.upper()) and not name.startswith(("cifar", "imagenet"))
-]
-
-
-def benchmark(name: str) -> Benchmark:
-    found = find("benchmark", name)
-    assert isinstance(found, Benchmark)
-    return found
 
 
 def draw(path: Path) -> None:
@@ -203,78 +184,3 @@ LAYOUTS: Mapping[str, tuple[Callable[[Path], None], list[tuple[str, str]]]] = {
         [("andorra/1.jpg", "andorra"), ("peru/1.jpg", "peru")],
     ),
 }
-
-
-def label(item: Item) -> str:
-    caption = item.captions[int(np.asarray(item.truth)[0].argmax())]
-    assert isinstance(caption, Ensemble)
-    assert item.tags == {"class": caption.name}
-    return caption.name
-
-
-def test_every_set_is_here() -> None:
-    assert set(LAYOUTS) == set(ALL)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_images_and_their_classes(name: str, tmp_path: Path) -> None:
-    lay_out, expected = LAYOUTS[name]
-    lay_out(tmp_path)
-    items = benchmark(name).load(tmp_path)
-    assert [(item.id, label(item)) for item in items] == expected
-    assert {item.images[0].open().mode for item in items} == {"RGB"}
-    assert all("{" not in p for c in items[0].captions if not isinstance(c, str) for p in c.prompts)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_known_scorers(name: str, tmp_path: Path, numbers: Numbers) -> None:
-    LAYOUTS[name][0](tmp_path)
-    items = benchmark(name).load(tmp_path)
-    for rule in ("micro", "macro(class)"):
-        assert numbers(benchmark(name), items, "perfect")[rule]["accuracy"].value == 1
-        assert numbers(benchmark(name), items, "constant")[rule]["accuracy"].value == 0
-
-
-def test_pixels_of_arrays(tmp_path: Path) -> None:
-    mnist(tmp_path)
-    grey = np.asarray(benchmark("mnist").load(tmp_path)[1].images[0].open())
-    assert grey[0, 1].tolist() == [(784 + 1) % 256] * 3
-    svhn(tmp_path)
-    first = np.asarray(benchmark("svhn").load(tmp_path)[0].images[0].open())
-    assert first[0, 1].tolist() == [6, 8, 10]
-    stl10(tmp_path)
-    image = benchmark("stl10").load(tmp_path)[0].images[0].open()
-    assert image.getpixel((5, 9)) == (0, 77, 0)
-
-
-def test_names_and_templates_of_the_user(tmp_path: Path) -> None:
-    mnist(tmp_path)
-    write(tmp_path / "classnames.txt", "\n".join(f"digit {i}" for i in range(10)))
-    write(tmp_path / "templates.txt", "this is {}")
-    items = benchmark("mnist").load(tmp_path)
-    assert items[0].captions[7] == Ensemble("digit 7", ("this is digit 7",))
-    write(tmp_path / "classnames.txt", "one")
-    with pytest.raises(UnbagError, match=r"classnames\.txt of mnist: 1 names, 10 classes"):
-        benchmark("mnist").load(tmp_path)
-
-
-def test_codes_of_countries_need_names(tmp_path: Path) -> None:
-    folders("test/AD", "test/PE")(tmp_path)
-    with pytest.raises(UnbagError, match="country211 are named by codes such as AD"):
-        benchmark("country211").load(tmp_path)
-    write(tmp_path / "classnames.txt", "AD\tAndorra\nPE\tPeru\n")
-    assert [label(item) for item in benchmark("country211").load(tmp_path)] == ["Andorra", "Peru"]
-
-
-def test_prompts_and_names_are_whole_and_each_is_used() -> None:
-    path = Path(class_sets.__file__).parent / "classes.toml"
-    known = tomllib.loads(path.read_text(encoding="utf-8"))
-    assert set(known) == set(ALL)
-    for one in known.values():
-        assert {"templates"} <= set(one) <= {"templates", "names"}
-        assert one["templates"]
-        assert all(template.count("{}") == 1 for template in one["templates"])
-        assert len(set(one["templates"])) == len(one["templates"])
-        names = one.get("names", [])
-        called = list(names.values()) if isinstance(names, dict) else names
-        assert len(set(called)) == len(called)

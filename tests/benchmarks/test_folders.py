@@ -6,20 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100, IMAGENET1K
+from unbag.benchmarks.classification.datasets import CIFAR10
 from unbag.benchmarks.classification.folders import ClassFolder
 from unbag.errors import UnbagError
-from unbag.types import Benchmark, Ensemble, Estimate
+from unbag.types import Ensemble, Estimate
+
+from .small import lay_out_classes as lay_out
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
-
-
-def lay_out(root: Path, classes: Mapping[str, int]) -> Path:
-    for name, images in classes.items():
-        (root / name).mkdir(parents=True)
-        for n in range(images):
-            (root / name / f"{n}.JPEG").touch()
-    return root
 
 
 def test_an_image_is_an_item_and_a_folder_a_class(
@@ -53,20 +47,6 @@ def test_names_and_templates_from_files(tmp_path: Path) -> None:
     assert captions[0] == Ensemble("tench", ("a photo of a tench.", "art of the tench."))
     (tmp_path / "classnames.txt").write_text("n02\tgoldfish\nn03\tshark\nn01\ttench\n")
     assert ClassFolder("mine")(tmp_path)[0].captions == captions
-
-
-@pytest.mark.parametrize("benchmark", [IMAGENET1K, CIFAR10, CIFAR100])
-def test_known_scorers(benchmark: Benchmark, tmp_path: Path, numbers: Numbers) -> None:
-    items = benchmark.load(lay_out(tmp_path, {f"class {c}": 100 for c in range(10)}))
-    for score, value in (("perfect", 1), ("constant", 0)):
-        for found in numbers(benchmark, items, score).values():
-            assert found["accuracy"].value == pytest.approx(value)
-    # The argmax of a constant is the first class.
-    theirs = numbers(benchmark, items, "constant", ties=benchmark.official_ties)
-    assert theirs["micro"]["accuracy"].value == pytest.approx(0.1)
-    found = numbers(benchmark, items, "random")["macro(class)"]
-    assert found["accuracy"].value == pytest.approx(0.1, abs=0.03)
-    assert found["top5"].value == pytest.approx(0.5, abs=0.05)
 
 
 def test_bad_folders(tmp_path: Path) -> None:

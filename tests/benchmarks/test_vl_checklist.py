@@ -61,25 +61,6 @@ def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:.*files are absent")
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (["1.jpg"], "record 0 is not a pair"),
-        ({"POS": ["a"]}, "record 0 is not a pair"),
-        (["1.jpg", {"POS": ["a"]}], "record 0.NEG is missing"),
-        (["1.jpg", {"POS": [], "NEG": ["b"]}], "record 0: POS is empty"),
-        (["1.jpg", {"POS": ["a"], "NEG": [" "]}], "record 0: NEG is empty"),
-        (["../1.jpg", {"POS": ["a"], "NEG": ["b"]}], "is not an image name"),
-        ([1, {"POS": ["a"], "NEG": ["b"]}], "record 0, image is 1"),
-    ],
-)
-def test_a_wrong_row_is_named(tmp_path: Path, row: object, message: str) -> None:
-    write(tmp_path, SPATIAL, [row])
-    with pytest.raises(UnbagError, match=message):
-        load(tmp_path)
-
-
 def test_files_are_averaged_within_columns_and_columns_within_the_whole(
     tmp_path: Path, numbers: Callable[..., Mapping[str, Mapping[str, Estimate]]]
 ) -> None:

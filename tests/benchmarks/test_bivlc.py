@@ -1,14 +1,10 @@
 """BiVLC from self-made Parquet files in the schema of the hub."""
 
 from collections.abc import Callable, Mapping
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from PIL import Image
-from pyarrow import parquet
 
 from unbag.benchmarks.bivlc import BIVLC
 from unbag.benchmarks.files import ParquetImage
@@ -16,44 +12,14 @@ from unbag.errors import UnbagError
 from unbag.evaluation.loading import absent_images
 from unbag.types import Estimate
 
+from .small import Columns, bivlc_columns, write_bivlc
+
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
-Columns = dict[str, list[object]]
-PLAIN = {str: pa.string(), int: pa.int64()}
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def encoded(colour: tuple[int, int, int]) -> bytes:
-    made = BytesIO()
-    Image.new("RGB", (4, 4), colour).save(made, "PNG")
-    return made.getvalue()
-
-
-def columns(start: int, n: int) -> Columns:
-    numbers = range(start, start + n)
-    return {
-        "image": [{"bytes": encoded((i, 0, 0)), "path": None} for i in numbers],
-        "caption": [f"a man {i}" for i in numbers],
-        "negative_caption": [f"a man and a child {i}" for i in numbers],
-        "negative_image": [{"bytes": encoded((0, i, 0)), "path": None} for i in numbers],
-        "type": [["add", "swap", "replace", "add"][i % 4] for i in numbers],
-        "subtype": [["obj", "att", "rel", "att"][i % 4] for i in numbers],
-    }
-
-
-def write(root: Path, made: Columns, name: str = "00000-of-00002") -> Path:
-    path = root / f"data/test-{name}.parquet"
-    path.parent.mkdir(exist_ok=True)
-    arrays = {
-        column: pa.array(cells, IMAGE if isinstance(cells[0], dict) else PLAIN[type(cells[0])])
-        for column, cells in made.items()
-    }
-    parquet.write_table(pa.table(arrays), path, row_group_size=3)
-    return path
 
 
 def test_rows_of_all_files_and_groups(tmp_path: Path) -> None:
-    write(tmp_path, columns(5, 3), "00001-of-00002")
-    write(tmp_path, columns(0, 5))
+    write_bivlc(tmp_path, bivlc_columns(5, 3), "00001-of-00002")
+    write_bivlc(tmp_path, bivlc_columns(0, 5))
     items = BIVLC.load(tmp_path)
     assert [item.id for item in items][4:6] == [
         "test-00000-of-00002.parquet/4",
@@ -68,19 +34,6 @@ def test_rows_of_all_files_and_groups(tmp_path: Path) -> None:
     assert not absent_images(items)
 
 
-def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
-    made = columns(0, 250)
-    for name in range(4):
-        write(tmp_path, made, f"{name}")
-    items = BIVLC.load(tmp_path)
-    for score, value in (("perfect", 1), ("constant", 0)):
-        found = numbers(BIVLC, items, score)["micro"]
-        assert {estimate.value for estimate in found.values()} == {value}
-    found = numbers(BIVLC, items, "random")["micro"]
-    for metric, chance in (("text", 1 / 4), ("image", 1 / 4), ("group", 1 / 6)):
-        assert found[metric].value == pytest.approx(chance, abs=0.04)
-
-
 def test_published_numbers_follow_the_words_of_the_authors() -> None:
     # Image to text means that each image picks its caption: our text score.
     assert {one.metric: one.value for one in BIVLC.published} == {
@@ -93,17 +46,17 @@ def test_published_numbers_follow_the_words_of_the_authors() -> None:
 def test_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"bivlc has no file .*data/test-\*\.parquet"):
         BIVLC.load(tmp_path)
-    path = write(tmp_path, columns(0, 2))
+    path = write_bivlc(tmp_path, bivlc_columns(0, 2))
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     with pytest.raises(UnbagError, match=r"test-00000-of-00002\.parquet of bivlc cannot be read"):
         BIVLC.load(tmp_path)
-    made = columns(0, 2)
+    made = bivlc_columns(0, 2)
     del made["subtype"]
-    write(tmp_path, made)
+    write_bivlc(tmp_path, made)
     with pytest.raises(UnbagError, match="of bivlc has no column 'subtype'"):
         BIVLC.load(tmp_path)
-    write(tmp_path, columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})
+    write_bivlc(tmp_path, bivlc_columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})
     with pytest.raises(UnbagError, match="of bivlc has no image column 'image'"):
         BIVLC.load(tmp_path)
 
@@ -117,7 +70,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_bad_rows_are_named(change: Columns, message: str, tmp_path: Path) -> None:
-    write(tmp_path, columns(0, 2) | change)
+    write_bivlc(tmp_path, bivlc_columns(0, 2) | change)
     with pytest.raises(UnbagError, match=message):
         BIVLC.load(tmp_path)
 
@@ -128,7 +81,7 @@ def test_damaged_images_are_said_when_opened(tmp_path: Path) -> None:
         {"bytes": None, "path": "x.jpg"},
         None,
     ]
-    path = write(tmp_path, columns(0, 3) | {"image": cells})
+    path = write_bivlc(tmp_path, bivlc_columns(0, 3) | {"image": cells})
     images = [item.images[0] for item in BIVLC.load(tmp_path)]
     for image in images:
         with pytest.raises((OSError, ValueError)):
@@ -137,13 +90,15 @@ def test_damaged_images_are_said_when_opened(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no bytes"):
         images[2].open()
     path.unlink()
-    assert len(absent_images(BIVLC.load(write(tmp_path, columns(0, 1)).parents[1]))) == 0
+    assert (
+        len(absent_images(BIVLC.load(write_bivlc(tmp_path, bivlc_columns(0, 1)).parents[1]))) == 0
+    )
     with pytest.raises(OSError, match="nowhere"):
         ParquetImage(tmp_path / "nowhere", "image", 0, 0).open()
     assert ParquetImage(tmp_path / "nowhere", "image", 0, 0).key.startswith("missing:")
 
 
 def test_pixels_are_the_encoded_ones(tmp_path: Path) -> None:
-    write(tmp_path, columns(0, 2))
+    write_bivlc(tmp_path, bivlc_columns(0, 2))
     opened = BIVLC.load(tmp_path)[1].images[1].open()
     assert np.asarray(opened).tolist() == [[[0, 1, 0]] * 4] * 4

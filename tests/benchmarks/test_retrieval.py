@@ -1,7 +1,7 @@
-"""Order-free retrieval: galleries under shuffles, their recall and what is retained."""
+"""Retrieval, and its order-free versions: recall under shuffles, and what is retained."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import unbag as ub
-from unbag.benchmarks.retrieval import COCO_ORDER_FREE, COCO_RETRIEVAL, SHUFFLES, order_free
+from unbag.benchmarks.retrieval import (
+    COCO_ORDER_FREE,
+    COCO_RETRIEVAL,
+    FLICKR30K_RETRIEVAL,
+    SHUFFLES,
+    order_free,
+)
 from unbag.benchmarks.taggers import with_tagger
 from unbag.data.images import GRIDS
 from unbag.edits.shuffles import BY_TAG, words
@@ -17,7 +23,7 @@ from unbag.errors import UnbagError
 from unbag.evaluation.plan import make_plan
 from unbag.metrics.aggregate import measure
 from unbag.registry import find, names
-from unbag.types import Benchmark, Case, Ensemble, EvalProtocol, Item, Scores, Sparse
+from unbag.types import Benchmark, Case, Ensemble, Estimate, EvalProtocol, Item, Scores, Sparse
 
 UNTAGGED = tuple(name for name in SHUFFLES if name not in BY_TAG)
 
@@ -206,3 +212,13 @@ def test_prompts_have_no_one_order() -> None:
     benchmark = order_free(replace(COCO_RETRIEVAL, load=lambda root: [item]), shuffles=("rows_4",))
     with pytest.raises(UnbagError, match="gallery 'g' has captions made of several prompts"):
         benchmark.load(None)
+
+
+Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
+PLACES = {"coco_retrieval": "val2014", "flickr30k_retrieval": "flickr30k-images"}
+BOTH = pytest.mark.parametrize("benchmark", [COCO_RETRIEVAL, FLICKR30K_RETRIEVAL])
+
+
+def test_the_real_file_of_coco(official: Path) -> None:
+    (item,) = COCO_RETRIEVAL.load(official / "karpathy")
+    assert item.truth.shape == (5000, 25_010)

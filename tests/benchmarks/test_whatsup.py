@@ -1,6 +1,7 @@
-"""Sets of four, cut into pairs: the same images, captions and two-way numbers."""
+"""What'sUp: sets of four, their errata, and sets split into pairs with two-way numbers."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,14 +9,39 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.names import benchmark
-from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, two_way
+from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, A, load, load_corrected, two_way
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
 from unbag.scorers.questions import asked_of
-from unbag.types import Benchmark, Case, Item, Scores
+from unbag.types import Benchmark, Case, Estimate, Item, Scores
+
+from .small import whatsup, write
+
+Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
+WORDS = {"left_of": "to the left of", "right_of": "to the right of", "in-front_of": "in front of"}
+
+
+def test_errata_exchange_the_two_pillow_images(tmp_path: Path) -> None:
+    content = json.loads(json.dumps(whatsup(A, "pillow")(1)).replace("plate", "chair"))
+    (official,) = load(write(tmp_path, content), subset=A)
+    (corrected,) = load_corrected(tmp_path)
+    assert official.captions == corrected.captions
+    assert [p.name for p in corrected.images] == [official.images[i].name for i in (1, 0, 2, 3)]
+
+
+def test_the_real_captions_of_subset_a(official: Path, tmp_path: Path) -> None:
+    fork = json.loads((official / "whatsup/whatsup_A_captions_extra_negatives.json").read_text())
+    # The fork adds options after the four official ones.
+    content = [row | {"caption_options": row["caption_options"][:4]} for row in fork]
+    write(tmp_path, {A.file: content})
+    with pytest.warns(UserWarning, match=r"^1 option is not a caption of its set.*a tabl`e"):
+        items = WHATSUP_A.load(tmp_path)
+    assert len(items) == 103
+    assert sum(len(item.images) for item in items) == 412
+
 
 RELATIONS = ("to the left of", "to the right of", "on", "under")
 IMAGES = tuple(PixelImage(np.full((2, 2, 3), n, dtype=np.uint8)) for n in range(4))
