@@ -1,19 +1,26 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from unbag.errors import UnbagError
-from unbag.metrics import Choice, Classify, class_weights
+from unbag.metrics import (
+    Choice,
+    Classify,
+    Flips,
+    PickImage,
+    class_weights,
+)
 from unbag.types import Case, Ensemble, Item, Outcomes, Scores, TieRule
 
 Make = Callable[..., Case]
 
 
 def accuracy(cases: list[Case], ties: TieRule = "wrong") -> Outcomes:
-    (found,) = Choice()(cases, ties=ties, tie_eps=0.0)
-    assert found.metric == "accuracy"
-    return found
+    (result,) = Choice()(cases, ties=ties, tie_eps=0.0)
+    assert result.metric == "accuracy"
+    return result
 
 
 PRC = ([0.5, 0.4, 0.45, 0.5, 0.3], [0.4, 0.5, 0.3, 0.2, 0.1], [0.6, 0.5, 0.4, 0.3, 0.2])
@@ -34,34 +41,34 @@ def test_chance_follows_the_options_that_remain(case: Make) -> None:
 
 
 def test_units_carry_tags_clusters_and_unread_answers(case: Make) -> None:
-    found = accuracy(
+    result = accuracy(
         [
             case([0.5, 0.4], [1, 0], name="a", image="x", tags={"kind": "swap"}, unparsed=2),
             case([0.4, 0.5], [1, 0], name="b", image="x"),
             case([0.5, 0.4], [1, 0], name="c", group="g"),
         ]
     )
-    assert found.units == ("a", "b", "c")
-    assert found.clusters == ("x:0", "x:0", "g")
-    assert found.tags[0] == {"kind": "swap"}
-    assert found.unparsed_U.tolist() == [2, 0, 0]
-    assert found.weight_U.tolist() == [1, 1, 1]
+    assert result.units == ("a", "b", "c")
+    assert result.clusters == ("x:0", "x:0", "g")
+    assert result.tags[0] == {"kind": "swap"}
+    assert result.unparsed_U.tolist() == [2, 0, 0]
+    assert result.weight_U.tolist() == [1, 1, 1]
 
 
 def test_items_that_ask_nothing_are_left_out(case: Make) -> None:
-    found = accuracy(
+    result = accuracy(
         [
             case([0.5], [1], name="no false one left"),
             case([[0.5, 0.4], [0.1, 0.2]], [[1, 0], [0, 1]], name="two images"),
             case([0.5, 0.4], [1, 0], name="kept"),
         ]
     )
-    assert found.units == ("kept",)
+    assert result.units == ("kept",)
 
 
 def test_nan_is_invalid_and_empty_is_empty(case: Make) -> None:
-    found = accuracy([case([0.5, np.nan], [1, 0])])
-    assert np.isnan(found.value_U[0])
+    result = accuracy([case([0.5, np.nan], [1, 0])])
+    assert np.isnan(result.value_U[0])
     assert accuracy([]).value_U.shape == (0,)
 
 
@@ -124,16 +131,56 @@ def test_top5_ties(case: Make) -> None:
 
 
 def test_top5_says_nothing_about_five_classes(case: Make) -> None:
-    found = Classify()([case([0.5, 0.4, 0.3, 0.2, 0.1], [1, 0, 0, 0, 0])], ties="wrong", tie_eps=0)
-    assert [one.metric for one in found] == ["accuracy"]
+    result = Classify()([case([0.5, 0.4, 0.3, 0.2, 0.1], [1, 0, 0, 0, 0])], ties="wrong", tie_eps=0)
+    assert [outcome.metric for outcome in result] == ["accuracy"]
 
 
 def test_classification_nan_empty_and_repeated_names(case: Make) -> None:
-    found = Classify()([case([np.nan] * 6, [1, 0, 0, 0, 0, 0])], ties="wrong", tie_eps=0.0)
-    assert all(np.isnan(one.value_U[0]) for one in found)
+    result = Classify()([case([np.nan] * 6, [1, 0, 0, 0, 0, 0])], ties="wrong", tie_eps=0.0)
+    assert all(np.isnan(outcome.value_U[0]) for outcome in result)
     assert len(Classify()([], ties="wrong", tie_eps=0.0)[0].units) == 0
     base = case([0.5, 0.4], [1, 0])
     captions = (Ensemble("crane", ("a crane",)), Ensemble("crane", ("a photo of a crane",)))
     item = Item("twice", base.item.images, captions, base.item.truth)
     with pytest.raises(UnbagError, match="more than once: crane"):
         Classify()([Case(item, base.scores)], ties="wrong", tie_eps=0.0)
+
+
+def test_picking_an_image(case: Make) -> None:
+    cases = [
+        case([[0.3], [0.2]], [[1], [0]], name="right"),
+        case([[0.3], [0.4]], [[1], [0]], name="wrong"),
+        case([[0.3], [0.3], [0.1]], [[1], [0], [0]], name="tied"),
+        case([[0.3], [0.1]], [[1], [1]], name="nothing to pick"),
+        case([0.3, 0.1], [1, 0], name="another shape"),
+    ]
+    (result,) = PickImage()(cases, ties="wrong", tie_eps=0)
+    assert result.units == ("right", "wrong", "tied")
+    assert result.value_U.tolist() == [1, 0, 0]
+    assert result.tie_U.tolist() == [False, False, True]
+    assert result.chance_U.tolist() == [1 / 2, 1 / 2, 1 / 3]
+
+
+def flips(case: Case) -> Outcomes:
+    (outcomes,) = Flips()([case], ties="wrong", tie_eps=0.0)
+    return outcomes
+
+
+def test_a_choice_that_follows_the_letter_flips(case: Make) -> None:
+    items = case(np.zeros((2, 2)), np.eye(2), name="set")
+    # Image 0 picks caption 0 in both orders; image 1 whatever stands first.
+    orders = ((-0.1, -2.0), (-0.2, -1.0), (-0.1, -2.0), (-3.0, -0.5))
+    result = flips(Case(items.item, replace(items.scores, order_logprobs=orders)))
+    assert result.units == ("set/picture 0", "set/picture 1")
+    assert result.value_U.tolist() == [0.0, 1.0]
+    assert np.isnan(result.chance_U).all()
+
+
+def test_a_tie_chooses_nothing_and_no_order_asks_nothing(case: Make) -> None:
+    items = case([0.1, 0.2], [1, 0])
+    level = Case(items.item, replace(items.scores, order_logprobs=((-1.0, -1.0), (-1.0, -2.0))))
+    result = flips(level)
+    assert result.value_U.tolist() == [1.0]
+    assert result.tie_U.tolist() == [True]
+    lost = Case(items.item, replace(items.scores, order_logprobs=((np.nan, -1.0), (-1.0, -2.0))))
+    assert np.isnan(flips(lost).value_U).all()

@@ -29,14 +29,14 @@ WHATSUP = """
 
 def misfits(sets_a: int, sets_b: int) -> list[str]:
     """Values that no count gives; 100 is printed without its decimal and read as 100.0."""
-    found = []
+    result = []
     for row in WHATSUP.split("\n"):
         for column, text in enumerate(row.split()):
             sets = sets_a if column < 4 else sets_b
             printed = text if "." in text else f"{text}.0"
             if not fits(printed, sets * (1 if column % 2 else 2)):
-                found.append(text)
-    return found
+                result.append(text)
+    return result
 
 
 def test_whatsup_has_103_sets_in_a_and_102_in_b() -> None:
@@ -203,5 +203,5 @@ def test_sugarcrepe_means() -> None:
             zip(FAMILIES, SUGARCREPE["CLIP"][0].split(), strict=True)
         )
     ]
-    found = averages(cells)
-    assert found == pytest.approx({"macro7": 72.99, "macro3": 71.81}, abs=0.005)
+    result = averages(cells)
+    assert result == pytest.approx({"macro7": 72.99, "macro3": 71.81}, abs=0.005)

@@ -17,41 +17,41 @@ TRUE = np.array([[1, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)
 NAN = np.nan
 
 
-def judge(metric: Metric, cases: list[Case], ties: TieRule = "wrong") -> dict[str, Outcomes]:
-    return {one.metric: one for one in metric(cases, ties=ties, tie_eps=0.0)}
+def outcomes_of(metric: Metric, cases: list[Case], ties: TieRule = "wrong") -> dict[str, Outcomes]:
+    return {outcome.metric: outcome for outcome in metric(cases, ties=ties, tie_eps=0.0)}
 
 
 def test_worked_example(case: Make) -> None:
-    found = judge(Recall(), [case(SCORES, TRUE, name="g")])
-    assert found["text_to_image@1"].value_U.tolist() == [1, 1, 1, 0]
-    assert found["image_to_text@1"].value_U.tolist() == [1, 1]
-    assert list(found) == [
+    result = outcomes_of(Recall(), [case(SCORES, TRUE, name="g")])
+    assert result["text_to_image@1"].value_U.tolist() == [1, 1, 1, 0]
+    assert result["image_to_text@1"].value_U.tolist() == [1, 1]
+    assert list(result) == [
         f"{d}@{k}" for d in ("text_to_image", "image_to_text") for k in (1, 5, 10)
     ]
-    assert found["text_to_image@1"].chance_U.tolist() == [0.5] * 4
+    assert result["text_to_image@1"].chance_U.tolist() == [0.5] * 4
     # Two of four captions are true: 1 - C(2,1)/C(4,1).
-    assert found["image_to_text@1"].chance_U.tolist() == [0.5] * 2
-    assert found["image_to_text@5"].chance_U.tolist() == [1.0] * 2
+    assert result["image_to_text@1"].chance_U.tolist() == [0.5] * 2
+    assert result["image_to_text@5"].chance_U.tolist() == [1.0] * 2
 
 
 def test_captions_of_one_image_are_one_cluster(case: Make) -> None:
-    found = judge(Recall((1,)), [case(SCORES, TRUE, name="g")])
-    text = found["text_to_image@1"]
+    result = outcomes_of(Recall((1,)), [case(SCORES, TRUE, name="g")])
+    text = result["text_to_image@1"]
     assert text.clusters == ("g/picture 0", "g/picture 1", "g/picture 0", "g/picture 1")
-    assert found["image_to_text@1"].clusters == ("g/picture 0", "g/picture 1")
+    assert result["image_to_text@1"].clusters == ("g/picture 0", "g/picture 1")
     assert len(set(text.units)) == 4
 
 
 def test_a_collapsed_model_finds_nothing(case: Make) -> None:
     flat = [case(np.zeros((4, 4)), np.eye(4))]
-    assert judge(Recall((1, 3)), flat)["text_to_image@1"].value_U.tolist() == [0] * 4
-    half = judge(Recall((1, 3)), flat, "half")
+    assert outcomes_of(Recall((1, 3)), flat)["text_to_image@1"].value_U.tolist() == [0] * 4
+    half = outcomes_of(Recall((1, 3)), flat, "half")
     assert half["text_to_image@1"].value_U == pytest.approx([1 / 4] * 4)
     assert half["image_to_text@3"].value_U == pytest.approx([3 / 4] * 4)
-    assert judge(Recall((1,)), flat, "right")["text_to_image@1"].value_U.tolist() == [1] * 4
+    assert outcomes_of(Recall((1,)), flat, "right")["text_to_image@1"].value_U.tolist() == [1] * 4
     assert half["text_to_image@1"].tie_U.all()
     # Four candidates are all among the first four: here a tie decides nothing.
-    assert not judge(Recall((4,)), flat)["text_to_image@4"].tie_U.any()
+    assert not outcomes_of(Recall((4,)), flat)["text_to_image@4"].tie_U.any()
 
 
 def test_ranks_of_a_gallery_with_ties() -> None:
@@ -77,9 +77,9 @@ def test_damaged_images_leave_the_gallery(case: Make) -> None:
     assert text.gallery == 2
     assert text.greater_Q.tolist() == [0, -1, 0]
     assert image.greater_Q.tolist() == [0, -1, 0]
-    found = judge(Recall((1,)), [case(score_PC, np.eye(3))])
-    assert found["text_to_image@1"].chance_U[0] == 1 / 2
-    assert np.isnan(found["text_to_image@1"].value_U).tolist() == [False, True, False]
+    result = outcomes_of(Recall((1,)), [case(score_PC, np.eye(3))])
+    assert result["text_to_image@1"].chance_U[0] == 1 / 2
+    assert np.isnan(result["text_to_image@1"].value_U).tolist() == [False, True, False]
     assert text.top_QK[0].tolist() == [0, 2, -1]
     assert np.isnan(text.top_score_QK[0, 2])
 
@@ -131,10 +131,10 @@ def test_blocks_and_sparse_truth_change_nothing(
     sparse = Sparse(true_PC.shape, row_T[order_T], column_T[order_T])
     whole = rank(score_PC, true_PC, keep=3)
     parts = rank_blocks(lambda a, b: score_PC[a:b], sparse, rows=rows, keep=3)
-    for one, other in zip(whole, parts, strict=True):
+    for outcome, other in zip(whole, parts, strict=True):
         for field in ("greater_Q", "equal_Q", "true_equal_Q", "true_Q", "top_QK", "top_score_QK"):
-            np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-        assert one.gallery == other.gallery
+            np.testing.assert_array_equal(getattr(outcome, field), getattr(other, field))
+        assert outcome.gallery == other.gallery
 
 
 @given(galleries)
@@ -184,44 +184,44 @@ def test_hit_chance_formula() -> None:
     assert hit_chance(3, np.array([1]), 10)[0] == 1.0
 
 
-def pair(case: Make, kept: FloatArray, shuffled: FloatArray) -> list[Case]:
+def pair(case: Make, original: FloatArray, shuffled: FloatArray) -> list[Case]:
     return [
-        case(kept, np.eye(len(kept)), name="k", group="g", tags={"order": "kept"}),
-        case(shuffled, np.eye(len(kept)), name="s", group="g", tags={"order": "shuffled"}),
+        case(original, np.eye(len(original)), name="k", group="g", tags={"order": "kept"}),
+        case(shuffled, np.eye(len(original)), name="s", group="g", tags={"order": "shuffled"}),
     ]
 
 
 def test_retention(case: Make) -> None:
-    kept = np.eye(4)
+    original = np.eye(4)
     shuffled = np.eye(4)[[0, 1, 3, 2]]
-    (found,) = Retention()(pair(case, kept, shuffled), ties="wrong", tie_eps=0.0)
-    assert found.metric == "retention"
-    assert found.value_U.tolist() == [1, 1, 0, 0]
-    assert found.weight_U.tolist() == [1, 1, 1, 1]
-    assert np.isnan(found.chance_U).all()
-    assert found.tags[0] == {"order": "kept"}
-    kept[0, 0] = -1.0
-    (found,) = Retention()(pair(case, kept, shuffled), ties="wrong", tie_eps=0.0)
-    assert found.value_U.sum() / found.weight_U.sum() == pytest.approx(2 / 3)
+    (result,) = Retention()(pair(case, original, shuffled), ties="wrong", tie_eps=0.0)
+    assert result.metric == "retention"
+    assert result.value_U.tolist() == [1, 1, 0, 0]
+    assert result.weight_U.tolist() == [1, 1, 1, 1]
+    assert np.isnan(result.chance_U).all()
+    assert result.tags[0] == {"order": "kept"}
+    original[0, 0] = -1.0
+    (result,) = Retention()(pair(case, original, shuffled), ties="wrong", tie_eps=0.0)
+    assert result.value_U.sum() / result.weight_U.sum() == pytest.approx(2 / 3)
 
 
 def test_retention_nan_and_empty(case: Make) -> None:
     damaged = np.eye(3)
     damaged[1] = NAN
-    (found,) = Retention()(pair(case, np.eye(3), damaged), ties="wrong", tie_eps=0.0)
-    assert np.isnan(found.value_U).tolist() == [False, True, False]
-    assert judge(Retention(), [])["retention"].units == ()
+    (result,) = Retention()(pair(case, np.eye(3), damaged), ties="wrong", tie_eps=0.0)
+    assert np.isnan(result.value_U).tolist() == [False, True, False]
+    assert outcomes_of(Retention(), [])["retention"].units == ()
 
 
 def test_retention_needs_partners_of_one_size(case: Make) -> None:
-    kept, shuffled = pair(case, np.eye(3), np.eye(3))
+    original, shuffled = pair(case, np.eye(3), np.eye(3))
     with pytest.raises(
         UnbagError, match="item 's' has order=shuffled, but its group has no original"
     ):
         Retention()([shuffled], ties="wrong", tie_eps=0.0)
     other = pair(case, np.eye(4), np.eye(4))[1]
     with pytest.raises(UnbagError, match="items 'k' and 's' cannot be compared"):
-        Retention()([kept, other], ties="wrong", tie_eps=0.0)
+        Retention()([original, other], ties="wrong", tie_eps=0.0)
 
 
 def test_kept_ranks_give_the_same_as_scores(case: Make) -> None:
@@ -230,12 +230,12 @@ def test_kept_ranks_give_the_same_as_scores(case: Make) -> None:
     item = Item("g", whole.item.images, whole.item.captions, Sparse(TRUE.shape, row_T, column_T))
     text, image = rank(SCORES, item.truth)
     lean = Case(item, Scores("g", None, text_to_image=text, image_to_text=image))
-    expected = judge(Recall(), [whole])
-    for name, found in judge(Recall(), [lean]).items():
-        assert found.units == expected[name].units
-        assert found.clusters == expected[name].clusters
-        np.testing.assert_array_equal(found.value_U, expected[name].value_U)
-        np.testing.assert_array_equal(found.chance_U, expected[name].chance_U)
+    expected = outcomes_of(Recall(), [whole])
+    for name, result in outcomes_of(Recall(), [lean]).items():
+        assert result.units == expected[name].units
+        assert result.clusters == expected[name].clusters
+        np.testing.assert_array_equal(result.value_U, expected[name].value_U)
+        np.testing.assert_array_equal(result.chance_U, expected[name].chance_U)
     one_way = Case(item, Scores("g", None, text_to_image=text))
-    assert judge(Recall(), [one_way])["image_to_text@1"].units == ()
-    assert judge(Recall(), [])["text_to_image@1"].units == ()
+    assert outcomes_of(Recall(), [one_way])["image_to_text@1"].units == ()
+    assert outcomes_of(Recall(), [])["text_to_image@1"].units == ()

@@ -87,8 +87,8 @@ def test_unequal_sizes_and_blocks_of_flips(monkeypatch: pytest.MonkeyPatch) -> N
     difference_G = np.random.default_rng(1).normal(0.1, 1, 200)
     z = difference_G.sum() / np.sqrt((difference_G**2).sum())
     expected = 2 * (1 - NormalDist().cdf(abs(z)))
-    found = sign_flip(difference_G, rng=np.random.default_rng(0))
-    assert found == pytest.approx(expected, abs=0.02)
+    result = sign_flip(difference_G, rng=np.random.default_rng(0))
+    assert result == pytest.approx(expected, abs=0.02)
 
 
 def test_clusters_are_flipped_as_a_whole(outcomes: Make, against: Against) -> None:
@@ -97,9 +97,9 @@ def test_clusters_are_flipped_as_a_whole(outcomes: Make, against: Against) -> No
     clusters = [f"p{i // 8}" for i in range(32)]
     first = outcomes([0] * 24 + [1] * 8, clusters=clusters)
     second = outcomes([1] * 24 + [0] * 8, clusters=clusters)
-    found = against(first, second)
-    assert found.test == "sign flip over clusters"
-    assert found.p_value == pytest.approx(10 / 16)
+    result = against(first, second)
+    assert result.test == "sign flip over clusters"
+    assert result.p_value == pytest.approx(10 / 16)
     alone = against(replace(first, clusters=first.units), replace(second, clusters=second.units))
     assert alone.test == "mcnemar"
     assert alone.p_value == pytest.approx(mcnemar(first.value_U, second.value_U))
@@ -119,9 +119,9 @@ def test_clustered_differences_of_no_meaning_are_seldom_shown() -> None:
 def test_only_the_units_of_the_rule_are_compared(outcomes: Make, against: Against) -> None:
     tags = [{"order": "kept"}] * 4 + [{"order": "shuffled"}] * 6
     first, second = outcomes([0] * 10, tags=tags), outcomes([1, 0, 0, 0] + [1] * 6, tags=tags)
-    kept = against(first, second, Aggregate(only=(("order", "kept"),)))
-    assert (kept.n, kept.difference, kept.aggregate) == (4, 0.25, "micro[order=kept]")
-    assert (kept.test, kept.p_value) == ("mcnemar", 1.0)
+    original = against(first, second, Aggregate(only=(("order", "kept"),)))
+    assert (original.n, original.difference, original.aggregate) == (4, 0.25, "micro[order=kept]")
+    assert (original.test, original.p_value) == ("mcnemar", 1.0)
     every = against(first, second)
     assert (every.n, every.difference, every.aggregate) == (10, 0.7, "micro")
 
@@ -132,13 +132,13 @@ def test_macro_values_are_compared(outcomes: Make, against: Against) -> None:
     second = outcomes([1, 1] + [0] * 8, tags=tags)
     # a gains 2/8, b loses 2/2; over all units they would cancel.
     assert against(first, second).difference == 0.0
-    found = against(first, second, Aggregate(by=("kind",)))
-    assert found.difference == pytest.approx((0.25 - 1) / 2)
-    assert (found.n, found.aggregate) == (10, "macro(kind)")
+    result = against(first, second, Aggregate(by=("kind",)))
+    assert result.difference == pytest.approx((0.25 - 1) / 2)
+    assert (result.n, result.aggregate) == (10, "macro(kind)")
     # Parts in the average: 1/16 each in a, 1/4 each in b. |sum| >= 6/16 if the two of b agree.
-    assert found.test == "sign flip over clusters"
-    assert found.p_value == pytest.approx(8 / 16)
-    assert found.low == pytest.approx((0 - 1) / 2)
+    assert result.test == "sign flip over clusters"
+    assert result.p_value == pytest.approx(8 / 16)
+    assert result.low == pytest.approx((0 - 1) / 2)
 
 
 def test_macro_differences_of_shared_images_move_together(outcomes: Make, against: Against) -> None:
@@ -147,25 +147,25 @@ def test_macro_differences_of_shared_images_move_together(outcomes: Make, agains
     clusters = [f"p{i % 100}" for i in range(400)]
     first = outcomes([0] * 400, clusters=clusters, tags=tags)
     second = outcomes(np.tile(gain_P, 4).tolist(), clusters=clusters, tags=tags)
-    found = against(first, second, Aggregate(by=("kind",)))
-    assert found.difference == pytest.approx(gain_P.mean())
-    assert found.high - found.low == pytest.approx(2 * 1.96 * gain_P.std() / 10, rel=0.1)
+    result = against(first, second, Aggregate(by=("kind",)))
+    assert result.difference == pytest.approx(gain_P.mean())
+    assert result.high - result.low == pytest.approx(2 * 1.96 * gain_P.std() / 10, rel=0.1)
 
 
 def test_a_rule_without_meaning_gives_way_to_micro(outcomes: Make, against: Against) -> None:
-    found = against(outcomes([0, 1]), outcomes([1, 1]), Aggregate(by=("kind",)))
-    assert (found.aggregate, found.n, found.difference) == ("micro", 2, 0.5)
+    result = against(outcomes([0, 1]), outcomes([1, 1]), Aggregate(by=("kind",)))
+    assert (result.aggregate, result.n, result.difference) == ("micro", 2, 0.5)
 
 
 def test_difference_on_shared_valid_units(outcomes: Make, against: Against) -> None:
     first = outcomes([1, 0, 0, 0, NAN])
     second = replace(outcomes([1, 1, 1, NAN, 1]), units=("u0", "u1", "u2", "u3", "elsewhere"))
-    found = against(first, second)
-    assert found.n == 3
-    assert found.difference == pytest.approx(2 / 3)
-    assert (found.first, found.second, found.metric) == ("old", "new", "accuracy")
-    assert found.p_value == pytest.approx(0.5)
-    assert found.p_holm is None
+    result = against(first, second)
+    assert result.n == 3
+    assert result.difference == pytest.approx(2 / 3)
+    assert (result.first, result.second, result.metric) == ("old", "new", "accuracy")
+    assert result.p_value == pytest.approx(0.5)
+    assert result.p_holm is None
 
 
 def test_units_are_matched_by_name(outcomes: Make, against: Against) -> None:
@@ -179,11 +179,11 @@ def test_pairing_narrows_the_interval(outcomes: Make, against: Against) -> None:
     rng = np.random.default_rng(0)
     base = rng.integers(0, 2, 400).astype(float)
     better = np.where(np.arange(400) % 40 == 0, 1.0, base)
-    found = against(outcomes(base.tolist()), outcomes(better.tolist()))
+    result = against(outcomes(base.tolist()), outcomes(better.tolist()))
     gain_N = better - base
     half = 1.96 * gain_N.std() / 20
-    assert found.difference == pytest.approx(gain_N.mean())
-    assert found.high - found.low == pytest.approx(2 * half, rel=0.2)
+    assert result.difference == pytest.approx(gain_N.mean())
+    assert result.high - result.low == pytest.approx(2 * half, rel=0.2)
 
 
 def test_clusters_widen_it(outcomes: Make, against: Against) -> None:

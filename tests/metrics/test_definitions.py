@@ -55,21 +55,23 @@ def test_every_metric_is_defined_and_nothing_else(case: Make) -> None:
         case(np.eye(4), np.eye(4), name="set"),
         Case(triple.item, replace(triple.scores, caption_CC=np.eye(3))),
     ]
-    emitted = {one.metric for metric in METRICS for one in metric(cases, ties="wrong", tie_eps=0)}
+    emitted = {
+        outcome.metric for metric in METRICS for outcome in metric(cases, ties="wrong", tie_eps=0)
+    }
     assert emitted == set(DEFINITIONS)
 
 
 def test_nothing_is_defined_twice() -> None:
-    assert all(name == found.name for name, found in DEFINITIONS.items())
-    assert len({found.title for found in DEFINITIONS.values()}) == len(DEFINITIONS)
+    assert all(name == result.name for name, result in DEFINITIONS.items())
+    assert len({result.title for result in DEFINITIONS.values()}) == len(DEFINITIONS)
 
 
 def test_definitions_are_whole() -> None:
-    for found in DEFINITIONS.values():
-        assert found.title
-        assert found.meaning.endswith(".")
-        assert "  " not in found.meaning
-        assert found.formula
+    for result in DEFINITIONS.values():
+        assert result.title
+        assert result.meaning.endswith(".")
+        assert "  " not in result.meaning
+        assert result.formula
 
 
 def test_definitions_state_the_chance_that_is_used() -> None:
@@ -82,7 +84,7 @@ def test_definitions_state_the_chance_that_is_used() -> None:
 
 
 def test_recall_at_any_k() -> None:
-    found = recall_definition("image_to_text@3")
-    assert found.title == "Image to text R@3"
-    assert "true caption is among the 3" in found.meaning
+    result = recall_definition("image_to_text@3")
+    assert result.title == "Image to text R@3"
+    assert "true caption is among the 3" in result.meaning
     assert DEFINITIONS["text_to_image@1"] == recall_definition("text_to_image@1")

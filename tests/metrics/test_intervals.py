@@ -46,10 +46,10 @@ EXAMPLE = np.array([0.02, 0.01, -0.01, 0.03, 0.00])
 
 
 def test_bootstrap_worked_example() -> None:
-    found = bootstrap(EXAMPLE, confidence=0.99, rng=rng())
-    assert found.low == pytest.approx(-0.006, abs=1e-3)
-    assert found.high == pytest.approx(0.026, abs=1e-3)
-    assert found.name == "bootstrap"
+    result = bootstrap(EXAMPLE, confidence=0.99, rng=rng())
+    assert result.low == pytest.approx(-0.006, abs=1e-3)
+    assert result.high == pytest.approx(0.026, abs=1e-3)
+    assert result.name == "bootstrap"
 
 
 def test_bootstrap_spreads_as_the_plug_in_error_says() -> None:
@@ -84,12 +84,12 @@ def test_clustered_bootstrap_agrees_with_a_plain_loop() -> None:
     lean = {f"c{i}": p for i, p in enumerate(dice.random(30))}
     value_N = np.array([float(dice.random() < lean[c]) for c in clusters])
     means = loop(value_N, clusters, 4_000)
-    found = bootstrap(value_N, clusters=clusters, resamples=20_000, rng=rng())
+    result = bootstrap(value_N, clusters=clusters, resamples=20_000, rng=rng())
     low, high = np.quantile(means, [0.025, 0.975])
-    assert found.low == pytest.approx(low, abs=0.01)
-    assert found.high == pytest.approx(high, abs=0.01)
+    assert result.low == pytest.approx(low, abs=0.01)
+    assert result.high == pytest.approx(high, abs=0.01)
     alone = bootstrap(value_N, resamples=20_000, rng=rng())
-    assert found.high - found.low > 1.2 * (alone.high - alone.low)
+    assert result.high - result.low > 1.2 * (alone.high - alone.low)
 
 
 def test_counts_and_indices_draw_from_the_same_distribution() -> None:
@@ -107,9 +107,9 @@ def test_counts_and_indices_draw_from_the_same_distribution() -> None:
 @pytest.mark.parametrize("rows", [40, 4_000])
 def test_the_order_of_rows_does_not_matter(rows: int) -> None:
     row_GM = np.stack([rng(1).integers(0, 9, rows) / 8, np.ones(rows)], axis=1)
-    one = resampled_sums(row_GM, resamples=100, rng=rng())
+    outcome = resampled_sums(row_GM, resamples=100, rng=rng())
     other = resampled_sums(row_GM[::-1], resamples=100, rng=rng())
-    np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(outcome, other)
 
 
 def test_blocks_cover_all_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +123,10 @@ def test_blocks_cover_all_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_normal_is_the_textbook_interval() -> None:
     value_N = rng().standard_normal(20_000)
-    found = normal(Stratum(np.stack([value_N, np.ones(20_000)], axis=1)))
+    result = normal(Stratum(np.stack([value_N, np.ones(20_000)], axis=1)))
     half = 1.959964 * value_N.std(ddof=1) / np.sqrt(20_000)
-    assert found.low == pytest.approx(value_N.mean() - half, abs=1e-9)
-    assert found.high == pytest.approx(value_N.mean() + half, abs=1e-9)
+    assert result.low == pytest.approx(value_N.mean() - half, abs=1e-9)
+    assert result.high == pytest.approx(value_N.mean() + half, abs=1e-9)
 
 
 def test_cluster_rows_sum_over_clusters() -> None:
@@ -185,9 +185,9 @@ def test_joint_draws_agree_with_a_plain_loop() -> None:
 
 
 def test_a_stratum_that_a_resample_leaves_out_counts_with_its_own_value() -> None:
-    many, one = shared(np.zeros(10), 0.5), shared(np.ones(1), 0.5)
+    many, single = shared(np.zeros(10), 0.5), shared(np.ones(1), 0.5)
     # The one cluster of the second is missing in (9/10)^10 = 35 % of all resamples.
-    np.testing.assert_allclose(draws([many, one], resamples=200, rng=rng()), 0.5)
+    np.testing.assert_allclose(draws([many, single], resamples=200, rng=rng()), 0.5)
 
 
 def test_counts_of_a_resample_sum_to_its_rows() -> None:
@@ -212,13 +212,13 @@ def test_kinds_are_drawn_by_their_share_of_the_rows(counts: list[int]) -> None:
 
 def test_clusters_that_are_alike_make_one_kind_whatever_their_names_and_order() -> None:
     value_N = np.repeat([0.0, 1.0], 100)
-    one = [shared(value_N, 0.5), shared(value_N, 0.5, first=50)]
+    outcome = [shared(value_N, 0.5), shared(value_N, 0.5, first=50)]
     other = [shared(value_N[::-1], 0.5), shared(value_N[::-1], 0.5, first=50)]
     turned = [
         Stratum(s.row_GM[::-1], s.share, tuple(f"d{name}" for name in s.clusters[::-1]))
-        for s in one
+        for s in outcome
     ]
-    first = draws(one, resamples=500, rng=rng())
+    first = draws(outcome, resamples=500, rng=rng())
     np.testing.assert_array_equal(draws(turned, resamples=500, rng=rng()), first)
     assert not np.array_equal(draws(other, resamples=500, rng=rng()), first)
 
@@ -237,7 +237,7 @@ def test_clusters_all_wrong_or_all_right_keep_wilson(value: int) -> None:
 
 def test_half_right_pairs_get_no_zero_width() -> None:
     pairs = Stratum(np.array([[1.0, 2.0]] * 50))
-    found = interval(
+    result = interval(
         [pairs],
         is_macro=False,
         is_clustered=True,
@@ -248,8 +248,8 @@ def test_half_right_pairs_get_no_zero_width() -> None:
         rng=rng(),
     )
     unseen = wilson(0, 50).high / 2
-    assert found[:2] == pytest.approx((0.5 - unseen, 0.5 + unseen))
-    assert found.name == "wilson (clusters)"
+    assert result[:2] == pytest.approx((0.5 - unseen, 0.5 + unseen))
+    assert result.name == "wilson (clusters)"
 
 
 def test_randomness_depends_on_names_only() -> None:

@@ -30,8 +30,8 @@ def chances(case: Make, metric: Metric, true: object, cases: int) -> dict[str, f
 
 @pytest.mark.parametrize("options", [2, 5])
 def test_choice(case: Make, options: int) -> None:
-    found = chances(case, Choice(), [1] + [0] * (options - 1), UNITS)
-    assert found["accuracy"] == pytest.approx(1 / options, abs=TOLERANCE)
+    result = chances(case, Choice(), [1] + [0] * (options - 1), UNITS)
+    assert result["accuracy"] == pytest.approx(1 / options, abs=TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_choice(case: Make, options: int) -> None:
     ids=["triples", "groups", "pairs", "sets"],
 )
 def test_levels_by_simulation(case: Make, metric: Metric, true: object, cases: int) -> None:
-    found = chances(case, metric, true, cases)
-    expected = {name: CHANCE[name] for name in found if not name.startswith("mean_")}
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
+    result = chances(case, metric, true, cases)
+    expected = {name: CHANCE[name] for name in result if not name.startswith("mean_")}
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
 
 
 def test_independent_coins() -> None:
@@ -55,16 +55,16 @@ def test_independent_coins() -> None:
     rng = np.random.default_rng(2)
     score_NC = rng.standard_normal((UNITS, 3))
     score_NC[:, 1] = 0.0
-    found = triple_outcomes(score_NC, np.tile([True, False, True], (UNITS, 1)))
-    assert found["augmented"].value_N.mean() == pytest.approx(1 / 4, abs=TOLERANCE)
-    assert found["brittleness"].value_N.mean() == pytest.approx(1 / 2, abs=TOLERANCE)
+    result = triple_outcomes(score_NC, np.tile([True, False, True], (UNITS, 1)))
+    assert result["augmented"].value_N.mean() == pytest.approx(1 / 4, abs=TOLERANCE)
+    assert result["brittleness"].value_N.mean() == pytest.approx(1 / 2, abs=TOLERANCE)
 
 
 def test_recall(case: Make) -> None:
     true = np.zeros((100, 300))
     true[np.arange(300) % 100, np.arange(300)] = 1
-    found = chances(case, Recall((1, 5)), true, 200)
+    result = chances(case, Recall((1, 5)), true, 200)
     for k in (1, 5):
-        assert found[f"text_to_image@{k}"] == pytest.approx(k / 100, abs=TOLERANCE)
+        assert result[f"text_to_image@{k}"] == pytest.approx(k / 100, abs=TOLERANCE)
         expected = hit_chance(300, np.array([3]), k)[0]
-        assert found[f"image_to_text@{k}"] == pytest.approx(expected, abs=TOLERANCE)
+        assert result[f"image_to_text@{k}"] == pytest.approx(expected, abs=TOLERANCE)
