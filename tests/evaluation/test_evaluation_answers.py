@@ -18,17 +18,9 @@ from unbag.reports.exports import report
 from unbag.runs.cache import TensorCache, default_cache
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Aggregate, Benchmark, Ensemble, EvalProtocol, Item, Query
+from unbag.types import Aggregate, Benchmark, Ensemble, EvalProtocol, Item
 
-
-class Odd:
-    name, fingerprint, scoring, is_blind = "odd", "1", "odd", False
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-
-    def score(self, queries: Sequence[Query]) -> Any:
-        return self.answer
+from .stub import Odd
 
 
 @pytest.mark.parametrize(

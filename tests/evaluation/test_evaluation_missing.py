@@ -1,6 +1,6 @@
 """Missing images and official tie rules, through a whole run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Benchmark, Item, Query
+from unbag.types import Benchmark, Item
+
+from .stub import Odd, lengths
 
 
 def test_missing_images_are_listed_before_anything_is_computed(
@@ -50,19 +52,12 @@ def test_only_the_first_ten_are_listed(
     assert "and 3 more" in str(error.value)
 
 
-class Constant:
-    name, fingerprint, scoring, is_blind = "constant", "1", "odd", False
-
-    def score(self, queries: Sequence[Query]) -> list[float]:
-        return [1.0] * len(queries)
-
-
 @pytest.mark.parametrize("official_first", [False, True])
 def test_another_official_tie_rule_is_reported_beside_ours(
     toy: Benchmark, tmp_path: Path, official_first: bool
 ) -> None:
     lenient = replace(toy, official_ties="argmax_first")
-    job = Job([Constant()], [lenient], tmp_path / "run", official_first=official_first)
+    job = Job([Odd(lengths(0))], [lenient], tmp_path / "run", official_first=official_first)
     results = run(job).contents.results
     found = {r.protocol.ties: r.overall["accuracy"].value for r in results}
     assert found == {"wrong": 0.0, "argmax_first": 1.0}

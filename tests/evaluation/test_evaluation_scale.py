@@ -20,6 +20,8 @@ from unbag.metrics.retrieval import Recall
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Caption, Case, Ensemble, ImageSource, Item, Query, Scores, Sparse
 
+from .stub import Odd
+
 
 def classes(items: list[Item], count: int) -> list[Item]:
     letters = ["r", "g", "b"]
@@ -136,13 +138,8 @@ def test_vectors_must_have_unit_norm(
 def test_a_model_that_shares_no_unit_costs_nobody_the_results(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
-    class Nothing:
-        name, fingerprint, scoring, is_blind = "nothing", "1", "odd", False
-
-        def score(self, queries: Sequence[Query]) -> list[float]:
-            return [float("nan")] * len(queries)
-
-    job = Job([Cosine(encoder), Nothing()], [toy], tmp_path / "run", allow_invalid=True)
+    nothing = Odd(lambda queries: [float("nan")] * len(queries), name="nothing")
+    job = Job([Cosine(encoder), nothing], [toy], tmp_path / "run", allow_invalid=True)
     finished = run(job)
     assert finished.contents.comparisons == ()
     assert finished.problems[0].startswith("colours and nothing on toy: ")

@@ -15,6 +15,8 @@ from unbag.models.baselines import load
 from unbag.scorers import Cosine
 from unbag.types import Benchmark
 
+from .stub import Odd
+
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
@@ -91,17 +93,12 @@ def test_score_takes_a_dual_encoder_a_name_and_an_image(encoder: Any, photo: Pat
 
 
 def test_an_image_is_seen_as_its_file_is(photo: Path) -> None:
-    class Sizes:
-        name, fingerprint, scoring, is_blind = "sizes", "1", "odd", False
-
-        def score(self, queries: Any) -> list[float]:
-            return [float(query.image.open().height) for query in queries]
-
+    heights = Odd(lambda queries: [float(query.image.open().height) for query in queries])
     with Images.open(photo) as image:
-        assert ub.score(image, ["a"], Sizes()).tolist() == [8]
+        assert ub.score(image, ["a"], heights).tolist() == [8]
         shown = image.convert("P")
     shown.info["transparency"] = b"\x00\x80"
-    assert ub.score(shown, ["a"], Sizes()).tolist() == [8]
+    assert ub.score(shown, ["a"], heights).tolist() == [8]
 
 
 def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:

@@ -19,6 +19,8 @@ from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
 
+from .stub import Odd, lengths
+
 
 def results_of(folder: Path) -> Any:
     """Results without the record of the run, which holds the time."""
@@ -57,13 +59,7 @@ def test_what_was_written_can_be_read(encoder: Any, toy: Benchmark, tmp_path: Pa
 
 
 def test_failures_are_shown_small(toy: Benchmark, tmp_path: Path) -> None:
-    class Wrong:
-        name, fingerprint, scoring, is_blind = "wrong", "1", "odd", False
-
-        def score(self, queries: Sequence[Query]) -> list[float]:
-            return [float(len(str(q.caption))) for q in queries]
-
-    contents = run(Job([Wrong()], [toy], tmp_path / "run")).contents
+    contents = run(Job([Odd(lengths())], [toy], tmp_path / "run")).contents
     failure = contents.failures[0]
     assert len(contents.failures) == 6
     assert failure.images[0].startswith("data:image/jpeg;base64,")
@@ -74,59 +70,13 @@ def test_failures_are_shown_small(toy: Benchmark, tmp_path: Path) -> None:
 def test_a_second_model_is_compared_with_the_first(
     encoder: Any, toy: Benchmark, tmp_path: Path
 ) -> None:
-    class Reverse:
-        name, fingerprint, scoring, is_blind = "reverse", "1", "odd", False
-
-        def score(self, queries: Sequence[Query]) -> list[float]:
-            return [-float(x) for x in Cosine(encoder).score(queries)]
-
-    (comparison,) = run(
-        Job([Cosine(encoder), Reverse()], [toy], tmp_path / "run")
-    ).contents.comparisons
+    reverse = Odd(lambda q: [-float(x) for x in Cosine(encoder).score(q)], name="reverse")
+    job = Job([Cosine(encoder), reverse], [toy], tmp_path / "run")
+    (comparison,) = run(job).contents.comparisons
     assert (comparison.first, comparison.second) == ("colours", "reverse")
     assert comparison.difference == -1.0
     # Six images, all of them worse: two of the 64 ways to flip their signs are as extreme.
     assert comparison.p_holm == 2 / 64
-
-
-class Stops:
-    """Scores by caption length, and stops like a user after some chunks."""
-
-    name, fingerprint, scoring, is_blind = "stops", "1", "odd", False
-
-    def __init__(self, after: int | None) -> None:
-        self.after = after
-        self.asked = 0
-
-    def score(self, queries: Sequence[Query]) -> list[float]:
-        if self.after is not None and self.asked >= self.after:
-            raise KeyboardInterrupt
-        self.asked += 1
-        return [float(len(str(query.caption))) for query in queries]
-
-
-def many(items: list[Item]) -> list[Item]:
-    return [
-        Item(f"{n}/{i.id}", i.images, tuple(f"{n} {c}" for c in i.captions), i.truth)
-        for n in range(10)
-        for i in items
-    ]
-
-
-def test_ctrl_c_keeps_what_was_scored_and_the_run_goes_on(
-    items: list[Item], tmp_path: Path, make: Callable[..., Benchmark]
-) -> None:
-    benchmark = make(lambda root: many(items))
-    with pytest.raises(KeyboardInterrupt):
-        run(Job([Stops(2)], [benchmark], tmp_path / "cut"))
-    assert json.loads((tmp_path / "cut/run.json").read_text())["state"] == "stopped"
-    kept = pq.read_table(tmp_path / "cut/scores.parquet").num_rows
-    assert kept == 128
-    second = Stops(None)
-    run(Job([second], [benchmark], tmp_path / "cut"))
-    assert second.asked == 3
-    run(Job([Stops(None)], [benchmark], tmp_path / "whole"))
-    assert results_of(tmp_path / "cut") == results_of(tmp_path / "whole")
 
 
 def test_a_folder_of_another_run_is_left_alone(
@@ -162,14 +112,17 @@ def test_damaged_images_are_counted_named_and_refused_in_number(
 def test_one_bad_benchmark_does_not_cost_the_others(
     items: list[Item], toy: Benchmark, tmp_path: Path, make: Callable[..., Benchmark]
 ) -> None:
-    class Moody:
-        name, fingerprint, scoring, is_blind = "moody", "1", "odd", False
-
-        def score(self, queries: Sequence[Query]) -> list[float]:
-            return [float("nan") if str(q.caption).startswith("9") else 1.0 for q in queries]
+    def answer(queries: Sequence[Query]) -> list[float]:
+        return [float("nan") if str(q.caption).startswith("9") else 1.0 for q in queries]
 
     marked = [Item(i.id, i.images, ("9 a", "9 b"), i.truth) for i in items]
-    finished = run(Job([Moody()], [make(lambda root: marked, name="sad"), toy], tmp_path / "run"))
+    finished = run(
+        Job(
+            [Odd(answer, name="moody")],
+            [make(lambda root: marked, name="sad"), toy],
+            tmp_path / "run",
+        )
+    )
     assert [r.benchmark for r in finished.contents.results] == ["toy"]
     assert finished.problems[0].startswith("moody on sad:")
     assert pq.read_table(tmp_path / "run/scores.parquet").num_rows == 60

@@ -1,6 +1,5 @@
 """Saved scores are judged under the benchmark's own rules: its average, its ties."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,25 +7,20 @@ import pytest
 
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
-from unbag.types import Aggregate, Benchmark, EvalProtocol, Query, TieRule
+from unbag.types import Aggregate, Benchmark, EvalProtocol, TieRule
 
-
-class Constant:
-    fingerprint, scoring, is_blind = "1", "odd", False
-
-    def __init__(self, name: str, sign: float = 0.0) -> None:
-        self.name, self.sign = name, sign
-
-    def score(self, queries: Sequence[Query]) -> list[float]:
-        """The shortest caption, the longest, or none."""
-        return [self.sign * len(str(query.caption)) for query in queries]
+from .stub import Odd, lengths
 
 
 def test_models_are_compared_under_the_first_averaging_rule(toy: Benchmark, tmp_path: Path) -> None:
     red = Aggregate(only=(("colour", "red"),))
     for rule, n in ((red, 10), (Aggregate(by=("colour",)), 30)):
         benchmark = replace(toy, aggregates=(rule, Aggregate()))
-        job = Job([Constant("short", -1), Constant("none")], [benchmark], tmp_path / rule.name)
+        job = Job(
+            [Odd(lengths(-1), name="short"), Odd(lengths(0), name="none")],
+            [benchmark],
+            tmp_path / rule.name,
+        )
         contents = run(job).contents
         (made,) = contents.comparisons
         short, none = (
@@ -42,5 +36,5 @@ def test_models_are_compared_under_the_first_averaging_rule(toy: Benchmark, tmp_
 def test_without_an_official_tie_rule_there_is_one_result(
     toy: Benchmark, tmp_path: Path, ties: TieRule
 ) -> None:
-    job = Job([Constant("none")], [toy], tmp_path / "run", protocol=EvalProtocol(ties=ties))
+    job = Job([Odd(lengths(0))], [toy], tmp_path / "run", protocol=EvalProtocol(ties=ties))
     assert [result.protocol.ties for result in run(job).contents.results] == [ties]

@@ -20,24 +20,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query, Scores, Sparse
 
-
-class Odd:
-    """A scorer that answers what it is told to."""
-
-    name = "odd"
-    fingerprint = "odd-1"
-    scoring = "odd"
-    is_blind = False
-
-    def __init__(self, answer: Any = None) -> None:
-        self.answer = answer
-        self.asked: list[int] = []
-
-    def score(self, queries: Sequence[Query]) -> Any:
-        self.asked.append(len(queries))
-        if callable(self.answer):
-            return self.answer(queries)
-        return self.answer
+from .stub import Odd
 
 
 def by_vectors(encoder: Any, items: list[Item]) -> dict[str, Scores]:
