@@ -1,9 +1,13 @@
-"""A scorer that answers what a test tells it to."""
+"""A scorer that answers what a test tells it to, and items without files."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from unbag.types import Query
+import numpy as np
+
+from unbag.data import FileImage
+from unbag.types import Item, Query
 
 
 class Odd:
@@ -23,3 +27,10 @@ class Odd:
 def lengths(sign: float = 1.0) -> Any:
     """The length of each caption, so that the longest wins; with -1 the shortest, with 0 none."""
     return lambda queries: [sign * len(str(query.caption)) for query in queries]
+
+
+TWO = np.array([[True, False]])
+
+
+def item(name: str, *captions: str, image: str = "a.jpg", truth: object = TWO) -> Item:
+    return Item(name, (FileImage(Path(image)),), captions, truth)  # type: ignore[arg-type]

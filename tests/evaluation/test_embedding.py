@@ -1,4 +1,4 @@
-"""Every unique input is encoded once, on a grid that a continued run obeys."""
+"""Every unique input is encoded once, in batches that a resumed run repeats."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from unbag.errors import UnbagError
 from unbag.evaluation.embedding import BatchPlan, Embeddings, embed
 from unbag.evaluation.loading import Job
-from unbag.evaluation.plan import check_items, make_plan
+from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import run
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
@@ -44,12 +44,6 @@ def test_each_unique_input_is_encoded_once(encoder: Any, items: list[Item]) -> N
     unique = {caption for item in items for caption in item.captions}
     assert sorted(encoder.encoded) == sorted(map(str, unique))
     assert (encoder.opened, sum(encoder.batches)) == (6, 6)
-
-
-def test_across_benchmarks_too(encoder: Any, items: list[Item]) -> None:
-    plan = make_plan({"one": items[:20], "two": items[10:]})
-    assert len(plan.images) == 6
-    assert len(plan.rows["one"]) == len(plan.rows["two"]) == 20
 
 
 def test_captions_run_in_order_of_length(encoder: Any, items: list[Item]) -> None:
@@ -118,23 +112,6 @@ def test_a_model_that_returns_the_wrong_number_of_vectors(
     monkeypatch.setattr(encoder, "encode_texts", too_few)
     with pytest.raises(UnbagError, match=r"returned vectors of shape \(3, 3\) for 4 inputs"):
         run_embed(encoder, items)
-
-
-def test_fingerprints_follow_the_items(items: list[Item]) -> None:
-    first = make_plan({"toy": items}).fingerprints["toy"]
-    assert first == make_plan({"toy": list(items)}).fingerprints["toy"]
-    assert first != make_plan({"toy": items[1:]}).fingerprints["toy"]
-    other = Item("item0", items[0].images, ("x", "y"), np.array([[False, True]]))
-    turned = Item("item0", items[0].images, ("x", "y"), np.array([[True, False]]))
-    prints = [make_plan({"t": [one]}).fingerprints["t"] for one in (other, turned)]
-    assert prints[0] != prints[1]
-
-
-def test_empty_benchmarks_and_repeated_ids_are_refused(items: list[Item]) -> None:
-    with pytest.raises(UnbagError, match="benchmark 'toy' has no items"):
-        check_items("toy", [])
-    with pytest.raises(UnbagError, match="benchmark 'toy' has two items called 'item0'"):
-        check_items("toy", [items[0], items[0]])
 
 
 def test_vectors_of_two_widths_are_told_after_one_batch_of_images(

@@ -1,4 +1,4 @@
-"""Images are read ahead of the model, in order, and readers let it go first."""
+"""Images are read ahead of the model, in order, and readers let the model go first."""
 
 import threading
 from pathlib import Path

@@ -5,15 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image as Images
 
 import unbag as ub
+from unbag.api import evaluate
 from unbag.data import PixelImage
+from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.baselines import load
+from unbag.reports.exports import report
+from unbag.runs.cache import TensorCache, default_cache
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Benchmark
+from unbag.types import Benchmark, Ensemble, EvalProtocol, Item
 
 from .stub import Odd
 
@@ -129,3 +135,43 @@ def test_an_image_whose_file_is_cut_off_is_named(encoder: Any, tmp_path: Path) -
     with Images.open(tmp_path / "cut.png") as image:
         said = refused(lambda: ub.score(image, ["a"], encoder))
     assert said.startswith("the image image cannot be opened: OSError")
+
+
+def test_a_key_in_two_cache_files_means_the_same_in_every_process(tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        rows = {"vector": torch.full((2, 3), value)}
+        TensorCache(tmp_path, progress=Silent()).put(["a", f"b{value}"], rows)
+    alone = TensorCache(tmp_path, progress=Silent()).get(["a"])["vector"][0]
+    for keys in (["b1.0", "b2.0", "a"], ["b2.0", "b1.0", "a"]):
+        found = TensorCache(tmp_path, progress=Silent()).get(keys)["vector"]
+        assert torch.equal(found[keys.index("a")], alone)
+
+
+def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_cache().name == "unbag"
+
+
+def test_protocols_are_checked() -> None:
+    with pytest.raises(UnbagError, match="the tie rule 'official' is not known") as error:
+        EvalProtocol(ties="official")  # type: ignore[arg-type]
+    assert "official_ties=True" in str(error.value)
+    with pytest.raises(UnbagError, match="confidence 99"):
+        EvalProtocol(confidence=99)
+
+
+def test_one_text_is_no_list_of_texts(items: list[Item]) -> None:
+    with pytest.raises(UnbagError, match="item 'x': captions is one text"):
+        Item("x", items[0].images, "ab", np.array([[True, False]]))  # type: ignore[arg-type]
+    with pytest.raises(UnbagError, match="ensemble 'x' has no prompts"):
+        Ensemble("x", "a photo")  # type: ignore[arg-type]
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(UnbagError, match=r"cannot write .*page\.html"):
+        report(evaluate("oracle:semantic", "world-binding"), tmp_path / "page.html")

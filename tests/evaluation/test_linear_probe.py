@@ -1,4 +1,4 @@
-"""The linear probe: fitted to training items only, and measured on the normal road."""
+"""The linear probe: fitted to training items only, and measured like any scorer."""
 
 from collections.abc import Sequence
 from dataclasses import replace

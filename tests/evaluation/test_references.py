@@ -1,12 +1,20 @@
-"""Published numbers beside ours: which number belongs to which, and what is doubtful."""
+"""Published numbers next to ours, and models trained on test images."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from unbag.evaluation.loading import Job
-from unbag.evaluation.references import model_of, references, scale_rule
+from unbag.evaluation.references import (
+    declared,
+    model_of,
+    overlap_warnings,
+    overlaps,
+    references,
+    scale_rule,
+)
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents
 from unbag.models.baselines import load as caption_only
@@ -22,6 +30,7 @@ from unbag.types import (
     Published,
     Result,
 )
+from unbag.world.benchmarks import SWAP
 
 PAPER = "a paper, table 1"
 SAME = Published("M", "accuracy", 0.70, PAPER, "macro(kind)")
@@ -176,3 +185,57 @@ def test_a_run_has_references_and_keeps_them(
     ]
     assert contents.references[0].ours.value == 1.0
     assert read_contents(tmp_path / "run").references == contents.references
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked", "shares"),
+    [
+        ("COCO val2017", "COCO val2017", True),
+        ("coco VAL2014", "COCO val2017", True),
+        ("COCO train2017", "COCO val2017", False),
+        ("COCO train2014", "COCO val2017", False),
+        ("Visual Genome", "COCO val2017", True),
+        ("COCO val2014", "Visual Genome", True),
+        ("CC3M", "COCO val2017", False),
+        ("VG", "COCO val2017", True),
+        ("MS-COCO", "COCO val2017", True),
+        ("Visual7W", "COCO val2014", True),
+    ],
+)
+def test_collections_that_share_images(seen: str, asked: str, shares: bool) -> None:
+    assert bool(overlaps([seen], [asked])) == shares
+
+
+def test_a_model_trained_on_the_test_gets_a_warning_that_is_kept(tmp_path: Path) -> None:
+    scorer = caption_only("short")
+    job = Job(
+        [scorer],
+        [
+            replace(
+                SWAP, name="small", load=lambda root: SWAP.load(root)[:3], sources=("COCO val2017",)
+            )
+        ],
+        tmp_path / "run",
+        trained_on={"caption:short": ["COCO val2014", "CC3M"]},
+    )
+    unknown, warning = run(job).contents.warnings
+    assert unknown.startswith("the images of 'CC3M', which")
+    assert warning == (
+        "caption:short was trained on COCO val2014 (shares with COCO val2017), and small is made "
+        "from it: the model may have seen these images"
+    )
+    assert read_contents(tmp_path / "run").warnings == (unknown, warning)
+    assert read_contents(tmp_path / "run").record.trained_on == {
+        "caption:short": ("COCO val2014", "CC3M")
+    }
+
+
+def test_a_model_may_declare_it_itself(encoder: Any) -> None:
+    assert declared(Cosine(encoder)) == ()
+    encoder.trained_on = ("Flickr8k",)
+    assert declared(Cosine(encoder)) == ("Flickr8k",)
+    encoder.trained_on = "Flickr8k"
+    assert declared(Cosine(encoder)) == ("Flickr8k",)
+    assert overlap_warnings({"m": ("Flickr8k",)}, [replace(SWAP, sources=("Flickr30k",))])
+    assert not overlap_warnings({"m": ("Flickr8k",)}, [SWAP])
+    assert not overlap_warnings({"m": ()}, [SWAP])

@@ -1,5 +1,6 @@
-"""A whole run: its folder, continuing it after a stop or a kill, and what can go wrong."""
+"""A whole run: its folder, stops and failures, and what can go wrong."""
 
+import errno
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,16 +9,20 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from unbag.api import evaluate
+from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
-from unbag.evaluation.run import run
+from unbag.evaluation.run import TRACEBACKS, run
 from unbag.evaluation.store import read_contents
+from unbag.metrics.choice import Choice
 from unbag.models.baselines import load
+from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Benchmark, Item, Query
+from unbag.types import Aggregate, Benchmark, Item, Query
 
 from .stub import Odd, lengths
 
@@ -179,3 +184,270 @@ def test_a_finished_run_is_quick_to_repeat(encoder: Any, toy: Benchmark, tmp_pat
     encoder.batches.clear()
     run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
     assert encoder.batches == []
+
+
+IMAGES = [PixelImage(np.full((2, 2, 3), n, dtype=np.uint8), name=str(n)) for n in range(5)]
+
+
+def shared_image_items(count: int) -> list[Item]:
+    """As SugarCrepe has them: the images of one file come again in the next."""
+    return [
+        Item(f"i{n}", (IMAGES[n % 5],), ("good", f"bad {n}"), np.array([[True, False]]))
+        for n in range(count)
+    ]
+
+
+class Watching:
+    name, fingerprint, scoring, is_blind = "watching", "1", "odd", False
+
+    def __init__(self, stop: int | None = None) -> None:
+        self.chunks: list[list[str]] = []
+        self.stop = stop
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        if self.stop is not None and len(self.chunks) == self.stop:
+            raise KeyboardInterrupt
+        self.chunks.append([q.image.name for q in queries])
+        return [float(q.caption == "good") + 0.001 * len(queries) for q in queries]
+
+
+def choice_benchmark(made: list[Item]) -> Benchmark:
+    return Benchmark("toy", "a toy", lambda root: made, (Choice(),), "accuracy")
+
+
+def test_items_of_one_image_are_asked_together(tmp_path: Path) -> None:
+    scorer = Watching()
+    run(Job([scorer], [choice_benchmark(shared_image_items(320))], tmp_path / "run"))
+    assert [sorted(set(chunk)) for chunk in scorer.chunks] == [["0"], ["1"], ["2"], ["3"], ["4"]]
+
+
+def test_a_run_that_was_stopped_asks_the_same_chunks(tmp_path: Path) -> None:
+    whole = Watching()
+    first = run(Job([whole], [choice_benchmark(shared_image_items(320))], tmp_path / "whole"))
+    with pytest.raises(KeyboardInterrupt):
+        run(Job([Watching(2)], [choice_benchmark(shared_image_items(320))], tmp_path / "cut"))
+    assert json.loads((tmp_path / "cut/run.json").read_text())["state"] == "stopped"
+    rest = Watching()
+    second = run(Job([rest], [choice_benchmark(shared_image_items(320))], tmp_path / "cut"))
+    assert rest.chunks == whole.chunks[2:]
+    assert second.contents.results[0].overall == first.contents.results[0].overall
+
+
+class Raises:
+    """Scores by caption length, until it raises; a benchmark of 90 items is two chunks."""
+
+    name, fingerprint, scoring, is_blind = "raises", "1", "odd", False
+
+    def __init__(self, error: BaseException | None, after: int = 1) -> None:
+        self.error, self.after, self.asked = error, after, 0
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        self.asked += 1
+        if self.error is not None and self.asked > self.after:
+            raise self.error
+        return [float(len(str(query.caption))) for query in queries]
+
+
+@pytest.fixture
+def two(items: list[Item], make: Callable[..., Benchmark]) -> list[Benchmark]:
+    """The second is larger than a chunk."""
+    many = [
+        Item(f"{n}/{i.id}", i.images, tuple(f"{n} {c}" for c in i.captions), i.truth)
+        for n in range(3)
+        for i in items
+    ]
+    return [make(lambda root: items, name="small"), make(lambda root: many, name="large")]
+
+
+def state(out: Path) -> str:
+    return str(json.loads((out / "run.json").read_text())["state"])
+
+
+def test_the_others_are_scored_measured_and_the_failure_is_told(
+    encoder: Any, two: list[Benchmark], tmp_path: Path
+) -> None:
+    out, progress = tmp_path / "run", Silent()
+    broken = Raises(ZeroDivisionError("no width\nat all"), after=2)
+    job = Job([broken, Cosine(encoder), load("short")], two, out, keeps_going=True)
+    finished = run(job, progress=progress)
+    measured = {(r.scorer, r.benchmark) for r in finished.contents.results}
+    # The benchmark that it had finished counts; the one that it had begun does not.
+    assert measured == {
+        ("raises", "small"),
+        *((name, b.name) for name in ("colours", "caption:short") for b in two),
+    }
+    assert finished.problems == (
+        "raises on large: it failed with ZeroDivisionError: no width at all; its traceback is in "
+        f"{out / TRACEBACKS}, and the same command again tries only what is missing",
+    )
+    said = "raises failed (ZeroDivisionError: no width at all); going on without it"
+    assert progress.said == [said]
+    written = (out / TRACEBACKS).read_text()
+    assert written.startswith("raises\n\nTraceback")
+    assert "raise self.error" in written
+    assert state(out) == "failed"
+    assert read_contents(out).problems == finished.problems
+    # What it had scored of the second is kept: 30, then 64 of 90, and both others in full.
+    assert pq.read_table(out / "scores.parquet").num_rows == 30 + 64 + 2 * 120
+
+
+def test_the_same_command_tries_only_what_is_missing(
+    encoder: Any, two: list[Benchmark], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    run(Job([Raises(OSError("gone"), after=2), Cosine(encoder)], two, out, keeps_going=True))
+    encoder.batches.clear()
+    mended = Raises(None)
+    finished = run(Job([mended, Cosine(encoder)], two, out, keeps_going=True))
+    assert (mended.asked, encoder.batches) == (1, [])
+    assert finished.problems == ()
+    assert (state(out), (out / TRACEBACKS).exists()) == ("done", False)
+    whole = run(Job([Raises(None), Cosine(encoder)], two, tmp_path / "whole"))
+    assert [r.overall for r in finished.contents.results] == [
+        r.overall for r in whole.contents.results
+    ]
+
+
+def test_what_a_user_can_mend_is_told_in_full_and_has_no_traceback(
+    toy: Benchmark, tmp_path: Path
+) -> None:
+    out, error = tmp_path / "run", UnbagError("no room", hint="buy some")
+    broken = Raises(error, after=0)
+    finished = run(Job([broken, load("short")], [toy], out, keeps_going=True))
+    assert finished.problems == ("raises on toy: no room\n  hint:     buy some",)
+    assert (state(out), (out / TRACEBACKS).exists()) == ("failed", False)
+
+
+def test_where_nothing_could_be_scored_there_is_nothing_to_report(
+    toy: Benchmark, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(UnbagError) as caught:
+        # Half a character, which no file of UTF-8 could hold.
+        run(Job([Raises(ValueError("odd \udce9"), after=0)], [toy], out, keeps_going=True))
+    assert str(caught.value) == (
+        "no model could be scored\nraises on toy: it failed with ValueError: odd \\udce9; its "
+        f"traceback is in {out / TRACEBACKS}, and the same command again tries only what is missing"
+    )
+    assert state(out) == "failed"
+
+
+def test_in_python_an_error_is_raised_unless_asked_otherwise(
+    toy: Benchmark, tmp_path: Path
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(Job([Raises(ZeroDivisionError(), after=0), load("short")], [toy], tmp_path / "run"))
+    assert state(tmp_path / "run") == "failed"
+
+
+@pytest.mark.parametrize(("error", "left"), [(KeyboardInterrupt(), "stopped"), (SystemExit(), "")])
+def test_who_stops_a_run_stops_all_of_it(
+    error: BaseException, left: str, toy: Benchmark, tmp_path: Path
+) -> None:
+    with pytest.raises(type(error)):
+        run(Job([Raises(error, after=0), load("short")], [toy], tmp_path / "run", keeps_going=True))
+    assert state(tmp_path / "run") == (left or "running")
+
+
+def test_in_a_team_nobody_is_left_waiting(
+    toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends with its error, and torchrun ends the others."""
+    monkeypatch.setattr("unbag.evaluation.run.init_distributed", lambda: Distributed(0, 2))
+    monkeypatch.setattr(Distributed, "wait", lambda self: None)
+    monkeypatch.setattr(Distributed, "gather", lambda self, said: [said] * self.size)
+    broken = Raises(ZeroDivisionError(), after=0)
+    with pytest.raises(ZeroDivisionError):
+        run(Job([broken, load("short")], [toy], tmp_path / "run", keeps_going=True))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left"), RuntimeError("I/O error: ... (os error 28)")],
+    ids=["system", "library"],
+)
+def test_a_full_disk_is_no_fault_of_a_model(
+    error: Exception, two: list[Benchmark], tmp_path: Path
+) -> None:
+    later = Raises(None)
+    later.name = "later"
+    job = Job([Raises(error), later], two, tmp_path / "run", keeps_going=True)
+    with pytest.raises(UnbagError, match="no room is left on the disk of") as told:
+        run(job)
+    assert told.value.hint.endswith("give the same command again: scores that are there stay")
+    assert later.asked == 0
+    assert state(tmp_path / "run") == "failed"
+
+
+def test_vectors_must_have_unit_norm(
+    encoder: Any, toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        encoder, "encode_texts", lambda captions: torch.full((len(captions), 3), 5.0)
+    )
+    with pytest.raises(UnbagError, match=r"model 'colours' returned a vector of norm 8\.66"):
+        run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    monkeypatch.setattr(encoder, "encode_texts", lambda captions: torch.zeros(len(captions), 3))
+    finished = run(Job([Cosine(encoder)], [toy], tmp_path / "zero"))
+    assert "30 of 30" in finished.problems[0]
+
+
+def test_a_model_that_shares_no_unit_costs_nobody_the_results(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    nothing = Odd(lambda queries: [float("nan")] * len(queries), name="nothing")
+    job = Job([Cosine(encoder), nothing], [toy], tmp_path / "run", allow_invalid=True)
+    finished = run(job)
+    assert finished.contents.comparisons == ()
+    assert finished.problems[0].startswith("colours and nothing on toy: ")
+    assert read_contents(tmp_path / "run").results[0].overall["accuracy"].value == 1.0
+
+
+def test_damage_is_recorded_before_the_scores_that_depend_on_it(
+    encoder: Any, toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = tmp_path / "pictures/2.png"
+    bad.write_bytes(b"junk")
+    job = Job([Cosine(encoder)], [toy], tmp_path / "run", allow_invalid=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("unbag.evaluation.run.measure_run", _dies)
+        with pytest.raises(MemoryError):
+            run(job)
+    run(job)
+    assert read_contents(tmp_path / "run").record.damaged == (str(bad),)
+
+
+def _dies(*arguments: object, **more: object) -> None:
+    raise MemoryError
+
+
+def test_left_out_items_and_the_device_are_in_the_record(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    (tmp_path / "pictures/2.png").unlink()
+    run(Job([Cosine(encoder)], [toy], tmp_path / "run", missing="skip", device="elsewhere"))
+    record = read_contents(tmp_path / "run").record
+    assert record.left_out == {"toy": 5}
+    assert record.device == "cpu"
+
+
+def test_another_version_does_not_continue_a_run(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    path = tmp_path / "run/run.json"
+    state = json.loads(path.read_text())
+    state["identity"]["version"] = "0.0.1"
+    path.write_text(json.dumps(state))
+    with pytest.raises(UnbagError, match=r"another evaluation: version: 0\.0\.1 before"):
+        run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+
+
+def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    lost = replace(toy, aggregates=(Aggregate(by=("size",)),))
+    finished = run(Job([Cosine(encoder)], [lost], tmp_path / "run"))
+    assert (
+        "no averaging rule of benchmark 'toy' (macro(size)) fits any unit" in finished.problems[0]
+    )

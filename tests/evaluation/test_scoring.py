@@ -7,18 +7,41 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from unbag.api import make_scorer
+from unbag.benchmarks.names import benchmark
 from unbag.data import FileImage
 from unbag.errors import UnbagError
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import Job
+from unbag.evaluation.measuring import choose_failures
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import run
-from unbag.evaluation.scoring import QueryScoring, score_by_vectors
+from unbag.evaluation.scoring import (
+    QueryScoring,
+    score_by_vectors,
+    unknown_words,
+    unknown_words_message,
+)
 from unbag.evaluation.store import Key, ScoreStore
+from unbag.metrics.retrieval import Recall
+from unbag.models.loading import load_model
+from unbag.models.tiny import load
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Benchmark, Item, Query, Scores, Sparse
+from unbag.types import (
+    Benchmark,
+    Caption,
+    Case,
+    Ensemble,
+    ImageSource,
+    Item,
+    Query,
+    Scores,
+    Sparse,
+)
 
 from .stub import Odd
 
@@ -260,3 +283,183 @@ def test_items_with_a_damaged_image_are_invalid_and_the_others_are_asked(
 def test_scores_of_other_items_are_refused(items: list[Item], answer: Any, said: str) -> None:
     with pytest.raises(UnbagError, match=said):
         QueryScoring(Whole(answer)).chunk(items)
+
+
+def test_the_first_are_named_and_the_others_counted() -> None:
+    rest = "unknown words are all one token to it"
+    assert unknown_words_message("tiny", ["dog"]) == f"tiny does not know: dog: {rest}"
+    nine = [f"w{n}" for n in range(9)]
+    shown = ", ".join(nine[:8])
+    assert (
+        unknown_words_message("tiny", nine)
+        == f"tiny does not know: {shown} (and 1 more word): {rest}"
+    )
+    assert "(and 2 more words)" in unknown_words_message("tiny", [*nine, "x"])
+
+
+def test_read_outs_say_what_their_encoder_or_their_words_do_not_know() -> None:
+    model = load("base")
+    for name in (None, "dcsm_fixed", "decoder"):
+        scorer = make_scorer(model, name)
+        assert unknown_words(scorer, ["a red ring", "a zebra"]) == ["zebra"], name
+    assert unknown_words(make_scorer(load_model("caption:short")), ["a zebra"]) == []
+
+
+def few(*, renamed: bool) -> Benchmark:
+    """Two items of the world; renamed, with a word that is none of it."""
+    whole = benchmark("world-swap")
+
+    def items(root: Path | None) -> tuple[Item, ...]:
+        found = tuple(whole.load(root))[:2]
+        if not renamed:
+            return found
+        return tuple(
+            replace(one, captions=tuple(f"{caption} zebra" for caption in one.captions))
+            for one in found
+        )
+
+    return replace(whole, load=items)
+
+
+def test_a_run_tells_it_once_and_never_of_the_world(tmp_path: Path) -> None:
+    for renamed in (False, True):
+        progress = Silent()
+        job = Job([make_scorer(load("base"))], [few(renamed=renamed)], tmp_path / str(renamed))
+        run(job, progress=progress)
+        told = [line for line in progress.said if "does not know" in line]
+        expected = ["tiny:base does not know: zebra: unknown words are all one token to it"]
+        assert told == (expected if renamed else [])
+
+
+def classes(items: list[Item], count: int) -> list[Item]:
+    letters = ["r", "g", "b"]
+    captions: tuple[Caption, ...] = tuple(
+        Ensemble(f"class {i}", (letters[i % 3] * (1 + i // 3), f"{letters[i % 3]} {i}"))
+        for i in range(count)
+    )
+    truth = np.eye(1, count, dtype=bool)
+    return [Item(f"c{i}", item.images, captions, truth) for i, item in enumerate(items)]
+
+
+def test_wide_items_get_the_same_scores_as_narrow_ones(
+    encoder: Any, items: list[Item], tmp_path: Path, make: Any
+) -> None:
+    """Seventy classes go through a product of matrices, the first fifty of them cell by cell."""
+    wide, narrow = classes(items, 70), classes(items, 50)
+    found = []
+    for name, some in (("wide", wide), ("narrow", narrow)):
+        job = Job(
+            [Cosine(encoder)], [make(lambda root, some=some: some, name=name)], tmp_path / name
+        )
+        run(job)
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(tmp_path / name / "scores.parquet")["values"].to_pylist()
+        found.append(np.array(rows))
+    assert found[0].shape == (30, 70)
+    assert np.allclose(found[0][:, :50], found[1], atol=1e-6)
+
+
+def test_equal_vectors_get_equal_scores_in_every_block() -> None:
+    vectors = torch.nn.functional.normalize(torch.randn(131, 256), dim=-1)
+    captions = torch.nn.functional.normalize(torch.randn(77, 256), dim=-1)
+    vectors[130] = vectors[3]
+    scorer = Cosine.__new__(Cosine)
+    first = scorer.compare_all(vectors[:128], captions)
+    last = scorer.compare_all(vectors[128:], captions)
+    assert torch.equal(first[3], last[2])
+
+
+class Matrix:
+    """A scorer with matrices only; counts its calls and opens every image."""
+
+    name, fingerprint, scoring, is_blind = "matrix", "1", "odd", False
+
+    def __init__(self) -> None:
+        self.images = 0
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        raise AssertionError("the matrix form is there")
+
+    def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
+        self.images += len(images)
+        rows = [np.asarray(p.open()).mean(axis=(0, 1)) for p in images]
+        columns = [[str(c).count(letter) for letter in "rgb"] for c in captions]
+        return torch.tensor(np.array(rows) @ np.array(columns, dtype=float).T)
+
+
+def small_gallery(items: list[Item]) -> Item:
+    images = tuple(item.images[0] for item in items[:6])
+    captions = tuple(str(item.captions[0]) for item in items[:3])
+    return Item("g", images, captions, Sparse((6, 3), np.arange(6), np.arange(6) % 3))
+
+
+def test_a_matrix_scorer_is_asked_once_and_survives_a_damaged_image(
+    items: list[Item], tmp_path: Path
+) -> None:
+    scorer = Matrix()
+    QueryScoring(scorer).chunk([small_gallery(items)])
+    assert scorer.images == 6
+    (tmp_path / "pictures/4.png").write_bytes(b"junk")
+    asking = QueryScoring(Matrix())
+    (scores,) = asking.chunk([small_gallery(items)])
+    assert list(asking.damaged) == [str(tmp_path / "pictures/4.png")]
+    assert scores.image_to_text is not None
+    assert scores.image_to_text.greater_Q.tolist() == [0, 0, 0, 0, -1, 0]
+
+
+def test_failures_of_both_directions_of_retrieval(items: list[Item]) -> None:
+    class Worst(Matrix):
+        def score_matrix(
+            self, images: Sequence[ImageSource], captions: Sequence[Caption]
+        ) -> Tensor:
+            return -super().score_matrix(images, captions)
+
+    item = small_gallery(items)
+    (scores,) = QueryScoring(Worst()).chunk([item])
+    cases = {"g": Case(item, scores)}
+    for outcomes in Recall(ks=(1,))(list(cases.values()), ties="wrong", tie_eps=0.0):
+        failures = choose_failures("b", "s", outcomes, cases, only={})
+        assert failures
+        for failure in failures:
+            shape = (len(failure.images), len(failure.captions))
+            assert shape == ((2, 1) if "text_to_image" in failure.item else (1, 2))
+            assert failure.truth[0][0]
+            number = int(failure.item.rpartition(" ")[2])
+            if shape == (1, 2):
+                assert failure.captions[0] == item.captions[number % 3]
+
+
+def test_scores_stay_arrays_through_the_store(items: list[Item], tmp_path: Path) -> None:
+    from unbag.evaluation.store import Key, ScoreStore
+
+    store = ScoreStore(tmp_path / "s.parquet")
+    wide = classes(items, 70)[0]
+    store.add(Key("b", "s"), [(wide, Scores("c0", np.arange(70.0)[None]))])
+    store.save()
+    again = ScoreStore(tmp_path / "s.parquet").get(Key("b", "s"))["c0"].values
+    assert again is not None
+    assert np.array_equal(again, np.arange(70.0)[None])
+
+
+@pytest.mark.parametrize(
+    "answer", [["a", "b"], {"x": 1}, [[1.0], [1.0, 2.0]], (x for x in (1.0, 2.0)), [1j, 2j]]
+)
+def test_answers_that_are_no_numbers(items: list[Item], answer: Any) -> None:
+    with pytest.raises(UnbagError, match="scorer 'odd' returned"):
+        QueryScoring(Odd(answer)).chunk(items[:1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        torch.tensor([0.5, 0.25], dtype=torch.bfloat16),
+        torch.tensor([0.5, 0.25], requires_grad=True),
+        np.array([0.5, 0.25], dtype=np.float16),
+        (0.5, 0.25),
+    ],
+)
+def test_numbers_of_any_kind(items: list[Item], answer: Any) -> None:
+    (scores,) = QueryScoring(Odd(answer)).chunk(items[:1])
+    assert scores.values is not None
+    assert scores.values.tolist() == [[0.5, 0.25]]

@@ -1,4 +1,4 @@
-"""`verify`: every protocol that published numbers need is run, and inside is inside."""
+"""`verify` runs every protocol that published numbers need and compares the numbers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -116,3 +116,15 @@ def test_a_model_nobody_published_is_told_all_names(
     assert "no published number of 'colours' is known" in said
     assert "    alpha\n    Colours-B" in said
     assert '--as "CLIP ViT-B/32 (openai)"' in said
+
+
+def test_verify_says_how_to_get_images(
+    tmp_path: Path, encoder: DualEncoder, toy: Benchmark
+) -> None:
+    number = Published("Colours-B", "accuracy", 1.0, "a paper", "micro")
+    fetched = replace(toy, published=(number,), downloads=(Download("https://x.org/a", "a"),))
+    (tmp_path / "pictures" / "0.png").unlink()
+    job = Job([Cosine(encoder)], [fetched], tmp_path / "out", data=tmp_path)
+    found = verify(replace(job, published_as={"colours": "Colours-B"}))
+    (skipped,) = found.skipped
+    assert skipped.hint == f"unbag data get toy --images --data {tmp_path}"
