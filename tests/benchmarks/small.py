@@ -381,6 +381,12 @@ CLASSES = Small(
     items=400,
     official=None,
 )
+
+
+def listed(lay_out: Callable[[Path], None], items: int) -> Small:
+    return Small(make=lambda root, n: lay_out(root), items=items, official=None)
+
+
 SMALL: Mapping[str, Small] = {
     "sugarcrepe": Small(sugarcrepe, 30, 210, "val2017/1.jpg"),
     "sugarcrepe_pp": Small(sugarcrepe_plus, 60, 300, "../coco/val2017/1.jpg"),
@@ -436,10 +442,5 @@ SMALL: Mapping[str, Small] = {
     "flickr8k": Small(flickr8k_files, 300, 900, "Flicker8k_Dataset/0_a.jpg", perfect=0.9),
     "flickr8k_crowd": Small(flickr8k_files, 300, 300, "Flicker8k_Dataset/0_a.jpg", perfect=0.9),
     **dict.fromkeys(("imagenet1k", "cifar10", "cifar100"), CLASSES),
-    **{
-        name: Small(
-            make=lambda root, n, lay_out=lay_out: lay_out(root), items=len(expected), official=None
-        )
-        for name, (lay_out, expected) in LAYOUTS.items()
-    },
+    **{name: listed(lay_out, len(expected)) for name, (lay_out, expected) in LAYOUTS.items()},
 }

@@ -65,8 +65,8 @@ def test_relations_average_as_in_the_example_and_leave_out_the_list(
     def score(item: Item) -> FloatArray:
         return np.array([[float(str(item.captions[0])), 0.5]])
 
-    found = numbers(ARO_RELATION, load_relation(tmp_path), score)
-    value = {rule: metrics["accuracy"].value for rule, metrics in found.items()}
+    results = numbers(ARO_RELATION, load_relation(tmp_path), score)
+    value = {rule: metrics["accuracy"].value for rule, metrics in results.items()}
     assert value == pytest.approx(
         {
             "macro(relation, without 157)": (3 / 4 + 1) / 2,
@@ -84,10 +84,10 @@ def test_pairs_of_fewer_than_25_cases_are_left_out(tmp_path: Path, numbers: Numb
     def score(item: Item) -> FloatArray:
         return np.array([[float(item.tags["pair"] == "red_wet"), 0.5]])
 
-    found = numbers(ARO_ATTRIBUTION, load_attribution(tmp_path), score)
-    assert found["macro(pair, n>=25)"]["accuracy"].value == 1
-    assert found["macro(pair)"]["accuracy"].value == pytest.approx(1 / 2)
-    assert found["micro"]["accuracy"].value == pytest.approx(25 / 49)
+    results = numbers(ARO_ATTRIBUTION, load_attribution(tmp_path), score)
+    assert results["macro(pair, n>=25)"]["accuracy"].value == 1
+    assert results["macro(pair)"]["accuracy"].value == pytest.approx(1 / 2)
+    assert results["micro"]["accuracy"].value == pytest.approx(25 / 49)
 
 
 def test_the_list_of_exclusions_is_whole() -> None:
@@ -146,11 +146,11 @@ def test_trigram_shuffles_keep_words_and_blocks(tokens: list[str], seed: int) ->
 @given(TAGGED, SEEDS)
 def test_shuffles_by_tag_keep_their_slots(tagged: list[tuple[str, str]], seed: int) -> None:
     tokens = [token for token, _ in tagged]
-    kept = all_but_nouns_and_adjectives(tagged, np.random.default_rng(seed))
+    unmoved = all_but_nouns_and_adjectives(tagged, np.random.default_rng(seed))
     moved = nouns_and_adjectives(tagged, np.random.default_rng(seed))
-    assert sorted(kept) == sorted(moved) == sorted(tokens)
+    assert sorted(unmoved) == sorted(moved) == sorted(tokens)
     for i, (token, tag) in enumerate(tagged):
-        assert (kept if tag in NOUN_TAGS | ADJECTIVE_TAGS else moved)[i] == token
+        assert (unmoved if tag in NOUN_TAGS | ADJECTIVE_TAGS else moved)[i] == token
     for tags in (NOUN_TAGS, ADJECTIVE_TAGS):
         slots = [i for i, (_, tag) in enumerate(tagged) if tag in tags]
         assert sorted(moved[i] for i in slots) == sorted(tokens[i] for i in slots)
@@ -192,25 +192,25 @@ def test_all_words_change_places(tokens: list[str], seed: int) -> None:
 
 
 def test_the_form_of_a_caption_is_the_callers() -> None:
-    kept = shuffle("A  Red cat.", "all_words", rng=np.random.default_rng(1), form=spaced)
-    assert kept is not None
-    assert sorted(kept.split()) == [".", "A", "Red", "cat"]
+    unmoved = shuffle("A  Red cat.", "all_words", rng=np.random.default_rng(1), form=spaced)
+    assert unmoved is not None
+    assert sorted(unmoved.split()) == [".", "A", "Red", "cat"]
     assert shuffle("A a", "all_words", rng=np.random.default_rng(0)) is None
     assert shuffle("A a", "all_words", rng=np.random.default_rng(0), form=spaced) == "a A"
 
 
 def test_moving_a_full_stop_or_splitting_a_clitic_is_no_new_order() -> None:
     for seed in range(30):
-        found = shuffle("cat's.", "within_trigrams", rng=np.random.default_rng(seed))
-        assert found == "'s cat"
+        results = shuffle("cat's.", "within_trigrams", rng=np.random.default_rng(seed))
+        assert results == "'s cat"
 
 
 def test_without_a_tagger_there_is_no_shuffle_by_part_of_speech() -> None:
     rng = np.random.default_rng(0)
     assert shuffle("a cat on a dog", "nouns_and_adjectives", rng=rng) is None
     (tagged,) = tagger(["a cat on the dog"])
-    found = shuffle("a cat on the dog", "nouns_and_adjectives", rng=rng, tagged=tagged)
-    assert found == "a dog on the cat"
+    results = shuffle("a cat on the dog", "nouns_and_adjectives", rng=rng, tagged=tagged)
+    assert results == "a dog on the cat"
 
 
 def write_order(root: Path, rows: object) -> Path:
@@ -241,29 +241,31 @@ def test_no_tagger_is_said_and_leaves_the_trigrams(tmp_path: Path) -> None:
 
 
 def test_captions_are_tagged_once_and_in_order(tmp_path: Path) -> None:
-    asked: list[Sequence[str]] = []
+    calls: list[Sequence[str]] = []
 
     class Watched(Known):
         def __call__(self, captions: Sequence[str]) -> list[list[tuple[str, str]]]:
-            asked.append(captions)
+            calls.append(captions)
             return super().__call__(captions)
 
-    made = dict.fromkeys(SHUFFLES, "b a")
+    own_shuffles = dict.fromkeys(SHUFFLES, "b a")
     root = write_order(
         tmp_path, [record("a  cat on the dog"), record("the mat on a cat", "a red dog")]
     )
     items = load_coco.with_tagger(Watched())(root)
-    assert asked == [["a cat on the dog", "the mat on a cat", "a red dog"]]
+    assert calls == [["a cat on the dog", "the mat on a cat", "a red dog"]]
     assert [item.captions[item.kinds.index(SHUFFLES[0])] for item in items[:2]] == [
         *("a dog on the cat", "the cat on a mat"),
     ]
-    load_coco.with_tagger(Watched())(write_order(tmp_path, [record("a b", shuffles=[made])]))
-    assert len(asked) == 1
+    load_coco.with_tagger(Watched())(
+        write_order(tmp_path, [record("a b", shuffles=[own_shuffles])])
+    )
+    assert len(calls) == 1
 
 
 def test_shuffles_of_the_file_are_taken_and_repeats_dropped(tmp_path: Path) -> None:
-    made = dict(zip(SHUFFLES, ("B a.", "b a", "A b!", "a  B b"), strict=True))
-    (item,) = load_coco(write_order(tmp_path, [record("a b", shuffles=[made])]))
+    own_shuffles = dict(zip(SHUFFLES, ("B a.", "b a", "A b!", "a  B b"), strict=True))
+    (item,) = load_coco(write_order(tmp_path, [record("a b", shuffles=[own_shuffles])]))
     assert item.captions == ("a b", "b a", "a b b")
     assert item.kinds == ("original", SHUFFLES[0], SHUFFLES[3])
 
@@ -272,13 +274,13 @@ def test_ties_are_right_in_the_official_code_and_wrong_in_ours(
     tmp_path: Path, numbers: Callable[..., Mapping[str, Mapping[str, Estimate]]]
 ) -> None:
     # methods.md 3.3: three rows of five scores.
-    made = [{kind: f"{kind} {i}" for kind in SHUFFLES} for i in range(3)]
-    items = load_coco(write_order(tmp_path, [record("a", "b", "c", shuffles=made)]))
+    own_shuffles = [{kind: f"{kind} {i}" for kind in SHUFFLES} for i in range(3)]
+    items = load_coco(write_order(tmp_path, [record("a", "b", "c", shuffles=own_shuffles)]))
     rows = [[0.5, 0.4, 0.45, 0.5, 0.3], [0.4, 0.5, 0.3, 0.2, 0.1], [0.6, 0.5, 0.4, 0.3, 0.2]]
     score = {item.id: np.array([row]) for item, row in zip(items, rows, strict=True)}
     for ties, expected in ((ARO_ORDER_COCO.official_ties, 2 / 3), ("wrong", 1 / 3)):
-        found = numbers(ARO_ORDER_COCO, items, lambda item: score[item.id], ties=ties)
-        assert found["micro"]["accuracy"].value == pytest.approx(expected)
+        results = numbers(ARO_ORDER_COCO, items, lambda item: score[item.id], ties=ties)
+        assert results["micro"]["accuracy"].value == pytest.approx(expected)
 
 
 def test_the_official_file_has_its_count(official: Path) -> None:

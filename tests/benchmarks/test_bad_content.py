@@ -206,17 +206,17 @@ def test_every_missing_null_or_blank_field_is_named_with_its_record(
     file, rows = rows_of(name)
     at = 3 if len(rows) > 3 else 0
     key = list(rows)[at] if isinstance(rows, dict) else at
-    good = rows[key]
+    good: Any = rows[key]
     is_table = file.endswith("csv")
-    place = rf"(record|line|row) ('?{key}|{at + 1})"
-    fields = list(good) if isinstance(good, dict) else list(range(len(good)))
+    place = rf"(record '?{key}|(line|row) {at + 1})\b"
+    fields: list[Any] = list(good) if isinstance(good, dict) else list(range(len(good)))
     for field in [f for f in fields if f not in UNUSED.get(name, ())]:
         is_text = field in TEXTS.get(name, ()) or str(field).rstrip("012") in (
             *("caption", "caption_", "negative_caption", "true_caption", "false_caption", "foil"),
             *("sentence", "Statement", "Question"),
         )
-        values = [*([] if is_table else [None]), *([" "] if is_text and name != "whatsup" else [])]
-        bad = [dict(good, **{field: v}) if isinstance(good, dict) else
+        values = [*([] if is_table else [None]), *([" "] if is_text else [])]
+        bad = [good | {field: v} if isinstance(good, dict) else
                [v if f == field else good[f] for f in fields] for v in values]  # fmt: skip
         if isinstance(good, dict) and not is_table:
             bad.append({f: good[f] for f in fields if f != field})

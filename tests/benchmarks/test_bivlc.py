@@ -36,7 +36,7 @@ def test_rows_of_all_files_and_groups(tmp_path: Path) -> None:
 
 def test_published_numbers_follow_the_words_of_the_authors() -> None:
     # Image to text means that each image picks its caption: our text score.
-    assert {one.metric: one.value for one in BIVLC.published} == {
+    assert {number.metric: number.value for number in BIVLC.published} == {
         "text": 0.758,
         "image": 0.524,
         "group": 0.491,
@@ -51,9 +51,9 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     path.write_bytes(whole[:-20])
     with pytest.raises(UnbagError, match=r"test-00000-of-00002\.parquet of bivlc cannot be read"):
         BIVLC.load(tmp_path)
-    made = bivlc_columns(0, 2)
-    del made["subtype"]
-    write_bivlc(tmp_path, made)
+    content = bivlc_columns(0, 2)
+    del content["subtype"]
+    write_bivlc(tmp_path, content)
     with pytest.raises(UnbagError, match="of bivlc has no column 'subtype'"):
         BIVLC.load(tmp_path)
     write_bivlc(tmp_path, bivlc_columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})

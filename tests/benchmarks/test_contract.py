@@ -79,10 +79,12 @@ def test_loading_is_repeatable_opens_no_image_and_gives_unique_ids(
 def described(item: Item, root: Path) -> str:
     """An item in lines of text."""
     truth = item.truth
-    cells = list(zip(truth.row_T, truth.column_T, strict=True)) if isinstance(truth, Sparse) else []
-    cells = cells or np.argwhere(np.asarray(truth)).tolist()
-    true = [f"{int(row)}-{int(column)}" for row, column in cells[:8]]
-    ratings = np.asarray(truth).ravel().tolist() if not isinstance(truth, Sparse) else []
+    if isinstance(truth, Sparse):
+        cells = [*zip(truth.row_T.tolist(), truth.column_T.tolist(), strict=True)]
+    else:
+        cells = [(int(row), int(column)) for row, column in np.argwhere(truth)]
+    true = [f"{row}-{column}" for row, column in cells[:8]]
+    ratings = [] if isinstance(truth, Sparse) else truth.ravel().tolist()
     lines = {
         "images": [relpath(image.name, root) for image in item.images[:4]],
         "captions": [c if isinstance(c, str) else c.prompts[:2] for c in item.captions[:6]],
@@ -112,13 +114,13 @@ def test_images_are_found_in_their_official_folder_or_a_shared_one(
     for path in paths:
         photo(path)
     images = {image for item in benchmark.load(root) for image in item.images}
-    found = {p.path.resolve(): p for p in images if isinstance(p, FileImage) and p.path.is_file()}
-    assert set(found) == paths
-    assert all(image.open().mode == "RGB" for image in found.values())
+    present = {p.path.resolve(): p for p in images if isinstance(p, FileImage) and p.path.is_file()}
+    assert set(present) == paths
+    assert all(image.open().mode == "RGB" for image in present.values())
 
 
-def headline(benchmark: Benchmark, found: Mapping[str, Mapping[str, Estimate]]) -> Estimate:
-    return found[benchmark.aggregates[0].name][benchmark.headline]
+def headline(benchmark: Benchmark, results: Mapping[str, Mapping[str, Estimate]]) -> Estimate:
+    return results[benchmark.aggregates[0].name][benchmark.headline]
 
 
 def oracle(item: Item) -> FloatArray:
@@ -138,7 +140,7 @@ def test_the_truth_is_right_and_a_constant_is_not(
     best = numbers(benchmark, items, oracle)
     assert small.perfect <= headline(benchmark, best).value + 1e-12 <= 1 + 1e-9
     for metrics in best.values():
-        rates = {name: found.value for name, found in metrics.items() if found.is_rate}
+        rates = {name: e.value for name, e in metrics.items() if e.is_rate}
         assert rates == pytest.approx({name: float(not name.startswith(LOW)) for name in rates})
     assert headline(benchmark, numbers(benchmark, items, "constant")).value == small.ours
     official = numbers(benchmark, items, "constant", ties=benchmark.official_ties or "wrong")
@@ -163,12 +165,12 @@ def test_a_random_scorer_is_at_chance(benchmark: Benchmark, root: Path, numbers:
     # The files of some are tiny: drawn often enough for 300 units at least.
     draws = [first, *(drawn(seed) for seed in range(1, 300 // first[benchmark.headline].n + 1))]
     for metric, estimate in first.items():
-        chance, units = estimate.chance, sum(found[metric].n for found in draws)
+        chance, units = estimate.chance, sum(results[metric].n for results in draws)
         if chance is None:
             continue
         # Of a share; for a rank correlation, whose chance is 0, that of Kendall's tau.
         spread = np.sqrt(chance * (1 - chance) / units) if chance else np.sqrt(4 / 9 / units)
-        mean = np.mean([found[metric].value for found in draws])
+        mean = np.mean([results[metric].value for results in draws])
         assert mean == pytest.approx(chance, abs=4 * spread + 1e-12), metric
 
 
@@ -210,9 +212,9 @@ def test_blind_baselines_run_on_the_annotations_alone(
             return np.reshape(np.asarray(scorer.score(queries)), item.truth.shape)
 
         expected = headline(benchmark, numbers(benchmark, items, direct))
-        found = first[name].overall[benchmark.headline]
+        estimate = first[name].overall[benchmark.headline]
         assert first[name].is_blind
-        assert (found.value, found.n) == (expected.value, expected.n)
+        assert (estimate.value, estimate.n) == (expected.value, expected.n)
 
 
 def test_no_folder_is_an_error(benchmark: Benchmark) -> None:

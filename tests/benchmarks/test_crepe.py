@@ -57,9 +57,9 @@ def test_systematicity_asks_twice_a_row(
     def score(item: Item) -> FloatArray:
         return np.array([[1.0, 0.0, 2.0][: len(item.captions)]])
 
-    found = numbers(CREPE, items, score)
-    assert found["systematicity laion"]["accuracy"].value == pytest.approx(1 / 2)
-    assert not found["productivity"]
+    results = numbers(CREPE, items, score)
+    assert results["systematicity laion"]["accuracy"].value == pytest.approx(1 / 2)
+    assert not results["productivity"]
 
 
 def test_no_file_at_all_is_an_error(tmp_path: Path) -> None:

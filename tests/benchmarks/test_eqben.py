@@ -59,6 +59,6 @@ def test_the_accuracy_of_cola_is_that_of_captions_picking_images(
 ) -> None:
     items = COLA.load(write(tmp_path, cola(1)))
     # Both captions pick their image; image 1 prefers the wrong caption.
-    found = numbers(COLA, items, lambda item: np.array([[0.5, 0.6], [0.4, 0.7]]))["micro"]
+    results = numbers(COLA, items, lambda item: np.array([[0.5, 0.6], [0.4, 0.7]]))["micro"]
     assert COLA.headline == "image"
-    assert (found["image"].value, found["text"].value) == (1, 0)
+    assert (results["image"].value, results["text"].value) == (1, 0)

@@ -79,5 +79,5 @@ def test_lines_and_tables_without_records(folder: Folder) -> None:
         folder.lines(write(folder, "\n \n"))
     with pytest.raises(UnbagError, match="has no records"):
         folder.table(write(folder, "caption,image\n"), columns=("caption",))
-    found = folder.table(write(folder, "caption\na\n"), columns=("caption",))
-    assert found == [Record({"caption": "a"}, "1", "a.json, row 1")]
+    records = folder.table(write(folder, "caption\na\n"), columns=("caption",))
+    assert records == [Record({"caption": "a"}, "1", "a.json, row 1")]

@@ -68,11 +68,11 @@ def test_replace_is_the_mean_of_its_subsets(tmp_path: Path, numbers: Numbers) ->
     def score(item: Item) -> FloatArray:
         return np.array([[3.0, 2.0, 4.0 if item.tags["subset"] == "relations" else 1.0]])
 
-    found = numbers(REPLACE, load_replace(tmp_path), score)
-    assert found["macro(subset)"]["original"].value == 1
-    assert found["macro(subset)"]["augmented"].value == pytest.approx(1 / 2)
-    assert found["micro"]["augmented"].value == pytest.approx(1 / 4)
-    assert found["macro(subset)"]["brittleness"].value == pytest.approx(1 / 2)
+    results = numbers(REPLACE, load_replace(tmp_path), score)
+    assert results["macro(subset)"]["original"].value == 1
+    assert results["macro(subset)"]["augmented"].value == pytest.approx(1 / 2)
+    assert results["micro"]["augmented"].value == pytest.approx(1 / 4)
+    assert results["macro(subset)"]["brittleness"].value == pytest.approx(1 / 2)
 
 
 def test_swap_cuts_the_box_where_there_is_one(tmp_path: Path) -> None:

@@ -30,5 +30,5 @@ def test_an_official_tie_goes_to_the_second_image(tmp_path: Path, numbers: Numbe
         return np.array([[0.9, 0.5], [0.1, 0.5]])
 
     for ties, value in (("wrong", 0), (MMVP_VLM.official_ties, 1)):
-        found = numbers(MMVP_VLM, items, second_statement_tied, ties=ties)["micro"]
-        assert found["image"].value == value
+        results = numbers(MMVP_VLM, items, second_statement_tied, ties=ties)["micro"]
+        assert results["image"].value == value

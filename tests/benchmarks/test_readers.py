@@ -85,12 +85,12 @@ def test_prompts_and_names_are_whole_and_each_is_used() -> None:
     path = Path(class_sets.__file__).parent / "classes.toml"
     known = tomllib.loads(path.read_text(encoding="utf-8"))
     assert set(known) == set(ALL)
-    for one in known.values():
-        assert {"templates"} <= set(one) <= {"templates", "names"}
-        assert one["templates"]
-        assert all(template.count("{}") == 1 for template in one["templates"])
-        assert len(set(one["templates"])) == len(one["templates"])
-        names = one.get("names", [])
+    for dataset in known.values():
+        assert {"templates"} <= set(dataset) <= {"templates", "names"}
+        assert dataset["templates"]
+        assert all(template.count("{}") == 1 for template in dataset["templates"])
+        assert len(set(dataset["templates"])) == len(dataset["templates"])
+        names = dataset.get("names", [])
         called = list(names.values()) if isinstance(names, dict) else names
         assert len(set(called)) == len(called)
 

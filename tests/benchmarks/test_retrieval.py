@@ -36,7 +36,10 @@ class Tagger:
 
 
 def write(root: Path, captions: Sequence[Sequence[str]]) -> Path:
-    rows = [{"image": f"val2014/{i}.jpg", "caption": some} for i, some in enumerate(captions)]
+    rows = [
+        {"image": f"val2014/{i}.jpg", "caption": captions_of_image}
+        for i, captions_of_image in enumerate(captions)
+    ]
     (root / "coco_karpathy_test.json").write_text(json.dumps(rows))
     return root
 
@@ -82,10 +85,10 @@ def test_captions_keep_their_words_and_differ_from_seed_to_seed(
 
 
 def test_captions_without_another_order_are_kept_and_counted(tmp_path: Path) -> None:
-    some = order_free(COCO_RETRIEVAL, shuffles=("trigrams", "all_words"))
+    captions_of_image = order_free(COCO_RETRIEVAL, shuffles=("trigrams", "all_words"))
     message = "stay as they are: trigrams 6, all_words 3 of 12 draws"
     with pytest.warns(UserWarning, match=message):
-        items = load(tmp_path, some)
+        items = load(tmp_path, captions_of_image)
     assert items[1].kinds == ("trigrams", "none", "none", "trigrams")
     assert items[1].captions[2] == "cat"
     assert items[-1].kinds == ("all_words", "all_words", "none", "all_words")
@@ -101,12 +104,12 @@ def test_without_a_tagger_two_shuffles_are_left_out_and_it_is_said(tmp_path: Pat
 
 def scored(items: Sequence[Item], ranks: dict[str, Sequence[int]]) -> list[Case]:
     """Caption q scores highest with image ranks[shuffle][q]."""
-    found = []
+    results = []
     for item in items:
         score = np.zeros(item.truth.shape)
         score[list(ranks[item.tags["shuffle"]]), range(item.truth.shape[1])] = 1.0
-        found.append(Case(item, Scores(item.id, score)))
-    return found
+        results.append(Case(item, Scores(item.id, score)))
+    return results
 
 
 @pytest.mark.filterwarnings("ignore:no tagger", "ignore:captions that have no other order")
@@ -115,21 +118,21 @@ def test_recall_and_retention_of_each_shuffle_by_hand(tmp_path: Path) -> None:
     items = load(tmp_path, benchmark)
     # Captions 0, 1 belong to image 0 and 2, 3 to image 1. Kept: the last one is wrong.
     cases = scored(items, {"none": [0, 0, 1, 0], "trigrams": [0, 1, 1, 0], "rows_4": [1, 0, 0, 1]})
-    found = measure(benchmark, cases, protocol=EvalProtocol(resamples=200), seed=0).overall
-    assert list(found) == ["original", "trigrams", "rows_4"]
-    assert found["original"]["text_to_image@1"].value == 3 / 4
-    assert "retention" not in found["original"]
-    assert found["trigrams"]["text_to_image@1"].value == 2 / 4
-    assert found["trigrams"]["retention"].value == pytest.approx(2 / 3)
-    assert found["rows_4"]["retention"].value == pytest.approx(2 / 3)
+    results = measure(benchmark, cases, protocol=EvalProtocol(resamples=200), seed=0).overall
+    assert list(results) == ["original", "trigrams", "rows_4"]
+    assert results["original"]["text_to_image@1"].value == 3 / 4
+    assert "retention" not in results["original"]
+    assert results["trigrams"]["text_to_image@1"].value == 2 / 4
+    assert results["trigrams"]["retention"].value == pytest.approx(2 / 3)
+    assert results["rows_4"]["retention"].value == pytest.approx(2 / 3)
     # Kept: image 0 scores 1 for captions 0, 1 and 3, so its own tie with a false one: a miss.
     # Image 1 finds caption 2. With trigrams both tie, with rows_4 both too.
-    assert found["original"]["image_to_text@1"].value == 1 / 2
-    assert found["trigrams"]["image_to_text_retention"].value == 0
-    assert found["trigrams"]["image_to_text_retention"].n == 6
-    assert found["trigrams"]["retention"].n == 12
-    assert found["trigrams"]["retention"].interval == "clustered bootstrap"
-    assert found["trigrams"]["retention"].chance is None
+    assert results["original"]["image_to_text@1"].value == 1 / 2
+    assert results["trigrams"]["image_to_text_retention"].value == 0
+    assert results["trigrams"]["image_to_text_retention"].n == 6
+    assert results["trigrams"]["retention"].n == 12
+    assert results["trigrams"]["retention"].interval == "clustered bootstrap"
+    assert results["trigrams"]["retention"].chance is None
 
 
 def test_seeds_are_averaged(tmp_path: Path) -> None:
@@ -141,9 +144,9 @@ def test_seeds_are_averaged(tmp_path: Path) -> None:
     wrong = np.zeros((2, 4))
     wrong[[0, 1, 0, 0], range(4)] = 1.0
     cases[-1] = Case(last.item, Scores(last.item.id, wrong))
-    found = measure(benchmark, cases, protocol=EvalProtocol(resamples=200), seed=0).overall
-    assert found["rows_4"]["text_to_image@1"].value == (4 + 1) / 8
-    assert found["rows_4"]["retention"].value == 5 / 8
+    results = measure(benchmark, cases, protocol=EvalProtocol(resamples=200), seed=0).overall
+    assert results["rows_4"]["text_to_image@1"].value == (4 + 1) / 8
+    assert results["rows_4"]["retention"].value == 5 / 8
 
 
 def test_only_new_inputs_are_embedded(tmp_path: Path, tagged: Benchmark) -> None:
@@ -163,11 +166,11 @@ def test_it_reads_the_folder_and_files_of_the_retrieval_benchmark() -> None:
 
 
 def test_any_retrieval_benchmark_by_name() -> None:
-    found = ub.load_benchmark("order_free:world-retrieval")
-    assert found.name == "order_free:world-retrieval"
-    assert (found.files, found.folder) == ((), "")
+    results = ub.load_benchmark("order_free:world-retrieval")
+    assert results.name == "order_free:world-retrieval"
+    assert (results.files, results.folder) == ((), "")
     again = ub.load_benchmark("order_free:unbag.world.benchmarks:RETRIEVAL")
-    assert again.name == found.name
+    assert again.name == results.name
     assert {"coco_order_free", "flickr30k_order_free"} <= set(names("benchmark"))
     assert find("benchmark", "coco_order_free") is COCO_ORDER_FREE
 

@@ -22,8 +22,12 @@ SHARED = Path(os.environ.get("UNBAG_SHARED_DATA", Path(__file__).parents[3] / "s
 
 
 def from_files() -> list[Benchmark]:
-    found = [find("benchmark", name) for name in names("benchmark")]
-    return [one for one in found if isinstance(one, Benchmark) and one.files]
+    benchmarks = [find("benchmark", name) for name in names("benchmark")]
+    return [
+        benchmark
+        for benchmark in benchmarks
+        if isinstance(benchmark, Benchmark) and benchmark.files
+    ]
 
 
 BENCHMARKS = from_files()
@@ -49,18 +53,18 @@ def test_a_download_is_well_formed(download: Download, tmp_path: Path) -> None:
         assert commit == "main" or re.fullmatch(r"[0-9a-f]{40}", commit)
 
 
-@pytest.mark.parametrize("one", BENCHMARKS, ids=lambda b: b.name)
-def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
-    folder = one.place
-    fetched = {d.to for d in one.downloads if not d.has_images}
-    read = {f"{folder}/{file}" for file in one.files}
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda b: b.name)
+def test_files_that_are_fetched_are_files_that_are_read(benchmark: Benchmark) -> None:
+    folder = benchmark.place
+    fetched = {d.to for d in benchmark.downloads if not d.has_images}
+    read = {f"{folder}/{file}" for file in benchmark.files}
     unread = {to for to in fetched if not any(fnmatch(to, file) for file in read)}
     assert unread <= {"winoground/new_tag_assignments.json"}
     read = {file for file in read if not any(fnmatch(to, file) for to in fetched)}
     # What is neither fetched nor explained would leave the user alone; an archive may hold it all.
-    is_whole = any(download.unpack == folder for download in one.downloads)
-    if one.downloads and read and not is_whole:
-        assert one.gated
+    is_whole = any(download.unpack == folder for download in benchmark.downloads)
+    if benchmark.downloads and read and not is_whole:
+        assert benchmark.gated
 
 
 def test_the_list_says_what_can_be_had(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,10 +80,12 @@ def test_every_source_is_used_once_and_every_block_is_whole() -> None:
     path = Path(unbag.benchmarks.sources.__file__).with_suffix(".toml")
     sources = tomllib.loads(path.read_text(encoding="utf-8"))
     explained, described = sources.pop("by_hand"), sources.pop("benchmarks")
-    made = {one.name for one in BENCHMARKS if one.name.endswith("_order_free")}
-    assert set(described) == {one.name for one in BENCHMARKS} - made
+    order_free = {
+        benchmark.name for benchmark in BENCHMARKS if benchmark.name.endswith("_order_free")
+    }
+    assert set(described) == {benchmark.name for benchmark in BENCHMARKS} - order_free
     known = {"url", "to", "size", "sha256", "unpack", "has_images", "files", "numbers"}
-    blocks = [block for some in sources.values() for block in some]
+    blocks = [block for blocks_of_source in sources.values() for block in blocks_of_source]
     assert all({"url", "to"} <= set(block) <= known for block in blocks)
     for block in blocks:
         assert len({"files", "numbers", "size"} & set(block)) <= 1
@@ -88,7 +94,7 @@ def test_every_source_is_used_once_and_every_block_is_whole() -> None:
         assert all(len(row) in (1, 3) for row in block.get("files", ()))
     fetched = {d.to for name in sources for d in unbag.benchmarks.sources.downloads(name)}
     assert fetched == {d.to for d in DOWNLOADS}
-    gated = {one.gated for one in BENCHMARKS if one.gated}
+    gated = {benchmark.gated for benchmark in BENCHMARKS if benchmark.gated}
     assert set(explained.values()) == gated
 
 
@@ -96,7 +102,7 @@ def test_files_of_vl_checklist_are_fetched_or_named_as_missing() -> None:
     fetched = [d.to.removeprefix("vl_checklist/") for d in DOWNLOADS if "vl_checklist/" in d.to]
     missing = [file for file in VL_CHECKLIST if file not in fetched]
     assert [file for file in VL_CHECKLIST if file not in missing] == fetched
-    gated = next(one.gated for one in BENCHMARKS if one.name == "vl_checklist")
+    gated = next(benchmark.gated for benchmark in BENCHMARKS if benchmark.name == "vl_checklist")
     assert gated.startswith(f"{len(missing)} of the {len(VL_CHECKLIST)} files (")
     assert all(file in gated for file in missing)
 

@@ -57,10 +57,10 @@ def test_families_and_types_are_averaged_as_the_papers_do(tmp_path: Path, number
         }
         (tmp_path / f"{kind}.json").write_text(json.dumps(rows))
     score = {"a": 1.0, "True": 0.0, "False": 2.0}
-    found = numbers(
+    results = numbers(
         SUGARCREPE, load(tmp_path), lambda item: np.array([[score[str(c)] for c in item.captions]])
     )
-    value = {rule: round(100 * metrics["accuracy"].value, 2) for rule, metrics in found.items()}
+    value = {rule: round(100 * metrics["accuracy"].value, 2) for rule, metrics in results.items()}
     assert value["macro7"] == 72.99
     assert value["macro3"] == 71.81
     assert value["macro replace"] == 80.03
@@ -89,6 +89,6 @@ def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(
         (tmp_path / f"{kind}.json").write_text(json.dumps([{"id": 4, **row}]))
     items = SUGARCREPE_PP.load(tmp_path)
     assert items[0].captions == ("p", "n", "q")
-    found = numbers(SUGARCREPE_PP, items, lambda item: np.array([[3.0, 2.0, 1.0]]))["macro5"]
-    assert found["original"].value == 1
-    assert found["augmented"].value == pytest.approx(0)
+    results = numbers(SUGARCREPE_PP, items, lambda item: np.array([[3.0, 2.0, 1.0]]))["macro5"]
+    assert results["original"].value == 1
+    assert results["augmented"].value == pytest.approx(0)

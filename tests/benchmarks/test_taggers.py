@@ -36,14 +36,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tagger_of_ones_own(own: None) -> None:
-    found = find_tagger("own_tagger:MINE")
-    assert found is not None
-    assert found.name == "mine 1"
-    named = with_tagger(ARO_ORDER_COCO, found)
+    tagger = find_tagger("own_tagger:MINE")
+    assert tagger is not None
+    assert tagger.name == "mine 1"
+    named = with_tagger(ARO_ORDER_COCO, tagger)
     assert isinstance(named.load, OrderFile)
-    assert named.load.tagger is found
+    assert named.load.tagger is tagger
     assert named.about.endswith("Parts of speech: mine 1.")
-    assert with_tagger(SUGARCREPE, found) is SUGARCREPE
+    assert with_tagger(SUGARCREPE, tagger) is SUGARCREPE
 
 
 def test_what_is_no_tagger_is_refused(own: None) -> None:
@@ -150,15 +150,15 @@ def test_a_pipeline_without_tagger_is_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def real() -> Tagger:
     pytest.importorskip("spacy")
-    found = find_tagger()
-    if found is None:
+    tagger = find_tagger()
+    if tagger is None:
         pytest.skip("needs a spaCy pipeline for English")
-    return found
+    return tagger
 
 
 def test_a_real_pipeline_tags_many_captions(real: Tagger) -> None:
-    found = list(real(["A red  cat sleeps.", "two dogs\n"]))
-    assert [token for token, _ in found[0]] == ["A", "red", "cat", "sleeps", "."]
-    assert [tag for _, tag in found[0]][:3] == ["DT", "JJ", "NN"]
-    assert [token for token, _ in found[1]] == ["two", "dogs"]
+    tagger = list(real(["A red  cat sleeps.", "two dogs\n"]))
+    assert [token for token, _ in tagger[0]] == ["A", "red", "cat", "sleeps", "."]
+    assert [tag for _, tag in tagger[0]][:3] == ["DT", "JJ", "NN"]
+    assert [token for token, _ in tagger[1]] == ["two", "dogs"]
     assert real.name.startswith("spaCy en_core_web_")

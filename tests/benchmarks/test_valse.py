@@ -37,11 +37,11 @@ def row(votes: object = 3, image: str = "1.jpg") -> dict[str, object]:
 
 
 def test_the_official_files_have_their_counts(official: Path) -> None:
-    every, valid = load(official / "valse"), load_valid(official / "valse")
-    assert len(every) == 8782
-    assert Counter(i.tags["instrument"] for i in every) == {k: n for k, (n, _) in ROWS.items()}
+    all_items, valid = load(official / "valse"), load_valid(official / "valse")
+    assert len(all_items) == 8782
+    assert Counter(i.tags["instrument"] for i in all_items) == {k: n for k, (n, _) in ROWS.items()}
     assert Counter(i.tags["instrument"] for i in valid) == {k: n for k, (_, n) in ROWS.items()}
-    assert sum(item.captions[0] == item.captions[1] for item in every) == 24
+    assert sum(item.captions[0] == item.captions[1] for item in all_items) == 24
 
 
 def test_fewer_than_two_votes_are_no_item(tmp_path: Path) -> None:
@@ -59,11 +59,11 @@ def test_macro9_averages_counting_first(
     def only_counting(item: Item) -> FloatArray:
         return np.array([[float("counting" in item.id), 0.5]])
 
-    found = numbers(VALSE, load(tmp_path), only_counting)
-    assert found["macro11"]["accuracy"].value == pytest.approx(3 / 11)
-    assert found["macro9"]["accuracy"].value == pytest.approx(1 / 9)
-    assert found["macro counting"]["accuracy"].value == 1
-    assert found["micro"]["accuracy"].value == pytest.approx(3 / 11)
+    results = numbers(VALSE, load(tmp_path), only_counting)
+    assert results["macro11"]["accuracy"].value == pytest.approx(3 / 11)
+    assert results["macro9"]["accuracy"].value == pytest.approx(1 / 9)
+    assert results["macro counting"]["accuracy"].value == 1
+    assert results["micro"]["accuracy"].value == pytest.approx(3 / 11)
 
 
 def test_coreference_finds_both_halves_of_coco(tmp_path: Path) -> None:
@@ -72,6 +72,6 @@ def test_coreference_finds_both_halves_of_coco(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     names = [f"COCO_{half}_000000000001.jpg" for half in ("train2014", "val2014")]
     write(root, {name: row(image=name) for name in names})
-    found = [item for item in load(root) if item.tags["instrument"] == "coreference-standard"]
-    for item, name in zip(found, names, strict=True):
+    results = [item for item in load(root) if item.tags["instrument"] == "coreference-standard"]
+    for item, name in zip(results, names, strict=True):
         assert item.images[0].name.endswith(f"../coco/{name[5:].partition('_')[0]}/{name}")

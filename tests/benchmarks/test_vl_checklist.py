@@ -75,8 +75,8 @@ def test_files_are_averaged_within_columns_and_columns_within_the_whole(
         )
         return np.array([[float(right), 0.5]])
 
-    found = numbers(VL_CHECKLIST, load(tmp_path), score)
-    value = {rule: metrics["accuracy"].value for rule, metrics in found.items()}
+    results = numbers(VL_CHECKLIST, load(tmp_path), score)
+    value = {rule: metrics["accuracy"].value for rule, metrics in results.items()}
     assert value["macro9"] == pytest.approx((1 + 1 / 21) / 9)
     assert value["macro3"] == pytest.approx((1 / 2 + 1 / 21 / 2) / 3)
     assert value["macro relation"] == pytest.approx(1 / 2)

@@ -37,7 +37,7 @@ def test_the_real_split(official: Path, numbers: Numbers) -> None:
         ("test", True): 629,
         ("test", False): 593,
     }
-    found = numbers(VSR, items, "constant", ties="half")["micro"]
+    results = numbers(VSR, items, "constant", ties="half")["micro"]
     # The development split has more false statements, so a constant calls all of them false.
-    assert found["threshold_accuracy"].value == pytest.approx(593 / 1222)
-    assert found["auc"].value == pytest.approx(0.5)
+    assert results["threshold_accuracy"].value == pytest.approx(593 / 1222)
+    assert results["auc"].value == pytest.approx(0.5)

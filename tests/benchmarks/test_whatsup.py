@@ -86,22 +86,22 @@ def test_two_way_numbers_are_those_of_the_set() -> None:
         at = slice(0, 2) if item.tags["relation"] == "left/right" else slice(2, 4)
         halves.append(Case(item, Scores(item.id, score[item.group][at, at])))
 
-    def means(made: Benchmark, cases: list[Case]) -> dict[str, float]:
-        (metric,) = made.metrics
-        found = metric(cases, ties="wrong", tie_eps=0.0)
-        return {one.metric: float(one.value_U.mean()) for one in found}
+    def means(benchmark_: Benchmark, cases: list[Case]) -> dict[str, float]:
+        (metric,) = benchmark_.metrics
+        results = metric(cases, ties="wrong", tie_eps=0.0)
+        return {reference.metric: float(reference.value_U.mean()) for reference in results}
 
     expected = means(WHOLE, whole)
-    found = means(cut, halves)
-    assert set(found) == {"individual", "pair", "same_answer", "relaxed"}
-    assert found == {name: expected[name] for name in found}
+    results = means(cut, halves)
+    assert set(results) == {"individual", "pair", "same_answer", "relaxed"}
+    assert results == {name: expected[name] for name in results}
 
 
 def test_it_is_named_before_the_benchmark_and_keeps_what_fits() -> None:
-    made = benchmark("two_way:whatsup_b")
-    assert (made.name, made.place) == ("two_way:whatsup_b", WHATSUP_B.place)
-    assert made.published
-    assert {p.metric for p in made.published} <= {"individual", "pair"}
+    benchmark_ = benchmark("two_way:whatsup_b")
+    assert (benchmark_.name, benchmark_.place) == ("two_way:whatsup_b", WHATSUP_B.place)
+    assert benchmark_.published
+    assert {p.metric for p in benchmark_.published} <= {"individual", "pair"}
     errata = two_way(WHATSUP_A).errata
     assert errata is not None
     assert errata.load != two_way(WHATSUP_A).load
@@ -127,11 +127,13 @@ class Answers:
 def test_free_answers_stand_beside_those_asked_about_as_many_relations(tmp_path: Path) -> None:
     """LLaVA: 98.1 of the left/right pairs if asked about two, 14.6 of the sets asked about four."""
     whole = replace(WHOLE, size=2)
-    found = run(Job([Answers()], [whole, two_way(whole)], tmp_path / "run")).contents
+    results = run(Job([Answers()], [whole, two_way(whole)], tmp_path / "run")).contents
     beside: dict[str, set[tuple[str, str]]] = {"whatsup_a": set(), "two_way:whatsup_a": set()}
-    for one in found.references:
-        if one.is_same_model and one.is_comparable:
-            beside[one.benchmark].add((one.published.metric, one.published.aggregate))
+    for reference in results.references:
+        if reference.is_same_model and reference.is_comparable:
+            beside[reference.benchmark].add(
+                (reference.published.metric, reference.published.aggregate)
+            )
     assert beside == {
         "whatsup_a": {(metric, "micro") for metric in ("individual4", "pair4", "set")},
         "two_way:whatsup_a": {
@@ -140,10 +142,10 @@ def test_free_answers_stand_beside_those_asked_about_as_many_relations(tmp_path:
             for relation in ("left/right", "on/under")
         },
     }
-    scorings = {r.published.scoring for r in found.references if r.benchmark == "whatsup_a"
+    scorings = {r.published.scoring for r in results.references if r.benchmark == "whatsup_a"
                 and r.published.metric in ("individual", "pair")}  # fmt: skip
     assert scorings == {"yes-probability"}
-    assert found.record.incomplete == {}
+    assert results.record.incomplete == {}
 
 
 def test_a_benchmark_without_named_pairs_is_refused() -> None:

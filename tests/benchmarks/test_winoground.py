@@ -33,8 +33,8 @@ def test_the_published_score_matrix(official: Path, tmp_path: Path, numbers: Num
         row = scores[item.id]
         return np.array([[row[f"c{c}_i{i}"] for c in (0, 1)] for i in (0, 1)])
 
-    found = numbers(WINOGROUND, items, matrix)["micro"]
-    percent = {metric: 100 * found[metric].value for metric in ("text", "image", "group")}
+    results = numbers(WINOGROUND, items, matrix)["micro"]
+    percent = {metric: 100 * results[metric].value for metric in ("text", "image", "group")}
     assert percent == pytest.approx({"text": 31.25, "image": 11.25, "group": 9.0})
     ours = {p.metric: p.value for p in WINOGROUND.published if "score matrix" in p.source}
-    assert ours == pytest.approx({metric: found[metric].value for metric in ours})
+    assert ours == pytest.approx({metric: results[metric].value for metric in ours})

@@ -92,10 +92,10 @@ def test_a_damaged_image_is_named_and_stops_nobody(
 ) -> None:
     bad = tmp_path / "pictures" / "3.png"
     bad.write_bytes(b"not an image")
-    found = run_embed(encoder, items)
-    assert list(found.damaged) == [str(bad)]
-    assert "UnidentifiedImageError" in found.damaged[str(bad)]
-    assert np.isnan(found.image_ND).all(axis=1).sum() == 1
+    vectors = run_embed(encoder, items)
+    assert list(vectors.damaged) == [str(bad)]
+    assert "UnidentifiedImageError" in vectors.damaged[str(bad)]
+    assert np.isnan(vectors.image_ND).all(axis=1).sum() == 1
 
 
 def test_cut_captions_are_counted(encoder: Any, items: list[Item]) -> None:
@@ -136,9 +136,9 @@ def test_arrays_are_as_good_as_tensors(encoder: Any, items: list[Item]) -> None:
     for method in ("prepare", "encode_images", "encode_texts"):
         plain = getattr(encoder, method)
         setattr(encoder, method, lambda given, plain=plain: plain(given).numpy())
-    found = run_embed(encoder, items)
-    assert np.array_equal(found.image_ND, expected.image_ND)
-    assert np.array_equal(found.caption_ND, expected.caption_ND)
+    vectors = run_embed(encoder, items)
+    assert np.array_equal(vectors.image_ND, expected.image_ND)
+    assert np.array_equal(vectors.caption_ND, expected.caption_ND)
 
 
 def test_images_that_make_no_batch_are_told_with_the_model(encoder: Any, items: list[Item]) -> None:

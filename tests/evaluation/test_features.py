@@ -23,12 +23,12 @@ def test_made_in_order_and_only_a_little_ahead() -> None:
             asked.append(n)
             yield n
 
-    with ahead(lambda n: n * n, inputs()) as made:
+    with ahead(lambda n: n * n, inputs()) as outputs:
         # Two begin at once; another each time one is taken.
         assert asked == [0, 1]
-        assert next(made) == 0
+        assert next(outputs) == 0
         assert asked == [0, 1, 2]
-        assert list(made) == [1, 4, 9, 16, 25]
+        assert list(outputs) == [1, 4, 9, 16, 25]
 
 
 def test_an_error_reaches_the_caller_and_the_rest_is_dropped() -> None:
@@ -37,13 +37,13 @@ def test_an_error_reaches_the_caller_and_the_rest_is_dropped() -> None:
             raise RuntimeError("broken")
         return n
 
-    with pytest.raises(RuntimeError, match="broken"), ahead(make, range(5)) as made:
-        list(made)
+    with pytest.raises(RuntimeError, match="broken"), ahead(make, range(5)) as outputs:
+        list(outputs)
 
 
 def test_nothing_to_make() -> None:
-    with ahead(str, []) as made:
-        assert list(made) == []
+    with ahead(str, []) as outputs:
+        assert list(outputs) == []
 
 
 def test_batches_with_their_damaged_images(encoder: Any, tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_a_batch_is_what_was_prepared(dtype: torch.dtype, device: str) -> None:
         torch.manual_seed(seed)
         # As torchvision gives them: not contiguous.
         prepared = [(255 * torch.rand(5, 6, 3)).to(dtype).permute(2, 0, 1) for _ in range(4)]
-        found = carry(prepared)
-        assert found.device.type == device
-        assert torch.equal(found.cpu(), torch.stack(prepared))
+        batch = carry(prepared)
+        assert batch.device.type == device
+        assert torch.equal(batch.cpu(), torch.stack(prepared))
 
 
 def test_captions_go_in_larger_batches_on_a_gpu_only() -> None:

@@ -12,8 +12,6 @@ import unbag as ub
 from unbag.api import evaluate
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
-from unbag.evaluation.loading import Job
-from unbag.evaluation.run import run
 from unbag.models.baselines import load
 from unbag.reports.exports import report
 from unbag.runs.cache import TensorCache, default_cache
@@ -42,8 +40,8 @@ def refused(call: Any) -> str:
 
 def test_evaluate_takes_a_dual_encoder_and_names(encoder: Any, toy: Benchmark) -> None:
     assert ub.evaluate(encoder, toy)[0].overall == ub.evaluate(Cosine(encoder), toy)[0].overall
-    [found] = ub.evaluate("caption:short", "world-binding")
-    assert (found.scorer, found.benchmark) == ("caption:short", "world-binding")
+    [result] = ub.evaluate("caption:short", "world-binding")
+    assert (result.scorer, result.benchmark) == ("caption:short", "world-binding")
 
 
 def test_evaluate_says_what_to_give(encoder: Any, toy: Benchmark) -> None:
@@ -69,26 +67,6 @@ def test_evaluate_may_leave_out_what_is_missing(
     assert ub.evaluate(encoder, toy, missing="skip")[0].overall["accuracy"].n == 25
 
 
-@pytest.mark.parametrize(
-    ("scorers", "benchmarks", "hint"),
-    [
-        (["tiny:base"], ["world-binding"], "write ub.load_scorer('tiny:base')"),
-        ([load("short")], ["world-binding"], "write ub.load_benchmark('world-binding')"),
-    ],
-)
-def test_a_job_has_scorers_and_benchmarks(
-    scorers: Any, benchmarks: Any, hint: str, tmp_path: Path
-) -> None:
-    said = refused(lambda: run(Job(scorers, benchmarks, tmp_path / "run")))
-    assert hint in said
-
-
-def test_a_job_has_scorers_and_not_models(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    said = refused(lambda: run(Job([encoder], [toy], tmp_path / "run")))
-    assert said.startswith("'colours' is a dual encoder\n")
-    assert "write ub.load_scorer(model)" in said
-
-
 def test_score_takes_a_dual_encoder_a_name_and_an_image(encoder: Any, photo: Path) -> None:
     captions = ["rr red", "bb blue"]
     expected = ub.score(photo, captions, Cosine(encoder)).tolist()
@@ -102,9 +80,9 @@ def test_an_image_is_seen_as_its_file_is(photo: Path) -> None:
     heights = Odd(lambda queries: [float(query.image.open().height) for query in queries])
     with Images.open(photo) as image:
         assert ub.score(image, ["a"], heights).tolist() == [8]
-        shown = image.convert("P")
-    shown.info["transparency"] = b"\x00\x80"
-    assert ub.score(shown, ["a"], heights).tolist() == [8]
+        palette = image.convert("P")
+    palette.info["transparency"] = b"\x00\x80"
+    assert ub.score(palette, ["a"], heights).tolist() == [8]
 
 
 def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
@@ -117,9 +95,9 @@ def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
     nothing: Any = None
     assert refused(lambda: ub.score(photo, nothing, encoder)).startswith("captions are None")
     array: Any = np.zeros((2, 2, 3), np.uint8)
-    said = refused(lambda: ub.score(array, ["a"], encoder))
-    assert said.startswith("a ndarray was given in place of an image")
-    assert "unbag.data.PixelImage(array)" in said
+    message = refused(lambda: ub.score(array, ["a"], encoder))
+    assert message.startswith("a ndarray was given in place of an image")
+    assert "unbag.data.PixelImage(array)" in message
     assert ub.score(PixelImage(array), ["a"], encoder).shape == (1,)
     assert "a NoneType was given in place of a scorer" in refused(
         lambda: ub.score(photo, ["a"], nothing)
@@ -133,8 +111,8 @@ def test_an_image_whose_file_is_cut_off_is_named(encoder: Any, tmp_path: Path) -
     Images.fromarray(noise).save(tmp_path / "whole.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:3000])
     with Images.open(tmp_path / "cut.png") as image:
-        said = refused(lambda: ub.score(image, ["a"], encoder))
-    assert said.startswith("the image image cannot be opened: OSError")
+        message = refused(lambda: ub.score(image, ["a"], encoder))
+    assert message.startswith("the image image cannot be opened: OSError")
 
 
 def test_a_key_in_two_cache_files_means_the_same_in_every_process(tmp_path: Path) -> None:
@@ -143,8 +121,8 @@ def test_a_key_in_two_cache_files_means_the_same_in_every_process(tmp_path: Path
         TensorCache(tmp_path, progress=Silent()).put(["a", f"b{value}"], rows)
     alone = TensorCache(tmp_path, progress=Silent()).get(["a"])["vector"][0]
     for keys in (["b1.0", "b2.0", "a"], ["b2.0", "b1.0", "a"]):
-        found = TensorCache(tmp_path, progress=Silent()).get(keys)["vector"]
-        assert torch.equal(found[keys.index("a")], alone)
+        result = TensorCache(tmp_path, progress=Silent()).get(keys)["vector"]
+        assert torch.equal(result[keys.index("a")], alone)
 
 
 def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:

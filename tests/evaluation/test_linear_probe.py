@@ -34,15 +34,15 @@ def items(split: str, n: int) -> tuple[Item, ...]:
     """One thing in an image, whose shape is the class. Captions name colours, which tell nothing:
     zero-shot is at chance, and a probe must find the shape in the vector."""
     captions = tuple(f"a {colour} thing" for colour in COLOURS)
-    found = []
+    fitted = []
     for i in range(n):
         rng = np.random.default_rng((ord(split[1]), i))
         at = i % len(SHAPES)
         scene = place_apart(DEFAULT, (replace(sample_look(DEFAULT, rng), shape=SHAPES[at]),), rng)
         image = SceneImage(scene, f"{split}/{i}")
         truth = np.eye(1, len(SHAPES), at, dtype=np.bool_)
-        found.append(Item(f"{split}/{i}", (image,), captions, truth, tags={"class": SHAPES[at]}))
-    return tuple(found)
+        fitted.append(Item(f"{split}/{i}", (image,), captions, truth, tags={"class": SHAPES[at]}))
+    return tuple(fitted)
 
 
 def training() -> tuple[Item, ...]:
@@ -64,9 +64,9 @@ BENCHMARK = Benchmark(
 
 
 def encoder(name: str) -> DualEncoder:
-    found = ub.load_model(name)
-    assert isinstance(found, DualEncoder)
-    return found
+    fitted = ub.load_model(name)
+    assert isinstance(fitted, DualEncoder)
+    return fitted
 
 
 @cache
@@ -88,9 +88,9 @@ def test_a_probe_needs_no_words_but_a_trained_network() -> None:
 
 def test_evaluate_fits_a_probe_for_each_model_by_the_name_alone() -> None:
     models = ["tiny:base", "tiny:random"]
-    found = ub.evaluate(models, BENCHMARK, scorer="linear-probe", protocol=QUICK)
-    assert found[0].protocol.scoring == "linear probe"
-    values = [found[name, "shapes"].overall["accuracy"].value for name in models]
+    fitted = ub.evaluate(models, BENCHMARK, scorer="linear-probe", protocol=QUICK)
+    assert fitted[0].protocol.scoring == "linear probe"
+    values = [fitted[name, "shapes"].overall["accuracy"].value for name in models]
     assert values[0] > 0.95
     assert values[1] < 0.5
     with pytest.raises(UnbagError, match="needs image embeddings, and 'caption:short' has none"):
@@ -98,13 +98,13 @@ def test_evaluate_fits_a_probe_for_each_model_by_the_name_alone() -> None:
 
 
 def test_it_is_a_protocol_of_its_own(tmp_path: Path) -> None:
-    found = probe("tiny:base")
-    assert isinstance(found, FittedScorer)
-    [result] = ub.evaluate(found, BENCHMARK, protocol=QUICK)
+    fitted = probe("tiny:base")
+    assert isinstance(fitted, FittedScorer)
+    [result] = ub.evaluate(fitted, BENCHMARK, protocol=QUICK)
     assert (result.scorer, result.protocol.scoring) == ("tiny:base", "linear probe")
-    assert found.fingerprint != encoder("tiny:base").fingerprint
-    assert found.held_out > 0.9
-    job = Job(scorers=[found], benchmarks=[BENCHMARK], out=tmp_path, protocol=QUICK)
+    assert fitted.fingerprint != encoder("tiny:base").fingerprint
+    assert fitted.held_out > 0.9
+    job = Job(scorers=[fitted], benchmarks=[BENCHMARK], out=tmp_path, protocol=QUICK)
     first = run(job).contents.results
     assert run(job).contents.results[0].overall == first[0].overall
 
@@ -118,7 +118,7 @@ def test_shuffled_training_labels_are_at_chance() -> None:
 
 
 def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
-    inner, shown = encoder("tiny:base"), 0
+    inner, image_count = encoder("tiny:base"), 0
 
     class Counting:
         """The model, with a count of the images it is shown."""
@@ -127,8 +127,8 @@ def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
             return getattr(inner, name)
 
         def encode_images(self, pixels: Tensor) -> Tensor:
-            nonlocal shown
-            shown += len(pixels)
+            nonlocal image_count
+            image_count += len(pixels)
             return inner.encode_images(pixels)
 
     model: object = Counting()
@@ -136,7 +136,7 @@ def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
     few = training()[:40]
     first = fit_linear_probe(model, few, cache=tmp_path, strengths=STRENGTH)
     again = fit_linear_probe(model, few, cache=tmp_path, strengths=STRENGTH)
-    assert shown == 40
+    assert image_count == 40
     np.testing.assert_array_equal(first.weight_CE, again.weight_CE)
     assert first.fingerprint == again.fingerprint
     assert first.strength == 1e-2
@@ -144,11 +144,11 @@ def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
 
 def test_fingerprints_follow_the_training_split_and_the_seed() -> None:
     few = training()[:40]
-    found = [
-        fit_linear_probe(encoder("tiny:base"), some, seed=seed, strengths=STRENGTH).fingerprint
-        for some, seed in ((few, 0), (few[:-4], 0), (few, 1))
+    fitted = [
+        fit_linear_probe(encoder("tiny:base"), subset, seed=seed, strengths=STRENGTH).fingerprint
+        for subset, seed in ((few, 0), (few[:-4], 0), (few, 1))
     ]
-    assert len(set(found)) == 3
+    assert len(set(fitted)) == 3
 
 
 def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
@@ -163,30 +163,30 @@ def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
 
 
 def test_scores_without_the_evaluation_are_the_same() -> None:
-    found = probe("tiny:base")
-    some = unseen()[:3]
-    queries = [Query(item.images[0], caption) for item in some for caption in item.captions]
-    matrix = found.score_matrix([item.images[0] for item in some], some[0].captions)
-    assert found.score(queries).tolist() == pytest.approx(matrix.ravel().tolist(), abs=1e-4)
+    fitted = probe("tiny:base")
+    subset = unseen()[:3]
+    queries = [Query(item.images[0], caption) for item in subset for caption in item.captions]
+    matrix = fitted.score_matrix([item.images[0] for item in subset], subset[0].captions)
+    assert fitted.score(queries).tolist() == pytest.approx(matrix.ravel().tolist(), abs=1e-4)
 
 
 def test_damaged_training_images_are_said_and_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     class Loud(Silent):
         def say(self, text: str) -> None:
-            said.append(text)
+            messages.append(text)
 
     few = list(training()[:40])
     few[3] = replace(few[3], images=(FileImage(tmp_path / "gone.jpg"),))
-    found = fit_linear_probe(encoder("tiny:base"), few, strengths=STRENGTH, progress=Loud())
-    assert np.isfinite(found.weight_CE).all()
-    assert said[0].startswith("1 of 40 training images cannot be opened and are left out")
+    fitted = fit_linear_probe(encoder("tiny:base"), few, strengths=STRENGTH, progress=Loud())
+    assert np.isfinite(fitted.weight_CE).all()
+    assert messages[0].startswith("1 of 40 training images cannot be opened and are left out")
 
 
-def refused(some: Sequence[Item], message: str) -> None:
+def refused(subset: Sequence[Item], message: str) -> None:
     with pytest.raises(UnbagError, match=message):
-        fit_linear_probe(encoder("tiny:base"), some)
+        fit_linear_probe(encoder("tiny:base"), subset)
 
 
 def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:

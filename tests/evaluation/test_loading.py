@@ -61,10 +61,10 @@ def test_another_number_of_items_than_published_is_said(
     tmp_path: Path, encoder: Any, toy: Benchmark, size: int, is_said: bool
 ) -> None:
     job = Job([Cosine(encoder)], [replace(toy, size=size)], tmp_path / "run")
-    found = run(job).contents.warnings
-    assert bool(found) == is_said
+    result = run(job).contents.warnings
+    assert bool(result) == is_said
     if is_said:
-        assert "it has 30 items here, 31 as published" in found[0]
+        assert "it has 30 items here, 31 as published" in result[0]
 
 
 def gallery(items: list[Item]) -> Item:
@@ -93,10 +93,10 @@ def test_a_gallery_is_smaller_without_the_missing_images(
         run(Job([Cosine(encoder)], [benchmark], tmp_path / "no"))
     job = Job([Cosine(encoder)], [benchmark], tmp_path / "run", missing="skip")
     contents = run(job).contents
-    found = contents.results[0].overall
+    result = contents.results[0].overall
     # Captions 1, 2, 4, 5 and 6 still have an image; 7 never had one and asks nothing.
-    assert (found["text_to_image@1"].n, found["image_to_text@1"].n) == (5, 4)
-    assert found["text_to_image@1"].invalid == 0
+    assert (result["text_to_image@1"].n, result["image_to_text@1"].n) == (5, 4)
+    assert result["text_to_image@1"].invalid == 0
     assert contents.record.left_out == {"toy": 2}
     assert "2 items or images are left out" in contents.warnings[0]
 
@@ -155,8 +155,8 @@ def test_another_official_tie_rule_is_reported_beside_ours(
     lenient = replace(toy, official_ties="argmax_first")
     job = Job([Odd(lengths(0))], [lenient], tmp_path / "run", official_first=official_first)
     results = run(job).contents.results
-    found = {r.protocol.ties: r.overall["accuracy"].value for r in results}
-    assert found == {"wrong": 0.0, "argmax_first": 1.0}
+    result = {r.protocol.ties: r.overall["accuracy"].value for r in results}
+    assert result == {"wrong": 0.0, "argmax_first": 1.0}
     assert results[0].protocol.ties == ("argmax_first" if official_first else "wrong")
 
 
@@ -194,14 +194,6 @@ def test_the_choice_decides_what_is_loaded_and_the_key_says_it(
     assert ("errata=third item" in result.protocol.key) == bool(name)
 
 
-def test_a_run_with_another_choice_is_another_run(tmp_path: Path) -> None:
-    benchmark = replace(small(is_published=False), errata=Errata("nothing", "", first_three))
-    job = Job([caption_only("short")], [benchmark], tmp_path / "run")
-    run(job)
-    with pytest.raises(UnbagError, match=r"another evaluation: errata\."):
-        run(replace(job, errata="all"))
-
-
 def test_a_benchmark_without_errata_is_loaded_as_it_is() -> None:
     assert loader_of(SWAP, "all") is SWAP.load
     assert errata_name(SWAP, "all") == ""
@@ -211,15 +203,15 @@ def test_they_are_said_when_a_benchmark_is_loaded(toy: Benchmark, items: list[It
     tied = [replace(items[0], captions=(items[0].captions[0],) * 2), *items[1:]]
     progress = Silent()
     load_items(replace(toy, load=lambda root: tied), None, progress=progress)
-    (said,) = progress.said
-    assert said.startswith("toy: 1 of 30 items have a true caption that equals a false one")
+    (message,) = progress.said
+    assert message.startswith("toy: 1 of 30 items have a true caption that equals a false one")
 
 
 def test_names_that_no_file_system_holds_are_absent(tmp_path: Path) -> None:
     names = [str(tmp_path / "a") * 200, str(tmp_path / ("b" * 300)), str(tmp_path / "a\0b")]
     items = [item(str(at), "a", "b", image=name) for at, name in enumerate(names)]
     assert absent_images(items) == {Path(name) for name in names}
-    keys = [one.images[0].key for one in items]
+    keys = [duplicate.images[0].key for duplicate in items]
     assert len(set(keys)) == 3
     assert all(key.startswith("file:missing:") for key in keys)
 
@@ -253,5 +245,5 @@ def test_lazy_loaders_and_generators_give_the_same_numbers(
         yield from items
 
     for i, load in enumerate((lambda root: Lazy(tmp_path, items), generated)):
-        found = run(Job([Cosine(encoder)], [make(load)], tmp_path / str(i))).contents.results[0]
-        assert found.overall["accuracy"].value == 1.0
+        result = run(Job([Cosine(encoder)], [make(load)], tmp_path / str(i))).contents.results[0]
+        assert result.overall["accuracy"].value == 1.0

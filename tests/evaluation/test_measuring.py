@@ -26,14 +26,14 @@ def test_models_are_compared_under_the_first_averaging_rule(toy: Benchmark, tmp_
             tmp_path / rule.name,
         )
         contents = run(job).contents
-        (made,) = contents.comparisons
+        (comparison,) = contents.comparisons
         short, none = (
             result.overall["accuracy"].value
             for result in contents.results
             if result.aggregate == rule.name
         )
-        assert (made.aggregate, made.n) == (rule.name, n)
-        assert made.difference == pytest.approx(none - short)
+        assert (comparison.aggregate, comparison.n) == (rule.name, n)
+        assert comparison.difference == pytest.approx(none - short)
 
 
 @pytest.mark.parametrize("ties", ["wrong", "half"])
@@ -57,11 +57,11 @@ class Prompted(Odd):
         self.fingerprint = name
         self.is_variant = prompt != "published"
 
-    def score_items(self, some: Sequence[Item]) -> list[Scores]:
+    def score_items(self, subset: Sequence[Item]) -> list[Scores]:
         orders = ((-0.1, -2.0), (-0.2, -1.0))
         return [
             Scores(i.id, np.array([[0.9, 0.1], [0.8, 0.7]]), order_logprobs=orders * 2)
-            for i in some
+            for i in subset
         ]
 
 

@@ -60,7 +60,7 @@ def test_fingerprints_follow_the_items(items: list[Item]) -> None:
     assert first != make_plan({"toy": items[1:]}).fingerprints["toy"]
     other = Item("item0", items[0].images, ("x", "y"), np.array([[False, True]]))
     turned = Item("item0", items[0].images, ("x", "y"), np.array([[True, False]]))
-    prints = [make_plan({"t": [one]}).fingerprints["t"] for one in (other, turned)]
+    prints = [make_plan({"t": [single]}).fingerprints["t"] for single in (other, turned)]
     assert prints[0] != prints[1]
 
 

@@ -76,9 +76,9 @@ BOTH = (result(0.71), result(0.72, aggregate="micro"))
 
 
 def test_every_number_of_this_model_stands_beside_ours_of_the_same_meaning() -> None:
-    found = references(TOY, BOTH, model="m")
+    matches = references(TOY, BOTH, model="m")
     same = {
-        (r.published.metric, r.published.aggregate): r for r in found if r.is_same_model
+        (r.published.metric, r.published.aggregate): r for r in matches if r.is_same_model
     }  # the number of table 2 is that of table 1 again
     assert {key: round(r.ours.value, 3) for key, r in same.items()} == {
         ("accuracy", "macro(kind)"): 0.71,
@@ -86,7 +86,7 @@ def test_every_number_of_this_model_stands_beside_ours_of_the_same_meaning() -> 
         ("top5", "micro"): 0.92,
         ("accuracy", ""): 0.71,
     }
-    assert len([r for r in found if r.is_same_model]) == 4
+    assert len([r for r in matches if r.is_same_model]) == 4
     assert same["accuracy", "macro(kind)"].published.source == PAPER
     assert same["accuracy", "macro(kind)"].doubts == ()
     odd = same["accuracy", ""]
@@ -99,22 +99,22 @@ def test_every_number_of_this_model_stands_beside_ours_of_the_same_meaning() -> 
 
 
 def test_other_models_give_the_scale_of_the_headline() -> None:
-    found = references(TOY, BOTH, model="Nobody")
-    assert not any(r.is_same_model for r in found)
-    assert {(r.published.model, r.published.aggregate) for r in found} == {
+    matches = references(TOY, BOTH, model="Nobody")
+    assert not any(r.is_same_model for r in matches)
+    assert {(r.published.model, r.published.aggregate) for r in matches} == {
         ("M", "macro(kind)"),
         ("M", ""),
         ("Other", "macro(kind)"),
         ("Third", ""),
     }
-    assert all(r.ours.value == 0.71 for r in found)
+    assert all(r.ours.value == 0.71 for r in matches)
 
 
 def test_the_scale_follows_the_first_published_rule_where_ours_is_not_published() -> None:
     other = replace(TOY, published=(Published("A", "accuracy", 0.4, PAPER, "micro[kind=swap]"),))
     assert scale_rule(other) == "micro[kind=swap]"
-    (found,) = references(other, BOTH, model="mine")
-    assert found.ours.value == pytest.approx(0.61)
+    (matches,) = references(other, BOTH, model="mine")
+    assert matches.ours.value == pytest.approx(0.61)
 
 
 def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> None:
@@ -127,20 +127,20 @@ def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> N
         result(0.3, ties="right"),
         result(0.4, ties="right", errata="slip"),
     ]
-    (found,) = references(benchmark, many, model="M")
-    assert (found.ours.value, found.doubts) == (0.4, ())
-    (found,) = references(benchmark, many[:3], model="M")
-    assert found.ours.value == 0.3
-    assert found.doubts == ("known errors (slip) are corrected there, not here",)
-    (found,) = references(benchmark, many[1:2], model="M")
-    assert found.doubts == ("ties are right there, wrong here",)
+    (matches,) = references(benchmark, many, model="M")
+    assert (matches.ours.value, matches.doubts) == (0.4, ())
+    (matches,) = references(benchmark, many[:3], model="M")
+    assert matches.ours.value == 0.3
+    assert matches.doubts == ("known errors (slip) are corrected there, not here",)
+    (matches,) = references(benchmark, many[1:2], model="M")
+    assert matches.doubts == ("ties are right there, wrong here",)
     plain = replace(benchmark, published=(SAME,))
-    (found,) = references(plain, many[3:], model="M", incomplete=["2 of 3 files are absent"])
-    assert found.doubts == (
+    (matches,) = references(plain, many[3:], model="M", incomplete=["2 of 3 files are absent"])
+    assert matches.doubts == (
         "known errors (slip) are corrected here, not there",
         "incomplete here: 2 of 3 files are absent",
     )
-    assert not found.is_comparable
+    assert not matches.is_comparable
 
 
 def test_a_blind_scorer_gets_nothing() -> None:
@@ -188,7 +188,7 @@ def test_a_run_has_references_and_keeps_them(
 
 
 @pytest.mark.parametrize(
-    ("seen", "asked", "shares"),
+    ("seen", "tested", "shares"),
     [
         ("COCO val2017", "COCO val2017", True),
         ("coco VAL2014", "COCO val2017", True),
@@ -202,8 +202,8 @@ def test_a_run_has_references_and_keeps_them(
         ("Visual7W", "COCO val2014", True),
     ],
 )
-def test_collections_that_share_images(seen: str, asked: str, shares: bool) -> None:
-    assert bool(overlaps([seen], [asked])) == shares
+def test_collections_that_share_images(seen: str, tested: str, shares: bool) -> None:
+    assert bool(overlaps([seen], [tested])) == shares
 
 
 def test_a_model_trained_on_the_test_gets_a_warning_that_is_kept(tmp_path: Path) -> None:

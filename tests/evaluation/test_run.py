@@ -3,6 +3,7 @@
 import errno
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from unbag.models.baselines import load
 from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.types import Aggregate, Benchmark, Item, Query
+from unbag.types import Aggregate, Benchmark, Errata, Item, Query
 
 from .stub import Odd, lengths
 
 
 def results_of(folder: Path) -> Any:
     """Results without the record of the run, which holds the time."""
-    found = json.loads((folder / "results.json").read_text())
-    return [{k: v for k, v in entry.items() if k != "run"} for entry in found]
+    entries = json.loads((folder / "results.json").read_text())
+    return [{k: v for k, v in entry.items() if k != "run"} for entry in entries]
 
 
 def test_a_run_folder_holds_everything(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
@@ -48,19 +49,15 @@ def test_a_run_folder_holds_everything(encoder: Any, toy: Benchmark, tmp_path: P
     assert accuracy["value"] == 1.0
     assert (accuracy["n"], accuracy["ties"], accuracy["chance"]) == (30, 0, 0.5)
     assert set(first["by_tag"]) == {"colour=red", "colour=green", "colour=blue"}
+    contents = read_contents(out)
+    assert [r.overall for r in contents.results] == [r.overall for r in finished.contents.results]
+    assert contents.record.seed == 0
     assert pq.read_table(out / "scores.parquet").num_rows == 60
     outcomes = pq.read_table(out / "outcomes.parquet").to_pylist()
     assert {(o["scorer"], o["metric"]) for o in outcomes} == {
         ("colours", "accuracy"),
         ("caption:short", "accuracy"),
     }
-
-
-def test_what_was_written_can_be_read(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    finished = run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
-    contents = read_contents(tmp_path / "run")
-    assert contents.results[0].overall == finished.contents.results[0].overall
-    assert contents.record.seed == 0
 
 
 def test_failures_are_shown_small(toy: Benchmark, tmp_path: Path) -> None:
@@ -82,19 +79,6 @@ def test_a_second_model_is_compared_with_the_first(
     assert comparison.difference == -1.0
     # Six images, all of them worse: two of the 64 ways to flip their signs are as extreme.
     assert comparison.p_holm == 2 / 64
-
-
-def test_a_folder_of_another_run_is_left_alone(
-    encoder: Any, toy: Benchmark, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    run(Job([Cosine(encoder)], [toy], out))
-    before = (out / "results.json").read_bytes()
-    changed = r"another evaluation: scorers\.colours: colours-1 before, nothing now"
-    with pytest.raises(UnbagError, match=changed) as error:
-        run(Job([load("short")], [toy], out))
-    assert "name another folder with --out" in str(error.value)
-    assert (out / "results.json").read_bytes() == before
 
 
 def test_damaged_images_are_counted_named_and_refused_in_number(
@@ -131,21 +115,6 @@ def test_one_bad_benchmark_does_not_cost_the_others(
     assert [r.benchmark for r in finished.contents.results] == ["toy"]
     assert finished.problems[0].startswith("moody on sad:")
     assert pq.read_table(tmp_path / "run/scores.parquet").num_rows == 60
-
-
-def test_names_may_not_repeat(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
-    with pytest.raises(UnbagError, match="the model 'colours' was given twice"):
-        run(Job([Cosine(encoder)] * 2, [toy], tmp_path / "run"))
-    with pytest.raises(UnbagError, match="no benchmark was given"):
-        run(Job([Cosine(encoder)], [], tmp_path / "run"))
-
-
-def test_files_are_asked_for(encoder: Any, tmp_path: Path) -> None:
-    needy = Benchmark("needy", "", lambda root: [], (), "accuracy", files=("data.json",))
-    with pytest.raises(UnbagError, match="benchmark 'needy' is read from files"):
-        run(Job([Cosine(encoder)], [needy], tmp_path / "run"))
-    with pytest.raises(UnbagError, match=r"there is no folder .*needy"):
-        run(Job([Cosine(encoder)], [needy], tmp_path / "run", data=tmp_path))
 
 
 def test_reading_folders_that_are_none(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
@@ -211,8 +180,8 @@ class Watching:
         return [float(q.caption == "good") + 0.001 * len(queries) for q in queries]
 
 
-def choice_benchmark(made: list[Item]) -> Benchmark:
-    return Benchmark("toy", "a toy", lambda root: made, (Choice(),), "accuracy")
+def choice_benchmark(created: list[Item]) -> Benchmark:
+    return Benchmark("toy", "a toy", lambda root: created, (Choice(),), "accuracy")
 
 
 def test_items_of_one_image_are_asked_together(tmp_path: Path) -> None:
@@ -280,8 +249,8 @@ def test_the_others_are_scored_measured_and_the_failure_is_told(
         "raises on large: it failed with ZeroDivisionError: no width at all; its traceback is in "
         f"{out / TRACEBACKS}, and the same command again tries only what is missing",
     )
-    said = "raises failed (ZeroDivisionError: no width at all); going on without it"
-    assert progress.said == [said]
+    message = "raises failed (ZeroDivisionError: no width at all); going on without it"
+    assert progress.said == [message]
     written = (out / TRACEBACKS).read_text()
     assert written.startswith("raises\n\nTraceback")
     assert "raise self.error" in written
@@ -297,9 +266,9 @@ def test_the_same_command_tries_only_what_is_missing(
     out = tmp_path / "run"
     run(Job([Raises(OSError("gone"), after=2), Cosine(encoder)], two, out, keeps_going=True))
     encoder.batches.clear()
-    mended = Raises(None)
-    finished = run(Job([mended, Cosine(encoder)], two, out, keeps_going=True))
-    assert (mended.asked, encoder.batches) == (1, [])
+    fixed = Raises(None)
+    finished = run(Job([fixed, Cosine(encoder)], two, out, keeps_going=True))
+    assert (fixed.asked, encoder.batches) == (1, [])
     assert finished.problems == ()
     assert (state(out), (out / TRACEBACKS).exists()) == ("done", False)
     whole = run(Job([Raises(None), Cosine(encoder)], two, tmp_path / "whole"))
@@ -355,7 +324,7 @@ def test_in_a_team_nobody_is_left_waiting(
     """The process ends with its error, and torchrun ends the others."""
     monkeypatch.setattr("unbag.evaluation.run.init_distributed", lambda: Distributed(0, 2))
     monkeypatch.setattr(Distributed, "wait", lambda self: None)
-    monkeypatch.setattr(Distributed, "gather", lambda self, said: [said] * self.size)
+    monkeypatch.setattr(Distributed, "gather", lambda self, message: [message] * self.size)
     broken = Raises(ZeroDivisionError(), after=0)
     with pytest.raises(ZeroDivisionError):
         run(Job([broken, load("short")], [toy], tmp_path / "run", keeps_going=True))
@@ -372,9 +341,9 @@ def test_a_full_disk_is_no_fault_of_a_model(
     later = Raises(None)
     later.name = "later"
     job = Job([Raises(error), later], two, tmp_path / "run", keeps_going=True)
-    with pytest.raises(UnbagError, match="no room is left on the disk of") as told:
+    with pytest.raises(UnbagError, match="no room is left on the disk of") as caught:
         run(job)
-    assert told.value.hint.endswith("give the same command again: scores that are there stay")
+    assert caught.value.hint.endswith("give the same command again: scores that are there stay")
     assert later.asked == 0
     assert state(tmp_path / "run") == "failed"
 
@@ -431,18 +400,6 @@ def test_left_out_items_and_the_device_are_in_the_record(
     assert record.device == "cpu"
 
 
-def test_another_version_does_not_continue_a_run(
-    encoder: Any, toy: Benchmark, tmp_path: Path
-) -> None:
-    run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
-    path = tmp_path / "run/run.json"
-    state = json.loads(path.read_text())
-    state["identity"]["version"] = "0.0.1"
-    path.write_text(json.dumps(state))
-    with pytest.raises(UnbagError, match=r"another evaluation: version: 0\.0\.1 before"):
-        run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
-
-
 def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
     from dataclasses import replace
 
@@ -451,3 +408,59 @@ def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path
     assert (
         "no averaging rule of benchmark 'toy' (macro(size)) fits any unit" in finished.problems[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"scorers": [load("short")]}, r"scorers\.colours: colours-1 before, nothing now"),
+        ({"errata": "all"}, r"errata\.toy"),
+        ({"seed": 1}, "seed: 0 before, 1 now"),
+        ({}, r"version: 0\.0\.1 before"),
+    ],
+)
+def test_a_folder_of_another_run_is_left_alone(
+    encoder: Any, toy: Benchmark, tmp_path: Path, change: dict[str, Any], difference: str
+) -> None:
+    toy = replace(toy, errata=Errata("nothing", "", toy.load))
+    job = Job([Cosine(encoder)], [toy], tmp_path / "run")
+    run(job)
+    path = tmp_path / "run/run.json"
+    if not change:
+        state = json.loads(path.read_text())
+        state["identity"]["version"] = "0.0.1"
+        path.write_text(json.dumps(state))
+    before = (tmp_path / "run/results.json").read_bytes(), path.read_bytes()
+    with pytest.raises(UnbagError, match=f"another evaluation: {difference}") as error:
+        run(replace(job, **change))
+    assert "name another folder with --out" in str(error.value)
+    assert ((tmp_path / "run/results.json").read_bytes(), path.read_bytes()) == before
+
+
+NEEDY = Benchmark("needy", "", lambda root: [], (), "accuracy", files=("data.json",))
+
+
+@pytest.mark.parametrize(
+    ("change", "mentioned"),
+    [
+        ({"scorers": [load("short"), load("short")]}, ["model 'caption:short' was given twice"]),
+        ({"scorers": ["tiny:base"]}, ["'tiny:base' is a name", "ub.load_scorer('tiny:base')"]),
+        ({"scorers": [Odd]}, ["Odd is a class", "make one: Odd(...)"]),
+        ({"benchmarks": []}, ["no benchmark was given"]),
+        ({"benchmarks": ["world-swap"]}, ["'world-swap' is a name", "ub.load_benchmark('world"]),
+        ({"benchmarks": [NEEDY]}, ["benchmark 'needy' is read from files", "data.json", "--data"]),
+        ({"benchmarks": [NEEDY], "data": Path("here")}, ["there is no folder here/needy"]),
+    ],
+)
+def test_a_bad_job_is_refused(
+    change: dict[str, Any], mentioned: list[str], toy: Benchmark, tmp_path: Path
+) -> None:
+    with pytest.raises(UnbagError) as error:
+        run(replace(Job([load("short")], [toy], tmp_path / "run"), **change))
+    assert [words for words in mentioned if words not in str(error.value)] == []
+
+
+def test_a_dual_encoder_is_not_a_scorer(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    with pytest.raises(UnbagError, match="'colours' is a dual encoder") as error:
+        run(Job([encoder], [toy], tmp_path / "run"))
+    assert error.value.hint == "write ub.load_scorer(model)"

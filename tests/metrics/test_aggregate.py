@@ -17,8 +17,8 @@ RELATIONS = {"on": [1, 1, 1, 0], "near": [0, 0], "under": [1]}
 def relations(outcomes: Make) -> Outcomes:
     values = [v for result in RELATIONS.values() for v in result]
     tags = [{"relation": name} for name, result in RELATIONS.items() for _ in result]
-    made: Outcomes = outcomes(values, tags=tags)
-    return made
+    outcomes_: Outcomes = outcomes(values, tags=tags)
+    return outcomes_
 
 
 @pytest.fixture

@@ -122,8 +122,8 @@ def test_only_the_units_of_the_rule_are_compared(outcomes: Make, against: Agains
     original = against(first, second, Aggregate(only=(("order", "kept"),)))
     assert (original.n, original.difference, original.aggregate) == (4, 0.25, "micro[order=kept]")
     assert (original.test, original.p_value) == ("mcnemar", 1.0)
-    every = against(first, second)
-    assert (every.n, every.difference, every.aggregate) == (10, 0.7, "micro")
+    all_units = against(first, second)
+    assert (all_units.n, all_units.difference, all_units.aggregate) == (10, 0.7, "micro")
 
 
 def test_macro_values_are_compared(outcomes: Make, against: Against) -> None:

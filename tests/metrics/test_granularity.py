@@ -158,8 +158,8 @@ def test_checklist_overall_averages() -> None:
     rules = {}
     for model in CHECKLIST:
         cells, printed, overall = checklist(model)
-        every = [cell for group in cells.values() for cell in group]
-        rules[model] = check_average(every, overall, group_averages=printed)
+        all_cells = [cell for group in cells.values() for cell in group]
+        rules[model] = check_average(all_cells, overall, group_averages=printed)
     assert rules["ALBEF"] == rules["UNITER"] == ("macro3 (printed groups)",)
     assert rules["BLIP"] == ()
     assert all("macro9" in rules[m] for m in CHECKLIST if m not in ("ALBEF", "UNITER", "BLIP"))

@@ -249,9 +249,9 @@ def group(case: Make, right: Sequence[Sequence[object]], *, name: str = "g") -> 
     for q, row in enumerate(right):
         for i, is_right in enumerate(row):
             scores = [np.nan, 0.0] if is_right is None else [float(bool(is_right)), 0.5]
-            made = case(scores, [1, 0], name=f"{name}/{q}{i}", image=f"{name} {i}", group=name)
+            base = case(scores, [1, 0], name=f"{name}/{q}{i}", image=f"{name} {i}", group=name)
             question = Question(f"question {q}?")
-            result.append(Case(replace(made.item, question=question), made.scores))
+            result.append(Case(replace(base.item, question=question), base.scores))
     return result
 
 

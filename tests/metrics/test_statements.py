@@ -74,10 +74,10 @@ def test_an_invalid_score_is_left_out_and_counted(case: Make) -> None:
     cases = rated(case, [1.0, float("nan"), 2, 3], [1.0, 2, 3, 4])
     result = Correlation()(cases, ties="wrong", tie_eps=0.0)
     assert [outcome.metric for outcome in result] == ["tau_b", "tau_c"]
-    shown = estimate(result[0], protocol=PROTOCOL, seed=0, allow_invalid=True)
-    assert shown.value == pytest.approx(1)
-    assert (shown.n, shown.invalid) == (3, 1)
-    assert (shown.chance, shown.is_rate, shown.ties) == (0, False, 0)
+    result_estimate = estimate(result[0], protocol=PROTOCOL, seed=0, allow_invalid=True)
+    assert result_estimate.value == pytest.approx(1)
+    assert (result_estimate.n, result_estimate.invalid) == (3, 1)
+    assert (result_estimate.chance, result_estimate.is_rate, result_estimate.ties) == (0, False, 0)
 
 
 def test_ratings_of_one_image_are_resampled_together(case: Make) -> None:
