@@ -128,8 +128,8 @@ def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Pa
         encoder,
         plan,
         cache=cache,
-        grids={},
-        save_grids=lambda: None,
+        batch_plans={},
+        save_batch_plans=lambda: None,
         batch_size=256,
         progress=Silent(),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from unbag.data import PixelImage
 from unbag.errors import ImageError, UnbagError
-from unbag.evaluation.scoring import QueryScoring, answered
+from unbag.evaluation.scoring import QueryScoring, score_image
 from unbag.models.huggingface.chat import load_chat
 from unbag.scorers import make_scorers
 from unbag.types import Item
@@ -32,7 +32,7 @@ def test_an_image_of_an_odd_shape_is_an_error_of_its_own(chat_folder: ChatFolder
 def test_alone_such_an_image_is_refused(protocol: str, chat_folder: ChatFolder) -> None:
     (scorer,) = make_scorers(load_chat(str(chat_folder("qwen2_vl"))), protocol, "published")
     with pytest.raises(UnbagError, match=r"cannot prepare the image line \(900 x 1 pixels\)"):
-        answered(LINE, ["a dog", "a cat"], scorer)
+        score_image(LINE, ["a dog", "a cat"], scorer)
 
 
 @pytest.mark.parametrize("protocol", ["yes", "letters"])

@@ -251,6 +251,6 @@ def test_processes_encode_their_share_and_find_the_rest_in_the_cache(tmp_path: P
     mine = shown[1].team.mine
     scorers[1].precompute(mine(plan.images), mine(plan.prompts), cache=tmp_path, progress=Silent())
     for one, asked in zip(shown, scorers, strict=True):
-        Work._show_all(cast("Work", one), asked)
+        Work._precompute(cast("Work", one), asked)
     assert [encoder.images_seen for encoder in encoders] == [6, 6]
     assert sum(encoder.captions_read for encoder in encoders) == len(plan.prompts)

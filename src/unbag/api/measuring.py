@@ -25,7 +25,7 @@ from unbag.evaluation.embedding import embed
 from unbag.evaluation.loading import ErrataChoice, Job, Missing, folder_of, without_missing
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import run
-from unbag.evaluation.scoring import answered, score_images
+from unbag.evaluation.scoring import score_image, score_images
 from unbag.models.loading import Model, Placement, as_dual_encoder
 from unbag.published.lookup import known_as
 from unbag.reports.results import Results
@@ -43,7 +43,7 @@ from unbag.types import (
 )
 
 if TYPE_CHECKING:
-    from unbag.evaluation.scoring import Shown
+    from unbag.evaluation.scoring import ImageInput
     from unbag.probes.base import Probe, ProbeData
     from unbag.probes.diagnosis.diagnose import Diagnosis
 
@@ -231,7 +231,7 @@ def linear_probes(
 
 @overload
 def score(
-    images: Shown,
+    images: ImageInput,
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -240,7 +240,7 @@ def score(
 ) -> FloatArray: ...
 @overload
 def score(
-    images: Sequence[Shown],
+    images: Sequence[ImageInput],
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -248,7 +248,7 @@ def score(
     device: str = "auto",
 ) -> FloatArray: ...
 def score(
-    images: Shown | Sequence[Shown],
+    images: ImageInput | Sequence[ImageInput],
     captions: Sequence[Caption],
     model: str | Model,
     *,
@@ -280,7 +280,7 @@ def score(
         if not images:
             raise UnbagError("no image was given", expected="at least one path or PIL image")
         return score_images(images, captions, wanted)
-    values = answered(images, captions, wanted).values  # type: ignore[arg-type]
+    values = score_image(images, captions, wanted).values  # type: ignore[arg-type]
     assert values is not None
     score_C: FloatArray = values[0]
     return score_C

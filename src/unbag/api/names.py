@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from unbag import scorers
 from unbag.benchmarks.names import benchmark, find_benchmarks
-from unbag.benchmarks.taggers import tagged
+from unbag.benchmarks.taggers import add_tagger
 from unbag.edits.kinds import Kind as EditKind
 from unbag.errors import UnbagError
 from unbag.evaluation.run import no_scorer
@@ -75,7 +75,7 @@ def load_benchmark(name: str, *, tagger: str = "auto") -> Benchmark:
         >>> len(benchmark.load(None))
         240
     """
-    return tagged([benchmark(name)], tagger)[0]
+    return add_tagger([benchmark(name)], tagger)[0]
 
 
 def load_scorer(model: str | Model, scorer: str | None = None, *, device: str = "auto") -> Scorer:
@@ -315,7 +315,7 @@ def benchmarks_of(given: Iterable[str | Benchmark]) -> list[Benchmark]:
             by_name |= {found.name: found for found in find_benchmarks([one])}
         elif all(one is not other for other in objects):
             objects.append(one)
-    return [*tagged(list(by_name.values()), "auto"), *objects]
+    return [*add_tagger(list(by_name.values()), "auto"), *objects]
 
 
 def each(given: Any) -> list[Any]:

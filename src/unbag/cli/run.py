@@ -259,7 +259,7 @@ def tagged(benchmarks: Sequence[Benchmark], choice: str) -> list[Benchmark]:
     """With a tagger where they need one, which is named on the terminal."""
     from unbag.benchmarks import taggers
 
-    return taggers.tagged(benchmarks, choice, say=partial(print, file=sys.stderr))
+    return taggers.add_tagger(benchmarks, choice, say=partial(print, file=sys.stderr))
 
 
 def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:

@@ -65,14 +65,14 @@ def start(options: argparse.Namespace) -> int:
     from unbag.api import make_scorers
     from unbag.cli.console import output
     from unbag.data import FileImage
-    from unbag.evaluation.scoring import opened
+    from unbag.evaluation.scoring import check_opens
     from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.scorers.prompts import PUBLISHED
 
     images, captions = _split(options.image, options.captions)
     # Before any model is loaded, which can take minutes.
     for image in images:
-        opened(FileImage(image, turn_upright=True))
+        check_opens(FileImage(image, turn_upright=True))
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)
@@ -141,25 +141,25 @@ def ask(image: Path, captions: Sequence[str], scorer: Scorer) -> ScoreColumn:
     import numpy as np
 
     from unbag.evaluation.scoring import (
-        answered,
+        bounds_message,
         count_bounded,
-        count_cut,
-        said_bounded,
-        said_cut,
-        said_unknown,
+        count_truncated,
+        score_image,
+        truncation_message,
         unknown_words,
+        unknown_words_message,
     )
 
     before = count_bounded(scorer)
-    found = answered(image, captions, scorer)
+    found = score_image(image, captions, scorer)
     assert found.values is not None
     score_C, notes, of_captions = found.values[0], [], []
-    if cut := count_cut(scorer, captions):
-        of_captions.append(said_cut(scorer, cut))
+    if cut := count_truncated(scorer, captions):
+        of_captions.append(truncation_message(scorer, cut))
     if words := unknown_words(scorer, captions):
-        of_captions.append(said_unknown(scorer.name, words))
+        of_captions.append(unknown_words_message(scorer.name, words))
     if bounded := count_bounded(scorer) - before:
-        notes.append(said_bounded(scorer.name, bounded))
+        notes.append(bounds_message(scorer.name, bounded))
     if found.unparsed:
         notes.append(f"{scorer.name}: the answer names no caption, so no caption has a score")
     elif missing := int(np.isnan(score_C).sum()):

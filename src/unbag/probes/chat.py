@@ -19,7 +19,7 @@ from unbag.data import PixelImage
 from unbag.errors import ImageError, UnbagError
 from unbag.evaluation.scoring import QueryScoring
 from unbag.metrics.choice import Flips
-from unbag.metrics.pairs import judge_pair
+from unbag.metrics.pairs import pair_outcomes
 from unbag.metrics.statements import best_threshold
 from unbag.metrics.ties import CHANCE, credit, finite_rows
 from unbag.models.huggingface.chat import Ask, answers_of, logprobs_of, scores_ends
@@ -366,7 +366,7 @@ def _pair_quantities(cases: Sequence[Case], options: Options) -> Iterator[Quanti
     valid_P = finite_rows(score_P22.reshape(-1, 4))
     own_P2 = np.tile([0, 1], (len(cases), 1))
     filled_P22 = np.where(valid_P[:, None, None], score_P22, 1.0)
-    found = judge_pair(filled_P22, own_P2, (0, 1), form="ratio")
+    found = pair_outcomes(filled_P22, own_P2, (0, 1), form="ratio")
     strict_P, relaxed_P = (
         np.where(valid_P, found[name].credit_N, np.nan) for name in ("pair", "relaxed")
     )

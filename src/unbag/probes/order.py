@@ -22,7 +22,7 @@ from itertools import groupby
 import numpy as np
 
 from unbag.benchmarks.retrieval import TEXT
-from unbag.benchmarks.taggers import find_tagger, tags_of
+from unbag.benchmarks.taggers import find_tagger, tag_captions
 from unbag.data.images import GRIDS, ShuffledImage
 from unbag.edits.parsing import HOW_TO
 from unbag.edits.shuffles import BY_TAG, Tagged, Tagger, shuffle, spaced
@@ -491,7 +491,7 @@ def shuffle_captions(
 ) -> list[Shuffled]:
     """Every shuffle at every seed; those by part of speech only with a tagger."""
     texts = [spaced(caption) for caption in captions]
-    tagged = tags_of(tagger, texts) if tagger is not None else None
+    tagged = tag_captions(tagger, texts) if tagger is not None else None
     found = []
     for name in TEXT:
         if name in BY_TAG and tagged is None:
