@@ -24,8 +24,8 @@ from unbag.models.tiny import write
 from unbag.readouts.decoder.model import Made, PatchDecoder
 from unbag.readouts.decoder.saving import (
     DecoderOrigin,
+    decoder_fingerprint,
     on_encoder,
-    print_of,
     read_decoder,
     save_decoder,
 )
@@ -204,7 +204,7 @@ def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:
     for embeds in (False, True):
         made = read_decoder(small_folder(tmp_path / str(embeds), embeds=embeds)).made
         assert made.embeds is embeds
-        found.append(print_of(made, encoder()))
+        found.append(decoder_fingerprint(made, encoder()))
     assert found[0] != found[1]
     (asked,) = VLM2VEC.scorers(encoder(), tmp_path / "True")
     assert isinstance(asked, AskedCosine)

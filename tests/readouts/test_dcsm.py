@@ -20,9 +20,9 @@ from unbag.readouts.dcsm import (
     Only,
     cosine_maps,
     functional_rows,
-    moments,
+    map_statistics,
+    replace_functional_columns,
     standardise,
-    with_words,
 )
 from unbag.readouts.reader import ReaderBatch, Sizes, contrast
 from unbag.types import TokenFeatures
@@ -64,13 +64,13 @@ def test_the_worked_map() -> None:
     found = cosine_maps(image, caption, calls=1)
     assert found.shape == (1, 1, 1, 2, 3)
     np.testing.assert_allclose(found[0, 0, 0], [[1, 0.6, 0], [0, 0.8, 1]], atol=1e-6)
-    standard = standardise(found, moments(found, None, by="map"), None)
+    standard = standardise(found, map_statistics(found, None, by="map"), None)
     expected = [[0.935276, 0.071944, -1.223053], [-1.223053, 0.503610, 0.935276]]
     np.testing.assert_allclose(standard[0, 0, 0], expected, atol=1e-6)
     row_TR = torch.zeros((11, 2))
     row_TR[3] = torch.tensor([0.34, 0.33])
-    said = with_words(found, torch.tensor([[0, 4, END]]), row_TR)
-    standard = standardise(said, moments(said, None, by="map"), None)
+    said = replace_functional_columns(found, torch.tensor([[0, 4, END]]), row_TR)
+    standard = standardise(said, map_statistics(said, None, by="map"), None)
     expected = [[1.219059, -0.230633, -0.977444], [-0.977444, -0.252598, 1.219059]]
     np.testing.assert_allclose(standard[0, 0, 0], expected, atol=1e-6)
 
@@ -270,7 +270,7 @@ def test_bad_input_is_told() -> None:
 def test_what_decides_an_order_survives_half_precision() -> None:
     made = reader(replace(FIXED, shuffle_patches="each"))
     assert torch.equal(made.towards_W.half().float(), made.towards_W)
-    assert made.most_tokens == 6
+    assert made.max_tokens == 6
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(10, 6), (2, 2), (5, 3)])

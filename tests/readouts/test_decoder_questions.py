@@ -14,8 +14,8 @@ from unbag.readouts.decoder.lessons import (
     SPECIAL,
     DecoderFact,
     DecoderSettings,
-    Draws,
     Lesson,
+    LessonSampler,
     WordLevel,
     lessons_of,
     make_lessons,
@@ -136,21 +136,21 @@ def test_what_is_too_long_is_left_out_and_counted() -> None:
 def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
     lessons = lessons_of([replace(FACT, image=n) for n in range(30)], PLAIN, seed=0)
     made = make_lessons(lessons, words_of(words_asked()), context=128)
-    draws = Draws(made, PLAIN.shares, batch_size=11, seed=5)
+    draws = LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)
     row_B, drawn = draws(3)
     count = Counter(KINDS[k] for k in made.kind_M[row_B])
     # 4.4, 2.2, 2.2 and 2.2: the largest remainder gets the last.
     assert count == {"yes": 5, "letters": 2, "describe": 2, "answer": 2}
-    again, same = Draws(made, PLAIN.shares, batch_size=11, seed=5)(3)
+    again, same = LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)(3)
     assert (again.tolist(), same) == (row_B.tolist(), drawn)
-    assert Draws(made, PLAIN.shares, batch_size=11, seed=5)(4)[0].tolist() != row_B.tolist()
+    assert LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)(4)[0].tolist() != row_B.tolist()
 
 
 def test_captions_without_negatives_cannot_be_asked_about() -> None:
     lessons = lessons_of([DecoderFact(0, "a star")], PLAIN, seed=0)
     made = make_lessons(lessons, words_of(words_asked()), context=128)
     with pytest.raises(UnbagError, match="no question of the kind yes, letters, answer") as error:
-        Draws(made, PLAIN.shares, batch_size=8, seed=0)
+        LessonSampler(made, PLAIN.shares, batch_size=8, seed=0)
     assert "unbag edit" in error.value.hint
 
 

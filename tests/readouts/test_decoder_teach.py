@@ -12,7 +12,13 @@ import torch
 from unbag.api import make_scorer
 from unbag.errors import UnbagError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
-from unbag.readouts.decoder.training import DecoderData, DecoderTask, begin, fits, share_right
+from unbag.readouts.decoder.training import (
+    DecoderData,
+    DecoderTask,
+    fits,
+    prepare_training,
+    share_right,
+)
 from unbag.training.trainer import Trainer
 from unbag.types import ImageSource, Query
 
@@ -38,7 +44,7 @@ def test_it_fits_questions_that_only_the_image_answers() -> None:
         width=64, depth=2, heads=4, batch_size=24, steps=300, warmup_steps=20, learning_rate=3e-3,
         yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
     )  # fmt: skip
-    one = begin(seen_things(44), settings)
+    one = prepare_training(seen_things(44), settings)
     task, made = one.task, one.made
     found = fits(made.net, task.seen_NLV, task.lessons, settings)
     assert found.count == 40 * 3

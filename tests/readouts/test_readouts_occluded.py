@@ -22,7 +22,7 @@ from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
 from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
-from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
+from unbag.readouts.vlm2vec.model import AdapterSettings, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
@@ -229,7 +229,7 @@ def test_words_of_a_caption_that_is_one_vector() -> None:
 
 
 def test_a_decoder_that_was_trained_to_embed_has_maps_of_its_own() -> None:
-    adapted = adapt(decoder(), Adapting(lora=0))
+    adapted = adapt(decoder(), AdapterSettings(lora=0))
     (before,) = met_falls(decoder(), WITHOUT, [CAPTION])
     assert isinstance(adapted.model, PatchDecoder)
     assert torch.equal(met_falls(adapted.model, WITHOUT, [CAPTION])[0], before)

@@ -75,7 +75,7 @@ def test_uniform_is_the_plain_sum(seed: int, count: int) -> None:
     caption = captions(count, seed=seed + 1)
     summed_ND = functional.normalize(reader.projected(image)[0].sum(dim=1), dim=-1)
     found_NN = reader.compare_all(image, caption)
-    assert torch.allclose(found_NN, summed_ND @ reader.said(caption).T, atol=1e-5)
+    assert torch.allclose(found_NN, summed_ND @ reader.caption_vectors(caption).T, atol=1e-5)
 
 
 SETTINGS = [
@@ -146,11 +146,11 @@ def test_half_precision_features_do_not_overflow() -> None:
 
 def test_released_training_pools_with_the_own_caption_whatever_it_is_compared_with() -> None:
     reader, given = small(), batch(3, 2)
-    patch_BLD, caption_BD = reader.projected(given.image)[0], reader.said(given.caption)
+    patch_BLD, caption_BD = reader.projected(given.image)[0], reader.caption_vectors(given.caption)
     weight_BL = attention(patch_BLD, caption_BD, given.image.mask_NL, 10.0)
     pooled_BD = functional.normalize((weight_BL[..., None] * patch_BLD).sum(dim=1), dim=-1)
     assert given.negative is not None
-    negative_BKD = reader.said(given.negative).view(3, 2, -1)
+    negative_BKD = reader.caption_vectors(given.negative).view(3, 2, -1)
     logit_BB = 10 * pooled_BD @ caption_BD.T
     negative_BK = 10 * torch.einsum("bd,bkd->bk", pooled_BD, negative_BKD)
     negative_BK[2, 1] = -torch.inf

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UnbagError
-from unbag.readouts.data import Pool, RowOrder, kept
+from unbag.readouts.data import Pool, RowOrder, cast_finite
 from unbag.training.data.batch import Truth
 from unbag.types import TokenFeatures
 
@@ -123,8 +123,8 @@ def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
 def test_features_beyond_half_precision_are_told() -> None:
     large = parts(3)
     large.vector_NLW[1, 0, 0] = 1e6
-    assert kept(large, "cpu", torch.float32).vector_NLW.max() == 1e6
+    assert cast_finite(large, "cpu", torch.float32).vector_NLW.max() == 1e6
     with pytest.raises(UnbagError) as caught:
-        kept(large, "cpu", torch.float16)
+        cast_finite(large, "cpu", torch.float16)
     assert caught.value.message == "features of up to 1e+06"
     assert caught.value.expected == "finite numbers of at most 65504, as pools keep them"

@@ -14,7 +14,7 @@ from unbag.errors import UnbagError
 from unbag.models.features import JOINT, POOLED_ONLY
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
-from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.data import Pool, PoolRow, pool_of, rows_of, shuffled, world_pool, world_rows
 from unbag.readouts.decoder.lessons import DecoderFact
 from unbag.readouts.decoder.training import DecoderData
 from unbag.runs.progress import Silent
@@ -195,7 +195,7 @@ def test_no_image_is_on_both_sides_of_what_is_kept_apart() -> None:
     given = [
         PoolRow(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"
     ]
-    every = mixed([*given, *given])
+    every = shuffled([*given, *given])
     names = [row.image.name for row in every]
     changes = sum(a != b for a, b in pairwise(names))
     assert changes == len(set(names)) - 1

@@ -84,7 +84,7 @@ def test_what_was_not_precomputed_or_does_not_fit_is_scored_from_files(
     monkeypatch.setattr(cache_module, "_free_bytes", lambda device: 0)
     scorer.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
     assert scorer._seen is None
-    assert scorer._said is None
+    assert scorer._text_table is None
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_image_among_those_precomputed_is_told_and_spares_the_others(
 def test_on_a_gpu_numbers_of_pairs_are_round_and_scores_the_same(
     scorer: ReaderScorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "QUERIES_ON_CPU", 100)
+    monkeypatch.setattr(module, "PAIRS_ON_CPU", 100)
     reader = cast("Mean", scorer.reader)
     wanted = scorer.score(QUERIES)
     assert reader.calls == [100, 56]

@@ -84,7 +84,7 @@ def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
 
 def test_small_blocks_and_little_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = scorer().score_matrix(IMAGES, CAPTIONS)
-    for name, value in (("ROWS", 5), ("COLUMNS", 4), ("QUERIES", 7), ("MOST_BYTES", 300)):
+    for name, value in (("ROWS", 5), ("COLUMNS", 4), ("PAIRS", 7), ("MOST_BYTES", 300)):
         monkeypatch.setattr(module, name, value)
     assert torch.allclose(scorer().score_matrix(IMAGES, CAPTIONS), wanted, atol=1e-6)
     queries = [Query(p, c) for p in IMAGES for c in CAPTIONS]

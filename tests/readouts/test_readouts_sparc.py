@@ -144,7 +144,7 @@ def test_released_means_count_empty_places_and_fixed_ones_do_not() -> None:
     by_hand = functional.normalize(reader.words(caption.vector_NLW), dim=-1)
     for chosen, places in ((RELEASED, 5), (FIXED, 3)):
         mean_D = functional.normalize(by_hand[1, :places].mean(dim=0), dim=-1)
-        found_ND = mean_direction(*small(chosen).said(caption))
+        found_ND = mean_direction(*small(chosen).word_vectors(caption))
         assert torch.allclose(found_ND[1], mean_D, atol=1e-6)
 
 
@@ -168,11 +168,14 @@ def test_a_model_without_words_says_what_is_missing() -> None:
 
 def test_loss_is_half_the_whole_and_the_words() -> None:
     given, reader = batch(3, 2), small()
-    patch_BLD, (word_BTD, counted_BT) = reader.looked(given.image), reader.said(given.caption)
+    patch_BLD, (word_BTD, counted_BT) = (
+        reader.patch_vectors(given.image),
+        reader.word_vectors(given.caption),
+    )
     image_BD = functional.normalize(patch_BLD.mean(dim=1), dim=-1)
     logit_BB = 10 * image_BD @ mean_direction(word_BTD, counted_BT).T
     assert given.negative is not None
-    negative_BKD = mean_direction(*reader.said(given.negative)).view(3, 2, -1)
+    negative_BKD = mean_direction(*reader.word_vectors(given.negative)).view(3, 2, -1)
     negative_BK = 10 * torch.einsum("bd,bkd->bk", image_BD, negative_BKD)
     negative_BK[2, 1] = -torch.inf
     own = torch.arange(3)

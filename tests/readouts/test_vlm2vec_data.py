@@ -10,7 +10,7 @@ from PIL import Image
 from unbag.data import PixelImage
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
-from unbag.readouts.vlm2vec.data import PairLessons, Showing, WorldLessons, lesson
+from unbag.readouts.vlm2vec.data import LessonSettings, PairLessons, WorldLessons, lesson
 from unbag.types import Edit
 
 IMAGES = [PixelImage(np.full((4, 4, 3), n, np.uint8)) for n in range(6)]
@@ -50,7 +50,7 @@ class Few:
 
 
 def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
-    lessons = PairLessons(Few(), Showing(batch_size=3, negatives=2, seed=4))
+    lessons = PairLessons(Few(), LessonSettings(batch_size=3, negatives=2, seed=4))
     first, second = lessons.step(0), lessons.step(1)
     seen = [image.key for one in (first, second) for image, _ in one.queries]
     assert sorted(seen) == sorted(image.key for image in IMAGES)
@@ -60,10 +60,10 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     assert len(first.targets) == 6
     asked = {text.partition(": ")[2].replace("?", "")[:10] for _, text in first.queries}
     assert asked <= {"Is the cup", "Is the box"}
-    measured = [image.key for one in lessons.measured() for image, _ in one.queries]
+    measured = [image.key for one in lessons.evaluation_steps() for image, _ in one.queries]
     assert sorted(measured) == sorted(seen)
     assert lessons.about == "six pairs, with hard negatives"
-    without = PairLessons(Few(has_edits=False), Showing(batch_size=3))
+    without = PairLessons(Few(has_edits=False), LessonSettings(batch_size=3))
     assert len(without.step(0).targets) == 3
     assert without.about == "six pairs, without hard negatives"
     # Another epoch has another order.
@@ -72,19 +72,19 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
 
 
 def test_an_image_that_cannot_be_opened_is_replaced() -> None:
-    shown = PairLessons(Few(broken=frozenset({2})), Showing(batch_size=6)).step(0)
+    shown = PairLessons(Few(broken=frozenset({2})), LessonSettings(batch_size=6)).step(0)
     keys = [image.key for image, _ in shown.queries]
     assert "broken" not in keys
     assert keys.count(IMAGES[3].key) == 2
     every = frozenset(range(6))
     with pytest.raises(UnbagError, match=r"cannot be opened, the last broken.png: truncated"):
-        PairLessons(Few(broken=every), Showing(batch_size=6)).step(0)
+        PairLessons(Few(broken=every), LessonSettings(batch_size=6)).step(0)
     with pytest.raises(UnbagError, match="6 pairs make no batch of 7"):
-        PairLessons(Few(), Showing(batch_size=7))
+        PairLessons(Few(), LessonSettings(batch_size=7))
 
 
 def test_steps_of_the_world_are_asked_and_no_true_caption_is_a_negative() -> None:
-    lessons = WorldLessons(Showing(batch_size=32, negatives=2, seed=1))
+    lessons = WorldLessons(LessonSettings(batch_size=32, negatives=2, seed=1))
     one, again = lessons.step(3), lessons.step(3)
     assert one.queries == again.queries
     assert one.targets == again.targets
@@ -92,7 +92,7 @@ def test_steps_of_the_world_are_asked_and_no_true_caption_is_a_negative() -> Non
     asked = [text for _, text in one.queries if "following question: Is the " in text]
     assert 4 < len(asked) < 30
     assert one.masked_BT.any()
-    plain = WorldLessons(Showing(batch_size=32, negatives=0, asks=False, seed=1)).step(3)
+    plain = WorldLessons(LessonSettings(batch_size=32, negatives=0, asks=False, seed=1)).step(3)
     assert {text for _, text in plain.queries} == {"Represent the given image"}
     assert len(plain.targets) <= 32
 

@@ -8,8 +8,8 @@ from unbag.readouts.vlm2vec.data import (
     about_caption,
     about_relation,
     instruction,
+    parse_relation,
     question_of,
-    stated,
 )
 from unbag.types import Item, Question
 
@@ -89,7 +89,7 @@ def test_a_caption_in_training_is_asked_about_from_either_end() -> None:
         "Is the cup on the left or on the right?"
     )
     assert about_caption("two cups", is_turned=True) is None
-    assert stated("a box in back of a cup") == stated("The box is behind the cup.")
+    assert parse_relation("a box in back of a cup") == parse_relation("The box is behind the cup.")
 
 
 def test_the_question_of_an_item_is_its_own_or_that_of_its_captions() -> None:

@@ -40,7 +40,7 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet
 from unbag.readouts.decoder.saving import read_decoder
-from unbag.readouts.vlm2vec.data import OPPOSITE, stated
+from unbag.readouts.vlm2vec.data import OPPOSITE, parse_relation
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN
@@ -244,7 +244,7 @@ def relation_lessons(facts: Sequence[DecoderFact], *, share: float, seed: int) -
     """One for each caption that states a relation; `share` of the answers are frequent ones."""
     lessons = []
     for fact in facts:
-        found = stated(fact.caption)
+        found = parse_relation(fact.caption)
         if found is None or not found.second:
             continue
         rng = np.random.default_rng((seed, 11, fact.image))
