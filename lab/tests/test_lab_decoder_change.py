@@ -73,9 +73,11 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
     first, second = both
     weights = load_file(first / "connector.safetensors")
     save_file({name: value + 1 for name, value in weights.items()}, first / "connector.safetensors")
-    with pytest.raises(UnbagError, match=r"is not the one in small\.decoder/ beside it") as error:
+    with pytest.raises(
+        UnbagError, match=r"another decoder than the one in small\.decoder/"
+    ) as error:
         read_decoder(second)
-    assert error.value.hint == "put a copy of the decoder it changes beside it"
+    assert error.value.hint == "copy the decoder that it changes next to it"
     shutil.rmtree(first)
     with pytest.raises(UnbagError, match=r"change of the decoder small\.decoder/") as error:
         read_decoder(second)

@@ -190,10 +190,10 @@ def test_the_folder_of_an_arm_becomes_one_that_ships(tmp_path: Path) -> None:
 
 def test_a_decoder_that_was_taught_to_answer_is_refused(tmp_path: Path) -> None:
     folder = small_folder(tmp_path / "decoder", embeds=False)
-    with pytest.raises(UnbagError, match="was taught to answer, not to embed") as error:
+    with pytest.raises(UnbagError, match="was trained to answer, not to embed") as error:
         VLM2VEC.scorers(encoder(), folder)
     assert f"--scorer decoder@{folder}" in error.value.hint
-    with pytest.raises(UnbagError, match="was taught to embed, not to answer") as error:
+    with pytest.raises(UnbagError, match="was trained to embed, not to answer") as error:
         make_scorers(encoder(), f"decoder@{small_folder(tmp_path / 'embeds', embeds=True)}")
     assert f"--scorer vlm2vec@{tmp_path / 'embeds'}" in error.value.hint
 

@@ -255,9 +255,9 @@ def test_bad_input_is_told() -> None:
     made = reader()
     with pytest.raises(UnbagError, match="images of 4 patches") as error:
         made.compare(images(2, patches=4), captions(2))
-    assert error.value.expected == "9, for which this dcsm_fixed was built"
+    assert error.value.expected == "9, as this dcsm_fixed was trained"
     assert "a reader trained for these" in error.value.hint
-    with pytest.raises(ValueError, match="not read by the view dcsm-token-6-kept"):
+    with pytest.raises(ValueError, match="not encoded by the view dcsm-token-6-kept"):
         made.compare(images(2), replace(captions(2), mark_NL=None))
     with pytest.raises(UnbagError, match="length=1") as error:
         replace(FIXED, length=1)

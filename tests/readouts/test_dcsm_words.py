@@ -143,7 +143,9 @@ def test_the_view_keeps_what_the_encoder_makes_of_padding() -> None:
 def test_captions_beyond_the_map_are_cut_counted_and_said_once() -> None:
     tiny = load("base")
     view = MapCaptions("word_index", 4, "kept")
-    with pytest.warns(UserWarning, match="tiny:base with more than 4 tokens are cut: a map has 4"):
+    with pytest.warns(
+        UserWarning, match="tiny:base with more than 4 tokens are truncated: a map has 4"
+    ):
         found = view(tiny, ["a red cup and a star", "a cup"])
     view(tiny, ["a cup and a star"])
     every = ["a red cup and a star", "a cup", "a cup and a star"]
@@ -178,7 +180,7 @@ def test_a_model_that_hides_its_padding_is_told() -> None:
             self.prepare = self.encode_images = self.inner.encode_images
 
     view = MapCaptions("token", 8, "kept")
-    with pytest.warns(UserWarning, match="a model shows no vectors at padding"):
+    with pytest.warns(UserWarning, match="a model returns no vectors of padding"):
         found = view(cast(DualEncoder, Hides()), ["a red cup"])
     assert found.mask_NL.sum() == 4
 

@@ -38,9 +38,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_folders_that_hold_no_decoder(tmp_path: Path, small: Path) -> None:
     (tmp_path / "config.json").write_text('{"kind": "clip"}')
-    with pytest.raises(UnbagError, match=r"its config\.json is of the kind 'clip'"):
+    with pytest.raises(UnbagError, match=r"its config\.json has the kind 'clip'"):
         load_decoder(str(tmp_path))
-    with pytest.raises(UnbagError, match="scores with a trained decoder, and none is named"):
+    with pytest.raises(UnbagError, match="needs a trained decoder; no folder is named"):
         make_scorers(encoder(), "decoder")
 
 
@@ -68,9 +68,9 @@ def says(text: str) -> Callable[[Path], None]:
         (file, "it is a file"),
         (Path.mkdir, "it has no config.json"),
         (says("{"), "its config.json cannot be read: Expecting property name"),
-        (says("[]"), "its config.json is of something else"),
-        (says('{"model_type": "clip"}'), "its config.json is of something else"),
-        (says('{"kind": "toast"}'), "its config.json is of the kind 'toast'"),
+        (says("[]"), "its config.json has no kind"),
+        (says('{"model_type": "clip"}'), "its config.json has no kind"),
+        (says('{"kind": "toast"}'), "its config.json has the kind 'toast'"),
     ],
 )
 def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
@@ -87,7 +87,7 @@ def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
     files = "adapter.safetensors and config.json" if is_adapter else "config.json, connector.saf"
     assert caught.value.expected.startswith(f"a folder with {files}")
     recipe = "vlm2vec" if is_adapter else "decoder"
-    assert caught.value.hint.startswith("check the path; ")
+    assert caught.value.hint.startswith("check the path, or train one")
     assert f"`unbag train --readout {recipe}" in caught.value.hint
 
 
@@ -109,9 +109,9 @@ def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, small: Path) -> No
         load_decoder(str(copy))
     (copy / "config.json").unlink()
     (copy / "last.safetensors").touch()
-    with pytest.raises(UnbagError, match="training that was stopped before its end") as caught:
+    with pytest.raises(UnbagError, match="an unfinished training run") as caught:
         load_decoder(str(copy))
-    assert caught.value.hint == "give the same `unbag train` command again: it resumes"
+    assert caught.value.hint == "run the same `unbag train` command again to resume it"
 
 
 def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small: Path) -> None:
@@ -123,7 +123,7 @@ def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small
         load_decoder(str(copy))
     del weights["2.bias"]
     save_file(weights, copy / "connector.safetensors")
-    with pytest.raises(UnbagError, match=r"language model: 2\.bias is not there"):
+    with pytest.raises(UnbagError, match=r"language model: 2\.bias is missing"):
         load_decoder(str(copy))
     shutil.rmtree(copy / "language")
     with pytest.raises(UnbagError, match="is not a decoder: it has no language/"):

@@ -235,7 +235,7 @@ class _Vector:
 
 
 def test_a_model_without_patches() -> None:
-    with pytest.raises(UnbagError, match="vector shows one vector for an image and no patches"):
+    with pytest.raises(UnbagError, match="vector returns one vector for an image and no patches"):
         view_of(SMALL).encode_images(_Vector(), torch.zeros(1, 3))
 
 

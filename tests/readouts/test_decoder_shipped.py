@@ -62,7 +62,7 @@ def test_it_is_found_for_its_encoder_and_no_other(scorer: Scorer) -> None:
     assert shipped_decoder("decoder", base) == FOLDER
     assert shipped_decoder("decoder", other) is None
     assert (scorer.name, scorer.scoring) == ("tiny:base+decoder (shipped)", "yes-probability")
-    with pytest.raises(UnbagError, match="none is named nor shipped for tiny:random"):
+    with pytest.raises(UnbagError, match="none is shipped for tiny:random"):
         make_scorer(other, "decoder")
     with pytest.raises(UnbagError, match="was trained for tiny:base") as error:
         make_scorer(other, f"decoder@{FOLDER}")
@@ -137,4 +137,4 @@ def test_the_command_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main([*words, "--out", str(tmp_path / "run"), "--no-cache"]) == 0
     assert "tiny:base+decoder (shipped)" in capsys.readouterr().out
     main(["run", "--model", "tiny:random", *words[3:], "--out", str(tmp_path / "other")])
-    assert "none is named nor shipped for tiny:random" in capsys.readouterr().err
+    assert "none is shipped for tiny:random" in capsys.readouterr().err

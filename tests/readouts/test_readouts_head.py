@@ -106,9 +106,9 @@ def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> N
         loaded(tmp_path / "nowhere")
     path.unlink()
     (tmp_path / LAST).touch()
-    with pytest.raises(UnbagError, match="holds a training that was stopped") as caught:
+    with pytest.raises(UnbagError, match="holds an unfinished training run") as caught:
         loaded(tmp_path)
-    assert caught.value.hint == "give the same `unbag train` command again: it resumes"
+    assert caught.value.hint == "run the same `unbag train` command again to resume it"
 
 
 def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path) -> None:

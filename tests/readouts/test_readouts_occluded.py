@@ -256,15 +256,15 @@ def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_cannot_be_mapped_says_why() -> None:
-    seen = "sees one vector of an image, and no patches that could be taken away"
-    blind = "sees nothing of an image, and no patches that could be taken away"
+    seen = "sees one vector of an image, and no patches that could be removed"
+    blind = "sees nothing of an image, and no patches that could be removed"
     for settings, why in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
         model = decoder(settings)
         for scorer in (YES(model), AskedCosine(model)):
             with pytest.raises(UnbagError, match=why) as error:
                 occlusion_maps(scorer, IMAGE, CAPTION)
             assert error.value.expected == "a decoder that was trained with sees=patches"
-    with pytest.raises(UnbagError, match="was taught to embed, not to say captions"):
+    with pytest.raises(UnbagError, match="was trained to embed, not to describe images"):
         occlusion_maps(YES(replace(decoder(), embeds=True)), IMAGE, CAPTION)
     silent = replace(SMALL, describe=0.0)
     with pytest.raises(UnbagError, match=r"was taught questions alone \(describe=0\)"):
@@ -273,7 +273,7 @@ def test_what_cannot_be_mapped_says_why() -> None:
         occlusion_maps(YES(decoder()), IMAGE, "star " * 292)
     assert "at most" in error.value.expected
     assert decoder_of(Cosine(decoder().encoder)) is None
-    with pytest.raises(UnbagError, match="small shows no patches that could be taken away"):
+    with pytest.raises(UnbagError, match="small shows no patches that could be removed"):
         occlusion_maps(Cosine(decoder().encoder), IMAGE, CAPTION)
 
 

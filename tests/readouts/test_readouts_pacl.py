@@ -207,7 +207,7 @@ def test_gradients_are_those_of_the_loss(taught: Literal["own", "each"]) -> None
 
 
 def test_places_that_cannot_be_told_are_refused_before_training() -> None:
-    with pytest.raises(UnbagError, match="6 patches make no square"):
+    with pytest.raises(UnbagError, match="6 patches do not form a square"):
         Pacl(PaclSettings(rope="2d"), replace(SIZES, patches=6))
-    with pytest.raises(UnbagError, match="vectors of width 7 cannot be turned with rope=1d"):
+    with pytest.raises(UnbagError, match="vectors of width 7 cannot be rotated with rope=1d"):
         Pacl(PaclSettings(rope="1d", rope_at="weights", width=7), SIZES)

@@ -147,7 +147,7 @@ def test_a_folder_of_another_read_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_even_weights_need_a_folder_too() -> None:
-    with pytest.raises(UnbagError, match="scores with a trained reader, and none is named"):
+    with pytest.raises(UnbagError, match="needs a trained reader, and no folder is named"):
         find_readout("pacl_uniform").scorers(small_encoder(), None)
 
 

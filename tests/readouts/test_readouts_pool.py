@@ -127,4 +127,4 @@ def test_features_beyond_half_precision_are_told() -> None:
     with pytest.raises(UnbagError) as caught:
         cast_finite(large, "cpu", torch.float16)
     assert caught.value.message == "features of up to 1e+06"
-    assert caught.value.expected == "finite numbers of at most 65504, as pools keep them"
+    assert caught.value.expected == "finite values of at most 65504, the precision of pools"

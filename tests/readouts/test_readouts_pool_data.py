@@ -69,7 +69,7 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
     negatives = pools.WORLD_NEGATIVES
     recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch_size=48)
-    samples, told = WorldBatches(recipe, pools._NoReads(), per_epoch=1).told(0)
+    samples, told = WorldBatches(recipe, pools._NoInputs(), per_epoch=1).told(0)
     assert tuple(one.caption.text for one in told) == step.captions
     for i, sample in enumerate(samples):
         wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(told)]
@@ -176,7 +176,7 @@ def test_unreadable_images_are_left_out_and_said() -> None:
             [PoolRow(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
             about="", group=2,
         )  # fmt: skip
-    assert caught.value.expected == "all of them, since each has its opposite"
+    assert caught.value.expected == "readable images, since each belongs to an opposite pair"
 
 
 def test_what_memory_cannot_hold_is_told_before_it_is_computed(
@@ -186,7 +186,7 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
     encoder = small()
     with pytest.raises(UnbagError) as caught:
         pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
-    assert caught.value.message.startswith("parts of 12 images and of 12 captions and negatives")
+    assert caught.value.message.startswith("features of 12 images and of 12 captions and negatives")
     assert caught.value.hint.startswith("train on fewer pairs")
     assert (encoder.images_seen, encoder.captions_read) == (1, 1)
 

@@ -83,7 +83,7 @@ def test_what_was_not_precomputed_or_does_not_fit_is_scored_from_files(
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
     monkeypatch.setattr(cache_module, "_free_bytes", lambda device: 0)
     scorer.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
-    assert scorer._seen is None
+    assert scorer._image_table is None
     assert scorer._text_table is None
     assert torch.allclose(scorer.score(QUERIES), wanted, atol=1e-6)
 

@@ -203,7 +203,7 @@ def test_a_decoder_that_is_asked_on_the_way_learns_the_same(recorded: Callable[[
     assert len(shares) == 3
     check_same(plain.task.module, task.net)
     assert recorded() == 2
-    assert len({id(one) for one in task._ran}) == 3
+    assert len({id(one) for one in task._recorded_models}) == 3
 
 
 def test_the_stand_in_keeps_numbers_of_python_as_a_graph_does() -> None:

@@ -67,9 +67,9 @@ def test_none_is_what_came_in() -> None:
 @pytest.mark.parametrize(
     ("rope", "shape", "said"),
     [
-        ("1d", (1, 4, 5), "vectors of width 5 cannot be turned with rope=1d"),
-        ("2d", (1, 4, 6), "vectors of width 6 cannot be turned with rope=2d"),
-        ("2d", (1, 6, 8), "6 patches make no square"),
+        ("1d", (1, 4, 5), "vectors of width 5 cannot be rotated with rope=1d"),
+        ("2d", (1, 4, 6), "vectors of width 6 cannot be rotated with rope=2d"),
+        ("2d", (1, 6, 8), "6 patches do not form a square"),
     ],
 )
 def test_what_cannot_be_turned_is_said(rope: Rope, shape: tuple[int, ...], said: str) -> None:

@@ -216,5 +216,5 @@ def test_gradients_are_finite_where_all_patches_are_alike() -> None:
 
 
 def test_places_that_cannot_be_told_are_refused_before_training() -> None:
-    with pytest.raises(UnbagError, match="6 patches make no square"):
+    with pytest.raises(UnbagError, match="6 patches do not form a square"):
         Sparc(SparcSettings(rope="2d"), replace(SIZES, patches=6))

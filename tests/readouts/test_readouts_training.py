@@ -128,7 +128,7 @@ def test_pairs_of_a_user_without_edits_teach_no_order_and_say_so(tmp_path: Path)
     found = trained(tmp_path / "a", small(), settings=settings, pairs=path, progress=progress)
     assert found.is_done
     assert any(line.startswith("the pairs have no edits") for line in progress.said)
-    assert "nothing is said here" in (tmp_path / "a" / CARD).read_text()
+    assert "no accuracy was measured" in (tmp_path / "a" / CARD).read_text()
     assert len(found.lines) == 2
 
 
@@ -150,7 +150,7 @@ def test_what_the_command_line_says_of_wrong_names(
 ) -> None:
     run = ("run", "--model", "tiny:base", "--bench", "world-swap", "--out", str(tmp_path / "run"))
     said = cli(capsys, *run, "--scorer", "pooled")
-    assert "scores with a trained reader, and none is named" in said
+    assert "needs a trained reader, and no folder is named" in said
     assert "--scorer pooled@FOLDER" in said
     said = cli(capsys, *run, "--scorer", f"pooled@{tmp_path / 'missing'}")
     assert "is not a reader" in said
@@ -173,13 +173,13 @@ def test_a_model_that_shows_no_parts_is_refused(
 ) -> None:
     train = ("train", "--pairs", "world", "--out", str(tmp_path / "out"), "--readout", "pooled")
     said = cli(capsys, *train, "--model", "caption:short")
-    assert "the read-out 'pooled' reads patches and words, and 'caption:short' shows none" in said
+    assert "the read-out 'pooled' reads patches and words, and 'caption:short' returns none" in said
     assert not (tmp_path / "out").exists()
 
     class Chat:
         name = "chat"
 
-    with pytest.raises(UnbagError, match="and 'chat' shows none"):
+    with pytest.raises(UnbagError, match="and 'chat' returns none"):
         encoder_of(Chat(), "pooled")  # type: ignore[arg-type]
 
 

@@ -77,9 +77,9 @@ def test_an_image_that_cannot_be_opened_is_replaced() -> None:
     assert "broken" not in keys
     assert keys.count(IMAGES[3].key) == 2
     every = frozenset(range(6))
-    with pytest.raises(UnbagError, match=r"cannot be opened, the last broken.png: truncated"):
+    with pytest.raises(UnbagError, match=r"cannot be opened, the last is broken.png: truncated"):
         PairLessons(Few(broken=every), LessonSettings(batch_size=6)).step(0)
-    with pytest.raises(UnbagError, match="6 pairs make no batch of 7"):
+    with pytest.raises(UnbagError, match="6 pairs do not fill a batch of 7"):
         PairLessons(Few(), LessonSettings(batch_size=7))
 
 

@@ -215,7 +215,7 @@ def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: 
     config = json.loads((tmp_path / "config.json").read_text())
     config["adapting"]["lora"] = 4
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UnbagError, match="holds other weights than llava has a place for"):
+    with pytest.raises(UnbagError, match="has weights that do not fit llava"):
         load(model, tmp_path)
     (tmp_path / "adapter.safetensors").write_bytes(b"short")
     with pytest.raises(UnbagError, match=r"adapter.safetensors cannot be read"):

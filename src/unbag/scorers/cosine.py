@@ -80,8 +80,8 @@ class Cosine:
         image_width, caption_width = image_ND.shape[-1], caption_ND.shape[-1]
         if image_width != caption_width:
             raise UnbagError(
-                f"model {self.name!r}: vectors of images have {image_width} numbers, those of "
-                f"captions {caption_width}",
+                f"model {self.name!r} gives {image_width} numbers for an image and {caption_width} "
+                "for a caption",
                 expected="image and caption vectors of the same width",
                 hint="correct encode_images or encode_texts of this model, and change its "
                 "fingerprint, by which vectors are cached",

@@ -73,7 +73,7 @@ def test_a_decoder_without_patches_has_no_map_and_says_so(
     sees: Literal["cls", "nothing"], what: str
 ) -> None:
     model = decoder(replace(SMALL, sees=sees))
-    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be taken away"
+    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be removed"
     alone = asked(model)
     assert (alone.maps, alone.notes[1:]) == ((), (said,))
     beside = asked(model.encoder, YES(model))

@@ -107,7 +107,7 @@ def train_decoder(
             None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
         )
         data = load_data(
-            encoder, job.pairs, settings, seed=job.seed, where=arguments, progress=progress
+            encoder, job.pairs, settings, seed=job.seed, arguments=arguments, progress=progress
         )
         prepared = prepare_training(
             data,

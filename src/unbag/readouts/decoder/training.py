@@ -109,7 +109,7 @@ def load_data(
         return of_world(encoder, rows, settings, progress=progress)
     # Neighbours are for recipes with hard images, which decoders do not use.
     pairs = replace(data_config, neighbours=None).opened()
-    data = _of_pairs(encoder, rows_of(pairs), settings, where=arguments, progress=progress)
+    data = _of_pairs(encoder, rows_of(pairs), settings, arguments=arguments, progress=progress)
     return replace(data, about=pairs.about)
 
 
