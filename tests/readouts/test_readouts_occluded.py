@@ -267,14 +267,14 @@ def test_what_cannot_be_mapped_says_why() -> None:
     with pytest.raises(UnbagError, match="was trained to embed, not to describe images"):
         occlusion_maps(YES(replace(decoder(), embeds=True)), IMAGE, CAPTION)
     silent = replace(SMALL, describe=0.0)
-    with pytest.raises(UnbagError, match=r"was taught questions alone \(describe=0\)"):
+    with pytest.raises(UnbagError, match=r"was trained on questions only \(describe=0\)"):
         occlusion_maps(YES(replace(decoder(), settings=silent)), IMAGE, CAPTION)
     with pytest.raises(UnbagError, match="image and caption have 304 tokens") as error:
         occlusion_maps(YES(decoder()), IMAGE, "star " * 292)
     assert "at most" in error.value.expected
-    assert decoder_of(Cosine(decoder().encoder)) is None
+    assert decoder_of(Cosine(decoder().image_encoder)) is None
     with pytest.raises(UnbagError, match="small shows no patches that could be removed"):
-        occlusion_maps(Cosine(decoder().encoder), IMAGE, CAPTION)
+        occlusion_maps(Cosine(decoder().image_encoder), IMAGE, CAPTION)
 
 
 @pytest.mark.parametrize("name", ["vlm2vec", "decoder"])

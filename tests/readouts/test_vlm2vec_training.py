@@ -67,7 +67,7 @@ class Fixed:
     def step(self, number: int) -> EmbeddingLesson:
         return fixed()
 
-    def measured(self) -> list[EmbeddingLesson]:
+    def evaluation_steps(self) -> list[EmbeddingLesson]:
         return [fixed()]
 
 

@@ -133,7 +133,7 @@ def _ways(subject: ProbedModel) -> list[Callable[[ImageSource, str], Maps]]:
         # Vectors of VLM2Vec, if any, are of whole images: no cosines of patches stand before.
         return [partial(covered_maps, subject.scorer)]
     if decoder is not None and decoder.settings.sees == "patches":
-        encoder = decoder.encoder
+        encoder = decoder.image_encoder
         is_own = space is not None and space.fingerprint == encoder.fingerprint
         space = space if is_own else EncoderSpace(encoder)
     ways: list[Callable[[ImageSource, str], Maps]] = []

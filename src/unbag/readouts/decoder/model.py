@@ -47,7 +47,7 @@ class PatchDecoder(ChatModel):
     """Settings of its training."""
 
     @property
-    def encoder(self) -> DualEncoder:
+    def image_encoder(self) -> DualEncoder:
         """Return the frozen image encoder."""
         assert isinstance(self.preparer, _Preparer)
         return self.preparer.encoder
@@ -71,7 +71,7 @@ class PatchDecoder(ChatModel):
                 f"{self.name} sees {input_kind} of an image, and no patches that could be removed",
                 expected="a decoder that was trained with sees=patches",
             )
-        pixels = self.encoder.prepare(image.open())[None].to(self.device)
+        pixels = self.image_encoder.prepare(image.open())[None].to(self.device)
         return self.net.look(pixels)[0].float()
 
     def hidden_rows(self, asks: Sequence[tuple[ImageSource | None, str]]) -> list[ChatRow]:
