@@ -25,7 +25,8 @@ from unbag.readouts.sparc import (
 from unbag.training.losses import word_patch_loss
 from unbag.types import TokenFeatures
 
-from .reader_batches import SIZES, Bare, batch, captions, images, padded, small_encoder
+from .core_encoder import small as small_encoder
+from .reader_batches import SIZES, Bare, batch, captions, images, padded
 
 WORD_TD = torch.eye(2)
 PATCH_LD = torch.tensor([[1.0, 0], [0, 2], [0.5, 0.5]])
