@@ -33,7 +33,9 @@ from unbag.types import Query
 from .decoder_made import encoder, images, language_folder
 
 QUICK = (
+
     "scenes=24", "steps=4", "batch_size=8", "width=16", "depth=1", "heads=2", "warmup_steps=1",
+
 )  # fmt: skip
 PROMPT = 'Does this figure show "a red star"? Please answer yes or no.'
 
@@ -169,13 +171,8 @@ def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
     language = language_folder(tmp_path / "language")
     own = encoder()
     quick = (
-        "scenes=24",
-        "steps=4",
-        "batch_size=8",
-        "connector_steps=1",
-        "context=96",
-        "warmup_steps=1",
-    )
+        "scenes=24", "steps=4", "batch_size=8", "connector_steps=1", "context=96", "warmup_steps=1",
+    )  # fmt: skip
     found = trained(tmp_path / "made", (*quick, f"language={language}", f"lora={lora}"), model=own)
     assert found.is_done
     (scorer,) = DECODER.scorers(own, tmp_path / "made")
