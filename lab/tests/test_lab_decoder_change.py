@@ -13,7 +13,7 @@ from tests.readouts.decoder_made import begun, encoder
 from unbag.errors import UnbagError
 from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
-from unbag.readouts.decoder.model import Made
+from unbag.readouts.decoder.model import DecoderParts
 from unbag.readouts.decoder.saving import (
     CHANGE,
     DecoderOrigin,
@@ -26,7 +26,7 @@ from unbag_lab.experiments.readouts import ChangeOf, ship_head
 ORIGIN = DecoderOrigin("small", "small", encoder().fingerprint)
 
 
-def trained_further(made: Made) -> Made:
+def trained_further(made: DecoderParts) -> DecoderParts:
     """Every weight moved a little, as training does."""
     torch.manual_seed(3)
     net = begun().made.net

@@ -21,7 +21,7 @@ from unbag.models.huggingface.chat_runner import CausalRunner
 from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
 from unbag.models.tiny import write
-from unbag.readouts.decoder.model import Made, PatchDecoder
+from unbag.readouts.decoder.model import DecoderParts, PatchDecoder
 from unbag.readouts.decoder.saving import (
     DecoderOrigin,
     decoder_fingerprint,
@@ -164,7 +164,7 @@ def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: Aske
 
 def small_folder(folder: Path, *, embeds: bool) -> Path:
     own, made = encoder(), begun().made
-    kept = Made(made.net, made.words, made.settings, made.places, made.context, embeds)
+    kept = DecoderParts(made.net, made.words, made.settings, made.places, made.context, embeds)
     save_decoder(folder, kept, DecoderOrigin("small", own.name, own.fingerprint))
     return folder
 

@@ -210,7 +210,7 @@ def test_an_unknown_class_is_named() -> None:
 
 
 def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped = partial(fit_logistic, most_steps=1)
+    stopped = partial(fit_logistic, max_steps=1)
     monkeypatch.setattr("unbag.scorers.linear_probe.fit_logistic", stopped)
     with pytest.raises(UnbagError, match="did not converge: after 1 steps"):
         fit_linear_probe(encoder("tiny:base"), training()[:40])

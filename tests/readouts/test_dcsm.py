@@ -492,7 +492,8 @@ def test_a_model_without_parts_is_refused() -> None:
 SMALL = (
 
 
-    "steps=3", "scenes=40", "batch_size=16", "contrast_size=8", "length=12", "net=mlp", "warmup_steps=0",
+    "steps=3", "scenes=40", "batch_size=16", "contrast_size=8", "length=12", "net=mlp",
+    "warmup_steps=0",
 
 
 )  # fmt: skip

@@ -20,7 +20,13 @@ from unbag.models.batching import Fitting
 from unbag.models.loading import load_model
 from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
-from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.decoder.occlusion import (
+    PROMPT,
+    caption_effects,
+    cosine_effects,
+    occluded,
+    word_pieces,
+)
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import AdapterSettings, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine
@@ -82,11 +88,11 @@ def constructed() -> PatchDecoder:
 
 
 def said_falls(model: PatchDecoder, caption: str = CAPTION) -> Tensor:
-    return said(model, IMAGE, caption).fall_NL
+    return caption_effects(model, IMAGE, caption).fall_NL
 
 
 def met_falls(model: PatchDecoder, text: str, captions: Sequence[str]) -> Tensor:
-    return met(model, IMAGE, text, captions).fall_NL
+    return cosine_effects(model, IMAGE, text, captions).fall_NL
 
 
 def drawn(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
@@ -242,7 +248,7 @@ def test_a_decoder_that_was_trained_to_embed_has_maps_of_its_own() -> None:
 def test_pieces_of_a_real_tokenizer_are_put_together(tmp_path: Path) -> None:
     language = str(language_folder(tmp_path / "language"))
     model = decoder(replace(SMALL, language=language, letters=0.0))
-    found = spans(model, "a purple star")
+    found = word_pieces(model, "a purple star")
     assert [one.word for one in found] == ["a", "purple", "star"]
     assert found[1].stop - found[1].start > 1
     assert found[-1].stop == len(said_falls(model, "a purple star"))
@@ -252,7 +258,7 @@ def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatc
     model = decoder()
     words = type(model.preparer.prompts.tokenizer)
     monkeypatch.setattr(words, "answer", lambda self, prompt, answer: [len(answer), 5])
-    assert [one.word for one in spans(model, "a star")] == ["piece 1", "piece 2"]
+    assert [one.word for one in word_pieces(model, "a star")] == ["piece 1", "piece 2"]
 
 
 def test_what_cannot_be_mapped_says_why() -> None:

@@ -124,7 +124,7 @@ def evaluate(
         scorers = linear_probes(
             loaded_models,
             loaded_benchmarks,
-            asked=f"scorer={_LINEAR_PROBE!r}",
+            option=f"scorer={_LINEAR_PROBE!r}",
             data=data,
             missing=missing,
             cache=cache,
@@ -187,7 +187,7 @@ def linear_probes(
     models: Sequence[Model],
     benchmarks: Sequence[Benchmark],
     *,
-    asked: str,
+    option: str,
     data: Path | None,
     missing: Missing,
     cache: Path | None,
@@ -196,11 +196,11 @@ def linear_probes(
 ) -> list[Scorer]:
     """Fit a linear probe for each model to the same training split.
 
-    `asked` is the option that requested it, for messages.
+    `option` is the option that requested it, for messages.
     """
     if len(benchmarks) != 1:
         raise UnbagError(
-            f"{asked} with {len(benchmarks)} benchmarks",
+            f"{option} with {len(benchmarks)} benchmarks",
             expected="one benchmark: a probe knows only the classes of its own training split",
             hint="evaluate each benchmark on its own; with a cache, embeddings are computed once",
         )
@@ -211,7 +211,7 @@ def linear_probes(
             expected="a benchmark with load_training, such as cifar10",
             hint="docs/benchmarks.md lists the benchmarks with one",
         )
-    reason = f"{asked} needs image embeddings, and"
+    reason = f"{option} needs image embeddings, and"
     encoders = [as_dual_encoder(model, f"{reason} {model.name!r} has none") for model in models]
     items: Sequence[Item] = tuple(benchmark.load_training(folder_of(benchmark, data)))
     items = without_missing(benchmark.name, items, missing=missing, progress=progress)

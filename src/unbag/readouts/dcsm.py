@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from unbag.errors import UnbagError
 from unbag.models.features import View, joint_images, joint_texts, placed_words
-from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
+from unbag.readouts.reader import Reader, ReaderBatch, Sizes, fill_matrix
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce
 from unbag.training.settings import bounded
@@ -137,7 +137,7 @@ class Dcsm(Reader):
                 image.rows(image_rows), caption.rows(caption_rows), statistics=statistics
             )[0]
 
-        return filled(len(image), len(caption), self._numbers_per_pair, block)
+        return fill_matrix(len(image), len(caption), self._numbers_per_pair, block)
 
     def maps(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Return the standardised maps that the network reads, row by row, [N, R, L]."""
@@ -258,7 +258,7 @@ class Dcsm(Reader):
             cell = map_KPCRL[0].double()
             return torch.stack([cell.sum((2, 3)), cell.square().sum((2, 3))], dim=-1)
 
-        sums = filled(len(image), len(caption), self._numbers_per_pair, block)
+        sums = fill_matrix(len(image), len(caption), self._numbers_per_pair, block)
         rows, length = self.patches + 1, self.settings.length
         cells: dict[Only, int] = {
             "all": rows * length,

@@ -30,8 +30,8 @@ from unbag.readouts.reader import (
     Reader,
     ReaderBatch,
     Sizes,
-    crowds,
-    filled,
+    contrast_blocks,
+    fill_matrix,
     load_reader,
     read_head,
 )
@@ -144,7 +144,7 @@ class Pacl(Reader):
         is_uniform = self.settings.taught != "each"
 
         def blocks() -> Iterator[tuple[slice, Tensor]]:
-            for part in crowds(len(caption_BD), contrast_size):
+            for part in contrast_blocks(len(caption_BD), contrast_size):
                 own = patch_BLD[part], matched_BLD[part], mask_BL[part], caption_BD[part]
                 yield part, (self.scale * self._cells(*own, is_uniform=is_uniform))[None]
 
@@ -192,7 +192,7 @@ class Pacl(Reader):
                 "pcd,cd->pc", pool(weight_PCL, patch_PLD[image_rows]), caption_CD[caption_rows]
             )
 
-        return filled(len(patch_PLD), len(caption_CD), sum(patch_PLD.shape[1:]), block)
+        return fill_matrix(len(patch_PLD), len(caption_CD), sum(patch_PLD.shape[1:]), block)
 
     def _negatives(
         self,

@@ -126,7 +126,7 @@ def contrast(reader: Reader, batch: ReaderBatch, *, contrast_size: int) -> Tenso
     """
 
     def blocks() -> Iterator[tuple[slice, Tensor]]:
-        for part in crowds(len(batch.image), contrast_size):
+        for part in contrast_blocks(len(batch.image), contrast_size):
             score_GG = reader.compare_all(batch.image.rows(part), batch.caption.rows(part))
             yield part, (reader.scale * score_GG)[None]
 
@@ -153,13 +153,13 @@ def accuracies(reader: Reader, batch: ReaderBatch) -> Tensor:
     return reader.compare(batch.image, batch.caption) > negative_BK.amax(dim=1)
 
 
-def crowds(size: int, contrast_size: int) -> Iterator[slice]:
+def contrast_blocks(size: int, contrast_size: int) -> Iterator[slice]:
     """Yield slices of rows that are contrasted together; the last may be smaller."""
     for start in range(0, size, contrast_size):
         yield slice(start, min(start + contrast_size, size))
 
 
-def filled(
+def fill_matrix(
     images: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
 ) -> Tensor:
     """Fill a matrix [P, C] in blocks, none of which needs more than `MOST_NUMBERS` numbers.
@@ -169,10 +169,13 @@ def filled(
     columns = max(1, min(captions, MOST_NUMBERS // numbers))
     rows_at_once = max(1, MOST_NUMBERS // (numbers * columns))
     rows = []
-    for image_rows in crowds(images, rows_at_once):
+    for image_rows in contrast_blocks(images, rows_at_once):
         rows.append(
             torch.cat(
-                [block(image_rows, caption_rows) for caption_rows in crowds(captions, columns)],
+                [
+                    block(image_rows, caption_rows)
+                    for caption_rows in contrast_blocks(captions, columns)
+                ],
                 dim=1,
             )
         )

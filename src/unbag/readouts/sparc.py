@@ -26,7 +26,7 @@ from unbag.readouts.pacl import (
     check_rotary,
     turned,
 )
-from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, crowds, filled
+from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, contrast_blocks, fill_matrix
 from unbag.readouts.training import ReaderEffort, ReaderReadout
 from unbag.training.losses import block_info_nce, word_patch_loss
 from unbag.training.settings import bounded
@@ -110,7 +110,7 @@ class Sparc(Reader):
             )
             return torch.einsum("qcd,cd->qc", mean_QCD, caption_CD[caption_rows])
 
-        return filled(len(patch_PLD), len(word_CTD), words * sum(patch_PLD.shape[1:]), block)
+        return fill_matrix(len(patch_PLD), len(word_CTD), words * sum(patch_PLD.shape[1:]), block)
 
     def weights(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
         """Return the weight of each patch for each word, [N, T, L]; zeros for padding."""
@@ -184,7 +184,7 @@ class Sparc(Reader):
 
         blocks = (
             (part, (self.scale * image_BD[part] @ caption_BD[part].T)[None])
-            for part in crowds(len(caption_BD), contrast_size)
+            for part in contrast_blocks(len(caption_BD), contrast_size)
         )
         return block_info_nce(blocks, batch.also_true_BB, negative_BK=negative_BK)
 

@@ -23,16 +23,16 @@ from unbag.models.huggingface.chat import (
     scores_ends,
 )
 from unbag.scorers import prompts
-from unbag.scorers.prompts import Prompt, chosen, filled
+from unbag.scorers.prompts import Prompt, choose_prompts, filled
 from unbag.scorers.questions import (
     CLOSED,
     VERSION,
     AskedQuestion,
     alternatives,
-    asked_of,
     is_closed,
     lettered,
     option_of,
+    question_for,
     read_answer,
 )
 from unbag.types import BoolArray, FloatArray, Generator, Item, Query, Scorer, Scores
@@ -69,7 +69,9 @@ class Protocol:
                 else "a chat model that decodes against its own language prior (hf:...)",
                 hint="leave --scorer out to use the model's own",
             )
-        return [self._scorer(model, prompt) for prompt in chosen(self.prompts, prompt_choice)]
+        return [
+            self._scorer(model, prompt) for prompt in choose_prompts(self.prompts, prompt_choice)
+        ]
 
     def _scorer(self, model: Generator, prompt: Prompt) -> Scorer:
         key = "\0".join((self.name, prompt.caption, prompt.question, self.version))
@@ -344,7 +346,7 @@ class FreeAnswer(_AskingScorer):
                 expected="items with a few captions, each true or false of each image",
                 hint="score this benchmark with --scorer yes",
             )
-        return asked_of(item)
+        return question_for(item)
 
 
 def _scores(item: Item, question: AskedQuestion, answers: Sequence[str]) -> Scores:

@@ -280,7 +280,7 @@ def fit_logistic(
     strength: float,
     start: Logistic | None = None,
     tolerance: float = 1e-6,
-    most_steps: int = 2000,
+    max_steps: int = 2000,
     device: str = "cpu",
 ) -> Logistic:
     """Minimise mean cross-entropy + strength / 2 |weights|^2; biases are not penalised.
@@ -308,7 +308,7 @@ def fit_logistic(
         initial.ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": most_steps, "maxfun": 2 * most_steps, "gtol": tolerance, "ftol": 0.0},
+        options={"maxiter": max_steps, "maxfun": 2 * max_steps, "gtol": tolerance, "ftol": 0.0},
     )
     weight_CE = np.asarray(result.x, dtype=np.float64).reshape(shape)
     return Logistic(

@@ -32,7 +32,7 @@ class Prompt:
         return self.name == PUBLISHED
 
 
-def chosen(prompts: Sequence[Prompt], choice: str = "all") -> list[Prompt]:
+def choose_prompts(prompts: Sequence[Prompt], choice: str = "all") -> list[Prompt]:
     """Return all prompts, the published one first, or the one with a name."""
     names = [prompt.name for prompt in prompts]
     if len(set(names)) != len(names) or PUBLISHED not in names:

@@ -34,7 +34,7 @@ class AskedQuestion:
     """One caption that is true or false: the answers are yes and no."""
 
 
-def asked_of(item: Item) -> AskedQuestion:
+def question_for(item: Item) -> AskedQuestion:
     """Return the question about the images of an item."""
     captions = [text_of(caption) for caption in item.captions]
     if item.question is not None:

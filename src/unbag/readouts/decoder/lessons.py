@@ -22,7 +22,7 @@ from torch import Tensor
 
 from unbag.errors import UnbagError
 from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
-from unbag.scorers.questions import CLOSED, AskedQuestion, asked_of, lettered
+from unbag.scorers.questions import CLOSED, AskedQuestion, lettered, question_for
 from unbag.training.settings import bounded, check_bounds
 from unbag.types import IntArray, Item
 
@@ -215,16 +215,16 @@ def _free_question(caption: str, negative: str, is_turned: bool, images: int) ->
     """
     captions = (negative, caption) if is_turned else (caption, negative)
     true_index = captions.index(caption)
-    question = asked_between(captions, images=images)
+    question = question_between(captions, images=images)
     return question.text, question.labels[true_index] if question.labels else question.keywords[
         true_index
     ][0]
 
 
-def asked_between(captions: Sequence[str], *, images: int) -> AskedQuestion:
+def question_between(captions: Sequence[str], *, images: int) -> AskedQuestion:
     """Return the question about captions for an item with a number of images."""
     truth = np.zeros((images, len(captions)), dtype=np.bool_)
-    return asked_of(Item("", (_NoImage(),) * images, tuple(captions), truth))
+    return question_for(Item("", (_NoImage(),) * images, tuple(captions), truth))
 
 
 def _hash_below(below: int, *key: object) -> int:
@@ -243,7 +243,7 @@ class _NoImage:
         raise NotImplementedError
 
 
-def words_asked() -> list[str]:
+def prompt_texts() -> list[str]:
     """Return all fixed prompts and answers, whose words belong into a vocabulary."""
     all_prompts = [prompt for protocol in PROMPTS.values() for prompt in protocol]
     texts = [text for prompt in all_prompts for text in (prompt.caption, prompt.question)]

@@ -42,7 +42,7 @@ class PatchDecoder(ChatModel):
     """A chat model on the patches of a frozen encoder, for all chat protocols."""
 
     embeds: bool = False
-    """As in `Made`."""
+    """As in `DecoderParts`."""
     settings: DecoderSettings = field(default_factory=DecoderSettings)
     """Settings of its training."""
 
@@ -117,7 +117,12 @@ class PatchDecoder(ChatModel):
 
 
 def patch_decoder(
-    encoder: DualEncoder, made: Made, *, name: str, fingerprint: str, rows: int | None = None
+    encoder: DualEncoder,
+    made: DecoderParts,
+    *,
+    name: str,
+    fingerprint: str,
+    rows: int | None = None,
 ) -> PatchDecoder:
     """Make a chat model of an encoder and a trained decoder, on the encoder's device."""
     device, settings = encoder.device, made.settings
@@ -156,7 +161,7 @@ def patch_decoder(
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class DecoderParts:
     """A trained decoder with all that is needed to run it."""
 
     net: DecoderNet

@@ -31,7 +31,7 @@ _NONE = -1
 """In place of a patch index: no patch is removed."""
 
 
-def said(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffects:
+def caption_effects(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffects:
     """Return the log-probability of each token of a caption as the description of an image.
 
     Raises UnbagError if the decoder was not trained to describe images.
@@ -62,7 +62,7 @@ def said(decoder: PatchDecoder, image: ImageSource, caption: str) -> PatchEffect
     return PatchEffects(log_BA[0], (log_BA[0] - log_BA[1:]).T)
 
 
-def met(
+def cosine_effects(
     decoder: PatchDecoder, image: ImageSource, text: str, captions: Sequence[str]
 ) -> PatchEffects:
     """Return the cosine of an image, followed by the prompt `text`, with each caption."""
@@ -74,7 +74,7 @@ def met(
     return PatchEffects(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(model: ChatModel, caption: str) -> tuple[WordPieces, ...]:
+def word_pieces(model: ChatModel, caption: str) -> tuple[WordPieces, ...]:
     """Assign tokens to words; number the tokens if one of them spans several words."""
     tokens = _tokens(model, caption)
     words: list[WordPieces] = []

@@ -27,7 +27,7 @@ from unbag.models.shipped import find_shipped, shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.decoder.language import read_language, saved_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLevel, Words
-from unbag.readouts.decoder.model import DecoderNet, Made, PatchDecoder, patch_decoder
+from unbag.readouts.decoder.model import DecoderNet, DecoderParts, PatchDecoder, patch_decoder
 from unbag.readouts.reader import check_encoder, check_finished
 from unbag.runs.files import settle, write_atomically, write_text
 from unbag.training.encoders.lora import merged
@@ -50,7 +50,7 @@ _TALL, _WIDE, _WHOLE = ".tall_OR", ".wide_RI", ".whole"
 State: TypeAlias = dict[str, Tensor]
 
 
-def save_decoder(folder: Path, made: Made, origin: DecoderOrigin) -> None:
+def save_decoder(folder: Path, made: DecoderParts, origin: DecoderOrigin) -> None:
     """Write a decoder; the config comes last, so that a folder with one is complete."""
     state = made.net.state_dict()
     check_finite(state, source="the decoder")
@@ -69,7 +69,9 @@ def save_decoder(folder: Path, made: Made, origin: DecoderOrigin) -> None:
     _write_config(folder, made, origin)
 
 
-def save_change(folder: Path, made: Made, origin: DecoderOrigin, *, base: Path, rank: int) -> None:
+def save_change(
+    folder: Path, made: DecoderParts, origin: DecoderOrigin, *, base: Path, rank: int
+) -> None:
     """Write the change from the decoder in the folder `base`, in half precision.
 
     The change of each matrix is approximated by one of rank `rank`. The folder must be next to that
@@ -89,7 +91,7 @@ def save_change(folder: Path, made: Made, origin: DecoderOrigin, *, base: Path, 
     )
 
 
-def _write_config(folder: Path, made: Made, origin: DecoderOrigin, **extra: object) -> None:
+def _write_config(folder: Path, made: DecoderParts, origin: DecoderOrigin, **extra: object) -> None:
     words = made.words
     config = {
         "kind": _KIND,
@@ -119,7 +121,7 @@ class DecoderOrigin:
 class SavedDecoder:
     """The content of a decoder's folder."""
 
-    made: Made
+    made: DecoderParts
     origin: DecoderOrigin
 
 
@@ -168,7 +170,7 @@ def read_decoder(
         net = DecoderNet(model, width=weights["0.weight"].shape[1])
         _load_connector(net, weights, folder)
     check_finite(net.state_dict(), source=str(folder))
-    return SavedDecoder(Made(net.eval(), words, settings, places, context, embeds), origin)
+    return SavedDecoder(DecoderParts(net.eval(), words, settings, places, context, embeds), origin)
 
 
 def _load_weights(folder: Path, file: str, refused: Callable[[str], UnbagError]) -> State:
@@ -254,7 +256,7 @@ def on_encoder(
     )
 
 
-def decoder_fingerprint(made: Made, encoder: DualEncoder) -> str:
+def decoder_fingerprint(made: DecoderParts, encoder: DualEncoder) -> str:
     """Return a fingerprint of encoder, weights, vocabulary and settings."""
     words = made.words
     if isinstance(words, WordLevel):

@@ -49,10 +49,10 @@ from unbag.readouts.decoder.lessons import (
     Words,
     lessons_of,
     make_lessons,
-    words_asked,
+    prompt_texts,
     words_of,
 )
-from unbag.readouts.decoder.model import DecoderNet, Made, image_tokens, view_of
+from unbag.readouts.decoder.model import DecoderNet, DecoderParts, image_tokens, view_of
 from unbag.runs.progress import Progress
 from unbag.training.optim import OptimizerSettings, compile_layers, lr_factor
 from unbag.training.recipes import Precision
@@ -221,7 +221,7 @@ def prepare_training(
     words: Words
     if language is None:
         texts = {text for lesson in all_lessons for text in (lesson.prompt, lesson.answer)}
-        words = words_of([*texts, *words_asked()], asks=settings.asks)
+        words = words_of([*texts, *prompt_texts()], asks=settings.asks)
     else:
         words = language.words
     train_images = data.count - data.held_out
@@ -240,7 +240,7 @@ def prepare_training(
                 add_lora(model, settings.lora)
         net = DecoderNet(model, width=width)
     context = getattr(net.language.config, "max_position_embeddings", None)
-    parts = Made(net, words, settings, places, context or places + settings.context)
+    parts = DecoderParts(net, words, settings, places, context or places + settings.context)
     if parts.context < places + settings.context:
         raise UnbagError(
             f"{places} tokens of an image and {settings.context} of text",
@@ -269,7 +269,7 @@ def prepare_training(
 class PreparedTraining:
     """A decoder before training, with its task and held-out questions."""
 
-    made: Made
+    made: DecoderParts
     task: DecoderTask
     held: Lessons | None
     """Questions about held-out images, if there are any."""
