@@ -1,4 +1,4 @@
-"""Names: ours, a plug-in's from real entry points on disk, and package.module:NAME."""
+"""Names: built-in ones, a plug-in's from real entry points on disk, and package.module:NAME."""
 
 import sys
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_a_plugin_adds_to_every_kind(plugin: Path, kind: registry.Kind) -> None:
     assert find(kind, f"my-{kind}") is not None
 
 
-def test_a_plugin_may_not_take_a_name_of_builtin_names(plugin: Path) -> None:
+def test_a_plugin_may_not_take_a_built_in_name(plugin: Path) -> None:
     (plugin / "entry_points.txt").write_text("[unbag.scorers]\ncosine = a:b\n")
     registry._plugins.cache_clear()
     with pytest.raises(
@@ -78,7 +78,7 @@ def test_unknown_names_offer_the_nearest() -> None:
         find("benchmark", "world_swap")
 
 
-def test_every_name_of_builtin_names_leads_somewhere_and_says_what_it_is() -> None:
+def test_every_built_in_name_leads_somewhere_and_says_what_it_is() -> None:
     tables = registry._builtin_names()
     assert set(tables) <= set(PLURALS.values())
     for kind in PLURALS.values():
