@@ -15,7 +15,7 @@ from unbag.errors import UnbagError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
-from unbag.scorers.questions import asked_of
+from unbag.scorers.questions import question_for
 from unbag.types import Benchmark, Case, Estimate, Item, Scores
 
 from .small import whatsup, write
@@ -69,9 +69,10 @@ def test_each_pair_is_an_item_with_the_published_question() -> None:
     assert items[1].kinds == ("on", "under")
     assert (items[1].group, items[1].tags["relation"]) == ("mug", "on/under")
     assert (
-        asked_of(items[1]).text == "Is the mug on or under the table? Choose from the two options."
+        question_for(items[1]).text
+        == "Is the mug on or under the table? Choose from the two options."
     )
-    assert asked_of(items[0]).text == (
+    assert question_for(items[0]).text == (
         "Is the mug to the left of or to the right of the table? Answer left or right."
     )
 

@@ -251,7 +251,7 @@ def test_a_read_out_with_several_scorers_has_a_column_each(
     options = ["--model", "cli_score_models:SMALL", "--scorer", name]
     assert main(["score", str(image), "a", "b", *options]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["small", "broken"]
-    with pytest.raises(ub.UnbagError, match="TWICE@both' gives 2 scorers") as error:
+    with pytest.raises(ub.UnbagError, match="TWICE@both' makes 2 scorers") as error:
         ub.load_scorer("cli_score_models:SMALL", name)
     assert error.value.hint == "`unbag run` and `unbag score` take several"
     one = ub.load_scorer("cli_score_models:SMALL", "cli_score_models:TWICE@one")

@@ -193,7 +193,7 @@ def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
     few = list(training()[:16])
     refused([], "has 0 images")
     refused(few[:1], "none of 7 of its 8 classes")
-    refused(few[:8], "nothing to choose the strength on")
+    refused(few[:8], "no image can be held out")
     other = replace(few[1], captions=tuple("abcdefgh"))
     refused([few[0], other], "other captions than the first item")
     both = replace(few[1], truth=np.arange(8)[None] < 2)
@@ -210,7 +210,7 @@ def test_an_unknown_class_is_named() -> None:
 
 
 def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped = partial(fit_logistic, most_steps=1)
+    stopped = partial(fit_logistic, max_steps=1)
     monkeypatch.setattr("unbag.scorers.linear_probe.fit_logistic", stopped)
     with pytest.raises(UnbagError, match="did not converge: after 1 steps"):
         fit_linear_probe(encoder("tiny:base"), training()[:40])

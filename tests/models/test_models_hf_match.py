@@ -133,9 +133,7 @@ def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
 
 
 def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
-    with pytest.raises(
-        UnbagError, match="one vector an image and one a caption, and 'tiny"
-    ) as error:
+    with pytest.raises(UnbagError, match="one vector per image and caption, and 'tiny") as error:
         make_scorer(match(hf_folder("blip-2")), "cosine")
     assert "BLIP-2 has several vectors for an image" in str(error.value)
 

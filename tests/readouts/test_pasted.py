@@ -23,7 +23,7 @@ from unbag.data.composites import (
 )
 from unbag.data.readers import open_pairs
 from unbag.errors import UnbagError
-from unbag.readouts.data import mixed, rows_of
+from unbag.readouts.data import rows_of, shuffled
 from unbag.types import BoolArray, IntArray
 
 
@@ -169,7 +169,7 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert [e.text for e in first.edits[0] if e.is_positive] == [first.captions[1]]
     assert rows[0].negatives[0] == opposite.captions[0]
     assert first.image.open().size == (64, 64)
-    every = mixed(rows)
+    every = shuffled(rows)
     # Four images and then their four opposites would be as probable, were pairs not kept.
     for n in range(0, 16, 4):
         names = [Path(row.image.name).name for row in every[n : n + 4]]

@@ -146,7 +146,7 @@ def start(options: argparse.Namespace) -> int:
         linear_probes(
             models,
             benchmarks,
-            asked=f"--scorer {_LINEAR_PROBE}",
+            option=f"--scorer {_LINEAR_PROBE}",
             data=options.data,
             missing=options.missing,
             cache=cache_of(options),

@@ -30,7 +30,14 @@ from unbag.models.server import ServerModel
 from unbag.probes.base import Maps, ProbeData, ProbedModel, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
 from unbag.readouts.decoder.model import PatchDecoder
-from unbag.readouts.decoder.occlusion import PROMPT, WORD, PatchEffects, met, said, spans
+from unbag.readouts.decoder.occlusion import (
+    PROMPT,
+    WORD,
+    PatchEffects,
+    caption_effects,
+    cosine_effects,
+    word_pieces,
+)
 from unbag.readouts.reader import MappedReader
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.vlm2vec.data import about_relation, instruction
@@ -133,7 +140,7 @@ def _ways(subject: ProbedModel) -> list[Callable[[ImageSource, str], Maps]]:
         # Vectors of VLM2Vec, if any, are of whole images: no cosines of patches stand before.
         return [partial(covered_maps, subject.scorer)]
     if decoder is not None and decoder.settings.sees == "patches":
-        encoder = decoder.encoder
+        encoder = decoder.image_encoder
         is_own = space is not None and space.fingerprint == encoder.fingerprint
         space = space if is_own else EncoderSpace(encoder)
     ways: list[Callable[[ImageSource, str], Maps]] = []
@@ -263,13 +270,13 @@ def occlusion_maps(scorer: Scorer, image: ImageSource, caption: str) -> Maps:
         raise UnbagError(f"{scorer.name} shows no patches that could be taken away")
     if isinstance(scorer, AskedCosine | Cosine):
         text = asked_of(scorer, caption)
-        taken = met(decoder, image, text, with_less(caption))
+        taken = cosine_effects(decoder, image, text, with_less(caption))
         found, about = list(of_caption(caption, taken)), OCCLUSION_COSINES
     else:
         text = PROMPT if decoder.settings.asks else ""
         found, about = [], OCCLUSION_LOGS
-        taken = said(decoder, image, caption)
-        for span in spans(decoder, caption)[:MOST_WORDS]:
+        taken = caption_effects(decoder, image, caption)
+        for span in word_pieces(decoder, caption)[:MOST_WORDS]:
             # Logarithms of the pieces of a word add up to that of the word.
             pieces = slice(span.start, span.stop)
             log, fall_L = float(taken.whole_N[pieces].sum()), taken.fall_NL[pieces].sum(dim=0)
@@ -369,7 +376,7 @@ def _said_by_cell(
     from the probability of the words before it, which asks for every beginning of the caption.
     """
     if isinstance(model, ChatModel):
-        parts = spans(model, caption)[:MOST_WORDS]
+        parts = word_pieces(model, caption)[:MOST_WORDS]
         words = [span.word for span in parts]
         log_BN = torch.tensor(
             [

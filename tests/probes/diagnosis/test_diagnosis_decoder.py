@@ -63,7 +63,7 @@ def test_a_read_out_of_an_encoder_stands_beside_the_encoder(
 ) -> None:
     model = decoder()
     scorer = make(model)
-    found = asked(model.encoder, scorer)
+    found = asked(model.image_encoder, scorer)
     assert [one.title for one in found.maps] == ["small"] * 3 + [scorer.name] * 3
     assert [one.when for one in found.maps] == ["before training"] * 3 + ["after training"] * 3
 
@@ -73,15 +73,15 @@ def test_a_decoder_without_patches_has_no_map_and_says_so(
     sees: Literal["cls", "nothing"], what: str
 ) -> None:
     model = decoder(replace(SMALL, sees=sees))
-    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be taken away"
+    said = f"{NOTE}: decoder sees {what} of an image, and no patches that could be removed"
     alone = asked(model)
     assert (alone.maps, alone.notes[1:]) == ((), (said,))
-    beside = asked(model.encoder, YES(model))
+    beside = asked(model.image_encoder, YES(model))
     assert [one.title for one in beside.maps] == ["small"] * 3
     assert beside.notes[-1] == said
 
 
 def test_a_model_without_read_out_is_neither_before_nor_after() -> None:
-    found = asked(decoder().encoder)
+    found = asked(decoder().image_encoder)
     assert [one.when for one in found.maps] == [""] * 3
     assert "before training" not in render_diagnosis(found)

@@ -14,12 +14,12 @@ from unbag.readouts.decoder.lessons import (
     SPECIAL,
     DecoderFact,
     DecoderSettings,
-    Draws,
     Lesson,
+    LessonSampler,
     WordLevel,
     lessons_of,
     make_lessons,
-    words_asked,
+    prompt_texts,
     words_of,
 )
 from unbag.scorers.prompts import PROMPTS
@@ -91,7 +91,7 @@ def test_all_wordings_are_used_and_decided_by_seed_and_caption() -> None:
 
 
 def test_the_vocabulary_knows_every_fixed_prompt() -> None:
-    words = words_of(words_asked())
+    words = words_of(prompt_texts())
     every = [p for some in PROMPTS.values() for p in some]
     texts = [re.sub(r"\{\w+\}", "", t) for p in every for t in (p.caption, p.question)]
     assert all(SPECIAL.index("<unknown>") not in words.plain(text) for text in texts)
@@ -135,22 +135,22 @@ def test_what_is_too_long_is_left_out_and_counted() -> None:
 
 def test_a_step_is_given_the_shares_that_were_asked_for() -> None:
     lessons = lessons_of([replace(FACT, image=n) for n in range(30)], PLAIN, seed=0)
-    made = make_lessons(lessons, words_of(words_asked()), context=128)
-    draws = Draws(made, PLAIN.shares, batch_size=11, seed=5)
+    made = make_lessons(lessons, words_of(prompt_texts()), context=128)
+    draws = LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)
     row_B, drawn = draws(3)
     count = Counter(KINDS[k] for k in made.kind_M[row_B])
     # 4.4, 2.2, 2.2 and 2.2: the largest remainder gets the last.
     assert count == {"yes": 5, "letters": 2, "describe": 2, "answer": 2}
-    again, same = Draws(made, PLAIN.shares, batch_size=11, seed=5)(3)
+    again, same = LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)(3)
     assert (again.tolist(), same) == (row_B.tolist(), drawn)
-    assert Draws(made, PLAIN.shares, batch_size=11, seed=5)(4)[0].tolist() != row_B.tolist()
+    assert LessonSampler(made, PLAIN.shares, batch_size=11, seed=5)(4)[0].tolist() != row_B.tolist()
 
 
 def test_captions_without_negatives_cannot_be_asked_about() -> None:
     lessons = lessons_of([DecoderFact(0, "a star")], PLAIN, seed=0)
-    made = make_lessons(lessons, words_of(words_asked()), context=128)
+    made = make_lessons(lessons, words_of(prompt_texts()), context=128)
     with pytest.raises(UnbagError, match="no question of the kind yes, letters, answer") as error:
-        Draws(made, PLAIN.shares, batch_size=8, seed=0)
+        LessonSampler(made, PLAIN.shares, batch_size=8, seed=0)
     assert "unbag edit" in error.value.hint
 
 

@@ -93,7 +93,7 @@ def test_hiding_a_cell_leaves_the_others_and_cells_that_never_counted_cost_nothi
 def test_shuffled_patches_have_no_places_to_draw() -> None:
     reader = dcsm(replace(DCSM, shuffle_patches="same"))
     with pytest.raises(
-        UnbagError, match="shuffle_patches=same, so that its rows are no places"
+        UnbagError, match="shuffle_patches=same, so its rows are no positions"
     ) as error:
         reader.word_maps(parts(1, 4, 6, seed=4), marked(1))
     assert error.value.expected == "shuffle_patches=no"

@@ -9,11 +9,10 @@ from typing import cast
 import pytest
 import torch
 
-from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.models.tiny import Tiny
 from unbag.readouts.base import find_readout
-from unbag.readouts.data import Pool, PoolRow, pool_of
+from unbag.readouts.data import Pool, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.reader import FILE, ReaderHeader, save_head
 from unbag.readouts.scorer import ReaderScorer
@@ -23,27 +22,11 @@ from unbag.training.settings import choose
 from unbag.training.trainer import Trainer
 from unbag.types import Query
 
-from .reader_batches import COLOURS, Bare, pool, run_losses, small_encoder
+from .core_encoder import rows
+from .core_encoder import small as small_encoder
+from .reader_batches import Bare, pool, run_losses
 
 NAMES = ("pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary", "sparc", "sparc_fixed")
-
-
-def two_halves(left: str, right: str) -> PixelImage:
-    import numpy as np
-
-    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
-    pixels[:, :16], pixels[:, 16:] = COLOURS[left], COLOURS[right]
-    return PixelImage(pixels)
-
-
-def rows() -> list[PoolRow]:
-    """Two colours side by side; the hard negative exchanges them."""
-    return [
-        PoolRow(two_halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
-        for a in COLOURS
-        for b in COLOURS
-        if a != b
-    ]
 
 
 def reader_readout(name: str) -> ReaderReadout:
@@ -133,7 +116,7 @@ def test_even_weights_are_scored_from_the_folder_of_any_pacl(tmp_path: Path) -> 
         scored = [one.score([query]).item() for one in both]
         assert scored[0] == scored[1]
         assert (scored[0] == scored[2]) == (name == "pacl_uniform")
-        assert even.name == "tiny:small+pacl_uniform"
+        assert even.name == "tiny:small0+pacl_uniform"
         is_same = even.fingerprint == own.fingerprint
         assert is_same == (name == "pacl_uniform")
 
@@ -147,7 +130,7 @@ def test_a_folder_of_another_read_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_even_weights_need_a_folder_too() -> None:
-    with pytest.raises(UnbagError, match="scores with a trained reader, and none is named"):
+    with pytest.raises(UnbagError, match="needs a trained reader, and no folder is named"):
         find_readout("pacl_uniform").scorers(small_encoder(), None)
 
 

@@ -1,7 +1,10 @@
-"""`unbag train --readout decoder` and what it leaves behind: a folder that knows its encoder."""
+"""Folders of decoders: trained, loaded, changed by thin matrices, and refused where damaged."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from unbag.api import make_scorers
 from unbag.errors import UnbagError
@@ -19,7 +24,8 @@ from unbag.models.tiny import Tiny, load, write
 from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder import language as decoder_language
 from unbag.readouts.decoder.readout import DECODER
-from unbag.readouts.decoder.saving import read_decoder
+from unbag.readouts.decoder.readout import load as load_decoder
+from unbag.readouts.decoder.saving import apply_change, factored, read_decoder
 from unbag.runs.checkpoint import LAST, PREVIOUS
 from unbag.runs.progress import Progress, Silent
 from unbag.types import Query
@@ -27,7 +33,9 @@ from unbag.types import Query
 from .decoder_made import encoder, images, language_folder
 
 QUICK = (
+
     "scenes=24", "steps=4", "batch_size=8", "width=16", "depth=1", "heads=2", "warmup_steps=1",
+
 )  # fmt: skip
 PROMPT = 'Does this figure show "a red star"? Please answer yes or no.'
 
@@ -163,13 +171,8 @@ def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
     language = language_folder(tmp_path / "language")
     own = encoder()
     quick = (
-        "scenes=24",
-        "steps=4",
-        "batch_size=8",
-        "connector_steps=1",
-        "context=96",
-        "warmup_steps=1",
-    )
+        "scenes=24", "steps=4", "batch_size=8", "connector_steps=1", "context=96", "warmup_steps=1",
+    )  # fmt: skip
     found = trained(tmp_path / "made", (*quick, f"language={language}", f"lora={lora}"), model=own)
     assert found.is_done
     (scorer,) = DECODER.scorers(own, tmp_path / "made")
@@ -236,3 +239,162 @@ def test_a_language_model_marked_as_quantised_can_be_saved(
     weights = found.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in plain.state_dict().items())
     assert all(weight.requires_grad for weight in found.parameters())
+
+
+@pytest.fixture(scope="module")
+def folder(small: tuple[Tiny, Path]) -> Path:
+    return small[1]
+
+
+def test_folders_that_hold_no_decoder(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "config.json").write_text('{"kind": "clip"}')
+    with pytest.raises(UnbagError, match=r"its config\.json has the kind 'clip'"):
+        load_decoder(str(tmp_path))
+    with pytest.raises(UnbagError, match="needs a trained decoder; no folder is named"):
+        make_scorers(encoder(), "decoder")
+
+
+def none(place: Path) -> None:
+    """Nothing is there."""
+
+
+def file(place: Path) -> None:
+    place.touch()
+
+
+def says(text: str) -> Callable[[Path], None]:
+    def write(place: Path) -> None:
+        place.mkdir()
+        (place / "config.json").write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize("named", ["decoder:{}", "decoder@{}", "vlm2vec@{}", "vlm2vec:{}"])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (none, "there is no such folder"),
+        (file, "it is a file"),
+        (Path.mkdir, "it has no config.json"),
+        (says("{"), "its config.json cannot be read: Expecting property name"),
+        (says("[]"), "its config.json has no kind"),
+        (says('{"model_type": "clip"}'), "its config.json has no kind"),
+        (says('{"kind": "toast"}'), "its config.json has the kind 'toast'"),
+    ],
+)
+def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
+    tmp_path: Path, named: str, make: Callable[[Path], None], why: str
+) -> None:
+    place = tmp_path / "place"
+    make(place)
+    text = named.format(place)
+    with pytest.raises(UnbagError) as caught:
+        make_scorers(encoder(), text) if "@" in named else load_model(text)
+    is_adapter = named.startswith("vlm2vec:")
+    what = "holds no trained VLM2Vec" if is_adapter else "is not a decoder"
+    assert caught.value.message.startswith(f"{place} {what}: {why}")
+    files = "adapter.safetensors and config.json" if is_adapter else "config.json, connector.saf"
+    assert caught.value.expected.startswith(f"a folder with {files}")
+    recipe = "vlm2vec" if is_adapter else "decoder"
+    assert caught.value.hint.startswith("check the path, or train one")
+    assert f"`unbag train --readout {recipe}" in caught.value.hint
+
+
+def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, folder: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "connector.safetensors").write_bytes(b"x")
+    with pytest.raises(UnbagError, match=r"its connector\.safetensors cannot be read: "):
+        load_decoder(str(copy))
+    save_file({"0.bias": torch.zeros(1)}, copy / "connector.safetensors")
+    with pytest.raises(UnbagError, match=r"its connector\.safetensors has no matrix 0\.weight"):
+        load_decoder(str(copy))
+    (copy / "connector.safetensors").unlink()
+    with pytest.raises(UnbagError, match=r"is not a decoder: it has no connector\.safetensors"):
+        load_decoder(str(copy))
+    said = json.loads((copy / "config.json").read_text())
+    del said["settings"]
+    (copy / "config.json").write_text(json.dumps(said))
+    with pytest.raises(UnbagError, match=r"its config\.json has no 'settings'"):
+        load_decoder(str(copy))
+    (copy / "config.json").unlink()
+    (copy / "last.safetensors").touch()
+    with pytest.raises(UnbagError, match="an unfinished training run") as caught:
+        load_decoder(str(copy))
+    assert caught.value.hint == "run the same `unbag train` command again to resume it"
+
+
+def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, folder: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    weights = load_file(copy / "connector.safetensors")
+    wide = {name: torch.cat([value, value]) for name, value in weights.items()}
+    save_file(wide, copy / "connector.safetensors")
+    with pytest.raises(UnbagError, match=r"does not fit its language model: 0\.weight is \(32,"):
+        load_decoder(str(copy))
+    del weights["2.bias"]
+    save_file(weights, copy / "connector.safetensors")
+    with pytest.raises(UnbagError, match=r"language model: 2\.bias is missing"):
+        load_decoder(str(copy))
+    shutil.rmtree(copy / "language")
+    with pytest.raises(UnbagError, match="is not a decoder: it has no language/"):
+        load_decoder(str(copy))
+
+
+def weights(seed: int) -> dict[str, Tensor]:
+    """A matrix under two names, a vector, and a tall matrix."""
+    torch.manual_seed(seed)
+    square = torch.randn(12, 12)
+    return {"in": square, "norm": torch.randn(12), "tall": torch.randn(40, 12), "out": square}
+
+
+def test_a_change_of_small_rank_comes_back_as_it_was() -> None:
+    first, second = weights(0), weights(1)
+    second["tall"] = first["tall"] + torch.randn(40, 2) @ torch.randn(2, 12)
+    change = factored(first, second, rank=2)
+    assert change["tall.tall_OR"].shape == (40, 2)
+    assert change["tall.wide_RI"].shape == (2, 12)
+    apply_change(first, change)
+    torch.testing.assert_close(first["tall"], second["tall"], atol=1e-5, rtol=1e-5)
+    # A vector is as it is, whatever the rank.
+    torch.testing.assert_close(first["norm"], second["norm"])
+
+
+def test_no_other_change_of_that_rank_is_nearer() -> None:
+    first, second = weights(0), weights(1)
+    before, wanted = first["tall"].clone(), second["tall"] - first["tall"]
+    apply_change(first, factored(first, second, rank=3))
+    found = first["tall"] - before
+    left = torch.linalg.matrix_norm(wanted - found)
+    strength = torch.linalg.svdvals(wanted)
+    torch.testing.assert_close(left, strength[3:].square().sum().sqrt(), atol=1e-4, rtol=1e-4)
+    assert int(torch.linalg.matrix_rank(found, tol=1e-4)) == 3
+
+
+def test_a_weight_under_two_names_is_changed_once() -> None:
+    first, second = weights(0), weights(1)
+    change = factored(first, second, rank=100)
+    assert not [name for name in change if name.startswith("out")]
+    apply_change(first, change)
+    torch.testing.assert_close(first["in"], second["in"])
+    torch.testing.assert_close(first["out"], second["out"])
+
+
+def test_a_change_of_other_weights_changes_none() -> None:
+    first, second = weights(0), weights(1)
+    change = factored(first, second, rank=2)
+    for wrong in (
+        {name: value for name, value in change.items() if not name.startswith("norm")},
+        {**change, "norm.whole": torch.ones(3)},
+        {**change, "tall.wide_RI": torch.ones(2, 1)},
+        {**change, "tall.wide_RI": torch.ones(3, 12)},
+    ):
+        with pytest.raises((KeyError, RuntimeError)):
+            apply_change(first, wrong)
+    assert all(torch.equal(first[name], value) for name, value in weights(0).items())
+
+
+def test_thin_matrices_that_would_take_more_room_are_not_made() -> None:
+    change = factored(weights(0), weights(1), rank=6)
+    # 6 * (12 + 12) numbers are no fewer than 12 * 12; 6 * (40 + 12) are fewer than 40 * 12.
+    assert "in.whole" in change
+    assert "tall.tall_OR" in change

@@ -233,7 +233,9 @@ def test_what_a_model_cannot_do_is_said() -> None:
 
     with pytest.raises(UnbagError, match="asks questions, and 'constant' cannot answer them"):
         make_scorer(Constant(), "yes")
-    with pytest.raises(UnbagError, match="the scorer 'm3id' needs what 'table' cannot do"):
+    with pytest.raises(
+        UnbagError, match="the scorer 'm3id' needs an interface that 'table' does not have"
+    ):
         make_scorer(Table(), "m3id")
     assert make_scorers(Constant())[0].name == "constant"
 

@@ -8,8 +8,8 @@ from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
 from unbag.scorers.chat import FreeAnswer
-from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, chosen, filled
-from unbag.scorers.questions import asked_of, is_turned, read_answer
+from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, choose_prompts, filled
+from unbag.scorers.questions import is_turned, question_for, read_answer
 from unbag.types import Case, ImageSource, Item, Query, Question, Scores, TieRule
 
 IMAGE = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8), name="black")
@@ -65,22 +65,22 @@ def item(*captions: str, images: int = 1, question: Question | None = None,
 
 def test_the_published_questions_about_two_things() -> None:
     sides = item("A mug to the left of a table", "A mug to the right of a table", images=2)
-    assert asked_of(sides).text == (
+    assert question_for(sides).text == (
         "Is the mug to the left of or to the right of the table? Answer left or right."
     )
     on = item("A beer bottle on a armchair", "A beer bottle under a armchair", images=2)
-    assert asked_of(on).text == (
+    assert question_for(on).text == (
         "Is the beer bottle on or under the armchair? Choose from the two options."
     )
     front = item("A cup in front of a fork", "A cup behind a fork", images=2)
-    assert asked_of(front).text == (
+    assert question_for(front).text == (
         "Is the cup in front of or behind the fork? Answer front or behind."
     )
 
 
 def test_a_set_of_four_is_asked_about_all_four_relations() -> None:
     things = [f"A mug {r} a table" for r in ("to the left of", "to the right of", "on", "under")]
-    asked = asked_of(item(*things, images=4))
+    asked = question_for(item(*things, images=4))
     assert asked.text == (
         "Is the mug to the left of, to the right of, on or under the table? "
         "Choose from the four options."
@@ -91,13 +91,13 @@ def test_a_set_of_four_is_asked_about_all_four_relations() -> None:
 
 def test_with_one_image_the_order_is_a_coin_made_from_the_id() -> None:
     place = ("A photo of a bench on the left", "A photo of a bench on the right")
-    texts = {asked_of(item(*place, name=str(n))).text for n in range(20)}
+    texts = {question_for(item(*place, name=str(n))).text for n in range(20)}
     assert texts == {
         "Is the bench on the left or on the right? Give a short answer.",
         "Is the bench on the right or on the left? Give a short answer.",
     }
     pair = ("A photo of a dog above a cat", "A photo of a dog below a cat")
-    texts = {asked_of(item(*pair, name=str(n))).text for n in range(20)}
+    texts = {question_for(item(*pair, name=str(n))).text for n in range(20)}
     assert texts == {
         "Is the dog above or below the cat? Give a short answer.",
         "Is the dog below or above the cat? Give a short answer.",
@@ -107,17 +107,21 @@ def test_with_one_image_the_order_is_a_coin_made_from_the_id() -> None:
 
 def test_questions_of_an_item_are_kept() -> None:
     options = Question("Is it open?", ("(a) Open", "(b) Shut"))
-    asked = asked_of(item("Open", "Shut", question=options))
+    asked = question_for(item("Open", "Shut", question=options))
     assert (asked.text, asked.labels) == ("Is it open? (a) Open (b) Shut", ("a", "b"))
-    closed = asked_of(item("Yes", "No", question=Question("Is it red?Please answer Yes or No.")))
+    closed = question_for(
+        item("Yes", "No", question=Question("Is it red?Please answer Yes or No."))
+    )
     assert closed.text == "Is it red?Please answer Yes or No."
     assert read_answer("Yes, it is", closed.keywords) == 0
-    letters = asked_of(item("A", "B", question=Question("Option: A:Cap; B:Helmet;", ("A", "B"))))
+    letters = question_for(
+        item("A", "B", question=Question("Option: A:Cap; B:Helmet;", ("A", "B")))
+    )
     assert read_answer("B", letters.keywords, labels=letters.labels) == 1
 
 
 def test_other_captions_become_a_choice_that_gives_nothing_away() -> None:
-    shown = [asked_of(item("a dog runs", "a cat runs", name=str(n))) for n in range(20)]
+    shown = [question_for(item("a dog runs", "a cat runs", name=str(n))) for n in range(20)]
     assert {asked.labels for asked in shown} == {("A", "B"), ("B", "A")}
     asked = shown[0]
     assert f"{asked.labels[0]}. a dog runs" in asked.text
@@ -198,10 +202,10 @@ def test_what_has_no_single_answer_is_refused() -> None:
 
 def test_every_protocol_has_a_published_prompt_and_others() -> None:
     for prompts in PROMPTS.values():
-        assert 3 <= len(chosen(prompts)) <= 5
-        assert [p.is_published for p in chosen(prompts)].index(True) == 0
+        assert 3 <= len(choose_prompts(prompts)) <= 5
+        assert [p.is_published for p in choose_prompts(prompts)].index(True) == 0
     with pytest.raises(UnbagError, match="prompts named a"):
-        chosen([Prompt("a", "", "")])
+        choose_prompts([Prompt("a", "", "")])
 
 
 def test_marks_inside_a_text_are_left_alone() -> None:

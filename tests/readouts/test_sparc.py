@@ -25,7 +25,8 @@ from unbag.readouts.sparc import (
 from unbag.training.losses import word_patch_loss
 from unbag.types import TokenFeatures
 
-from .reader_batches import SIZES, Bare, batch, captions, images, padded, small_encoder
+from .core_encoder import small as small_encoder
+from .reader_batches import SIZES, Bare, batch, captions, images, padded
 
 WORD_TD = torch.eye(2)
 PATCH_LD = torch.tensor([[1.0, 0], [0, 2], [0.5, 0.5]])
@@ -144,7 +145,7 @@ def test_released_means_count_empty_places_and_fixed_ones_do_not() -> None:
     by_hand = functional.normalize(reader.words(caption.vector_NLW), dim=-1)
     for chosen, places in ((RELEASED, 5), (FIXED, 3)):
         mean_D = functional.normalize(by_hand[1, :places].mean(dim=0), dim=-1)
-        found_ND = mean_direction(*small(chosen).said(caption))
+        found_ND = mean_direction(*small(chosen).word_vectors(caption))
         assert torch.allclose(found_ND[1], mean_D, atol=1e-6)
 
 
@@ -168,11 +169,14 @@ def test_a_model_without_words_says_what_is_missing() -> None:
 
 def test_loss_is_half_the_whole_and_the_words() -> None:
     given, reader = batch(3, 2), small()
-    patch_BLD, (word_BTD, counted_BT) = reader.looked(given.image), reader.said(given.caption)
+    patch_BLD, (word_BTD, counted_BT) = (
+        reader.patch_vectors(given.image),
+        reader.word_vectors(given.caption),
+    )
     image_BD = functional.normalize(patch_BLD.mean(dim=1), dim=-1)
     logit_BB = 10 * image_BD @ mean_direction(word_BTD, counted_BT).T
     assert given.negative is not None
-    negative_BKD = mean_direction(*reader.said(given.negative)).view(3, 2, -1)
+    negative_BKD = mean_direction(*reader.word_vectors(given.negative)).view(3, 2, -1)
     negative_BK = 10 * torch.einsum("bd,bkd->bk", image_BD, negative_BKD)
     negative_BK[2, 1] = -torch.inf
     own = torch.arange(3)
@@ -213,5 +217,5 @@ def test_gradients_are_finite_where_all_patches_are_alike() -> None:
 
 
 def test_places_that_cannot_be_told_are_refused_before_training() -> None:
-    with pytest.raises(UnbagError, match="6 patches make no square"):
+    with pytest.raises(UnbagError, match="6 patches do not form a square"):
         Sparc(SparcSettings(rope="2d"), replace(SIZES, patches=6))

@@ -1,22 +1,23 @@
 """Training a decoder: it can fit, stages open what they should, and a stop changes no bit."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
-from math import log
 
 import numpy as np
 import pytest
 import torch
 
-from unbag.api import make_scorer
 from unbag.errors import UnbagError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderFact, DecoderSettings
-from unbag.readouts.decoder.training import DecoderData, DecoderTask, begin, fits, share_right
+from unbag.readouts.decoder.training import (
+    DecoderData,
+    DecoderTask,
+    fits,
+    prepare_training,
+    share_right,
+)
 from unbag.training.trainer import Trainer
-from unbag.types import ImageSource, Query
 
-from .decoder_made import COLOURS, SHAPES, SMALL, begun, images
+from .decoder_made import COLOURS, SHAPES, SMALL, begun
 
 
 def seen_things(count: int) -> DecoderData:
@@ -38,7 +39,7 @@ def test_it_fits_questions_that_only_the_image_answers() -> None:
         width=64, depth=2, heads=4, batch_size=24, steps=300, warmup_steps=20, learning_rate=3e-3,
         yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
     )  # fmt: skip
-    one = begin(seen_things(44), settings)
+    one = prepare_training(seen_things(44), settings)
     task, made = one.task, one.made
     found = fits(made.net, task.seen_NLV, task.lessons, settings)
     assert found.count == 40 * 3
@@ -123,25 +124,3 @@ def test_a_loss_that_is_no_number_is_told() -> None:
     with pytest.raises(UnbagError, match="'loss' of decoder became nan at step") as error:
         Trainer(task).run()
     assert "a smaller learning rate" in error.value.hint
-
-
-class _Table:
-    """Answers every prompt with the same tokens."""
-
-    name, fingerprint = "table", "table-1"
-
-    def logprobs(
-        self, image: ImageSource | None, prompt: str, continuations: Sequence[str]
-    ) -> list[list[float]]:
-        return [[log(0.5), log(0.25), log(0.8)] for _ in continuations]
-
-    def answer(self, image: ImageSource | None, prompt: str, *, longest: int = 32) -> str:
-        return ""
-
-
-def test_perplexity_and_probability_of_a_caption_as_worked_in_the_specification() -> None:
-    query = [Query(images(1)[0], "a red star")]
-    (mean,) = make_scorer(_Table(), "perplexity").score(query)
-    (whole,) = make_scorer(_Table(), "likelihood").score(query)
-    assert math.exp(-float(mean)) == pytest.approx(2.1544347, abs=1e-6)
-    assert math.exp(float(whole)) == pytest.approx(0.1)

@@ -1,30 +1,158 @@
-"""Pools from the world and from pairs of a user: what is a negative, and what is left out."""
+"""Pools: rows, negatives, also-true captions, held-out rows, scenes and pairs of a user."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
 import torch
+from torch import Tensor
 
 from unbag.data.pairs import Pair
 from unbag.errors import UnbagError
 from unbag.models.features import JOINT, POOLED_ONLY
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
-from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.data import (
+    Pool,
+    PoolRow,
+    RowOrder,
+    cast_finite,
+    pool_of,
+    rows_of,
+    shuffled,
+    world_pool,
+    world_rows,
+)
 from unbag.readouts.decoder.lessons import DecoderFact
 from unbag.readouts.decoder.training import DecoderData
 from unbag.runs.progress import Silent
+from unbag.training.data.batch import Truth
 from unbag.training.data.world import WorldBatches
 from unbag.training.recipes import hard_negative
-from unbag.types import Edit, ImageSource
+from unbag.types import Edit, ImageSource, TokenFeatures
 from unbag.world.grammar import holds
 from unbag.world.rendering import SceneImage
 
 from .core_encoder import Broken, halves, rows, small
+
+
+def parts(count: int, width: int = 2) -> TokenFeatures:
+    """Vector n is full of n."""
+    vector_NW = torch.arange(float(count))[:, None].expand(count, width).clone()
+    return TokenFeatures(vector_NW[:, None], torch.ones((count, 1)).bool(), vector_NW)
+
+
+def same_colour(code: Mapping[str, Tensor]) -> Truth:
+    colour_B = code["colour"]
+    return Truth(colour_B[:, None] == colour_B)
+
+
+def pool(*, group: int = 1) -> Pool:
+    return Pool(
+        image=parts(3),
+        caption=parts(9),
+        image_N=torch.tensor([0, 1, 2, 0]),
+        caption_N=torch.tensor([5, 6, 7, 8]),
+        negative_NK=torch.tensor([[0, 1], [2, -1], [-1, -1], [3, 4]]),
+        code={"colour": torch.tensor([1, 2, 1, 1])},
+        find_truth=same_colour,
+        group=group,
+    )
+
+
+def firsts(given: TokenFeatures | None) -> list[float]:
+    assert given is not None
+    return given.pooled[:, 0].tolist()
+
+
+def test_a_batch_holds_the_rows_asked_for() -> None:
+    batch = pool().batch(torch.tensor([3, 1]), device="cpu")
+    assert firsts(batch.image) == [0, 1]
+    assert firsts(batch.caption) == [8, 6]
+    assert firsts(batch.negative) == [3, 4, 2, 0]
+    # The last of them stands where there is none.
+    assert batch.negative_mask_BK.tolist() == [[True, True], [True, False]]
+
+
+def test_rows_with_one_negative_alone() -> None:
+    found = pool().only(1)
+    assert len(found) == 2
+    batch = found.batch(torch.tensor([0, 1]), device="cpu")
+    assert firsts(batch.image) == [0, 0]
+    assert firsts(batch.caption) == [5, 8]
+    assert firsts(batch.negative) == [1, 4]
+    assert batch.negative_mask_BK.tolist() == [[True], [True]]
+    assert batch.also_true_BB.tolist() == [[False, True], [True, False]]
+    assert len(pool().rows(1, 3).only(1)) == 0
+
+
+def test_also_true_is_of_other_rows_only() -> None:
+    batch = pool().batch(torch.tensor([0, 1, 2, 3]), device="cpu")
+    assert batch.also_true_BB.long().tolist() == [
+        [0, 0, 1, 1],
+        [0, 0, 0, 0],
+        [1, 0, 0, 1],
+        [1, 0, 1, 0],
+    ]
+
+
+def test_without_negatives_there_are_none() -> None:
+    batch = pool().batch(torch.tensor([0]), device="cpu", with_negatives=False)
+    assert batch.negative is None
+    assert batch.negative_mask_BK.shape == (1, 0)
+
+
+def test_half_precision_is_kept_and_batches_are_whole() -> None:
+    half = pool().to("cpu", torch.float16)
+    assert half.image.vector_NLW.dtype == torch.float16
+    assert half.nbytes == 12 * (2 * 2 * 2 + 1)
+    assert half.batch(torch.tensor([0]), device="cpu").image.vector_NLW.dtype == torch.float32
+    assert half.near("cpu").image.vector_NLW.dtype == torch.float16
+
+
+def test_some_rows_share_images_and_strings() -> None:
+    some = pool().rows(1, 3)
+    assert len(some) == 2
+    assert some.image.vector_NLW.shape == (3, 1, 2)
+    batch = some.batch(torch.tensor([1, 0]), device="cpu")
+    assert firsts(batch.caption) == [7, 6]
+    assert not batch.also_true_BB.any()
+
+
+def test_an_epoch_has_every_row_once_whatever_came_before() -> None:
+    order = RowOrder(pool(), batch_size=2, seed=3)
+    assert order.per_epoch == 2
+    steps = [order(step).tolist() for step in range(6)]
+    for epoch in range(3):
+        assert sorted(steps[2 * epoch] + steps[2 * epoch + 1]) == [0, 1, 2, 3]
+    assert RowOrder(pool(), batch_size=2, seed=3)(5).tolist() == steps[5]
+    other = [RowOrder(pool(), batch_size=2, seed=4)(step).tolist() for step in range(6)]
+    assert other != steps
+
+
+def test_groups_stay_together_and_side_by_side() -> None:
+    order = RowOrder(pool(group=2), batch_size=3, seed=0)
+    # A batch of three has room for one group of two.
+    assert order.per_epoch == 2
+    assert sorted(order(step).tolist() for step in range(2)) == [[0, 1], [2, 3]]
+
+
+def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
+    order = RowOrder(pool(), batch_size=100, seed=0)
+    assert sorted(order(0).tolist()) == [0, 1, 2, 3]
+
+
+def test_features_beyond_half_precision_are_told() -> None:
+    large = parts(3)
+    large.vector_NLW[1, 0, 0] = 1e6
+    assert cast_finite(large, "cpu", torch.float32).vector_NLW.max() == 1e6
+    with pytest.raises(UnbagError) as caught:
+        cast_finite(large, "cpu", torch.float16)
+    assert caught.value.message == "features of up to 1e+06"
+    assert caught.value.expected == "finite values of at most 65504, the precision of pools"
 
 
 def test_scenes_are_as_many_as_asked_and_the_same_with_workers(
@@ -69,7 +197,7 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
     negatives = pools.WORLD_NEGATIVES
     recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch_size=48)
-    samples, told = WorldBatches(recipe, pools._NoReads(), per_epoch=1).scenes_and_texts(0)
+    samples, told = WorldBatches(recipe, pools._NoInputs(), per_epoch=1).scenes_and_texts(0)
     assert tuple(one.caption.text for one in told) == step.captions
     for i, sample in enumerate(samples):
         wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(told)]
@@ -176,7 +304,7 @@ def test_unreadable_images_are_left_out_and_said() -> None:
             [PoolRow(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
             about="", group=2,
         )  # fmt: skip
-    assert caught.value.expected == "all of them, since each has its opposite"
+    assert caught.value.expected == "readable images, since each belongs to an opposite pair"
 
 
 def test_what_memory_cannot_hold_is_told_before_it_is_computed(
@@ -186,7 +314,7 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
     encoder = small()
     with pytest.raises(UnbagError) as caught:
         pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
-    assert caught.value.message.startswith("parts of 12 images and of 12 captions and negatives")
+    assert caught.value.message.startswith("features of 12 images and of 12 captions and negatives")
     assert caught.value.hint.startswith("train on fewer pairs")
     assert (encoder.images_seen, encoder.captions_read) == (1, 1)
 
@@ -195,7 +323,7 @@ def test_no_image_is_on_both_sides_of_what_is_kept_apart() -> None:
     given = [
         PoolRow(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"
     ]
-    every = mixed([*given, *given])
+    every = shuffled([*given, *given])
     names = [row.image.name for row in every]
     changes = sum(a != b for a, b in pairwise(names))
     assert changes == len(set(names)) - 1

@@ -112,7 +112,7 @@ def test_names_lead_to_scorers() -> None:
 def test_bad_names_and_things_are_explained() -> None:
     with pytest.raises(UnbagError, match="did you mean 'caption:short'"):
         load("shrt")
-    with pytest.raises(UnbagError, match="'cosine' needs one vector an image and one a cap"):
+    with pytest.raises(UnbagError, match="'cosine' needs one vector per image and cap"):
         make_scorer(load("short"), "cosine")
     with pytest.raises(UnbagError, match=r"(?s)unknown scorer 'zzzz'.*one of .*match"):
         make_scorer(load("short"), "zzzz")
@@ -120,7 +120,7 @@ def test_bad_names_and_things_are_explained() -> None:
         load_model("math:pi")
     with pytest.raises(UnbagError, match="unknown model 'tinny:base'"):
         load_model("tinny:base")
-    with pytest.raises(UnbagError, match="the scorer 'builtins:str' made a str"):
+    with pytest.raises(UnbagError, match="the scorer 'builtins:str' returned a str"):
         make_scorer(Colours(), "builtins:str")
     with pytest.raises(UnbagError, match="the scorer 'math:pi' is a float"):
         make_scorer(Colours(), "math:pi")

@@ -1,9 +1,9 @@
-"""A reader as a scorer: pairs and matrices agree, batch mates do not matter, runs go on."""
+"""A reader as a scorer: pairs and matrices agree, features are encoded once, runs resume."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -17,7 +17,7 @@ from unbag.data import PixelImage
 from unbag.evaluation.loading import Job
 from unbag.evaluation.plan import make_plan
 from unbag.evaluation.run import Work, run
-from unbag.evaluation.scoring import QueryScoring
+from unbag.evaluation.scoring import CHUNK, QueryScoring, in_chunks
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.models.features import JOINT
@@ -25,9 +25,10 @@ from unbag.models.tiny import untrained
 from unbag.readouts import scorer as module
 from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
+from unbag.runs import cache as cache_module
 from unbag.runs.distributed import Distributed
 from unbag.runs.progress import Silent
-from unbag.types import Benchmark, Ensemble, ImageSource, Item, Query, Sparse, TokenFeatures
+from unbag.types import Benchmark, Ensemble, ImageSource, Item, Query, Scorer, Sparse, TokenFeatures
 
 from .core_encoder import CONFIG, Broken, Counting, rows, small
 
@@ -41,8 +42,10 @@ class Best(Reader):
         super().__init__()
         self.settings = None
         self.weight = nn.Parameter(torch.tensor(2.0))
+        self.calls: list[int] = []
 
     def compare(self, image: TokenFeatures, caption: TokenFeatures) -> Tensor:
+        self.calls.append(len(image))
         map_NLT = image.vector_NLW @ caption.vector_NLW.transpose(1, 2)
         map_NLT = map_NLT.masked_fill(~caption.mask_NL[:, None], -2)
         return self.weight * map_NLT.flatten(1).amax(dim=1)
@@ -61,6 +64,7 @@ def settings_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 IMAGES: list[ImageSource] = [row.image for row in rows()]
 CAPTIONS = [row.caption for row in rows()] + ["white"]
+QUERIES = [Query(image, caption) for image in IMAGES for caption in CAPTIONS]
 
 
 def by_hand(image: ImageSource, caption: str) -> float:
@@ -74,8 +78,7 @@ def by_hand(image: ImageSource, caption: str) -> float:
 def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
     matrix_PC = scorer().score_matrix(IMAGES, CAPTIONS)
     assert matrix_PC.shape == (12, 13)
-    queries = [Query(p, c) for p in IMAGES for c in CAPTIONS]
-    assert torch.allclose(scorer().score(queries).view(12, 13), matrix_PC, atol=1e-6)
+    assert torch.allclose(scorer().score(QUERIES).view(12, 13), matrix_PC, atol=1e-6)
     for at, place in ((0, 0), (3, 12), (11, 5)):
         wanted = by_hand(IMAGES[at], CAPTIONS[place])
         assert float(matrix_PC[at, place]) == pytest.approx(wanted, abs=1e-6)
@@ -84,11 +87,10 @@ def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
 
 def test_small_blocks_and_little_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = scorer().score_matrix(IMAGES, CAPTIONS)
-    for name, value in (("ROWS", 5), ("COLUMNS", 4), ("QUERIES", 7), ("MOST_BYTES", 300)):
+    for name, value in (("ROWS", 5), ("COLUMNS", 4), ("PAIRS", 7), ("MOST_BYTES", 300)):
         monkeypatch.setattr(module, name, value)
     assert torch.allclose(scorer().score_matrix(IMAGES, CAPTIONS), wanted, atol=1e-6)
-    queries = [Query(p, c) for p in IMAGES for c in CAPTIONS]
-    assert torch.allclose(scorer().score(queries).view(12, 13), wanted, atol=1e-6)
+    assert torch.allclose(scorer().score(QUERIES).view(12, 13), wanted, atol=1e-6)
     column = scorer().score([Query(p, CAPTIONS[2]) for p in IMAGES])
     assert torch.allclose(column, wanted[:, 2], atol=1e-6)
 
@@ -116,7 +118,7 @@ def test_every_input_is_encoded_once_whoever_asks() -> None:
     encoder = small()
     one = scorer(encoder)
     one.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
-    one.score([Query(p, c) for p in IMAGES for c in CAPTIONS])
+    one.score(QUERIES)
     one.score_matrix(IMAGES, CAPTIONS)
     assert (encoder.images_seen, encoder.captions_read) == (12, 13)
 
@@ -254,3 +256,87 @@ def test_processes_encode_their_share_and_find_the_rest_in_the_cache(tmp_path: P
         Work._precompute(cast("Work", one), asked)
     assert [encoder.images_seen for encoder in encoders] == [6, 6]
     assert sum(encoder.captions_read for encoder in encoders) == len(plan.prompts)
+
+
+@pytest.fixture
+def best() -> ReaderScorer:
+    return scorer()
+
+
+def refuses(name: str) -> Callable[..., TokenFeatures]:
+    def asked(*_: object) -> TokenFeatures:
+        raise AssertionError(f"the files of {name} were asked")
+
+    return asked
+
+
+def test_what_was_precomputed_is_scored_without_its_files_and_alike(
+    best: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = best.score(QUERIES)
+    best.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
+    for name in ("images", "texts"):
+        monkeypatch.setattr(best.store, name, refuses(name))
+    assert torch.allclose(best.score(QUERIES), wanted, atol=1e-6)
+    matrix = best.score_matrix(IMAGES, CAPTIONS)
+    assert torch.allclose(matrix.flatten(), wanted, atol=1e-6)
+    # Another object of the same pixels is the same image.
+    pixels = cast("PixelImage", IMAGES[2]).pixels
+    same = best.score([Query(PixelImage(pixels.copy()), CAPTIONS[0])])
+    assert float(same) == pytest.approx(float(wanted[2 * len(CAPTIONS)]), abs=1e-6)
+
+
+def test_what_was_not_precomputed_or_does_not_fit_is_scored_from_files(
+    best: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = best.score(QUERIES)
+    best.precompute(IMAGES[:5], CAPTIONS[:5], cache=None, progress=Silent())
+    assert torch.allclose(best.score(QUERIES), wanted, atol=1e-6)
+    monkeypatch.setattr(cache_module, "_free_bytes", lambda device: 0)
+    best.precompute(IMAGES, CAPTIONS, cache=None, progress=Silent())
+    assert best._image_table is None
+    assert best._text_table is None
+    assert torch.allclose(best.score(QUERIES), wanted, atol=1e-6)
+
+
+def test_a_damaged_image_among_those_precomputed_is_told_and_spares_the_others(
+    best: ReaderScorer,
+) -> None:
+    images = (*IMAGES[:2], Broken())
+    best.precompute(images, CAPTIONS[:2], cache=None, progress=Silent())
+    truth = np.array([[True, False]])
+    items = [Item(str(n), (p,), tuple(CAPTIONS[:2]), truth) for n, p in enumerate(images)]
+    asking = QueryScoring(best)
+    found = {scores.item: scores.values for scores in asking.chunk(items)}
+    assert asking.damaged == {"torn.jpg": "OSError: the file ends too early"}
+    assert [np.isnan(cast("np.ndarray", found[str(n)])).all() for n in range(3)] == [0, 0, 1]
+
+
+def test_on_a_gpu_numbers_of_pairs_are_round_and_scores_the_same(
+    best: ReaderScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAIRS_ON_CPU", 100)
+    reader = cast("Best", best.reader)
+    wanted = best.score(QUERIES)
+    assert reader.calls == [100, 56]
+    best._is_rounded = True
+    reader.calls.clear()
+    assert torch.allclose(best.score(QUERIES), wanted, atol=1e-6)
+    assert reader.calls == [128, 64]
+    for count, rounded in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
+        reader.calls.clear()
+        assert torch.allclose(best.score(QUERIES[:count]), wanted[:count], atol=1e-6)
+        assert reader.calls == [rounded]
+
+
+def test_a_scorer_that_is_quick_gets_many_items_at_once(best: ReaderScorer) -> None:
+    items = [cast("Item", SimpleNamespace(id=n)) for n in range(2_500)]
+    assert [len(chunk) for chunk in in_chunks(items, best)] == [1_024, 1_024, 452]
+    slow = cast("Scorer", SimpleNamespace(name="slow"))
+    assert {len(chunk) for chunk in in_chunks(items[: 2 * CHUNK], slow)} == {CHUNK}
+
+
+def test_pixels_are_hashed_once() -> None:
+    image = PixelImage(np.zeros((2, 2, 3), dtype=np.uint8))
+    assert image.key is image.key
+    assert image.key != PixelImage(np.ones((2, 2, 3), dtype=np.uint8)).key

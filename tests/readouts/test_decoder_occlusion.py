@@ -20,9 +20,15 @@ from unbag.models.batching import Fitting
 from unbag.models.loading import load_model
 from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
-from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.decoder.occlusion import (
+    PROMPT,
+    caption_effects,
+    cosine_effects,
+    occluded,
+    word_pieces,
+)
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
-from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
+from unbag.readouts.vlm2vec.model import AdapterSettings, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
@@ -82,11 +88,11 @@ def constructed() -> PatchDecoder:
 
 
 def said_falls(model: PatchDecoder, caption: str = CAPTION) -> Tensor:
-    return said(model, IMAGE, caption).fall_NL
+    return caption_effects(model, IMAGE, caption).fall_NL
 
 
 def met_falls(model: PatchDecoder, text: str, captions: Sequence[str]) -> Tensor:
-    return met(model, IMAGE, text, captions).fall_NL
+    return cosine_effects(model, IMAGE, text, captions).fall_NL
 
 
 def drawn(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
@@ -229,7 +235,7 @@ def test_words_of_a_caption_that_is_one_vector() -> None:
 
 
 def test_a_decoder_that_was_trained_to_embed_has_maps_of_its_own() -> None:
-    adapted = adapt(decoder(), Adapting(lora=0))
+    adapted = adapt(decoder(), AdapterSettings(lora=0))
     (before,) = met_falls(decoder(), WITHOUT, [CAPTION])
     assert isinstance(adapted.model, PatchDecoder)
     assert torch.equal(met_falls(adapted.model, WITHOUT, [CAPTION])[0], before)
@@ -242,7 +248,7 @@ def test_a_decoder_that_was_trained_to_embed_has_maps_of_its_own() -> None:
 def test_pieces_of_a_real_tokenizer_are_put_together(tmp_path: Path) -> None:
     language = str(language_folder(tmp_path / "language"))
     model = decoder(replace(SMALL, language=language, letters=0.0))
-    found = spans(model, "a purple star")
+    found = word_pieces(model, "a purple star")
     assert [one.word for one in found] == ["a", "purple", "star"]
     assert found[1].stop - found[1].start > 1
     assert found[-1].stop == len(said_falls(model, "a purple star"))
@@ -252,29 +258,29 @@ def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatc
     model = decoder()
     words = type(model.preparer.prompts.tokenizer)
     monkeypatch.setattr(words, "answer", lambda self, prompt, answer: [len(answer), 5])
-    assert [one.word for one in spans(model, "a star")] == ["piece 1", "piece 2"]
+    assert [one.word for one in word_pieces(model, "a star")] == ["piece 1", "piece 2"]
 
 
 def test_what_cannot_be_mapped_says_why() -> None:
-    seen = "sees one vector of an image, and no patches that could be taken away"
-    blind = "sees nothing of an image, and no patches that could be taken away"
+    seen = "sees one vector of an image, and no patches that could be removed"
+    blind = "sees nothing of an image, and no patches that could be removed"
     for settings, why in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
         model = decoder(settings)
         for scorer in (YES(model), AskedCosine(model)):
             with pytest.raises(UnbagError, match=why) as error:
                 occlusion_maps(scorer, IMAGE, CAPTION)
             assert error.value.expected == "a decoder that was trained with sees=patches"
-    with pytest.raises(UnbagError, match="was taught to embed, not to say captions"):
+    with pytest.raises(UnbagError, match="was trained to embed, not to describe images"):
         occlusion_maps(YES(replace(decoder(), embeds=True)), IMAGE, CAPTION)
     silent = replace(SMALL, describe=0.0)
-    with pytest.raises(UnbagError, match=r"was taught questions alone \(describe=0\)"):
+    with pytest.raises(UnbagError, match=r"was trained on questions only \(describe=0\)"):
         occlusion_maps(YES(replace(decoder(), settings=silent)), IMAGE, CAPTION)
     with pytest.raises(UnbagError, match="image and caption have 304 tokens") as error:
         occlusion_maps(YES(decoder()), IMAGE, "star " * 292)
     assert "at most" in error.value.expected
-    assert decoder_of(Cosine(decoder().encoder)) is None
+    assert decoder_of(Cosine(decoder().image_encoder)) is None
     with pytest.raises(UnbagError, match="small shows no patches that could be taken away"):
-        occlusion_maps(Cosine(decoder().encoder), IMAGE, CAPTION)
+        occlusion_maps(Cosine(decoder().image_encoder), IMAGE, CAPTION)
 
 
 @pytest.mark.parametrize("name", ["vlm2vec", "decoder"])

@@ -100,7 +100,7 @@ def test_the_same_input_gives_the_same_bits_and_any_start_the_same_optimum() -> 
 
 def test_a_solver_that_was_stopped_shows_it() -> None:
     vector_ND, class_N = cloud(300, 5, 8, apart=1.0)
-    found = fit_logistic(vector_ND, class_N, classes=5, strength=1e-3, most_steps=1)
+    found = fit_logistic(vector_ND, class_N, classes=5, strength=1e-3, max_steps=1)
     assert found.steps == 1
     assert found.gradient > 1e-3
 

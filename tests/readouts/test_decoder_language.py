@@ -117,7 +117,7 @@ def test_weights_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> No
     with pytest.raises(UnbagError, match="is not a language model") as error:
         small.small_language(said(folder, tmp_path, num_hidden_layers=3))
     assert "config.json and model.safetensors" in error.value.expected
-    assert error.value.hint == "take the folder as training wrote it"
+    assert error.value.hint == "use an unchanged folder of `unbag train`"
     with pytest.raises(UnbagError, match="is not a language model"):
         small.small_language(tmp_path / "nothing")
 

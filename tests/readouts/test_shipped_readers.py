@@ -65,9 +65,7 @@ def test_a_read_out_without_a_folder_is_the_shipped_one(weights: Path) -> None:
     assert found.name == f"{small().name}+pooled (shipped)"
     assert make_scorer(small(), f"pooled@{path}").name == f"{small().name}+pooled"
     assert found.fingerprint == make_scorer(small(), f"pooled@{path}").fingerprint
-    with pytest.raises(
-        UnbagError, match="'pooled' scores with a trained reader, and none is named"
-    ):
+    with pytest.raises(UnbagError, match="'pooled' needs a trained reader, and no folder is named"):
         make_scorer(small(seed=1), "pooled")
 
 
