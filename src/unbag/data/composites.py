@@ -33,7 +33,7 @@ PLAIN = 24
 """Levels of a channel by which a pixel may differ from the background and still belong to it."""
 _BORDER = 0.9
 """Share of the border that must be background."""
-_LEAST = 0.01
+_MIN_SHARE = 0.01
 """Share of the image that must be thing."""
 _NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
 
@@ -71,7 +71,7 @@ _TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
 """Degrees; share of the side that corners move, and how often; share of white and of black."""
 
 
-def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
+def write_composites(composites: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
     """Both images of each pair and a line for each: its two captions with their edits.
 
     The opposite's caption of the same form is a hard negative, the other true one a hard positive.
@@ -88,26 +88,26 @@ def write_composites(every: Iterable[Composite], out: Path, *, varied: int | Non
         )
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
     lines = []
-    for at, one in enumerate(every):
-        for side, image in enumerate(one.images):
-            name = f"{IMAGES}/{at:06d}-{'ab'[side]}.png"
+    for i, composite in enumerate(composites):
+        for side, image in enumerate(composite.images):
+            name = f"{IMAGES}/{i:06d}-{'ab'[side]}.png"
             if varied is not None:
-                image = vary(image, np.random.default_rng((varied, at, side)))
+                image = vary(image, np.random.default_rng((varied, i, side)))
             image.save(out / name)
-            lines.append(json.dumps(_line(one, side, name), ensure_ascii=False))
+            lines.append(json.dumps(_line(composite, side, name), ensure_ascii=False))
     write_text(path, "\n".join(lines) + "\n")
     return path
 
 
-def _line(one: Composite, side: int, name: str) -> dict[str, object]:
-    own, other = one.captions[side], one.captions[1 - side]
-    negative, positive = _KINDS[one.kind]
+def _line(composite: Composite, side: int, name: str) -> dict[str, object]:
+    own, other = composite.captions[side], composite.captions[1 - side]
+    negative, positive = _KINDS[composite.kind]
     edits = [
         [
-            {"text": other[at], "kind": negative, "is_positive": False},
-            {"text": own[1 - at], "kind": positive, "is_positive": True},
+            {"text": other[i], "kind": negative, "is_positive": False},
+            {"text": own[1 - i], "kind": positive, "is_positive": True},
         ]
-        for at in (0, 1)
+        for i in (0, 1)
     ]
     return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
 
@@ -139,8 +139,8 @@ def paste(
 
     Without backgrounds things lie on plain colours.
     """
-    asked = tuple(kinds) or tuple(KINDS)
-    for kind in asked:
+    chosen = tuple(kinds) or tuple(KINDS)
+    for kind in chosen:
         if kind not in KINDS:
             raise unknown_name("kind of composite", kind, KINDS)
     if count < 1 or side < 32:
@@ -149,30 +149,30 @@ def paste(
         )
     for i in range(count):
         rng = np.random.default_rng((seed, crc32(b"pasted"), i))
-        a, b = _two(cutouts, rng)
-        start = _Start(a, b, _background(backgrounds, side, rng), rng)
-        yield KINDS[asked[i % len(asked)]](start)
+        a, b = _pick_two(cutouts, rng)
+        start = _PairInputs(a, b, _background(backgrounds, side, rng), rng)
+        yield KINDS[chosen[i % len(chosen)]](start)
 
 
-class _Start(NamedTuple):
+class _PairInputs(NamedTuple):
     a: Cutout
     b: Cutout
     background: Image
     rng: Generator
 
 
-def _spatial(start: _Start) -> Composite:
-    a, b, background, rng = start
+def _spatial(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
     relation = list(RELATIONS)[rng.integers(len(RELATIONS))]
     inverse, *places = RELATIONS[relation]
-    first, second = _shaken(places, rng)
+    first, second = _jittered(places, rng)
     size = _LARGE * float(rng.uniform(0.8, 1.0))
-    x, y = _a(a.name), _a(b.name)
+    x, y = _with_article(a.name), _with_article(b.name)
     return Composite(
         "spatial",
         (
-            _on(background, (a.image, first, size), (b.image, second, size)),
-            _on(background, (b.image, first, size), (a.image, second, size)),
+            _paste_on(background, (a.image, first, size), (b.image, second, size)),
+            _paste_on(background, (b.image, first, size), (a.image, second, size)),
         ),
         (
             (f"{x} {relation} {y}", f"{y} {inverse} {x}"),
@@ -181,60 +181,60 @@ def _spatial(start: _Start) -> Composite:
     )
 
 
-def _size(start: _Start) -> Composite:
-    a, b, background, rng = start
-    first, second = _shaken(_two_places(rng), rng)
+def _size(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    first, second = _jittered(_pick_places(rng), rng)
     return Composite(
         "size",
         (
-            _on(background, (a.image, first, _SMALL), (b.image, second, _LARGE)),
-            _on(background, (a.image, first, _LARGE), (b.image, second, _SMALL)),
+            _paste_on(background, (a.image, first, _SMALL), (b.image, second, _LARGE)),
+            _paste_on(background, (a.image, first, _LARGE), (b.image, second, _SMALL)),
         ),
         (
-            _both(f"small {a.name}", f"big {b.name}"),
-            _both(f"big {a.name}", f"small {b.name}"),
+            _both_orders(f"small {a.name}", f"big {b.name}"),
+            _both_orders(f"big {a.name}", f"small {b.name}"),
         ),
     )
 
 
-def _colour(start: _Start) -> Composite:
-    a, b, background, rng = start
-    one, other = (list(COLOURS)[at] for at in rng.permutation(len(COLOURS))[:2])
-    first, second = _shaken(_two_places(rng), rng)
+def _colour(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    colour, other_colour = (list(COLOURS)[i] for i in rng.permutation(len(COLOURS))[:2])
+    first, second = _jittered(_pick_places(rng), rng)
     images = [
-        _on(
+        _paste_on(
             background,
             (tinted(a.image, COLOURS[x]), first, _LARGE),
             (tinted(b.image, COLOURS[y]), second, _LARGE),
         )
-        for x, y in ((one, other), (other, one))
+        for x, y in ((colour, other_colour), (other_colour, colour))
     ]
     return Composite(
         "colour",
         (images[0], images[1]),
         (
-            _both(f"{one} {a.name}", f"{other} {b.name}"),
-            _both(f"{other} {a.name}", f"{one} {b.name}"),
+            _both_orders(f"{colour} {a.name}", f"{other_colour} {b.name}"),
+            _both_orders(f"{other_colour} {a.name}", f"{colour} {b.name}"),
         ),
     )
 
 
-def _negation(start: _Start) -> Composite:
-    a, b, background, rng = start
-    (place,) = _shaken([(0.5, 0.5)], rng)
+def _negation(inputs: _PairInputs) -> Composite:
+    a, b, background, rng = inputs
+    (place,) = _jittered([(0.5, 0.5)], rng)
     first, second = (DENIALS[at] for at in rng.permutation(len(DENIALS))[:2])
-    x, y = _a(a.name), _a(b.name)
+    x, y = _with_article(a.name), _with_article(b.name)
     return Composite(
         "negation",
-        (_on(background, (a.image, place, _LARGE)), _on(background, (b.image, place, _LARGE))),
+        (_paste_on(background, (a.image, place, _LARGE)), _paste_on(background, (b.image, place, _LARGE))),
         (
-            (_denied(x, first, b.name), _denied(x, second, b.name)),
-            (_denied(y, first, a.name), _denied(y, second, a.name)),
+            (_negated(x, first, b.name), _negated(x, second, b.name)),
+            (_negated(y, first, a.name), _negated(y, second, a.name)),
         ),
     )
 
 
-KINDS: Mapping[str, Callable[[_Start], Composite]] = {
+KINDS: Mapping[str, Callable[[_PairInputs], Composite]] = {
     "spatial": _spatial,
     "colour": _colour,
     "size": _size,
@@ -242,37 +242,37 @@ KINDS: Mapping[str, Callable[[_Start], Composite]] = {
 }
 
 
-def _two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
+def _pick_two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
     """Of different names, and neither name within the other: a cup is seen in a coffee cup."""
     a = cutouts[int(rng.integers(len(cutouts)))]
-    others = [one for one in cutouts if one.name not in a.name and a.name not in one.name]
+    others = [cutout for cutout in cutouts if cutout.name not in a.name and a.name not in cutout.name]
     if not others:
         raise UnbagError(
-            f"no thing to paste beside {_a(a.name)}", expected="cut-outs of two different things"
+            f"no thing to paste beside {_with_article(a.name)}", expected="cut-outs of two different things"
         )
     return a, others[int(rng.integers(len(others)))]
 
 
-def _two_places(rng: Generator) -> list[tuple[float, float]]:
+def _pick_places(rng: Generator) -> list[tuple[float, float]]:
     _, first, second = list(RELATIONS.values())[rng.integers(len(RELATIONS))]
     return [first, second]
 
 
-def _shaken(places: Sequence[tuple[float, float]], rng: Generator) -> list[tuple[float, float]]:
+def _jittered(places: Sequence[tuple[float, float]], rng: Generator) -> list[tuple[float, float]]:
     return [
         (x + rng.uniform(-_JITTER, _JITTER), y + rng.uniform(-_JITTER, _JITTER)) for x, y in places
     ]
 
 
-def _both(first: str, second: str) -> tuple[str, str]:
-    return f"{_a(first)} and {_a(second)}", f"{_a(second)} and {_a(first)}"
+def _both_orders(first: str, second: str) -> tuple[str, str]:
+    return f"{_with_article(first)} and {_with_article(second)}", f"{_with_article(second)} and {_with_article(first)}"
 
 
-def _denied(present: str, denial: str, absent: str) -> str:
-    return f"{present} {denial} {absent if denial == 'but no' else _a(absent)}"
+def _negated(present: str, denial: str, absent: str) -> str:
+    return f"{present} {denial} {absent if denial == 'but no' else _with_article(absent)}"
 
 
-def _a(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
@@ -281,15 +281,15 @@ def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Imag
     from PIL import Image as Images
     from PIL import ImageOps
 
-    level_3 = rng.integers(90, 230, 3).tolist()
+    colour_3 = rng.integers(90, 230, 3).tolist()
     if not backgrounds:
-        return Images.new("RGB", (side, side), (level_3[0], level_3[1], level_3[2]))
+        return Images.new("RGB", (side, side), (colour_3[0], colour_3[1], colour_3[2]))
     return ImageOps.fit(
         backgrounds[int(rng.integers(len(backgrounds)))].convert("RGB"), (side, side)
     )
 
 
-def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
+def _paste_on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
     from PIL.Image import Resampling
 
     canvas = background.copy()
@@ -297,9 +297,9 @@ def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) ->
     for image, (x, y), share in things:
         scale = share * side / max(image.size)
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        shown = image.resize(size, Resampling.LANCZOS)
+        resized = image.resize(size, Resampling.LANCZOS)
         corner = round(x * side - size[0] / 2), round(y * side - size[1] / 2)
-        canvas.paste(shown, corner, shown)
+        canvas.paste(resized, corner, resized)
     return canvas
 
 
@@ -339,12 +339,12 @@ def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
     corner_42 = np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float64)
     inwards_42 = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], dtype=np.float64)
     moved_42 = corner_42 + inwards_42 * rng.uniform(0, _SHIFT / 2, (4, 2)) * (width, height)
-    rows, wanted = [], []
+    rows, targets = [], []
     for (x, y), (u, v) in zip(moved_42, corner_42, strict=True):
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-        wanted += [u, v]
-    found: list[float] = np.linalg.solve(np.array(rows), np.array(wanted)).tolist()
-    return found
+        targets += [u, v]
+    coefficients: list[float] = np.linalg.solve(np.array(rows), np.array(targets)).tolist()
+    return coefficients
 
 
 def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
@@ -354,15 +354,15 @@ def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
     Where an image is transparent around the thing, that is believed; else its background must be
     plain, of the colour that its border has.
     """
-    found = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
-    names = sorted({one.name for one in found})
+    cutouts = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
+    names = sorted({cutout.name for cutout in cutouts})
     if len(names) < 2:
         raise UnbagError(
             f"{folder} shows one sort of thing: {names[0]}",
             expected="two or more, since a composite shows two things",
             hint="name each file as a caption should call the thing: cup.png, plate_1.png",
         )
-    return found
+    return cutouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,18 +393,18 @@ def cut_out(path: Path) -> Cutout:
     from PIL import UnidentifiedImageError
 
     try:
-        with Images.open(path) as opened:
-            image = opened.convert("RGBA")
+        with Images.open(path) as file:
+            image = file.convert("RGBA")
     except (OSError, UnidentifiedImageError, ValueError) as error:
         raise UnbagError(f"{path} is no image that can be opened: {said_by(error)}") from error
     level_HW4 = np.array(image)
     if (level_HW4[..., 3] == 255).all():
         level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
     is_there_HW = level_HW4[..., 3] > 127
-    if is_there_HW.mean() < _LEAST:
+    if is_there_HW.mean() < _MIN_SHARE:
         raise UnbagError(
             f"{path}: no thing is left once its background is taken away",
-            expected=f"a thing that fills at least {_LEAST:.0%} of the image",
+            expected=f"a thing that fills at least {_MIN_SHARE:.0%} of the image",
         )
     row_N, column_N = np.nonzero(is_there_HW)
     box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)

@@ -42,12 +42,12 @@ _NAME_ERRORS = "surrogateescape"
 
 def wanted(benchmarks: Iterable[Benchmark], *, images: bool) -> tuple[Download, ...]:
     """What to fetch for these benchmarks, each file once; images only if asked for."""
-    found: dict[str, Download] = {}
+    downloads: dict[str, Download] = {}
     for benchmark in benchmarks:
         for download in benchmark.downloads:
             if download.has_images and not images:
                 continue
-            known = found.setdefault(download.to, download)
+            known = downloads.setdefault(download.to, download)
             if known.url != download.url:
                 raise UnbagError(
                     f"{benchmark.name} wants {download.url} as {download.to}, which is "
@@ -55,7 +55,7 @@ def wanted(benchmarks: Iterable[Benchmark], *, images: bool) -> tuple[Download, 
                     expected="one source for a file",
                     hint="fetch them into two data folders",
                 )
-    return tuple(found.values())
+    return tuple(downloads.values())
 
 
 def is_there(download: Download, data: Path) -> bool:
@@ -74,8 +74,8 @@ def obtain(
     if not download.unpack:
         fetched = fetch(download, target, task=task, patience=patience)
         return Obtained(fetched.sha256, 0, fetched.was_there)
-    if kept := _read_contents(download, data):
-        return Obtained(kept.sha256, len(kept.members), was_there=True)
+    if contents := _read_contents(download, data):
+        return Obtained(contents.sha256, len(contents.members), was_there=True)
     fetched = fetch(download, target, task=task, patience=patience)
     try:
         members = unpack(target, below(data, download.unpack), task=task)
@@ -89,7 +89,7 @@ def obtain(
     # What it held is written down, so that it can go and is not fetched again.
     path = _contents_path(target)
     temporary = path.with_name(f".{path.name}.part")
-    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
+    lines = [fetched.sha256, download.url, *(f"{member.size}\t{member.name}" for member in members)]
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAME_ERRORS)
     temporary.replace(path)
     target.unlink()
@@ -139,7 +139,7 @@ def _read_contents(download: Download, data: Path) -> _Contents | None:
         if digest != (download.sha256 or digest) or not members:
             return None
         folder = below(data, download.unpack)
-        is_whole = all((folder / one.name).stat().st_size == one.size for one in members)
+        is_whole = all((folder / member.name).stat().st_size == member.size for member in members)
     except (OSError, ValueError):
         return None
     return _Contents(digest, members) if is_whole else None
@@ -158,12 +158,12 @@ def fetch(
     """
     check_address(download.url)
     if target.exists():
-        return _there(download, target, task)
+        return _check_existing(download, target, task)
     part = PartialFile(target, download.url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with part.locked():
-            digest = _checked(part, download, task, patience)
+            digest = _fetch_checked(part, download, task, patience)
             size = part.size
             part.finish()
     except OSError as error:
@@ -199,20 +199,20 @@ def matches(download: Download, path: Path, *, task: ProgressBar = unseen) -> bo
 
 def digest_of(path: Path, task: ProgressBar = unseen) -> str:
     """The sha256 of a file."""
-    found = sha256()
+    digest = sha256()
     with task(f"check {path.name}", path.stat().st_size) as advance, path.open("rb") as file:
         while chunk := file.read(CHUNK):
-            found.update(chunk)
+            digest.update(chunk)
             advance(len(chunk))
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
-def _there(download: Download, target: Path, task: ProgressBar) -> Fetched:
+def _check_existing(download: Download, target: Path, task: ProgressBar) -> Fetched:
     """Check a file that exists; it is never replaced, since it may be another release."""
     if not matches(download, target, task=task):
-        found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
+        actual = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
         raise UnbagError(
-            f"{target} is there and is not the file at {download.url}: {found}",
+            f"{target} is there and is not the file at {download.url}: {actual}",
             expected=_expected(download),
             hint="move it away if it is not meant to be another release, then run this again",
         )
@@ -220,10 +220,10 @@ def _there(download: Download, target: Path, task: ProgressBar) -> Fetched:
     return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
 
 
-def _checked(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> str:
+def _fetch_checked(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> str:
     """Complete the part; its sha256 if it is right, else an error and no part."""
     while True:
-        is_pieced = _complete(part, download, task, patience)
+        is_pieced = _receive_all(part, download, task, patience)
         digest, size = digest_of(part.path, task), part.size
         wrong_size = bool(download.size) and size != download.size
         if not wrong_size and digest == (download.sha256 or digest):
@@ -239,7 +239,7 @@ def _checked(part: PartialFile, download: Download, task: ProgressBar, patience:
             )
 
 
-def _complete(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> bool:
+def _receive_all(part: PartialFile, download: Download, task: ProgressBar, patience: Patience) -> bool:
     """Ask until everything has come; whether it came in more than one piece."""
     is_pieced = part.size > 0
     failures = 0
@@ -253,11 +253,11 @@ def _complete(part: PartialFile, download: Download, task: ProgressBar, patience
             failures = 0 if part.size > before else failures + 1
             if failures >= patience.attempts:
                 size = part.size
-                kept = f"; {readable(size)} are kept in {part.path}" if size else ""
+                saved = f"; {readable(size)} are kept in {part.path}" if size else ""
                 raise UnreachableError(
                     f"{download.url}: {error.what}, {failures} times",
                     expected="a server that answers",
-                    hint=f"run this again later{kept}",
+                    hint=f"run this again later{saved}",
                 ) from error
             patience.sleep(max(error.wait, patience.pause * 2 ** max(failures - 1, 0)))
     return is_pieced

@@ -29,7 +29,7 @@ from unbag.data.captions import (
     caption_field,
     captions_at,
     captions_in,
-    check_wanted,
+    check_edits_allowed,
     edit_cells,
     edit_fields,
     edited_record,
@@ -70,26 +70,26 @@ def write_json_lines(pairs: EditedEntries, path: Path) -> None:
     """One line a caption, with the other fields that its line had."""
     with path.open("w", encoding="utf-8") as file:
         for pair in pairs:
-            for rest, one in pair.rows():
-                said = edited_record(one, pair.entry.image)
+            for rest, edited in pair.rows():
+                record = edited_record(edited, pair.entry.image)
                 if isinstance(rest, dict):
-                    said |= rest
-                file.write(json_line(said) + "\n")
+                    record |= rest
+                file.write(json_line(record) + "\n")
 
 
-def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
+def entry_of(record: dict[str, object], number: int, where: str, source: Source) -> Entry:
     """A record as an entry; without an id the number stands for it."""
-    if EDITS in said:
-        check_wanted(source, where)
-    found = captions_in(said, source.caption_column, where)
-    name = name_in(said, ("id",), where)
-    wanted = (source.image_column,) if source.image_column else IMAGE_FIELDS
-    image = name_in(said, wanted, where)
-    captions = captions_at(found, name or str(number), where)
+    if EDITS in record:
+        check_edits_allowed(source, where)
+    texts = captions_in(record, source.caption_column, where)
+    name = name_in(record, ("id",), where)
+    fields = (source.image_column,) if source.image_column else IMAGE_FIELDS
+    image = name_in(record, fields, where)
+    captions = captions_at(texts, name or str(number), where)
     dropped = {*_OURS, source.caption_column}
-    rest = {key: value for key, value in said.items() if key not in dropped}
-    many = None if isinstance(found, str) else len(captions)
-    edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
+    rest = {key: value for key, value in record.items() if key not in dropped}
+    count = None if isinstance(texts, str) else len(captions)
+    edits = edits_in(record[EDITS], count, where) if EDITS in record else ()
     return Entry(image, captions, (rest,) * len(captions), edits)
 
 
@@ -102,18 +102,18 @@ def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
         noun = "annotation" if "annotations" in document else "image"
 
     def read(record: tuple[int, object]) -> Entry:
-        at, said = record
+        at, value = record
         where = f"{source.name}, {noun} {at}"
-        if not isinstance(said, dict):
-            raise UnbagError(f"{where} is {type(said).__name__}", expected="an object")
-        entry = _coco_entry(said, at, where, source, names)
+        if not isinstance(value, dict):
+            raise UnbagError(f"{where} is {type(value).__name__}", expected="an object")
+        entry = _coco_entry(value, at, where, source, names)
         return replace(entry, rest=(at,) * len(entry.captions))
 
-    found: dict[object, list[Entry]] = {}
+    by_image: dict[object, list[Entry]] = {}
     records = enumerate(_caption_objects(document, source))
     for at, entry in enumerate(read_entries(records, read, bad)):
-        found.setdefault(entry.image or at, []).append(entry)
-    yield from together(entry for entries in found.values() for entry in entries)
+        by_image.setdefault(entry.image or at, []).append(entry)
+    yield from together(entry for entries in by_image.values() for entry in entries)
 
 
 def write_coco(pairs: EditedEntries, path: Path) -> None:
@@ -137,41 +137,41 @@ def _document(source: Source) -> object:
 
 
 def _coco_entry(
-    said: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
+    record: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
 ) -> Entry:
-    if EDITS in said:
-        check_wanted(source, where)
+    if EDITS in record:
+        check_edits_allowed(source, where)
     if names is None:
-        if "sentences" not in said:
-            return entry_of(said, at, where, source)
-        return _karpathy(said, at, where, source)
-    text = read_field(said, "caption", str, where)
-    if "image_id" not in said or str(said["image_id"]) not in names:
+        if "sentences" not in record:
+            return entry_of(record, at, where, source)
+        return _karpathy(record, at, where, source)
+    text = read_field(record, "caption", str, where)
+    if "image_id" not in record or str(record["image_id"]) not in names:
         raise UnbagError(
-            f"{where}: image_id is {said.get('image_id')!r}, which is not among the images",
+            f"{where}: image_id is {record.get('image_id')!r}, which is not among the images",
             expected="the id of an image of this file",
         )
-    image = str(names[str(said["image_id"])])
-    edits = edits_in(said[EDITS], None, where) if EDITS in said else ()
-    caption = CaptionAt(name_in(said, ("id",), where) or str(at), text, where)
+    image = str(names[str(record["image_id"])])
+    edits = edits_in(record[EDITS], None, where) if EDITS in record else ()
+    caption = CaptionAt(name_in(record, ("id",), where) or str(at), text, where)
     return Entry(image, (caption,), edits=edits)
 
 
-def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
-    sentences = said["sentences"]
-    if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
+def _karpathy(record: JsonObject, at: int, where: str, source: Source) -> Entry:
+    sentences = record["sentences"]
+    if not isinstance(sentences, list) or not all(isinstance(sentence, dict) for sentence in sentences):
         raise UnbagError(f"{where}: sentences is no list of objects", expected="a list of objects")
     captions = []
     edits: Edits = ()
-    for number, one in enumerate(sentences):
-        if EDITS in one:
-            check_wanted(source, where)
-            edits += ((),) * (number - len(edits)) + edits_in(one[EDITS], None, where)
-        name = name_in(one, ("sentid",), where) or f"{at}#{number}"
-        captions.append(CaptionAt(name, read_field(one, "raw", str, where), where))
+    for number, sentence in enumerate(sentences):
+        if EDITS in sentence:
+            check_edits_allowed(source, where)
+            edits += ((),) * (number - len(edits)) + edits_in(sentence[EDITS], None, where)
+        name = name_in(sentence, ("sentid",), where) or f"{at}#{number}"
+        captions.append(CaptionAt(name, read_field(sentence, "raw", str, where), where))
     if edits:
         edits += ((),) * (len(captions) - len(edits))
-    return Entry(name_in(said, IMAGE_FIELDS, where), tuple(captions), edits=edits)
+    return Entry(name_in(record, IMAGE_FIELDS, where), tuple(captions), edits=edits)
 
 
 def _names_of_images(document: object, source: Source) -> JsonObject | None:
@@ -179,11 +179,11 @@ def _names_of_images(document: object, source: Source) -> JsonObject | None:
     if not isinstance(document, dict) or "annotations" not in document:
         return None
     images = document.get("images", [])
-    if not isinstance(images, list) or not all(isinstance(one, dict) for one in images):
+    if not isinstance(images, list) or not all(isinstance(image, dict) for image in images):
         raise UnbagError(f"{source.name}: images is no list of objects", expected="COCO's form")
     return {
-        str(one.get("id")): one.get("file_name") or one.get("coco_url") or str(one.get("id"))
-        for one in images
+        str(image.get("id")): image.get("file_name") or image.get("coco_url") or str(image.get("id"))
+        for image in images
     }
 
 
@@ -204,21 +204,21 @@ def _caption_objects(document: object, source: Source | None = None) -> list[obj
 def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
     """Edits beside the captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
-    for place, one in pair.rows():
-        by_place.setdefault(place, []).append(edit_fields(one))
-    for place, several in by_place.items():
+    for place, edited in pair.rows():
+        by_place.setdefault(place, []).append(edit_fields(edited))
+    for place, fields_of in by_place.items():
         assert isinstance(place, int)
-        said = places[place]
-        assert isinstance(said, dict)
-        if "sentences" in said:
-            for sentence, came in zip(said["sentences"], several, strict=True):
-                sentence |= came
-        elif isinstance(said.get(caption_field(said, column)), list):
-            said[EDITS] = [came[EDITS] for came in several]
-            if any("skipped" in came for came in several):
-                said["skipped"] = [came.get("skipped", "") for came in several]
+        record = places[place]
+        assert isinstance(record, dict)
+        if "sentences" in record:
+            for sentence, fields in zip(record["sentences"], fields_of, strict=True):
+                sentence |= fields
+        elif isinstance(record.get(caption_field(record, column)), list):
+            record[EDITS] = [fields[EDITS] for fields in fields_of]
+            if any("skipped" in fields for fields in fields_of):
+                record["skipped"] = [fields.get("skipped", "") for fields in fields_of]
         else:
-            said |= several[0]
+            record |= fields_of[0]
 
 
 def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
@@ -233,20 +233,20 @@ def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
         yield from together(chain(head, others))
 
 
-def _table_entry(found: list[str] | UnbagError, columns: _TableColumns, where: str) -> Entry:
-    if isinstance(found, UnbagError):
-        raise found
-    if len(found) != columns.width:
+def _table_entry(cells: list[str] | UnbagError, columns: _TableColumns, where: str) -> Entry:
+    if isinstance(cells, UnbagError):
+        raise cells
+    if len(cells) != columns.width:
         raise UnbagError(
-            f"{where} has {len(found)} columns", expected=f"{columns.width}, as in the first line"
+            f"{where} has {len(cells)} columns", expected=f"{columns.width}, as in the first line"
         )
-    if not is_whole_text("".join(found)):
+    if not is_whole_text("".join(cells)):
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     number = where.rpartition(" ")[2]
-    name = (found[columns.id] if columns.id >= 0 else "") or number
-    image = found[columns.image] if columns.image >= 0 else ""
-    edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
-    return Entry(image, (CaptionAt(name, found[columns.caption], where),), (found,), edits)
+    name = (cells[columns.id] if columns.id >= 0 else "") or number
+    image = cells[columns.image] if columns.image >= 0 else ""
+    edits = edits_in_cell(cells[columns.edits], None, where) if columns.edits >= 0 else ()
+    return Entry(image, (CaptionAt(name, cells[columns.caption], where),), (cells,), edits)
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,9 @@ def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
             if header:
                 writer.writerow((*header, EDITS, SKIPPED))
             for pair in pairs:
-                for rest, one in pair.rows():
+                for rest, edited in pair.rows():
                     assert isinstance(rest, list)
-                    writer.writerow([*rest, *edit_cells([one], is_list=False)])
+                    writer.writerow([*rest, *edit_cells([edited], is_list=False)])
         else:
             writer.writerow(COLUMNS)
             for pair in pairs:
@@ -317,17 +317,17 @@ class _TableRows:
     def __iter__(self) -> Iterator[list[str] | UnbagError]:
         while True:
             first = self.reader.line_num + 1
-            found: list[str] | UnbagError
+            row: list[str] | UnbagError
             try:
-                found = next(self.reader)
+                row = next(self.reader)
             except StopIteration:
                 return
             except csv.Error as error:
                 self.where = self._place(first)
-                found = UnbagError(f"{self.where}: {error}", expected="closed quotes around a cell")
+                row = UnbagError(f"{self.where}: {error}", expected="closed quotes around a cell")
             self.where = self._place(first)
-            if isinstance(found, UnbagError) or found:
-                yield found
+            if isinstance(row, UnbagError) or row:
+                yield row
 
     def _place(self, first: int) -> str:
         last = self.reader.line_num

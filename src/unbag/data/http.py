@@ -76,7 +76,7 @@ class HttpAnswer:
                 position += len(chunk)
                 yield chunk
         except (HTTPException, OSError) as error:
-            raise BrokenError(f"the connection broke ({_shown(error)})") from error
+            raise BrokenError(f"the connection broke ({_error_text(error)})") from error
         if self.total is not None and position < self.total:
             raise BrokenError(f"the connection ended after {position:,} of {self.total:,} bytes")
 
@@ -132,10 +132,10 @@ def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
         )
     start, total = 0, _length(headers.get("Content-Length"))
     if response.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
-        if not found:
+        match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        if not match:
             raise BrokenError("the server sends a part and does not say which")
-        start, total = int(found[1]), _length(found[2])
+        start, total = int(match[1]), _length(match[2])
     # A strong ETag, or the date of the last change; a weak ETag does not promise equal bytes.
     tag: str = headers.get("ETag", "")
     changed: str = headers.get("Last-Modified", "")
@@ -144,8 +144,8 @@ def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
 
 def _refused(url: str, error: HTTPError) -> Exception:
     if error.code == 416:
-        found = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
-        return BeyondTheEndError(int(found[1]) if found else None)
+        match = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+        return BeyondTheEndError(int(match[1]) if match else None)
     if error.code in _MAY_PASS:
         wait = error.headers.get("Retry-After", "")
         seconds = min(float(wait), LONGEST_WAIT) if wait.isdigit() else 0.0
@@ -165,10 +165,10 @@ def _unreachable(url: str, error: Exception) -> Exception:
             expected="a server that is who it says",
             hint="check the clock and the certificates of this machine, and its proxy",
         )
-    return BrokenError(f"the server cannot be reached ({_shown(reason)})")
+    return BrokenError(f"the server cannot be reached ({_error_text(reason)})")
 
 
-def _shown(error: object) -> str:
+def _error_text(error: object) -> str:
     return str(error) or type(error).__name__
 
 

@@ -281,10 +281,10 @@ def read_part(path: Path, start: int, size: int) -> bytes:
     """Some bytes of a file; ValueError where it ends before."""
     with path.open("rb") as file:
         file.seek(start)
-        found = file.read(size)
-    if len(found) != size:
+        content = file.read(size)
+    if len(content) != size:
         raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
-    return found
+    return content
 
 
 @lru_cache(maxsize=1_000_000)

@@ -40,11 +40,11 @@ def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None
         writer.writerow(HEADER)
         for pair in pairs:
             near = [
-                rows[one] for one in (neighbours or {}).get(pair.entry.image, ()) if one in rows
+                rows[name] for name in (neighbours or {}).get(pair.entry.image, ()) if name in rows
             ]
             for turn, (title, negatives) in enumerate(_negatives(pair)):
                 # Each caption of this image meets another caption of that one.
-                chosen = [one.first + turn % one.many for one in near[:_NEAREST]]
+                chosen = [block.first + turn % block.count for block in near[:_NEAREST]]
                 without += not chosen
                 writer.writerow((next(number), title, pair.entry.image, negatives, chosen))
     return without
@@ -64,28 +64,28 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
 
 
 def _rows_of_images(pairs: EditedEntries) -> dict[str, _ImageRows]:
-    found: dict[str, _ImageRows] = {}
+    rows: dict[str, _ImageRows] = {}
     first = 0
     for pair in pairs:
-        many = sum(1 for _ in _negatives(pair))
-        if many:
-            found.setdefault(pair.entry.image, _ImageRows(first, many))
-        first += many
-    return found
+        count = sum(1 for _ in _negatives(pair))
+        if count:
+            rows.setdefault(pair.entry.image, _ImageRows(first, count))
+        first += count
+    return rows
 
 
 class _ImageRows(NamedTuple):
     """Rows of one image."""
 
     first: int
-    many: int
+    count: int
 
 
 def _negatives(pair: EditedEntry) -> Iterator[tuple[str, list[str]]]:
-    for one in pair.edited:
-        texts = [edit.text for edit in one.edits if not edit.is_positive]
+    for caption in pair.edited:
+        texts = [edit.text for edit in caption.edits if not edit.is_positive]
         if texts:
-            yield one.text, texts
+            yield caption.text, texts
 
 
 def is_negclip(path: str) -> bool:
@@ -100,9 +100,9 @@ def negclip_rows(source: Source) -> Iterator[PairRow]:
     """One row each; a number of a row that does not exist is an error."""
     count = sum(1 for _ in _cells(source))
     for number, (where, cells) in enumerate(_cells(source)):
-        negatives = _list(cells["neg_caption"], where, "neg_caption", of=str)
-        nearest = _list(cells["neg_image"], where, "neg_image", of=int)
-        beyond = [one for one in nearest if not 0 <= one < count]
+        negatives = _parse_list(cells["neg_caption"], where, "neg_caption", type_=str)
+        nearest = _parse_list(cells["neg_image"], where, "neg_image", type_=int)
+        beyond = [row for row in nearest if not 0 <= row < count]
         if beyond:
             raise UnbagError(
                 f"{where}: neg_image names row {beyond[0]}",
@@ -113,7 +113,7 @@ def negclip_rows(source: Source) -> Iterator[PairRow]:
         caption = " ".join(cells["title"].split())
         if not caption:
             raise UnbagError(f"{where} has an empty title", expected="a caption")
-        near = tuple(one for one in nearest if one != number)
+        near = tuple(row for row in nearest if row != number)
         yield PairRow(f"row {number}", cells["filepath"], (caption,), (edits,), near)
 
 
@@ -122,10 +122,10 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
         reader = csv.reader(file, delimiter="\t", strict=True)
         try:
             header = next(reader, [])
-            lacking = [name for name in HEADER[1:] if name not in header]
-            if lacking:
+            missing = [name for name in HEADER[1:] if name not in header]
+            if missing:
                 raise UnbagError(
-                    f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
+                    f"{source.name} has no column {', '.join(missing)}, only {', '.join(header)}",
                     expected=f"the columns {', '.join(HEADER[1:])}",
                     hint="a table without them is read with --pairs-format tsv",
                 )
@@ -145,24 +145,24 @@ def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
             raise UnbagError(f"{source.name} is not UTF-8: {error}") from error
 
 
-def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
+def _parse_list(cell: str, where: str, name: str, *, type_: type[T]) -> list[T]:
     cause: Exception | None = None
     try:
-        found = ast.literal_eval(cell.strip() or "[]")
-        if isinstance(found, list) and all(type(one) is of for one in found):
-            return found
+        values = ast.literal_eval(cell.strip() or "[]")
+        if isinstance(values, list) and all(type(value) is type_ for value in values):
+            return values
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         cause = error
     raise UnbagError(
         f"{where}: {name} is {cell[:60]!r}",
-        expected=f"a list of {'texts' if of is str else 'numbers of rows'} as Python writes it",
+        expected=f"a list of {'texts' if type_ is str else 'numbers of rows'} as Python writes it",
         hint="write the file with `unbag edit --format negclip`, or mend the cell",
     ) from cause
 
 
 def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
     """JSON lines of {"image", "neighbours": [image, ...]}."""
-    found: dict[str, tuple[str, ...]] = {}
+    neighbours: dict[str, tuple[str, ...]] = {}
     if not path.is_file():
         raise UnbagError(
             f"there is no file {path}",
@@ -180,10 +180,10 @@ def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
                 image = read_field(record, name, str, where)
                 near = read_field(record, "neighbours", tuple[str, ...], where)
                 # An image is not its own neighbour, though searches often return it.
-                found[image] = tuple(name for name in near if name != image)
-    if not found:
+                neighbours[image] = tuple(name for name in near if name != image)
+    if not neighbours:
         raise UnbagError(
             f"{path} names no neighbours",
             expected='lines such as {"image": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
         )
-    return found
+    return neighbours

@@ -48,17 +48,17 @@ def nearest(
 
     index = faiss.IndexFlatIP(size)
     index.add(np.ascontiguousarray(vector_ND, dtype=np.float32))
-    found_NK = np.empty((number, each), np.int64)
+    nearest_NK = np.empty((number, each), np.int64)
     for start in range(0, number, BLOCK):
         block_BD = np.ascontiguousarray(vector_ND[start : start + BLOCK], dtype=np.float32)
         # One more than wanted, since the closest to a vector is itself, unless another equals it.
         cosine_BK, at_BK = index.search(block_BD, each + 1)
-        found_NK[start : start + len(block_BD)] = [
-            _others(start + row, at_K, cosine_K)[:each]
+        nearest_NK[start : start + len(block_BD)] = [
+            _without_self(start + row, at_K, cosine_K)[:each]
             for row, (at_K, cosine_K) in enumerate(zip(at_BK, cosine_BK, strict=True))
         ]
         advance(len(block_BD))
-    return found_NK
+    return nearest_NK
 
 
 def check_search(each: int, number: int) -> None:
@@ -81,22 +81,22 @@ def find_images(images: Iterable[str], root: Path) -> dict[str, FileImage]:
 
     Raises UnbagError naming the first that are not there.
     """
-    found = {name: FileImage(root / name) for name in dict.fromkeys(images) if name}
-    if not found:
+    files = {name: FileImage(root / name) for name in dict.fromkeys(images) if name}
+    if not files:
         raise UnbagError(
             "the captions name no images",
             expected="a field or column with the image of each caption",
             hint="name it with --image-column",
         )
-    missing = [name for name, image in found.items() if not image.path.is_file()]
+    missing = [name for name, image in files.items() if not image.path.is_file()]
     if missing:
         raise UnbagError(
-            f"{len(missing):,} of {len(found):,} images are not below {root}, such as "
+            f"{len(missing):,} of {len(files):,} images are not below {root}, such as "
             f"{', '.join(missing[:3])}",
             expected="every image that the captions name",
             hint="check --images",
         )
-    return found
+    return files
 
 
 def nearest_images(
@@ -132,7 +132,7 @@ def nearest_images(
     with progress.task("searching", len(names)) as advance:
         index_NK = nearest(image_ND[is_whole_N], each, advance=advance)
     near = {
-        name: [names[at] for at in row] for name, row in zip(names, index_NK.tolist(), strict=True)
+        name: [names[i] for i in row] for name, row in zip(names, index_NK.tolist(), strict=True)
     }
     named = {name: near[first_of[key]] for name, key in key_of.items() if first_of[key] in near}
     return named, damaged
@@ -142,18 +142,18 @@ def check_place(path: Path, captions: Source) -> None:
     """Whether neighbours can go there: a file that is there must be one of neighbours."""
     if not path.exists():
         return
-    if any(path.samefile(one) for one in captions.files()):
+    if any(path.samefile(file) for file in captions.files()):
         raise UnbagError(
             f"{path} is the file of captions",
             expected="another file, for the neighbours",
             hint="choose another place with --out",
         )
-    found: list[set[str]] = []
+    records: list[set[str]] = []
     if path.is_file():
         with suppress(UnbagError), Source(str(path), "jsonl").opened() as file:
-            found = [set(json_record(raw, path.name)) for raw in file]
+            records = [set(json_record(raw, path.name)) for raw in file]
     # As `write_neighbours` writes them, without other fields.
-    if not found or any(fields != {"image", "neighbours"} for fields in found):
+    if not records or any(fields != {"image", "neighbours"} for fields in records):
         raise UnbagError(
             f"{path} exists and is no file of neighbours",
             expected="a new file, or one of neighbours, which is replaced",
@@ -180,7 +180,7 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
         ) from error
 
 
-def _others(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:
+def _without_self(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:
     """The rest in order of closeness; where vectors are equal, `own` may not be the first found."""
     order = sorted(zip((-cosine_K).tolist(), at_K.tolist(), strict=True))
-    return [at for _, at in order if at != own]
+    return [i for _, i in order if i != own]

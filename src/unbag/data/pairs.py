@@ -83,14 +83,14 @@ def pack(
     """
     packer = _Packer(neighbours is not None)
     missing: list[str] = []
-    is_there = Present(origin.root)
+    is_there = _FileLookup(origin.root)
     for row in rows:
         packer.add(row, is_kept=is_there(row.image))
         if packer.place[-1] < 0:
             missing.append(row.image)
     read = len(packer.place)
     if missing and (not origin.skips_missing or len(missing) == read):
-        raise missing_images(missing, of=read, where=origin.name, root=origin.root)
+        raise missing_images(missing, total=read, name=origin.name, root=origin.root)
     if not read:
         raise UnbagError(f"{origin.name} holds no pairs", expected="images with captions")
     near = packer.named(neighbours) if neighbours is not None else packer.numbered()
@@ -127,12 +127,12 @@ class PackedPairs:
             # Photographs of a user's own, which a camera may have stored on their side.
             FileImage(self.root / image, turn_upright=True),
             tuple(captions),
-            tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
+            tuple(self._edits(records) for records in edits[0]) if edits else ((),) * len(captions),
             tuple(self.near[_span(self.near_end_N, place)].tolist()),
         )
 
-    def _edits(self, said: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
-        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in said)
+    def _edits(self, records: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
+        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in records)
 
 
 class PairRow(NamedTuple):
@@ -188,11 +188,11 @@ class _Packer:
             self.images.append(row.image)
         self.nearest.append(row.nearest)
         self.captions += len(row.captions)
-        said: list[object] = [row.id, row.image, row.captions]
+        record: list[object] = [row.id, row.image, row.captions]
         if row.edits:
             self.has_edits = True
-            said.append([[(self._kind(e), e.text) for e in edits] for edits in row.edits])
-        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+            record.append([[(self._kind(e), e.text) for e in edits] for edits in row.edits])
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         self.rows += compress(text.encode(), _LEVEL)
         self.end.append(len(self.rows))
 
@@ -237,20 +237,20 @@ def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
 
 
-def missing_images(missing: Sequence[str], *, of: int, where: str, root: Path) -> UnbagError:
+def missing_images(missing: Sequence[str], *, total: int, name: str, root: Path) -> UnbagError:
     """The error for images that are not there."""
     more = ", ..." if len(missing) > _NAMED else ""
     return UnbagError(
-        f"{len(missing):,} of {of:,} images of {where} are not there: "
+        f"{len(missing):,} of {total:,} images of {name} are not there: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
         hint="name their folder with --images"
-        + (", or train without them: --missing skip" if len(missing) < of else ""),
+        + (", or train without them: --missing skip" if len(missing) < total else ""),
     )
 
 
 @dataclass(eq=False)
-class Present:
+class _FileLookup:
     """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
 
     root: Path
@@ -262,7 +262,7 @@ class Present:
         if folder not in self.listed:
             self.listed[folder] = frozenset()
             with suppress(OSError, ValueError), os.scandir(folder) as entries:
-                self.listed[folder] = frozenset(one.name for one in entries if one.is_file())
+                self.listed[folder] = frozenset(entry.name for entry in entries if entry.is_file())
         if last in self.listed[folder]:
             return True
         # A disk may not care about case, so a name that is not listed is asked for.

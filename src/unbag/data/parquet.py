@@ -69,15 +69,15 @@ def _entry(
 ) -> Entry:
     if values is None:
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
-    found = values[columns.caption]
-    is_list = isinstance(found, list)
+    value = values[columns.caption]
+    is_list = isinstance(value, list)
     # A caption that is null is an empty one: it is skipped and counted as such.
-    texts = tuple(text or "" for text in found) if is_list else found or ""
+    texts = tuple(text or "" for text in value) if is_list else value or ""
     captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
     image = str(_inner(values, columns.image, ""))
     rest = ((number, is_list),) * len(captions)
-    many = len(captions) if is_list else None
-    edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
+    count = len(captions) if is_list else None
+    edits = edits_in_cell(values[EDITS], count, where) if columns.edits else ()
     return Entry(image, captions, rest, edits)
 
 
@@ -99,8 +99,8 @@ class _ParquetColumns:
 
     @property
     def wanted(self) -> list[str]:
-        every = (self.caption, ".".join(self.image), *self.id, *self.edits)
-        return [name for name in every if name]
+        names = (self.caption, ".".join(self.image), *self.id, *self.edits)
+        return [name for name in names if name]
 
 
 def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
@@ -187,29 +187,29 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
         schema = _with_ours(parquet.schema_arrow)
         # Number, edits and skipped of each row.
         flow = (
-            (number, *edit_cells([one for _, one in several], is_list=is_list))
+            (number, *edit_cells([edited for _, edited in rows], is_list=is_list))
             for pair in pairs
-            for (number, is_list), several in groupby(pair.rows(), key=_place)
+            for (number, is_list), rows in groupby(pair.rows(), key=_place)
         )
-        coming, start = next(flow, None), 0
+        pending, start = next(flow, None), 0
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(parquet.num_row_groups):
                 with _read_errors(pairs.source):
                     table = parquet.read_row_group(group)
-                ours: list[tuple[str | None, str | None]] = []
+                added: list[tuple[str | None, str | None]] = []
                 for number in range(start, start + table.num_rows):
-                    if coming is None and pairs.source.limit is not None:
+                    if pending is None and pairs.source.limit is not None:
                         break
-                    if coming is not None and coming[0] == number:
-                        ours.append((coming[1], coming[2] or None))
-                        coming = next(flow, None)
+                    if pending is not None and pending[0] == number:
+                        added.append((pending[1], pending[2] or None))
+                        pending = next(flow, None)
                     else:
-                        ours.append((None, None))
+                        added.append((None, None))
                 start += table.num_rows
-                columns = [pa.array(column, pa.string()) for column in zip(*ours, strict=True)]
+                columns = [pa.array(column, pa.string()) for column in zip(*added, strict=True)]
                 if columns:
-                    kept = table.slice(0, len(ours)).columns
-                    writer.write_table(pa.Table.from_arrays([*kept, *columns], schema=schema))
+                    columns_read = table.slice(0, len(added)).columns
+                    writer.write_table(pa.Table.from_arrays([*columns_read, *columns], schema=schema))
 
 
 def _place(row: tuple[object, Edited]) -> tuple[int, bool]:
@@ -227,12 +227,12 @@ def _with_ours(schema: pa.Schema) -> pa.Schema:
     for name in (EDITS, SKIPPED):
         schema = schema.append(pa.field(name, pa.string()))
     if b"huggingface" in metadata:
-        said = json.loads(metadata[b"huggingface"])
-        features = said.get("info", {}).get("features")
+        description = json.loads(metadata[b"huggingface"])
+        features = description.get("info", {}).get("features")
         if isinstance(features, dict):
             for name in (EDITS, SKIPPED):
                 features[name] = {"dtype": "string", "_type": "Value"}
-        metadata[b"huggingface"] = json.dumps(said).encode()
+        metadata[b"huggingface"] = json.dumps(description).encode()
     return schema.with_metadata(metadata)
 
 
@@ -243,6 +243,6 @@ def _write_new(pairs: EditedEntries, path: Path) -> None:
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     flow = (cells for pair in pairs for cells in new_rows(pair))
     with pq.ParquetWriter(path, schema) as writer:
-        while some := list(islice(flow, _ROWS)):
-            columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]
+        while rows := list(islice(flow, _ROWS)):
+            columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))

@@ -62,8 +62,8 @@ IMAGE_SUFFIXES = frozenset(
 
 def entries(source: Source, bad: Bad | None = None) -> Iterator[Entry]:
     """What the source holds, as far as it is wanted."""
-    found = FORMS[source.form].read(source, bad or Bad(source.skips_bad))
-    return limited(found, source.limit)
+    entries_read = FORMS[source.form].read(source, bad or Bad(source.skips_bad))
+    return limited(entries_read, source.limit)
 
 
 def form_of(path: str, option: str) -> str:
@@ -160,7 +160,7 @@ def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
     """One row an image, with the captions that say anything."""
     for entry in entries(source, bad):
         texts = [" ".join(caption.text.split()) for caption in entry.captions]
-        kept = [at for at, text in enumerate(texts) if text]
+        non_empty = [i for i, text in enumerate(texts) if text]
         if not entry.image:
             bad(
                 UnbagError(
@@ -169,28 +169,28 @@ def entry_rows(source: Source, bad: Bad) -> Iterator[PairRow]:
                     hint="name the field or column with --image-column",
                 )
             )
-        elif kept:
-            edits = tuple(entry.edits[at] for at in kept) if entry.edits else ()
-            yield PairRow(entry.image, entry.image, tuple(texts[at] for at in kept), edits)
+        elif non_empty:
+            edits = tuple(entry.edits[i] for i in non_empty) if entry.edits else ()
+            yield PairRow(entry.image, entry.image, tuple(texts[i] for i in non_empty), edits)
 
 
 def folder_rows(root: Path) -> Iterator[PairRow]:
     """One row an image, in the order of names; the name of a folder is that of its class."""
-    classes = sorted(one for one in root.iterdir() if one.is_dir() and one.name[0] != ".")
+    classes = sorted(folder for folder in root.iterdir() if folder.is_dir() and folder.name[0] != ".")
     if not classes:
         raise UnbagError(
             f"{root} holds neither shards nor a folder for each class",
             expected="files that end in .tar, or folders named after classes",
             hint="name the file of captions itself",
         )
-    for one in classes:
-        caption = TEMPLATE.format(one.name.replace("_", " "))
-        names = sorted(p.name for p in one.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
+    for folder in classes:
+        caption = TEMPLATE.format(folder.name.replace("_", " "))
+        names = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
         if not names:
             raise UnbagError(
-                f"the class folder {one} holds no images",
+                f"the class folder {folder} holds no images",
                 expected=f"files that end in {', '.join(sorted(IMAGE_SUFFIXES))}",
                 hint="fill it, or remove it",
             )
         for name in names:
-            yield PairRow(f"{one.name}/{name}", f"{one.name}/{name}", (caption,))
+            yield PairRow(f"{folder.name}/{name}", f"{folder.name}/{name}", (caption,))

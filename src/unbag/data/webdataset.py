@@ -30,14 +30,14 @@ from unbag.data.captions import (
     captions_at,
     captions_in,
     decoded,
-    edited_before,
+    already_edited_error,
     edited_record,
     edits_in,
     json_line,
     json_record,
     json_value,
     read_entries,
-    said_captions,
+    clean_captions,
 )
 from unbag.data.images import MemberImage, read_part
 from unbag.data.pairs import Pair
@@ -48,7 +48,7 @@ EDITS_ENDING = "edits.json"
 IMAGE_ENDINGS = ("jpg", "jpeg", "png", "webp")
 PART = np.dtype([("start", np.int64), ("size", np.uint32)])
 """A member's place in its shard; size 0 where there is none."""
-SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
+SAMPLE = np.dtype([("image", PART), ("text", PART), ("record", PART), ("edits", PART)])
 
 
 def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
@@ -64,7 +64,7 @@ def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
         seen[path.name] = path
     for path in paths:
         with opened_shard(path) as shard:
-            keyed = (one for one in samples(shard, path.stem) if one.place.key)
+            keyed = (sample for sample in samples(shard, path.stem) if sample.place.key)
             yield from read_entries(keyed, partial(_entry, shard, source), bad)
 
 
@@ -81,7 +81,7 @@ def write_shards(pairs: EditedEntries, folder: Path) -> None:
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
                 if pair is not None and pair.entry.rest[0] == sample.place:
-                    content = json_line([edited_record(one) for one in pair.edited]).encode()
+                    content = json_line([edited_record(edited) for edited in pair.edited]).encode()
                     info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
                     info.size, info.mtime = len(content), sample.members[0].mtime
                     new.addfile(info, BytesIO(content))
@@ -94,17 +94,17 @@ def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry
     place = sample.place
     where = f"{place.shard}.tar, sample {place.key!r}"
     if sample.ending(EDITS_ENDING):
-        raise edited_before(where)
-    text, said = sample.ending("txt"), sample.ending("json")
-    found: str | tuple[str, ...]
+        raise already_edited_error(where)
+    text, record_member = sample.ending("txt"), sample.ending("json")
+    texts: str | tuple[str, ...]
     if text and not source.caption_column:
-        found = decoded(_content(shard, text), where)
-    elif said:
-        found = captions_in(json_record(_content(shard, said), where), source.caption_column, where)
+        texts = decoded(_content(shard, text), where)
+    elif record_member:
+        texts = captions_in(json_record(_content(shard, record_member), where), source.caption_column, where)
     else:
-        there = ", ".join(m.name for m in sample.members[:5])
-        raise UnbagError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
-    captions = captions_at(found, f"{place.shard}/{place.key}", where)
+        names = ", ".join(m.name for m in sample.members[:5])
+        raise UnbagError(f"{where} has no caption, only {names}", expected="KEY.txt or KEY.json")
+    captions = captions_at(texts, f"{place.shard}/{place.key}", where)
     image = next((m.name for end in IMAGE_ENDINGS if (m := sample.ending(end))), "")
     return Entry(image, captions, (place,) * len(captions))
 
@@ -153,8 +153,8 @@ class ShardSample:
 
     def ending(self, name: str) -> tarfile.TarInfo | None:
         """The member with this ending."""
-        wanted = f"{self.place.key}.{name}"
-        return next((m for m in self.members if m.name.lower() == wanted.lower()), None)
+        full_name = f"{self.place.key}.{name}"
+        return next((m for m in self.members if m.name.lower() == full_name.lower()), None)
 
 
 class SamplePlace(NamedTuple):
@@ -176,11 +176,11 @@ def open_shards(
     near: dict[int, tuple[int, ...]] | None = None
     if neighbours is not None:
         place_of = {index.name(place): place for place in reversed(range(len(index)))}
-        found = (
-            (place, tuple(place_of[one] for one in neighbours.get(name, ()) if one in place_of))
+        near_places = (
+            (place, tuple(place_of[neighbour] for neighbour in neighbours.get(name, ()) if neighbour in place_of))
             for name, place in place_of.items()
         )
-        near = {place: places for place, places in found if places}
+        near = {place: places for place, places in near_places if places}
     for part in ([path.name for path in index.shards], sorted((near or {}).items())):
         digest.update(repr(part).encode())
     digest.update(index.names + index.end_S.tobytes() + source.caption_column.encode())
@@ -221,36 +221,36 @@ class ShardPairs:
         """Reads caption and edits; raises UnbagError for those that cannot be read."""
         path, name = self.index.shard(place), self.index.name(place)
         sample = self.index.sample_N[place]
-        image = MemberImage(path, name, *_part_span(sample["picture"]))
-        captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
+        image = MemberImage(path, name, *_part_span(sample["image"]))
+        captions, edits = self._captions(path, place, f"{path.name}, sample {name!r}")
         near = self.near.get(place, ()) if self.near else ()
         return Pair(f"{path.stem}/{name}", image, captions, edits, near)
 
-    def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
+    def _captions(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
         sample = self.index.sample_N[place]
         if sample["edits"]["size"]:
             return _edited(_part_content(path, sample["edits"], where), where)
-        found: str | tuple[str, ...]
+        texts: str | tuple[str, ...]
         if sample["text"]["size"] and not self.caption_column:
-            found = decoded(_part_content(path, sample["text"], where), where)
+            texts = decoded(_part_content(path, sample["text"], where), where)
         else:
-            said = json_record(_part_content(path, sample["record"], where), where)
-            found = captions_in(said, self.caption_column, where)
-        captions = said_captions(found, where)
+            record = json_record(_part_content(path, sample["record"], where), where)
+            texts = captions_in(record, self.caption_column, where)
+        captions = clean_captions(texts, where)
         return captions, ((),) * len(captions)
 
 
 def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
     """Of KEY.edits.json: a list of captions, each with its edits."""
-    found = json_value(raw, where)
-    records = found if isinstance(found, list) else []
-    if not records or not all(isinstance(one, dict) for one in records):
+    value = json_value(raw, where)
+    records = value if isinstance(value, list) else []
+    if not records or not all(isinstance(record, dict) for record in records):
         raise UnbagError(
             f"{where}: edits.json is no list of objects", expected="as `unbag edit` writes it"
         )
-    kept = [one for one in records if str(one.get("caption", "")).strip()]
-    texts = said_captions(tuple(str(one["caption"]) for one in kept), where)
-    return texts, tuple(edits_in(one.get("edits", []), None, where)[0] for one in kept)
+    non_empty = [record for record in records if str(record.get("caption", "")).strip()]
+    texts = clean_captions(tuple(str(record["caption"]) for record in non_empty), where)
+    return texts, tuple(edits_in(record.get("edits", []), None, where)[0] for record in non_empty)
 
 
 def _part_content(path: Path, part: np.void, where: str) -> bytes:
@@ -267,7 +267,7 @@ def _part_span(part: np.void) -> tuple[int, int]:
 def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
     """Read all headers; an empty shard, and a sample without image or caption, are errors."""
     names, name_ends, ends = bytearray(), array("q"), array("q")
-    found: list[NDArray[np.void]] = []
+    sample_arrays: list[NDArray[np.void]] = []
     for path in paths:
         rows: list[tuple[tuple[int, int], ...]] = []
         for name, row in _index_rows(path, bad):
@@ -280,9 +280,9 @@ def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
                 expected="samples such as 000.jpg with 000.txt",
                 hint="remove it, or make it anew",
             )
-        found.append(np.array(rows, SAMPLE))
+        sample_arrays.append(np.array(rows, SAMPLE))
         ends.append(len(name_ends))
-    sample_N = np.concatenate(found)
+    sample_N = np.concatenate(sample_arrays)
     return ShardIndex(
         tuple(paths), sample_N, np.array(ends, np.int64), names, np.array(name_ends, np.int64)
     )
@@ -323,10 +323,10 @@ def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, in
             image = next((m for end in IMAGE_ENDINGS if (m := sample.ending(end))), None)
             members = [sample.ending(end) for end in ("txt", "json", EDITS_ENDING)]
             if image is None or not any(members):
-                what = "caption" if image else "image"
-                there = ", ".join(member.name for member in sample.members[:5])
+                missing = "caption" if image else "image"
+                names = ", ".join(member.name for member in sample.members[:5])
                 error = UnbagError(
-                    f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
+                    f"{path.name}, sample {sample.place.key!r} has no {missing}, only {names}",
                     expected=f"KEY.{' or KEY.'.join(IMAGE_ENDINGS)}, and KEY.txt or KEY.json",
                 )
                 bad(error)
