@@ -18,7 +18,7 @@ from PIL import Image
 
 from unbag.cli import main
 from unbag.cli.data import get_data
-from unbag.data.download import below, is_there, obtain, wanted
+from unbag.data.download import below, is_there, obtain, required_downloads
 from unbag.data.images import FileImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
@@ -226,11 +226,11 @@ def test_a_list_that_is_no_list_is_not_believed(
 
 def test_shared_images_are_wanted_once(mine: Benchmark) -> None:
     other = replace(mine, name="other", downloads=mine.downloads[1:])
-    assert wanted([mine, other], images=True) == mine.downloads
-    assert wanted([mine, other], images=False) == mine.downloads[:1]
+    assert required_downloads([mine, other], images=True) == mine.downloads
+    assert required_downloads([mine, other], images=False) == mine.downloads[:1]
     moved = replace(other, downloads=(replace(mine.downloads[1], url="http://a/b"),))
     with pytest.raises(UnbagError, match="one source for a file"):
-        wanted([mine, moved], images=True)
+        required_downloads([mine, moved], images=True)
 
 
 @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a/../../x", "C:x"])

@@ -206,7 +206,7 @@ def get_data(
 
     from unbag.benchmarks.names import benchmark
     from unbag.cli.console import ShownBytes
-    from unbag.data.download import PATIENCE, wanted
+    from unbag.data.download import PATIENCE, required_downloads
 
     found = [benchmark(name) for name in dict.fromkeys(names)]
     benchmarks = [one for one in found if one.files]
@@ -215,10 +215,10 @@ def get_data(
             print(f"{one.name} generates its own data; no files are needed")
     for one in benchmarks:
         _print_plan(one, data, images=images)
-    _print_total(wanted(benchmarks, images=images), data)
+    _print_total(required_downloads(benchmarks, images=images), data)
     work = _Work(data, ShownBytes(Console(stderr=True)).task, patience or PATIENCE)
     try:
-        work.get(wanted(benchmarks, images=False))
+        work.get(required_downloads(benchmarks, images=False))
         if images:
             work.get(_images(benchmarks, data))
     except KeyboardInterrupt:
@@ -313,7 +313,7 @@ def _print_got(download: Download, got: Obtained) -> None:
 
 def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
     """Images of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
-    from unbag.data.download import wanted
+    from unbag.data.download import required_downloads
 
     lacking = []
     for one in benchmarks:
@@ -324,7 +324,8 @@ def _images(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]
                 print(f"present   all images of {one.name}")
                 continue
         lacking.append(one)
-    return tuple(download for download in wanted(lacking, images=True) if download.has_images)
+    downloads = required_downloads(lacking, images=True)
+    return tuple(download for download in downloads if download.has_images)
 
 
 def _summed_up(one: Benchmark, data: Path, *, images: bool) -> bool:

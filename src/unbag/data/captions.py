@@ -312,7 +312,9 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         )
     value = record[name]
     if isinstance(value, list) and value:
-        return tuple(from_json(str, text, f"{where}, {name}[{at}]") for at, text in enumerate(value))
+        return tuple(
+            from_json(str, text, f"{where}, {name}[{at}]") for at, text in enumerate(value)
+        )
     if not isinstance(value, str):
         description = "an empty list" if value == [] else f"{value!r:.60}"
         raise UnbagError(f"{where}: {name} is {description}", expected="a text, or a list of texts")

@@ -1,7 +1,7 @@
-"""Composites: pairs of images pasted from cut-out things, with captions that tell them apart.
+"""Composites: pairs of images pasted from cut-out objects, with captions that differ as they do.
 
-Kinds: spatial (two things on a background, and exchanged), size (one small and one big, and the
-reverse), colour (tinted in two colours, and the reverse) and negation (one of the things, and the
+Kinds: spatial (two objects on a background, and swapped), size (one small and one big, and the
+reverse), colour (tinted in two colours, and the reverse) and negation (one of the objects, and the
 other). `write_composites` writes them as a file that `unbag train --pairs` reads.
 
 Dimensions: H rows and W columns of pixels.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 PLAIN = 24
-"""Levels of a channel by which a pixel may differ from the background and still belong to it."""
+"""Largest difference from the background, in levels of 255, of a background pixel."""
 _BORDER = 0.9
-"""Share of the border that must be background."""
+"""Smallest share of the image border that must be background."""
 _MIN_SHARE = 0.01
-"""Share of the image that must be thing."""
+"""Smallest share of the image that the object must fill."""
 _NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
@@ -52,12 +52,12 @@ RELATIONS: Mapping[str, tuple[str, tuple[float, float], tuple[float, float]]] = 
     "above": ("below", (0.5, 0.27), (0.5, 0.73)),
     "below": ("above", (0.5, 0.73), (0.5, 0.27)),
 }
-"""A relation, its inverse, and where the first and the second thing lie, as shares of the side."""
+"""Each relation with its inverse and the centres of both objects, as shares of the image side."""
 DENIALS = ("and not", "but no", "without")
 _LARGE, _SMALL = 0.42, 0.21
-"""The longer side of a thing, as a share of the image's."""
+"""The longer side of an object, as a share of the image side."""
 _JITTER = 0.03
-PAIRS, IMAGES = "pairs.jsonl", "pictures"
+PAIRS, IMAGES = "pairs.jsonl", "images"
 _SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
 
 _KINDS = {
@@ -66,25 +66,28 @@ _KINDS = {
     "size": ("swap_attributes", "conjunct_swap"),
     "negation": ("swap_arguments", "word_form"),
 }
-"""What leads to the opposite's caption and to the other version, as recipes call it."""
+"""The edit kinds of the hard negative and of the hard positive, by kind of composite."""
 _TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
-"""Degrees; share of the side that corners move, and how often; share of white and of black."""
+"""Rotation in degrees; corner shift as a share of the side, and its probability; noise share."""
 
 
-def write_composites(composites: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
-    """Both images of each pair and a line for each: its two captions with their edits.
+def write_composites(
+    composites: Iterable[Composite], out: Path, *, varied: int | None = None
+) -> Path:
+    """Write the images of composites, and JSON lines of their captions with edits.
 
-    The opposite's caption of the same form is a hard negative, the other true one a hard positive.
+    The caption of the same form for the other image is a hard negative; the second true caption is
+    a hard positive.
 
     Args:
-        every: As `paste` makes them.
+        composites: As `paste` makes them.
         out: A folder that has no such pairs yet.
-        varied: A seed; then images are turned, bent and speckled a little, as in the paper.
+        varied: A seed; if given, images are augmented as in the paper (see `vary`).
     """
     path = out / PAIRS
     if path.exists():
         raise UnbagError(
-            f"{path} is there already", expected="a new folder", hint="name another folder"
+            f"{path} already exists", expected="a new folder", hint="choose another folder"
         )
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
     lines = []
@@ -113,13 +116,13 @@ def _line(composite: Composite, side: int, name: str) -> dict[str, object]:
 
 
 def pair_name(name: str) -> str:
-    """The common name of both images of a pair; any other name as it is."""
+    """Return the name that both images of a composite share; other names are returned unchanged."""
     return _SIDE.sub("", name)
 
 
 @dataclass(frozen=True, eq=False)
 class Composite:
-    """Two images and two captions each; equal places have the same form."""
+    """Two images with two captions each; captions at the same position have the same form."""
 
     kind: str
     images: tuple[Image, Image]
@@ -135,9 +138,9 @@ def paste(
     kinds: Sequence[str] = (),
     side: int = 224,
 ) -> Iterator[Composite]:
-    """So many pairs of images, kinds taking turns; pair i whatever the count.
+    """Yield `count` composites, with kinds in turn; composite i does not depend on the count.
 
-    Without backgrounds things lie on plain colours.
+    Without backgrounds, objects are pasted on plain colours.
     """
     chosen = tuple(kinds) or tuple(KINDS)
     for kind in chosen:
@@ -226,7 +229,10 @@ def _negation(inputs: _PairInputs) -> Composite:
     x, y = _with_article(a.name), _with_article(b.name)
     return Composite(
         "negation",
-        (_paste_on(background, (a.image, place, _LARGE)), _paste_on(background, (b.image, place, _LARGE))),
+        (
+            _paste_on(background, (a.image, place, _LARGE)),
+            _paste_on(background, (b.image, place, _LARGE)),
+        ),
         (
             (_negated(x, first, b.name), _negated(x, second, b.name)),
             (_negated(y, first, a.name), _negated(y, second, a.name)),
@@ -243,12 +249,15 @@ KINDS: Mapping[str, Callable[[_PairInputs], Composite]] = {
 
 
 def _pick_two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
-    """Of different names, and neither name within the other: a cup is seen in a coffee cup."""
+    """Draw two objects; neither name contains the other, since a coffee cup is also a cup."""
     a = cutouts[int(rng.integers(len(cutouts)))]
-    others = [cutout for cutout in cutouts if cutout.name not in a.name and a.name not in cutout.name]
+    others = [
+        cutout for cutout in cutouts if cutout.name not in a.name and a.name not in cutout.name
+    ]
     if not others:
         raise UnbagError(
-            f"no thing to paste beside {_with_article(a.name)}", expected="cut-outs of two different things"
+            f"no object to paste next to {_with_article(a.name)}",
+            expected="cut-outs of two different objects",
         )
     return a, others[int(rng.integers(len(others)))]
 
@@ -265,7 +274,10 @@ def _jittered(places: Sequence[tuple[float, float]], rng: Generator) -> list[tup
 
 
 def _both_orders(first: str, second: str) -> tuple[str, str]:
-    return f"{_with_article(first)} and {_with_article(second)}", f"{_with_article(second)} and {_with_article(first)}"
+    return (
+        f"{_with_article(first)} and {_with_article(second)}",
+        f"{_with_article(second)} and {_with_article(first)}",
+    )
 
 
 def _negated(present: str, denial: str, absent: str) -> str:
@@ -277,7 +289,7 @@ def _with_article(name: str) -> str:
 
 
 def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Image:
-    """The middle square of one of them, or a plain colour."""
+    """Return the centre square of a random background, or a plain colour without backgrounds."""
     from PIL import Image as Images
     from PIL import ImageOps
 
@@ -304,19 +316,19 @@ def _paste_on(background: Image, *things: tuple[Image, tuple[float, float], floa
 
 
 def tinted(image: Image, colour: tuple[int, int, int]) -> Image:
-    """A thing in shades of one colour; its light and shadow stay."""
+    """Return the object in shades of one colour, with its light and shadow."""
     from PIL import Image as Images
 
     level_HW4 = np.array(image).astype(np.float64)
     grey_HW = level_HW4[..., :3] @ (0.299, 0.587, 0.114)
-    # From a third of the colour where it was black to the whole of it where it was white.
+    # Black becomes a third of the colour and white the full colour.
     share_HW = 1 / 3 + 2 / 3 * grey_HW / 255
     level_HW4[..., :3] = share_HW[..., None] * np.array(colour)
     return Images.fromarray(level_HW4.round().astype(np.uint8))
 
 
 def vary(image: Image, rng: Generator) -> Image:
-    """Turned by up to 4 degrees, seen slightly from the side, with specks; never flipped."""
+    """Augment: rotate by up to 4 degrees, shift perspective, add noise; never flip."""
     from PIL import Image as Images
     from PIL.Image import Resampling, Transform
 
@@ -334,7 +346,7 @@ def vary(image: Image, rng: Generator) -> Image:
 
 
 def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
-    """The eight numbers of a map that moves each corner inwards by up to 2.5 % of a side."""
+    """Return the coefficients of a transform that moves corners inwards by up to 2.5 %."""
     width, height = size
     corner_42 = np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float64)
     inwards_42 = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], dtype=np.float64)
@@ -348,35 +360,34 @@ def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
 
 
 def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
-    """All things of a folder, in the order of their file names.
+    """Read all cut-outs of a folder, sorted by file name.
 
-    A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
-    Where an image is transparent around the thing, that is believed; else its background must be
-    plain, of the colour that its border has.
+    An object has the name of its file without numbers at the end: coffee_cup_2.png is a coffee cup.
+    An image needs a transparent background, or a plain one of the colour of its border.
     """
     cutouts = tuple(cut_out(path) for path in images_in(folder, what="cut-outs"))
     names = sorted({cutout.name for cutout in cutouts})
     if len(names) < 2:
         raise UnbagError(
-            f"{folder} shows one sort of thing: {names[0]}",
-            expected="two or more, since a composite shows two things",
-            hint="name each file as a caption should call the thing: cup.png, plate_1.png",
+            f"{folder} contains one kind of object: {names[0]}",
+            expected="two or more, since a composite shows two objects",
+            hint="name each file as captions should call the object: cup.png, plate_1.png",
         )
     return cutouts
 
 
 @dataclass(frozen=True, eq=False)
 class Cutout:
-    """A thing without its background."""
+    """An object without its background."""
 
     name: str
-    """As a caption says it: "coffee cup"."""
+    """As in a caption, such as "coffee cup"."""
     image: Image
-    """RGBA, no larger than the thing."""
+    """RGBA, cropped to the object."""
 
 
 def images_in(folder: Path, *, what: str) -> list[Path]:
-    """Files with the ending of an image, below the folder too."""
+    """List the image files of a folder and its subfolders."""
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
     if not paths:
         raise UnbagError(
@@ -388,7 +399,7 @@ def images_in(folder: Path, *, what: str) -> list[Path]:
 
 
 def cut_out(path: Path) -> Cutout:
-    """Cut one thing out of its image; UnbagError where its background is not plain."""
+    """Cut the object out of its image; UnbagError if the background is not plain."""
     from PIL import Image as Images
     from PIL import UnidentifiedImageError
 
@@ -396,15 +407,15 @@ def cut_out(path: Path) -> Cutout:
         with Images.open(path) as file:
             image = file.convert("RGBA")
     except (OSError, UnidentifiedImageError, ValueError) as error:
-        raise UnbagError(f"{path} is no image that can be opened: {said_by(error)}") from error
+        raise UnbagError(f"{path} cannot be opened as an image: {said_by(error)}") from error
     level_HW4 = np.array(image)
     if (level_HW4[..., 3] == 255).all():
         level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
     is_there_HW = level_HW4[..., 3] > 127
     if is_there_HW.mean() < _MIN_SHARE:
         raise UnbagError(
-            f"{path}: no thing is left once its background is taken away",
-            expected=f"a thing that fills at least {_MIN_SHARE:.0%} of the image",
+            f"{path}: no object is left after removing the background",
+            expected=f"an object that fills at least {_MIN_SHARE:.0%} of the image",
         )
     row_N, column_N = np.nonzero(is_there_HW)
     box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
@@ -412,18 +423,18 @@ def cut_out(path: Path) -> Cutout:
 
 
 def thing_name(path: Path) -> str:
-    """The words of a file name without numbers at its end."""
+    """Return the words of a file name without numbers at its end."""
     name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
     if not name:
         raise UnbagError(
             f"{path} has no name that a caption could say",
-            expected="the name of the thing, such as cup.png or coffee_cup_2.png",
+            expected="the name of the object, such as cup.png or coffee_cup_2.png",
         )
     return name
 
 
 def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
-    """Where the image is not of the colour that its border has."""
+    """Return a mask of the pixels that differ from the colour of the border."""
     edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
     border_N3 = np.concatenate(edge).astype(np.int64)
     colour_3 = np.median(border_N3, axis=0)
@@ -432,7 +443,7 @@ def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
             f"{path} has no plain background and is not transparent",
             expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
             f"{PLAIN} of 255 levels count as one",
-            hint="cut the thing out with an image editor and save it as RGBA PNG",
+            hint="cut the object out with an image editor and save it as RGBA PNG",
         )
     is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
     return is_thing_HW

@@ -1,8 +1,8 @@
-"""Captions in JSON lines, in COCO's or Karpathy's JSON, in TSV and CSV: read, written with edits.
+"""Read captions from JSON lines, COCO's or Karpathy's JSON, TSV and CSV, and write their edits.
 
-A JSON file of COCO's kind is one value, so it is read whole; all other forms are streamed. In a
-TSV a line is a row. Many are written without quoting, so that a quotation mark may begin a caption
-and mean nothing; others by `csv` or pandas, with quotes around some cells.
+COCO's JSON is one value and is read as a whole; all other formats are streamed. In a TSV each line
+is a row. Many TSVs are unquoted, so that a caption may begin with a literal quotation mark; others
+are written by `csv` or pandas, with quotes around some cells.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from unbag.errors import UnbagError
 from unbag.types.json import JsonObject, is_whole_text, read_field
 
 IMAGE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
-"""Fields that can name the image."""
+"""Fields that can hold the image path."""
 _SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
 
 
 def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: lines that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive lines with the same image are merged."""
 
     def entry(line: tuple[int, bytes]) -> Entry:
         number, raw = line
@@ -67,7 +67,7 @@ def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_json_lines(pairs: EditedEntries, path: Path) -> None:
-    """One line a caption, with the other fields that its line had."""
+    """Write one line per caption, with the other fields of its original line."""
     with path.open("w", encoding="utf-8") as file:
         for pair in pairs:
             for rest, edited in pair.rows():
@@ -78,7 +78,7 @@ def write_json_lines(pairs: EditedEntries, path: Path) -> None:
 
 
 def entry_of(record: dict[str, object], number: int, where: str, source: Source) -> Entry:
-    """A record as an entry; without an id the number stands for it."""
+    """Return a record as an entry; without an id field, `number` is the id."""
     if EDITS in record:
         check_edits_allowed(source, where)
     texts = captions_in(record, source.caption_column, where)
@@ -94,7 +94,7 @@ def entry_of(record: dict[str, object], number: int, where: str, source: Source)
 
 
 def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
-    """Captions of one image are one entry, wherever they stand, unless they are very many."""
+    """Yield one entry per image, up to MOST_TOGETHER captions, wherever its captions are."""
     document = _document(source)
     names = _names_of_images(document, source)
     noun = "record"
@@ -117,7 +117,7 @@ def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_coco(pairs: EditedEntries, path: Path) -> None:
-    """The whole file, with the field `edits` beside every caption that was read."""
+    """Write the whole file, with a field `edits` next to every caption that was read."""
     document = _document(pairs.source)
     places = _caption_objects(document)
     for pair in pairs:
@@ -132,7 +132,7 @@ def _document(source: Source) -> object:
     try:
         return json_value(raw, source.name)
     except UnbagError as error:
-        lines = "if it holds one record a line, say --captions-format jsonl"
+        lines = "if it has one record per line, give --captions-format jsonl"
         raise UnbagError(error.message, expected=error.expected, hint=lines) from error
 
 
@@ -159,8 +159,12 @@ def _coco_entry(
 
 def _karpathy(record: JsonObject, at: int, where: str, source: Source) -> Entry:
     sentences = record["sentences"]
-    if not isinstance(sentences, list) or not all(isinstance(sentence, dict) for sentence in sentences):
-        raise UnbagError(f"{where}: sentences is no list of objects", expected="a list of objects")
+    if not isinstance(sentences, list) or not all(
+        isinstance(sentence, dict) for sentence in sentences
+    ):
+        raise UnbagError(
+            f"{where}: sentences is not a list of objects", expected="a list of objects"
+        )
     captions = []
     edits: Edits = ()
     for number, sentence in enumerate(sentences):
@@ -175,26 +179,30 @@ def _karpathy(record: JsonObject, at: int, where: str, source: Source) -> Entry:
 
 
 def _names_of_images(document: object, source: Source) -> JsonObject | None:
-    """Of COCO's form: id to file name. None in other forms."""
+    """Return the file name of each image id in COCO's format; None in other formats."""
     if not isinstance(document, dict) or "annotations" not in document:
         return None
     images = document.get("images", [])
     if not isinstance(images, list) or not all(isinstance(image, dict) for image in images):
-        raise UnbagError(f"{source.name}: images is no list of objects", expected="COCO's form")
+        raise UnbagError(
+            f"{source.name}: images is not a list of objects", expected="COCO's format"
+        )
     return {
-        str(image.get("id")): image.get("file_name") or image.get("coco_url") or str(image.get("id"))
+        str(image.get("id")): image.get("file_name")
+        or image.get("coco_url")
+        or str(image.get("id"))
         for image in images
     }
 
 
 def _caption_objects(document: object, source: Source | None = None) -> list[object]:
-    """The objects that captions stand in, in order."""
+    """Return the objects that contain captions, in order."""
     if isinstance(document, dict):
         document = document.get("annotations", document.get("images"))
     if not isinstance(document, list):
         name = source.name if source else "the file"
         raise UnbagError(
-            f"{name} is no collection of captions",
+            f"{name} is not a caption file",
             expected='COCO\'s {"images", "annotations"}, Karpathy\'s {"images"} with sentences, '
             'or a list of {"image", "caption"}',
         )
@@ -202,7 +210,7 @@ def _caption_objects(document: object, source: Source | None = None) -> list[obj
 
 
 def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
-    """Edits beside the captions; a list of captions gets a list of lists."""
+    """Put the edits next to their captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
     for place, edited in pair.rows():
         by_place.setdefault(place, []).append(edit_fields(edited))
@@ -222,12 +230,12 @@ def _put_edits(pair: EditedEntry, places: list[object], column: str) -> None:
 
 
 def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: rows that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive rows with the same image are merged."""
     with source.opened() as file:
         rows = _TableRows(file, source)
         flow = iter(rows)
         columns = _table_columns(flow, source)
-        # Without a header line the first row is a caption; if it is broken, reading stops.
+        # Without a header, the first row holds a caption; reading stops if it is malformed.
         head = [] if columns.header else [_table_entry(columns.first, columns, rows.where)]
         others = read_entries(flow, lambda row: _table_entry(row, columns, rows.where), bad)
         yield from together(chain(head, others))
@@ -251,12 +259,12 @@ def _table_entry(cells: list[str] | UnbagError, columns: _TableColumns, where: s
 
 @dataclass(frozen=True)
 class _TableColumns:
-    """Where in a row things stand; -1 where they do not."""
+    """Positions of the fields in a row; -1 for absent columns."""
 
     first: list[str]
     """The first row."""
     header: tuple[str, ...]
-    """Empty in a table without one."""
+    """Empty in a table without a header."""
     width: int
     caption: int
     image: int
@@ -265,7 +273,7 @@ class _TableColumns:
 
 
 def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _TableColumns:
-    """Read the first row, which is a header or says how many columns there are."""
+    """Read the first row: the header, or in a table without one the number of columns."""
     first = next(flow, [])
     if isinstance(first, UnbagError):
         raise first
@@ -285,7 +293,7 @@ def _table_columns(flow: Iterator[list[str] | UnbagError], source: Source) -> _T
 
 
 def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
-    """Write a table: for "tsv" with tabs between the columns, for "csv" with commas."""
+    """Write a table: "tsv" is separated by tabs, "csv" by commas."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
         if pairs.source.form in _SEPARATORS:
@@ -305,10 +313,10 @@ def write_table(pairs: EditedEntries, path: Path, *, form: str) -> None:
 
 
 class _TableRows:
-    """Rows of a file, with the lines they stand on."""
+    """Rows of a file, with their line numbers."""
 
     def __init__(self, file: BinaryIO, source: Source) -> None:
-        # Bytes that are not UTF-8 are kept apart and refused row by row: a row may span lines.
+        # Invalid UTF-8 is decoded reversibly and rejected per row, since a row may span lines.
         lines = (raw.decode("utf-8", "surrogateescape") for raw in file)
         self.reader = _TsvLines(lines) if source.form == "tsv" else csv.reader(lines, strict=True)
         self.name = source.name
@@ -336,7 +344,7 @@ class _TableRows:
 
 
 class _TsvLines:
-    """Rows of a TSV, each from one line; the first says how many cells a row has."""
+    """Rows of a TSV, one per line; the first row determines the number of cells."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = iter(lines)
@@ -352,7 +360,7 @@ class _TsvLines:
         self.width = self.width or len(cells)
         if len(cells) == self.width:
             return [_unquoted(cell) for cell in cells]
-        # Quotes around a cell may explain why there are too many tabs.
+        # Extra tabs may be inside a quoted cell.
         try:
             [quoted] = csv.reader([line], delimiter="\t", strict=True)
         except (csv.Error, ValueError):
@@ -361,7 +369,7 @@ class _TsvLines:
 
 
 def _unquoted(cell: str) -> str:
-    """Only quotes that `csv` would have written: on both sides, and doubled inside."""
+    """Remove quotes that `csv` would have written: on both sides, and doubled inside."""
     inside = cell[1:-1]
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
     return inside.replace('""', '"') if is_quoted and '"' not in inside.replace('""', "") else cell

@@ -1,9 +1,8 @@
-"""Pairs to train on: images with true captions and, where they were made before, their edits.
+"""Training pairs: images with true captions and, where the data has them, edits.
 
-`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. An image with
-one caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
-eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
-does.
+`pack` stores each row as compressed JSON, since edits repeat most words of their caption. An image
+with one caption takes about 100 bytes, with eleven edits 230; with five captions 180, and 820 with
+eleven edits each. Unpacking takes well under a millisecond, a tenth of the time of decoding a JPEG.
 
 Dimensions: N pairs.
 """
@@ -29,29 +28,29 @@ from unbag.types import Edit, ImageSource, IntArray
 
 _NAMED = 5
 _LEVEL = 1
-"""More costs time and saves little: rows are short."""
+"""Compression level; higher levels are slower and save little on short rows."""
 
 
 class Pairs(Protocol):
-    """A collection with a place for each image. Opened images are the caller's to close."""
+    """A sequence of pairs, one per image. The caller closes opened images."""
 
     @property
     def about(self) -> str:
-        """For people: form, file name, how many images and captions, licence if it says one."""
+        """Description: format, file name, number of images and captions, licence if stated."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the files: names, sizes, times or content."""
+        """Hash of the files: names, sizes, times or content."""
 
     @property
     def has_edits(self) -> bool:
-        """Whether edits were made before."""
+        """Whether the data contains edits."""
 
     def __len__(self) -> int:
         """Images."""
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads captions and edits; the image is opened later. Same place, same pair."""
+        """Read captions and edits; the image is opened later. Deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Pair:
     edits: tuple[tuple[Edit, ...], ...]
     """For each caption."""
     nearest: tuple[int, ...] = ()
-    """Places of the images most like it, for NegCLIP's hard images."""
+    """Places of the nearest images, for NegCLIP's hard images."""
 
 
 def pack(
@@ -74,12 +73,12 @@ def pack(
     *,
     neighbours: Mapping[str, Sequence[str]] | None = None,
 ) -> PackedPairs:
-    """Read every row once; images that are not there are named all at once.
+    """Read all rows; missing images are reported together in one error.
 
     Args:
         rows: In the order of the file.
         origin: Where they come from.
-        neighbours: Names of the nearest images of each, where the rows do not know them.
+        neighbours: Nearest images by name, where the rows themselves do not give them.
     """
     packer = _Packer(neighbours is not None)
     missing: list[str] = []
@@ -105,10 +104,10 @@ class PackedPairs:
     fingerprint: str
     has_edits: bool
     root: Path
-    """Folder that names of images start from."""
+    """Folder that image paths are relative to."""
     rows: bytearray
     end_N: IntArray
-    """Where in `rows` each ends."""
+    """End of each row in `rows`."""
     kinds: tuple[Kind, ...]
     near: IntArray
     """Places of nearest images, one pair after the other."""
@@ -119,12 +118,12 @@ class PackedPairs:
         return len(self.end_N)
 
     def __getitem__(self, place: int) -> Pair:
-        """The pair at this place; its image is opened later."""
+        """Return the pair at a place; its image is opened later."""
         row = decompress(self.rows[_span(self.end_N, place)])
         name, image, captions, *edits = json.loads(row)
         return Pair(
             name,
-            # Photographs of a user's own, which a camera may have stored on their side.
+            # Users' own photographs, which cameras may have stored rotated.
             FileImage(self.root / image, turn_upright=True),
             tuple(captions),
             tuple(self._edits(records) for records in edits[0]) if edits else ((),) * len(captions),
@@ -136,29 +135,29 @@ class PackedPairs:
 
 
 class PairRow(NamedTuple):
-    """An image as a file names it."""
+    """A pair as read from a file."""
 
     id: str
     image: str
     captions: tuple[str, ...]
     edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption; nothing where no edits were made before."""
+    """For each caption; empty if the file has no edits."""
     nearest: tuple[int, ...] = ()
-    """Numbers of rows, where the file itself knows them."""
+    """Row numbers of the nearest images, if the file gives them."""
 
 
 @dataclass(frozen=True)
 class PairsOrigin:
-    """Where rows come from, and what is done about images that are not there."""
+    """The source of pairs, and what to do about missing images."""
 
     name: str
-    """For messages: form and file."""
+    """Format and file, for messages."""
     root: Path
     skips_missing: bool = False
 
 
 class Kind(NamedTuple):
-    """What is said of all edits of a kind. Its `repr` is part of fingerprints."""
+    """A kind of edit. Its `repr` is part of fingerprints."""
 
     name: str
     is_positive: bool
@@ -172,10 +171,10 @@ class _Packer:
     rows: bytearray = field(default_factory=bytearray)
     end: array[int] = field(default_factory=lambda: array("q"))
     place: array[int] = field(default_factory=lambda: array("q"))
-    """Of each row that was read; -1 where it was left out."""
+    """Place of each row read; -1 if it was left out."""
     nearest: list[tuple[int, ...]] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    """By place, where they are needed."""
+    """Image names by place, if neighbours are given by name."""
     kinds: dict[Kind, int] = field(default_factory=dict)
     captions: int = 0
     has_edits: bool = False
@@ -200,7 +199,7 @@ class _Packer:
         return self.kinds.setdefault(Kind(edit.kind, edit.is_positive), len(self.kinds))
 
     def named(self, neighbours: Mapping[str, Sequence[str]]) -> Iterator[list[int]]:
-        """Places of neighbours by name; those that are not in the collection are left out."""
+        """Return the places of neighbours given by name; names without a pair are left out."""
         place_of: dict[str, int] = {}
         for place, image in enumerate(self.images):
             place_of.setdefault(image, place)
@@ -208,7 +207,7 @@ class _Packer:
             yield [place_of[name] for name in neighbours.get(image, ()) if name in place_of]
 
     def numbered(self) -> Iterator[list[int]]:
-        """Places of neighbours by the numbers of their rows."""
+        """Return the places of neighbours given by row number."""
         for numbers in self.nearest:
             yield [self.place[number] for number in numbers if self.place[number] >= 0]
 
@@ -238,26 +237,26 @@ def _span(end_N: IntArray, place: int) -> slice:
 
 
 def missing_images(missing: Sequence[str], *, total: int, name: str, root: Path) -> UnbagError:
-    """The error for images that are not there."""
+    """Return the error for missing images."""
     more = ", ..." if len(missing) > _NAMED else ""
     return UnbagError(
-        f"{len(missing):,} of {total:,} images of {name} are not there: "
+        f"{len(missing):,} of {total:,} images of {name} are missing: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
-        hint="name their folder with --images"
+        hint="give their folder with --images"
         + (", or train without them: --missing skip" if len(missing) < total else ""),
     )
 
 
 @dataclass(eq=False)
 class _FileLookup:
-    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
+    """Looks up files in folder listings: one check per file takes minutes on a shared disk."""
 
     root: Path
     listed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __call__(self, name: str) -> bool:
-        """Whether there is such a file below the root, or at this absolute path."""
+        """Return whether the file exists below the root, or at this absolute path."""
         folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
         if folder not in self.listed:
             self.listed[folder] = frozenset()
@@ -265,7 +264,7 @@ class _FileLookup:
                 self.listed[folder] = frozenset(entry.name for entry in entries if entry.is_file())
         if last in self.listed[folder]:
             return True
-        # A disk may not care about case, so a name that is not listed is asked for.
+        # The file system may ignore case, so check names that are not listed.
         with suppress(OSError, ValueError):
             return Path(folder, last).is_file()
         return False

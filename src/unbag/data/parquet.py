@@ -1,7 +1,7 @@
-"""Captions in Parquet, read and written with edits: a row is an image with a caption or a list.
+"""Read captions from Parquet and write them with edits.
 
-Only the columns of captions, images and ids are read for editing, so images inside the file
-are not; all columns are carried through when it is written.
+A row is an image with a caption or a list of captions. Editing reads only the columns of captions,
+image paths and ids, not images stored in the file. Writing copies all columns.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 _ROWS = 16_384
-"""Rows of a group that is written from another form."""
+"""Rows per row group of a file written from another format."""
 _BATCH = 1024
 
 
 def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry an image: rows that follow each other with the same image are one."""
+    """Yield one entry per image; consecutive rows with the same image are merged."""
     with _opened(source) as parquet, _read_errors(source):
         columns = _columns(parquet.schema_arrow, source)
-        batches = parquet.iter_batches(_BATCH, columns=columns.wanted)
+        batches = parquet.iter_batches(_BATCH, columns=columns.names)
         rows = enumerate(values for batch in batches for values in _rows(batch))
 
         def entry(row: tuple[int, dict[str, Any] | None]) -> Entry:
@@ -57,7 +57,7 @@ def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_parquet(pairs: EditedEntries, path: Path) -> None:
-    """The same rows and columns, and the columns `edits` (as JSON) and `skipped`."""
+    """Write the same rows and columns, with the columns `edits` (JSON) and `skipped` added."""
     if pairs.source.form == "parquet":
         _write_same(pairs, path)
     else:
@@ -71,7 +71,7 @@ def _entry(
         raise UnbagError(f"{where} is not UTF-8", expected="text in UTF-8")
     value = values[columns.caption]
     is_list = isinstance(value, list)
-    # A caption that is null is an empty one: it is skipped and counted as such.
+    # A null caption is an empty one, and is skipped and counted as such.
     texts = tuple(text or "" for text in value) if is_list else value or ""
     captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
     image = str(_inner(values, columns.image, ""))
@@ -82,7 +82,7 @@ def _entry(
 
 
 def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
-    """A value, or the field of a struct; the default where it is null or there is no column."""
+    """Return a value or a struct field; the default if it is null or the column is absent."""
     value: Any = values if path else None
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
@@ -93,12 +93,12 @@ def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> ob
 class _ParquetColumns:
     caption: str
     image: tuple[str, ...]
-    """With the field where it is a struct: image, path. Empty without one."""
+    """Column, and field for a struct: ("image", "path"). Empty without an image column."""
     id: tuple[str, ...]
     edits: tuple[str, ...]
 
     @property
-    def wanted(self) -> list[str]:
+    def names(self) -> list[str]:
         names = (self.caption, ".".join(self.image), *self.id, *self.edits)
         return [name for name in names if name]
 
@@ -121,7 +121,7 @@ def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
 
 
 def _image(schema: pa.Schema, name: str) -> tuple[str, ...]:
-    """The column; of a struct its path; nothing where neither is text."""
+    """Return the column, or the path field of a struct; empty if neither holds text."""
     import pyarrow as pa
 
     if not name:
@@ -154,21 +154,21 @@ def _opened(source: Source) -> Iterator[pq.ParquetFile]:
 
 @contextmanager
 def _read_errors(source: Source) -> Iterator[None]:
-    """Around reading alone: a writer's errors are of the same kinds."""
+    """Convert read errors to UnbagError. Writing raises errors of the same types."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         raise UnbagError(
-            f"{source.name} is no whole Parquet file: {str(error).splitlines()[0]}",
+            f"{source.name} is not a complete Parquet file: {str(error).splitlines()[0]}",
             expected="a Parquet file",
-            hint="check that it was copied to its end",
+            hint="check that it was copied completely",
         ) from error
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
-    """Rows as objects; None for one with text that is not UTF-8."""
+    """Yield rows as dicts; None for a row with text that is not UTF-8."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -209,18 +209,20 @@ def _write_same(pairs: EditedEntries, path: Path) -> None:
                 columns = [pa.array(column, pa.string()) for column in zip(*added, strict=True)]
                 if columns:
                     columns_read = table.slice(0, len(added)).columns
-                    writer.write_table(pa.Table.from_arrays([*columns_read, *columns], schema=schema))
+                    writer.write_table(
+                        pa.Table.from_arrays([*columns_read, *columns], schema=schema)
+                    )
 
 
 def _place(row: tuple[object, Edited]) -> tuple[int, bool]:
-    """Number of the row that a caption stands in, and whether that holds a list."""
+    """Return the row number of a caption, and whether the row holds a list."""
     rest = row[0]
     assert isinstance(rest, tuple)
     return rest
 
 
 def _with_ours(schema: pa.Schema) -> pa.Schema:
-    """The schema with our columns, also where the hub's library keeps it once more."""
+    """Add our columns to the schema, and to its copy in the metadata of Hugging Face datasets."""
     import pyarrow as pa
 
     metadata = dict(schema.metadata or {})

@@ -1,8 +1,8 @@
-"""Webdataset shards: their captions for editing, shards with edits, and pairs for training.
+"""Webdataset shards: read captions to edit, write shards with edits, open training pairs.
 
-A key is a name up to its first dot, and a sample is files of one key that follow each other.
-Nothing is unpacked to disk: editing copies every member unchanged, and training reads the headers
-once, by seeking from one to the next, and a member only when it is wanted.
+A key is a name up to its first dot; a sample is consecutive files with one key. Nothing is unpacked
+to disk: editing copies every member unchanged, and training indexes the headers once and reads a
+member only when it is needed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from unbag.data.captions import (
     Edits,
     Entry,
     Source,
+    already_edited_error,
     captions_at,
     captions_in,
+    clean_captions,
     decoded,
-    already_edited_error,
     edited_record,
     edits_in,
     json_line,
     json_record,
     json_value,
     read_entries,
-    clean_captions,
 )
 from unbag.data.images import MemberImage, read_part
 from unbag.data.pairs import Pair
@@ -47,19 +47,19 @@ from unbag.types import IntArray
 EDITS_ENDING = "edits.json"
 IMAGE_ENDINGS = ("jpg", "jpeg", "png", "webp")
 PART = np.dtype([("start", np.int64), ("size", np.uint32)])
-"""A member's place in its shard; size 0 where there is none."""
+"""Location of a member in its shard; size 0 if it is absent."""
 SAMPLE = np.dtype([("image", PART), ("text", PART), ("record", PART), ("edits", PART)])
 
 
 def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a sample; a sample without a caption is broken."""
+    """Yield one entry per sample; a sample without a caption is malformed."""
     paths = source.files()
     seen: dict[str, Path] = {}
     for path in paths:
         if path.name in seen:
             raise UnbagError(
                 f"two shards have the same name: {seen[path.name]} and {path}",
-                expected="shards with names of their own, since they are written to one folder",
+                expected="a different name for each shard, since they are written to one folder",
             )
         seen[path.name] = path
     for path in paths:
@@ -69,7 +69,7 @@ def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_shards(pairs: EditedEntries, folder: Path) -> None:
-    """Shards of the same names in a folder, with KEY.edits.json in every sample that was read."""
+    """Write shards of the same names, with KEY.edits.json in every sample that was read."""
     folder.mkdir()
     flow = iter(pairs)
     pair = next(flow, None)
@@ -100,7 +100,9 @@ def _entry(shard: tarfile.TarFile, source: Source, sample: ShardSample) -> Entry
     if text and not source.caption_column:
         texts = decoded(_content(shard, text), where)
     elif record_member:
-        texts = captions_in(json_record(_content(shard, record_member), where), source.caption_column, where)
+        texts = captions_in(
+            json_record(_content(shard, record_member), where), source.caption_column, where
+        )
     else:
         names = ", ".join(m.name for m in sample.members[:5])
         raise UnbagError(f"{where} has no caption, only {names}", expected="KEY.txt or KEY.json")
@@ -117,20 +119,20 @@ def _content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 @contextmanager
 def opened_shard(path: Path) -> Iterator[tarfile.TarFile]:
-    """A shard for reading; one that was cut short is an error when its end is met."""
+    """Open a shard for reading; a truncated one raises UnbagError when its end is reached."""
     try:
         with tarfile.open(path, "r:") as shard:
             yield shard
     except tarfile.TarError as error:
         raise UnbagError(
-            f"{path} is no whole shard: {error}",
+            f"{path} is not a complete shard: {error}",
             expected="an uncompressed tar file",
-            hint="check that it was copied to its end",
+            hint="check that it was copied completely",
         ) from error
 
 
 def samples(shard: tarfile.TarFile, name: str) -> Iterator[ShardSample]:
-    """Members in order; folders and links stand with the sample before them."""
+    """Group members into samples; folders and links belong to the sample before them."""
     current = ShardSample(SamplePlace(name, "", 0))
     for number, member in enumerate(shard):
         folder, slash, last = member.name.rpartition("/")
@@ -152,24 +154,24 @@ class ShardSample:
     members: list[tarfile.TarInfo] = field(default_factory=list)
 
     def ending(self, name: str) -> tarfile.TarInfo | None:
-        """The member with this ending."""
+        """Return the member with this extension, if there is one."""
         full_name = f"{self.place.key}.{name}"
         return next((m for m in self.members if m.name.lower() == full_name.lower()), None)
 
 
 class SamplePlace(NamedTuple):
-    """Where a sample stands: shard, key and number of its first member."""
+    """Identifies a sample: shard, key and number of its first member."""
 
     shard: str
     key: str
     number: int
-    """Of its first member in the shard: a key may come twice."""
+    """Number of its first member in the shard, since a key may occur twice."""
 
 
 def open_shards(
     source: Source, *, neighbours: Mapping[str, Sequence[str]] | None = None
 ) -> ShardPairs:
-    """Index the shards; `neighbours` are named as images are within shards."""
+    """Index the shards; `neighbours` name images as the shards do."""
     bad = Bad(source.skips_bad)
     index = index_shards(source.files(), bad)
     digest = blake2b(index.sample_N.tobytes(), digest_size=16)
@@ -177,14 +179,21 @@ def open_shards(
     if neighbours is not None:
         place_of = {index.name(place): place for place in reversed(range(len(index)))}
         near_places = (
-            (place, tuple(place_of[neighbour] for neighbour in neighbours.get(name, ()) if neighbour in place_of))
+            (
+                place,
+                tuple(
+                    place_of[neighbour]
+                    for neighbour in neighbours.get(name, ())
+                    if neighbour in place_of
+                ),
+            )
             for name, place in place_of.items()
         )
         near = {place: places for place, places in near_places if places}
     for part in ([path.name for path in index.shards], sorted((near or {}).items())):
         digest.update(repr(part).encode())
     digest.update(index.names + index.end_S.tobytes() + source.caption_column.encode())
-    left_out = f", {bad.count:,} broken samples left out" if bad.count else ""
+    left_out = f", {bad.count:,} malformed samples left out" if bad.count else ""
     return ShardPairs(
         about=f"{len(index.shards):,} webdataset shards {source.name}: {len(index):,} images"
         + left_out,
@@ -198,7 +207,7 @@ def open_shards(
 
 @dataclass(frozen=True, eq=False)
 class ShardPairs:
-    """Pairs that are read from shards when they are asked for."""
+    """Pairs that are read from shards on access."""
 
     about: str
     fingerprint: str
@@ -210,7 +219,7 @@ class ShardPairs:
 
     @property
     def block_ends(self) -> IntArray:
-        """Places at which shards end: samples of one are read quickest one after the other."""
+        """End of each shard: samples of one shard are read fastest in sequence."""
         return self.index.end_S
 
     def __len__(self) -> int:
@@ -218,7 +227,7 @@ class ShardPairs:
         return len(self.index)
 
     def __getitem__(self, place: int) -> Pair:
-        """Reads caption and edits; raises UnbagError for those that cannot be read."""
+        """Read captions and edits; UnbagError if they cannot be read."""
         path, name = self.index.shard(place), self.index.name(place)
         sample = self.index.sample_N[place]
         image = MemberImage(path, name, *_part_span(sample["image"]))
@@ -241,12 +250,12 @@ class ShardPairs:
 
 
 def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
-    """Of KEY.edits.json: a list of captions, each with its edits."""
+    """Parse KEY.edits.json: a list of captions, each with its edits."""
     value = json_value(raw, where)
     records = value if isinstance(value, list) else []
     if not records or not all(isinstance(record, dict) for record in records):
         raise UnbagError(
-            f"{where}: edits.json is no list of objects", expected="as `unbag edit` writes it"
+            f"{where}: edits.json is not a list of objects", expected="as `unbag edit` writes it"
         )
     non_empty = [record for record in records if str(record.get("caption", "")).strip()]
     texts = clean_captions(tuple(str(record["caption"]) for record in non_empty), where)
@@ -265,7 +274,7 @@ def _part_span(part: np.void) -> tuple[int, int]:
 
 
 def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
-    """Read all headers; an empty shard, and a sample without image or caption, are errors."""
+    """Index all samples; an empty shard, and a sample without image or caption, are errors."""
     names, name_ends, ends = bytearray(), array("q"), array("q")
     sample_arrays: list[NDArray[np.void]] = []
     for path in paths:
@@ -276,9 +285,9 @@ def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
             name_ends.append(len(names))
         if not rows:
             raise UnbagError(
-                f"the shard {path} holds no sample with an image and a caption",
+                f"the shard {path} contains no sample with an image and a caption",
                 expected="samples such as 000.jpg with 000.txt",
-                hint="remove it, or make it anew",
+                hint="remove it, or create it again",
             )
         sample_arrays.append(np.array(rows, SAMPLE))
         ends.append(len(name_ends))
@@ -296,9 +305,9 @@ class ShardIndex:
     sample_N: NDArray[np.void]
     """Of type SAMPLE."""
     end_S: NDArray[np.int64]
-    """Samples up to the end of each shard."""
+    """Number of samples up to the end of each shard."""
     names: bytearray
-    """Names of image members, one after the other."""
+    """Names of image members, concatenated."""
     name_end_N: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -306,12 +315,12 @@ class ShardIndex:
         return len(self.sample_N)
 
     def name(self, at: int) -> str:
-        """Name of the image's member."""
+        """Return the name of the image member."""
         start = int(self.name_end_N[at - 1]) if at else 0
         return self.names[start : int(self.name_end_N[at])].decode()
 
     def shard(self, at: int) -> Path:
-        """The shard that holds a sample."""
+        """Return the shard that contains a sample."""
         return self.shards[int(np.searchsorted(self.end_S, at, side="right"))]
 
 
