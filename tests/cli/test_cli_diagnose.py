@@ -151,7 +151,7 @@ def test_a_stop_keeps_what_there_is_and_says_so(
 
 def test_nothing_that_could_be_asked_is_no_success(folder: Path) -> None:
     assert diagnose("--out", "o", probes=("few_probes:NEVER",)) == 1
-    assert "No question could be put to" in Path("o", "diagnosis.html").read_text(encoding="utf-8")
+    assert "No probe could run on" in Path("o", "diagnosis.html").read_text(encoding="utf-8")
 
 
 def test_wrong_names_are_said_before_anything_is_computed(

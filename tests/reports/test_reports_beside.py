@@ -12,8 +12,8 @@ from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.exports import to_csv, to_markdown
 from unbag.reports.join import merge_runs
 from unbag.reports.page import render_page
-from unbag.reports.references import beside, published_text, same_model, scales
-from unbag.reports.terminal import beside_lines, notes, verified_table
+from unbag.reports.references import published_row, published_text, same_model, scales
+from unbag.reports.terminal import published_lines, notes, verified_table
 from unbag.types import Estimate, Published, Reference, RunContents
 
 OURS = Estimate(0.60, 0.55, 0.65, 1200, chance=0.5)
@@ -30,7 +30,7 @@ ALL = (INSIDE, OUTSIDE, UNKNOWN, *OTHERS)
 
 
 def test_a_line_by_hand() -> None:
-    row = beside(INSIDE)
+    row = published_row(INSIDE)
     assert (row.ours, row.interval, row.theirs, row.difference) == (
         "60.0",
         "[55.0, 65.0]",
@@ -39,9 +39,9 @@ def test_a_line_by_hand() -> None:
     )
     assert (row.verdict, row.n, row.model) == ("inside", 1200, "NegCLIP")
     assert [row.verdict for row in same_model(ALL)] == ["inside", "outside", "not comparable"]
-    assert beside(UNKNOWN).rule == "rule not stated"
+    assert published_row(UNKNOWN).rule == "rule not stated"
     nan = float("nan")
-    assert beside(replace(INSIDE, ours=replace(OURS, low=nan))).verdict == "no interval"
+    assert published_row(replace(INSIDE, ours=replace(OURS, low=nan))).verdict == "no interval"
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_markdown_has_both_tables(run: RunContents) -> None:
 
 
 def test_words_for_the_terminal() -> None:
-    assert beside_lines(ALL) == [
+    assert published_lines(ALL) == [
         "mine: 3 published numbers of NegCLIP beside ours (1 inside, 1 outside, 1 not comparable)"
     ]
-    assert beside_lines(OTHERS) == []
+    assert published_lines(OTHERS) == []
 
 
 def test_the_table_of_verify() -> None:

@@ -125,7 +125,7 @@ def test_published_numbers_are_read_and_their_scale_is_folded(
     open_page: Open, files: dict[str, Path]
 ) -> None:
     seen = open_page(files["beside"], 390, "dark")
-    table = seen.page.locator("table.beside")
+    table = seen.page.locator("table.published")
     assert table.locator(".verdict").all_inner_texts() == ["inside", "outside", "not comparable"]
     assert table.evaluate("t => t.scrollWidth <= t.parentElement.clientWidth")
     assert seen.page.locator("#warnings p").count() == 1

@@ -202,7 +202,7 @@ def carry_out(
     second: Finished | None = None
     try:
         finished = run(job, progress=progress)
-        second = run(beside(), progress=progress) if beside else None
+        second = run(published_row(), progress=progress) if beside else None
     except KeyboardInterrupt:
         stopped = f"\nstopped; results so far are kept in {job.out}"
         print(f"{stopped}\nresume with: {job.command}", file=sys.stderr)
@@ -228,7 +228,7 @@ def print_run(contents: RunContents, *, is_summarised: bool = True) -> None:
     """The table of a run with the lines above and under it."""
     from unbag.cli.console import output, print_lines
     from unbag.reports.terminal import (
-        beside_lines,
+        published_lines,
         prompt_lines,
         summary_lines,
         terminal_table,
@@ -238,7 +238,7 @@ def print_run(contents: RunContents, *, is_summarised: bool = True) -> None:
     print_lines(warning_lines(contents), style="yellow")
     output().print(terminal_table(contents))
     print_lines(summary_lines(contents) if is_summarised else [])
-    print_lines([*prompt_lines(contents), *beside_lines(contents.references)])
+    print_lines([*prompt_lines(contents), *published_lines(contents.references)])
 
 
 def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
