@@ -23,7 +23,7 @@ import numpy as np
 from rich.console import Console
 
 import unbag as ub
-from unbag.cli.console import Shown, output
+from unbag.cli.console import TerminalProgress, output
 from unbag.data.captions import Source
 from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import form_of, open_pairs
@@ -50,12 +50,14 @@ def main() -> None:
     asked = _asked()
     console = Console(stderr=True)
     try:
-        edited = edit_captions(asked, Shown(console))
+        edited = edit_captions(asked, TerminalProgress(console))
         train, test = split(edited, asked)
         benchmarks = measured_on(test)
-        first = asked.model or str(build_heads(asked, train, benchmarks, Shown(console)))
+        first = asked.model or str(build_heads(asked, train, benchmarks, TerminalProgress(console)))
         recipe = make_recipe(asked.recipe, [*REPAIR, *asked.set])
-        found = trained(first, recipe, "repaired", asked, train, benchmarks, Shown(console))
+        found = trained(
+            first, recipe, "repaired", asked, train, benchmarks, TerminalProgress(console)
+        )
     except ub.UnbagError as error:
         sys.exit(str(error))
     if found.comparison is None:
@@ -67,7 +69,7 @@ def main() -> None:
     print(f"model: {model_name(str(asked.out / 'repaired'))}")
 
 
-def edit_captions(asked: argparse.Namespace, progress: Shown) -> Pairs:
+def edit_captions(asked: argparse.Namespace, progress: TerminalProgress) -> Pairs:
     """Hard negatives and positives of every kind that needs no language model."""
     source = Source(asked.captions, form_of(asked.captions, "the captions file"))
     out = asked.out / "edits.jsonl"
@@ -97,7 +99,10 @@ def split(pairs: Pairs, asked: argparse.Namespace) -> tuple[Path, tuple[Pair, ..
 
 
 def build_heads(
-    asked: argparse.Namespace, train: Path, benchmarks: Sequence[Benchmark], progress: Shown
+    asked: argparse.Namespace,
+    train: Path,
+    benchmarks: Sequence[Benchmark],
+    progress: TerminalProgress,
 ) -> Path:
     """Heads on both parts as they are installed, by CLIP's loss alone."""
     recipe = replace(make_recipe("clip_ft", HEADS), batch_size=1_024, freeze=Freeze("part", "part"))
@@ -113,7 +118,7 @@ def trained(
     asked: argparse.Namespace,
     train: Path,
     benchmarks: Sequence[Benchmark],
-    progress: Shown,
+    progress: TerminalProgress,
 ) -> Repaired:
     """One training run, measured before and after; what was done before is not done again."""
     rows = len(train.read_text(encoding="utf-8").splitlines())

@@ -23,16 +23,16 @@ from unbag.models.baselines import ALL
     ],
 )
 def test_names(asked: list[str], expected: list[str]) -> None:
-    assert blind_names(asked, beside=["tiny:base"]) == expected
+    assert blind_names(asked, models=["tiny:base"]) == expected
 
 
 def test_a_baseline_that_is_a_model_runs_once() -> None:
-    assert blind_names(["all"], beside=["caption:random"]) == [ALL[0], *ALL[2:]]
+    assert blind_names(["all"], models=["caption:random"]) == [ALL[0], *ALL[2:]]
 
 
 def test_none_beside_others_is_refused() -> None:
     with pytest.raises(UnbagError, match="--blind none caption:long") as error:
-        blind_names(["none", "caption:long"], beside=[])
+        blind_names(["none", "caption:long"], models=[])
     assert "`--blind all` runs caption:constant" in str(error.value)
 
 

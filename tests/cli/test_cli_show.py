@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from unbag.cli.console import Shown, output
+from unbag.cli.console import TerminalProgress, output
 from unbag.reports.formatting import speed_text
 
 
@@ -31,7 +31,7 @@ def test_slow_work_is_not_called_none_a_second(speed: float, text: str) -> None:
 
 def test_a_log_gets_one_line_when_work_is_done() -> None:
     file = io.StringIO()
-    with Shown(Console(file=file, width=80)).task("measuring", 4) as advance:
+    with TerminalProgress(Console(file=file, width=80)).task("measuring", 4) as advance:
         advance(4)
     assert file.getvalue().startswith("  measuring: 4 in 0.0 s (")
 
@@ -42,7 +42,7 @@ def test_a_log_hears_of_long_work_and_of_work_that_was_stopped(
     clock = [0.0]
     monkeypatch.setattr("unbag.cli.console.time.monotonic", lambda: clock[0])
     file = io.StringIO()
-    with Shown(Console(file=file, width=200)).task("training", 400) as advance:
+    with TerminalProgress(Console(file=file, width=200)).task("training", 400) as advance:
         clock[0] = 30.0
         advance(50)
         clock[0] = 90.0

@@ -54,7 +54,7 @@ def test_a_resnet_is_left_out_for_transformers_with_the_reason(tmp_path: Path) -
     assert [one.library for one in found.folders] == ["open_clip"]
     assert found.left_out == (LeftOut("transformers", "its image encoder is a ResNet"),)
     card = (found.path / "README.md").read_text(encoding="utf-8")
-    assert "No form for transformers: its image encoder is a ResNet." in card
+    assert "Not exported to transformers: its image encoder is a ResNet." in card
     assert not (found.path / "transformers").exists()
 
 

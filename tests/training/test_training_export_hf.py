@@ -93,7 +93,7 @@ def test_other_kinds_keep_their_own_form_only(
     assert found.left_out == (LeftOut("open_clip", f"its kind is {kind!r}, not 'clip'"),)
     assert not (found.path / "open_clip").exists()
     card = (found.path / "README.md").read_text(encoding="utf-8")
-    assert f"No form for open_clip: its kind is '{kind}', not 'clip'." in card
+    assert f"Not exported to open_clip: its kind is '{kind}', not 'clip'." in card
     again = load_model(f"hf:{found.path / 'transformers'}")
     captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-6, rtol=0)

@@ -82,7 +82,7 @@ def test_near_rows_whose_images_are_missing_are_left_out(tmp_path: Path) -> None
         ),
         (
             "0\ta\tx.png\t[]\t[1]",
-            "train.tsv, line 2: neg_image names row 1",
+            "train.tsv, line 2: neg_image contains row 1",
             "numbers from 0 to 0, as there are 1 rows",
         ),
         ("0\t \tx.png\t[]\t[]", "train.tsv, line 2 has an empty title", "a caption"),

@@ -41,12 +41,12 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     assert pairs.about.endswith("2 images, 2 captions, 6 missing ones left out")
     with pytest.raises(UnbagError, match="6 of 6 images") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
-    assert caught.value.hint == "name their folder with --images"
+    assert caught.value.hint == "give their folder with --images"
 
 
 def test_captions_without_images_and_without_words(folder: Path) -> None:
     path = lines(folder / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UnbagError, match=r"a.jsonl, line 1 names no image") as caught:
+    with pytest.raises(UnbagError, match=r"a.jsonl, line 1 has no image") as caught:
         open_pairs(str(path))
     assert "--image-column" in caught.value.hint
     empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
@@ -83,7 +83,7 @@ def test_broken_lines_can_be_left_out(folder: Path) -> None:
         open_pairs(str(path))
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
-    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions, 2 broken lines left out"
+    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions, 2 malformed lines left out"
 
 
 def test_no_such_file(folder: Path) -> None:
@@ -100,6 +100,6 @@ def test_no_such_file(folder: Path) -> None:
 def test_unknown_forms(folder: Path) -> None:
     with pytest.raises(UnbagError, match="unknown form of pairs 'jsonk'"):
         open_pairs(str(two_lines(folder)), form="jsonk")
-    with pytest.raises(UnbagError, match=r"the ending of .*x.png says nothing") as caught:
+    with pytest.raises(UnbagError, match=r"the extension of .*x.png is not that") as caught:
         open_pairs(str(folder / "x.png"))
     assert "--pairs-format" in caught.value.hint

@@ -108,13 +108,13 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
     shard(tmp_path / "s" / "b.tar")
     with pytest.raises(UnbagError, match=r"the shard .*b\.tar holds no sample") as caught:
         open_pairs(str(tmp_path / "s"))
-    assert caught.value.hint == "remove it, or make it anew"
+    assert caught.value.hint == "remove it, or create it again"
     (tmp_path / "s" / "b.tar").write_bytes(b"")
-    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard"):
+    with pytest.raises(UnbagError, match=r"b\.tar is not a complete shard"):
         open_pairs(str(tmp_path / "s"))
     whole = shard(tmp_path / "s" / "b.tar", **good, y__png=bytes(5000), y__txt=b"cup").read_bytes()
     (tmp_path / "s" / "b.tar").write_bytes(whole[:4000])
-    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard: unexpected end of data"):
+    with pytest.raises(UnbagError, match=r"b\.tar is not a complete shard: unexpected end of data"):
         open_pairs(str(tmp_path / "s"))
 
 
@@ -127,7 +127,7 @@ def test_samples_without_an_image_or_a_caption(tmp_path: Path) -> None:
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
     assert pairs[0].id == "a/z.png"
-    assert pairs.about == "1 webdataset shards a.tar: 1 images, 2 broken samples left out"
+    assert pairs.about == "1 webdataset shards a.tar: 1 images, 2 malformed samples left out"
 
 
 def test_a_shard_that_changed_while_training(tmp_path: Path) -> None:

@@ -307,8 +307,8 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
         raise UnbagError(
             f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
             f"only {fields}",
-            expected='{"caption": "..."} or {"captions": ["...", "..."]}',
-            hint="or name another field with --caption-column",
+            expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
+            "field with --caption-column",
         )
     value = record[name]
     if isinstance(value, list) and value:

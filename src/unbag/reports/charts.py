@@ -144,11 +144,11 @@ class Panel:
         """Draw a horizontal line over the whole width."""
         return line(self.left, self.right, self.y(value), self.y(value), kind)
 
-    def below(self, value: float, said: str, kind: str = "", *, gap: float = 15) -> str:
+    def below(self, value: float, label: str, kind: str = "", *, gap: float = 15) -> str:
         """Draw text below a value; near the edges of a page it is aligned to stay inside."""
         part = self.across.part(value) if self.wide is None else 0.5
         anchor = "start" if part < 0.03 else "end" if part > 0.97 else "middle"
-        return text(self.place(value), self.bottom + gap, said, kind, anchor=anchor)
+        return text(self.place(value), self.bottom + gap, label, kind, anchor=anchor)
 
     def ticks(self, values: Iterable[float] | None = None, *, gap: float = 15) -> str:
         """Draw vertical lines with labels at the given values, by default at the axis ticks."""
@@ -215,7 +215,7 @@ def dot(x: Length, y: float, size: float, kind: str, *, said: str = "") -> str:
 def text(
     x: Length,
     y: float,
-    said: str,
+    content: str,
     kind: str = "",
     *,
     anchor: str = "start",
@@ -226,7 +226,7 @@ def text(
     style = f"fill:{colour}" if colour else None
     name = kind or None
     return element(
-        "text", escape(said), x=x, y=y, dx=shift, text_anchor=anchor, class_=name, style=style
+        "text", escape(content), x=x, y=y, dx=shift, text_anchor=anchor, class_=name, style=style
     )
 
 
@@ -244,8 +244,8 @@ def page_chart(
     size = f'class="{kind}" width="100%" height="{high:g}"'
     if not title:
         return f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>'
-    told = f"<title>{escape(title)}</title>" + (f"<desc>{escape(said)}</desc>" if said else "")
-    return f'<svg {size} role="img">{told}{"".join(parts)}</svg>'
+    title_elements = f"<title>{escape(title)}</title>" + (f"<desc>{escape(said)}</desc>" if said else "")
+    return f'<svg {size} role="img">{title_elements}{"".join(parts)}</svg>'
 
 
 def chart_file(

@@ -64,7 +64,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
 
     def defined(name: str) -> Definition | None:
         """Look up a definition by name, or by a pattern such as share_*."""
-        patterns = (one for key, one in definitions.items() if fnmatchcase(name, key))
+        patterns = (value for key, value in definitions.items() if fnmatchcase(name, key))
         return definitions.get(name) or next(patterns, None)
 
     return page.render(
@@ -82,7 +82,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
         protocols=tuple(dict.fromkeys((r.scorer, r.protocol.key) for r in run.results)),
         confidence=max((r.protocol.confidence for r in run.results), default=0.95),
         # Each with the folder of its run, if several runs were merged.
-        records=[(part.folder, one) for part in parts_of(run) for one in records(part.run)],
+        records=[(part.folder, record) for part in parts_of(run) for record in records(part.run)],
         chance_legend=chance_legend(layout),
         notes=notes_of(run),
     )

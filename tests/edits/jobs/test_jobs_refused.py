@@ -45,7 +45,7 @@ def test_a_broken_line_is_named_or_left_out_and_counted(
     error = refusal(path)
     assert error.message.startswith(found)
     assert error.expected
-    assert error.hint == "mend it, or leave such lines out with --bad-lines skip"
+    assert error.hint == "fix it, or skip such lines with --bad-lines skip"
     survey = surveyed(source(path, skips_bad=True))
     assert (survey.captions, survey.bad) == (2, 1)
     assert survey.bad_named[0].startswith(found)
@@ -110,7 +110,7 @@ def test_tables_without_captions(tmp_path: Path) -> None:
 def test_parquet_that_is_none_or_holds_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1 and nothing more")
-    assert refusal(path).message.startswith("a.parquet is no whole Parquet file: ")
+    assert refusal(path).message.startswith("a.parquet is not a complete Parquet file: ")
     pq.write_table(pa.table({"caption": [1, 2]}), path)
     assert refusal(path).message == "a.parquet: the column 'caption' holds int64"
     pq.write_table(pa.table({"name": ["x"]}), path)
@@ -124,7 +124,7 @@ def test_parquet_that_is_none_or_holds_no_text(tmp_path: Path) -> None:
 def test_json_that_holds_no_captions(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("3")
-    assert refusal(path).message == "a.json is no collection of captions"
+    assert refusal(path).message == "a.json is not a caption file"
     path.write_text('{"caption": "x"}\n{"caption": "y"}\n')
     assert "--captions-format jsonl" in refusal(path).hint
     path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "x"}]}))
@@ -136,14 +136,14 @@ def test_json_that_holds_no_captions(tmp_path: Path) -> None:
 def test_shards_that_are_none_or_lack_a_caption(tmp_path: Path) -> None:
     path = tmp_path / "s.tar"
     path.write_bytes(b"no tar at all")
-    assert "is no whole shard: " in refusal(path).message
+    assert "is not a complete shard: " in refusal(path).message
     shard(path, {"a.jpg": b"1"})
     assert refusal(path).message == "s.tar, sample 'a' has no caption, only a.jpg"
     shard(path, {"a.txt": b"\xff\xfe"})
     assert refusal(path).message.startswith("s.tar, sample 'a' is not UTF-8")
     shard(path, {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000})
     path.write_bytes(path.read_bytes()[:2_500])
-    assert "is no whole shard: unexpected end of data" in refusal(path).message
+    assert "is not a complete shard: unexpected end of data" in refusal(path).message
     assert refusal(tmp_path / "s-{0..1}.tar").message == f"there is no file {tmp_path / 's-0.tar'}"
 
 
@@ -161,7 +161,7 @@ def test_captions_with_edits_are_not_edited_again(tmp_path: Path) -> None:
     path.write_text('{"caption": "x", "edits": []}\n')
     error = refusal(path)
     assert error.message == "a.jsonl, line 1 holds edits already"
-    assert error.hint == "start from the original captions, or remove what is called edits"
+    assert error.hint == "start from the original captions, or remove the field or column edits"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -181,13 +181,13 @@ def _some(folder: Path) -> Path:
 
 def test_a_folder_without_shards(tmp_path: Path) -> None:
     error = refusal(tmp_path)
-    assert error.message == f"the folder {tmp_path} holds no shards"
-    assert error.hint == "name the file of captions itself, or check the folder"
+    assert error.message == f"the folder {tmp_path} contains no shards"
+    assert error.hint == "give the caption file itself, or check the folder"
 
 
 def test_files_that_are_not_there_or_have_no_form(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.jsonl").message == f"there is no file {tmp_path / 'none.jsonl'}"
-    with pytest.raises(UnbagError, match="says nothing about its form") as caught:
+    with pytest.raises(UnbagError, match="is not that of a known format") as caught:
         form_of("captions.txt", "--captions-format")
     assert "--captions-format" in caught.value.hint
     (tmp_path / "a.jsonl").touch()

@@ -172,7 +172,7 @@ def test_the_page_says_what_is_missing() -> None:
     page = render_diagnosis(nothing)
     assert f"No probe could run on <strong>{MODEL}</strong>" in page
     assert "not finished: 1 question put so far" in page
-    assert "Nothing was drawn." in page
+    assert "No probe has a plot." in page
 
 
 def test_the_page_tells_why_the_other_was_not_asked() -> None:
