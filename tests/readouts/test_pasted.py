@@ -77,7 +77,7 @@ def test_what_cannot_be_cut_out_is_told(tmp_path: Path) -> None:
         cut_out(tmp_path / "noise.png")
     assert "alpha channel" in error.value.expected
     Image.new("RGB", (40, 40), (9, 9, 9)).save(tmp_path / "empty.png")
-    with pytest.raises(UnbagError, match=r"empty.png: no thing is left") as error:
+    with pytest.raises(UnbagError, match=r"empty.png: no object is left") as error:
         cut_out(tmp_path / "empty.png")
     assert "1%" in error.value.expected
     (tmp_path / "broken.png").write_bytes(b"no image")
@@ -177,7 +177,7 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
         assert [name[6:] for name in names] == ["-a.png", "-a.png", "-b.png", "-b.png"]
     kinds = [json.loads(line)["edits"][0][0]["kind"] for line in path.read_text().splitlines()]
     assert kinds[::2] == ["swap_arguments", "swap_attributes", "swap_attributes", "swap_arguments"]
-    with pytest.raises(UnbagError, match="is there already") as error:
+    with pytest.raises(UnbagError, match="already exists") as error:
         write_composites([], tmp_path / "made")
     assert error.value.hint == "name another folder"
 

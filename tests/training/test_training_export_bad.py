@@ -234,5 +234,5 @@ def test_files_can_be_read_by_those_whom_the_umask_allows(small: OpenClip, tmp_p
 def test_the_card_of_a_copy_says_that_nothing_was_trained(tmp_path: Path) -> None:
     found = export(load("base"), tmp_path / "out", card=Card("t", "tiny:base", command="unbag x"))
     card = (found.path / "README.md").read_text(encoding="utf-8")
-    assert "An export of `tiny:base`: its weights as they were. Nothing was trained" in card
+    assert "An export of `tiny:base` with unchanged weights: nothing was trained" in card
     assert "## Made by\n\n```\nunbag x\n```" in card

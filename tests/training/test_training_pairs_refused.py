@@ -30,7 +30,7 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     with pytest.raises(UnbagError) as caught:
         open_pairs(str(path))
     assert caught.value.message == (
-        "6 of 8 images of JSON lines a.jsonl are not there: "
+        "6 of 8 images of JSON lines a.jsonl are missing: "
         "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
     )
     assert caught.value.expected == f"files below {folder}"
@@ -94,7 +94,7 @@ def test_no_such_file(folder: Path) -> None:
     (folder / "b.json").write_text('{"image": "x.png"}\n{}')
     with pytest.raises(UnbagError, match=r"b\.json is not JSON") as caught:
         open_pairs(str(folder / "b.json"))
-    assert caught.value.hint == "if it holds one record a line, say --pairs-format jsonl"
+    assert caught.value.hint == "if it has one record per line, give --pairs-format jsonl"
 
 
 def test_unknown_forms(folder: Path) -> None:

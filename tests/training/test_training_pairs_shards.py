@@ -106,7 +106,7 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
     good = {"x__png": encoded(1), "x__txt": b"dog"}
     shard(tmp_path / "s" / "a.tar", **good)
     shard(tmp_path / "s" / "b.tar")
-    with pytest.raises(UnbagError, match=r"the shard .*b\.tar holds no sample") as caught:
+    with pytest.raises(UnbagError, match=r"the shard .*b\.tar contains no sample") as caught:
         open_pairs(str(tmp_path / "s"))
     assert caught.value.hint == "remove it, or create it again"
     (tmp_path / "s" / "b.tar").write_bytes(b"")

@@ -192,7 +192,7 @@ def test_files_that_are_not_there_or_have_no_form(tmp_path: Path) -> None:
     assert "--captions-format" in caught.value.hint
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "b.jsonl").touch()
-    assert refusal(tmp_path / "*.jsonl").message == f"{tmp_path / '*.jsonl'} names 2 files"
+    assert refusal(tmp_path / "*.jsonl").message == f"{tmp_path / '*.jsonl'} matches 2 files"
     with pytest.raises(UnbagError, match="cannot be written as webdataset shards"):
         check_written(source(tmp_path / "a.jsonl"), "shards")
 
