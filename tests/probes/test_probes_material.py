@@ -177,7 +177,7 @@ def test_broken_lines_and_missing_images_are_told(
     found = find_probe_data(str(file))
     assert len(found.images) == 4
     assert found.about == (
-        "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 broken "
+        "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 malformed "
         "lines left out"
     )
 

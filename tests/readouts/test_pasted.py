@@ -179,7 +179,7 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert kinds[::2] == ["swap_arguments", "swap_attributes", "swap_attributes", "swap_arguments"]
     with pytest.raises(UnbagError, match="already exists") as error:
         write_composites([], tmp_path / "made")
-    assert error.value.hint == "name another folder"
+    assert error.value.hint == "choose another folder"
 
 
 def test_varied_images_are_never_flipped() -> None:
