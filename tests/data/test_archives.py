@@ -93,7 +93,9 @@ def test_it_resumes_after_ctrl_c(tmp_path: Path, zipped: Zipped) -> None:
      "\\\\host\\share\\out.txt", "a\nb"],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["zip", "tar"])
-def test_names_that_lead_out_of_the_folder(tmp_path: Path, zipped: Zipped, name: str, form: str) -> None:
+def test_names_that_lead_out_of_the_folder(
+    tmp_path: Path, zipped: Zipped, name: str, form: str
+) -> None:
     files = {"first": b"1", name: b"bad"}
     (tmp_path / "a").write_bytes(zipped(files) if form == "zip" else tar(files))
     with pytest.raises(UnbagError, match="names that stay below the folder") as caught:

@@ -1,4 +1,4 @@
-"""The nearest images: by hand, against a plain product, and through the command."""
+"""Nearest images: by hand, against a matrix product, and with the command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_equal_vectors_are_neighbours_and_never_oneself() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(3, 40), st.integers(1, 5), st.integers(0, 9))
-def test_as_a_plain_product(number: int, each: int, seed: int) -> None:
+def test_it_agrees_with_a_matrix_product(number: int, each: int, seed: int) -> None:
     each = min(each, number - 1)
     vectors = unit(np.random.default_rng(seed).normal(size=(number, 8)).tolist())
     cosine = vectors @ vectors.T
@@ -70,15 +70,6 @@ def test_too_few_images(each: int) -> None:
     assert "--k" in error.value.hint
 
 
-def test_too_many_neighbours_are_told_before_a_model_is_loaded(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
-    out = ["--out", str(photos / "near.jsonl"), "--k", "6", "--model", "no:such"]
-    assert main(["nearest", *files, *out]) == 1
-    assert "6 neighbours of 6 images" in capsys.readouterr().err
-
-
 def test_two_names_of_one_image_are_one(photos: Path) -> None:
     images = find_images(["red.png", "twin.png"], photos)
     embed = cast(Callable[..., Any], None)
@@ -86,17 +77,17 @@ def test_two_names_of_one_image_are_one(photos: Path) -> None:
         nearest_images(images, embed, each=1, progress=Silent())
 
 
-def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faiss_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(UnbagError, match="needs FAISS") as error:
         nearest(unit([[1, 0], [0, 1]]), 1)
     assert "unbag[neighbours]" in error.value.hint
 
 
-def test_images_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_images_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"2 of 2 images are not below .*, such as a\.png, b\.png"):
         find_images(["a.png", "b.png", "a.png"], tmp_path)
-    with pytest.raises(UnbagError, match="the captions name no images") as error:
+    with pytest.raises(UnbagError, match="the caption file contains no image paths") as error:
         find_images(["", ""], tmp_path)
     assert "--image-column" in error.value.hint
 
@@ -124,7 +115,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_and_negclips_table(
+def test_the_command_and_the_table_of_negclip(
     photos: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     near = photos / "near.jsonl"
@@ -143,74 +134,54 @@ def test_the_command_and_negclips_table(
     assert found["twin.png"] == found["red.png"] != ["red.png"]
 
     table = tmp_path / "train.tsv"
-    given = ["--kinds", "swap_nouns", "--format", "negclip", "--neighbours", str(near)]
-    assert main(["edit", *files, *given, "--out", str(table)]) == 0
+    options = ["--kinds", "swap_nouns", "--format", "negclip", "--neighbours", str(near)]
+    assert main(["edit", *files, *options, "--out", str(table)]) == 0
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     image_of = [row["filepath"] for row in rows]
     for row in rows:
         indices = ast.literal_eval(row["neg_image"])
-        wanted = found.get(row["filepath"], [])
-        assert {image_of[at] for at in indices} == set(wanted)
-
-
-def test_a_model_without_vectors_is_refused(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
-    out = str(photos / "near.jsonl")
-    assert main(["nearest", *files, "--model", "caption:short", "--out", out]) == 1
-    assert "caption:short has no image embeddings" in capsys.readouterr().err
-
-
-def refused(photos: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is said before a model is loaded: there is none of that name."""
-    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
-    assert main(["nearest", *files, "--model", "no:such", "--out", str(out)]) == 1
-    return capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["captions.jsonl", "./captions.jsonl", "linked.jsonl"])
-def test_the_captions_are_never_written_over(
-    photos: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    (photos / "linked.jsonl").symlink_to(photos / "captions.jsonl")
-    before = (photos / "captions.jsonl").read_bytes()
-    assert "is the file of captions" in refused(photos, photos / name, capsys)
-    assert (photos / "captions.jsonl").read_bytes() == before
+        expected = found.get(row["filepath"], [])
+        assert {image_of[i] for i in indices} == set(expected)
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("out", "content", "more", "words"),
     [
-        b"",
-        b"notes of mine",
-        b"caf\xe9",
-        b'{"image": "a.png"}\n',
-        b'{"image": "a.png", "neighbours": [], "caption": "a cup"}\n',
-        b'{"image": "a.png", "neighbours": []}\nmore\n',
+        ("near.jsonl", None, ["--k", "6"], "6 neighbours of 6 images"),
+        ("near.jsonl", None, ["--model", "caption:short"], "caption:short has no image embeddings"),
+        ("captions.jsonl", None, [], "is the caption file"),
+        ("./captions.jsonl", None, [], "is the caption file"),
+        ("linked.jsonl", None, [], "is the caption file"),
+        (".", None, [], "exists and is not a neighbours file"),
+        ("mine.jsonl", b"", [], "exists and is not a neighbours file"),
+        ("mine.jsonl", b"notes of mine", [], "exists and is not a neighbours file"),
+        ("mine.jsonl", b"caf\xe9", [], "exists and is not a neighbours file"),
+        ("mine.jsonl", b'{"image": "a.png"}\n', [], "exists and is not a neighbours file"),
+        ("mine.jsonl", b'{"image": "a.png", "neighbours": [], "caption": "a cup"}\n', [],
+         "exists and is not a neighbours file"),
+        ("mine.jsonl", b'{"image": "a.png", "neighbours": []}\nmore\n', [],
+         "exists and is not a neighbours file"),
+        ("red.png/near.jsonl", None, [], "cannot write to the folder"),
     ],
-)
-def test_another_file_is_not_written_over(
-    photos: Path, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
-    out = photos / "mine.jsonl"
-    out.write_bytes(content)
-    said = refused(photos, out, capsys)
-    assert f"{out} exists and is no file of neighbours" in said
-    assert "--out" in said
-    assert out.read_bytes() == content
-    assert "exists and is no file of neighbours" in refused(photos, photos, capsys)
+)  # fmt: skip
+def test_the_command_refuses_before_it_loads_a_model(
+    photos: Path, capsys: pytest.CaptureFixture[str], out: str, content: bytes | None,
+    more: list[str], words: str,
+) -> None:  # fmt: skip
+    (photos / "linked.jsonl").symlink_to(photos / "captions.jsonl")
+    if content is not None:
+        (photos / out).write_bytes(content)
+    before = {path: path.read_bytes() for path in photos.iterdir()}
+    files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
+    # There is no such model, so the error comes before one is loaded.
+    command = ["nearest", *files, "--out", str(photos / out), "--model", "no:such", *more]
+    assert main(command) == 1
+    assert words in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in photos.iterdir()} == before
 
 
-def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = refused(photos, photos / "red.png" / "near.jsonl", capsys)
-    assert f"cannot write to the folder {photos / 'red.png'}" in said
-
-
-def test_a_new_folder_is_made_and_neighbours_are_written_anew(photos: Path) -> None:
+def test_a_new_folder_is_created_and_neighbours_are_replaced(photos: Path) -> None:
     files = ["--captions", str(photos / "captions.jsonl"), "--images", str(photos)]
     out = photos / "new" / "near.jsonl"
     command = ["nearest", *files, "--model", "tiny:base", "--no-cache", "--out", str(out)]
@@ -220,6 +191,6 @@ def test_a_new_folder_is_made_and_neighbours_are_written_anew(photos: Path) -> N
     assert {len(row["neighbours"]) for row in rows} == {2}
 
 
-def test_a_disk_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
+def test_a_write_error_at_the_end_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"cannot write .*near\.jsonl: No such file or directory"):
         write_neighbours(tmp_path / "gone" / "near.jsonl", {"a.png": ["b.png"]})
