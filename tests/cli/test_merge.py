@@ -1,4 +1,4 @@
-"""`unbag merge` from the command line, with encoders of a few numbers and a few drawings."""
+"""`unbag merge`, with tiny encoders on a few drawings."""
 
 import json
 from pathlib import Path
@@ -51,13 +51,13 @@ def exported(folder: Path, weight: str) -> Tiny:
     return load(str(folder / "out" / f"weight-{weight}" / "tiny.safetensors"))
 
 
-def test_a_picked_weight_is_measured_and_kept(
+def test_a_picked_weight_is_evaluated_and_exported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert merge(folder, "--weights", "0,1", "--pick", "0.5") == 0
-    said = capsys.readouterr().out
-    assert "selected weight 0.5: given with --pick" in said
-    assert str(folder / "out" / "curve.html") in said
+    printed = capsys.readouterr().out
+    assert "selected weight 0.5: given with --pick" in printed
+    assert str(folder / "out" / "curve.html") in printed
     curve = json.loads((folder / "out" / "curve.json").read_text())
     assert [point["weight"] for point in curve["points"]] == [0, 0.5, 1]
     sides = {value["benchmark"]: value["side"] for value in curve["points"][0]["values"]}
@@ -72,18 +72,18 @@ def test_a_picked_weight_is_measured_and_kept(
 
 
 def test_the_same_command_again_changes_nothing(folder: Path) -> None:
-    asked = ("--weights", "0,1", "--pick", "1")
-    assert merge(folder, *asked) == 0
+    options = ("--weights", "0,1", "--pick", "1")
+    assert merge(folder, *options) == 0
     before = {
         name: (folder / "out" / name).read_bytes()
         for name in ("curve.json", "curve.csv", "curve.html", "weight-1/tiny.safetensors")
     }
-    assert merge(folder, *asked) == 0
+    assert merge(folder, *options) == 0
     assert before == {name: (folder / "out" / name).read_bytes() for name in before}
     assert exported(folder, "1").fingerprint == load(str(folder / "new.safetensors")).fingerprint
 
 
-def test_another_merge_and_files_of_somebody_else_are_refused(
+def test_another_merge_and_other_files_are_not_overwritten(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another weight of the same curve may be picked."""
@@ -103,13 +103,11 @@ def test_another_merge_and_files_of_somebody_else_are_refused(
     assert exported(folder, "0").fingerprint != exported(folder, "1").fingerprint
 
 
-def test_without_a_pick_the_rule_decides_and_says_so(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_pick_the_rule_selects(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert merge(folder, "--weights", "1", "--max-drop", "100") == 0
-    said = capsys.readouterr().out
-    assert "lose at most 100 points of recognition" in said
-    assert "chosen on these very benchmarks" in said
+    printed = capsys.readouterr().out
+    assert "lose at most 100 points of recognition" in printed
+    assert "chosen on these very benchmarks" in printed
 
 
 def test_folders_of_exports_and_of_training_runs_are_models(
@@ -139,7 +137,7 @@ def test_folders_of_exports_and_of_training_runs_are_models(
         (["--tuned", "caption:short"], "caption:short has no image and text encoder"),
     ],
 )  # fmt: skip
-def test_bad_words(
+def test_mistakes(
     folder: Path, more: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

@@ -12,7 +12,7 @@ from unbag.cli import main
 from unbag.evaluation.store import read_contents
 from unbag.reports.exports import to_csv, to_json, to_markdown
 
-BLIND_ALLEYS = ("not run: valse", "unbag data get valse")
+NOT_RUN = ("not run: valse", "unbag data get valse")
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "whatsup_a" / A.images
     folder.mkdir(parents=True)
     rows = []
-    for thing, other in (("pillow", "chair"), ("mug", "plate")):
-        captions = [f"A {thing} {relation} a {other}" for relation in A.relations]
+    for first, second in (("pillow", "chair"), ("mug", "plate")):
+        captions = [f"A {first} {relation} a {second}" for relation in A.relations]
         for i, relation in enumerate(A.relations):
-            name = f"{thing}_{relation}_{other}.jpeg"
-            Image.new("RGB", (64, 64), (60 * i, len(thing) * 20, 99)).save(folder / name)
+            name = f"{first}_{relation}_{second}.jpeg"
+            Image.new("RGB", (64, 64), (60 * i, len(first) * 20, 99)).save(folder / name)
             options = [captions[i], *captions[:i], *captions[i + 1 :]]
             rows.append({"image_path": f"data/{A.images}/{name}", "caption_options": options})
     (tmp_path / "whatsup_a" / A.file).write_text(json.dumps(rows))
@@ -46,18 +46,18 @@ def verify(data: Path, *more: str) -> int:
     return main([*words, "--no-cache", "--out", str(data / "out"), *more])
 
 
-def test_published_numbers_beside_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_numbers_next_to_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["sugarcrepe", "whatsup_a", "valse"]
     code = verify(data, "--as", "CLIP ViT-L/14 (openai)", "--bench", *names)
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert code in (0, 3)
-    assert (code == 3) == ("outside" in said.out)
-    for expected in BLIND_ALLEYS:
-        assert expected in said.err
-    assert "94.07" in said.out
-    assert "macro(family)" in said.out
-    assert "Oh et al. 2024 (ytaek-oh/vl_compo), individual_results.csv" in said.out
-    assert "CLIP ViT-L/14 (openai): " in said.out
+    assert (code == 3) == ("outside" in printed.out)
+    for expected in NOT_RUN:
+        assert expected in printed.err
+    assert "94.07" in printed.out
+    assert "macro(family)" in printed.out
+    assert "Oh et al. 2024 (ytaek-oh/vl_compo), individual_results.csv" in printed.out
+    assert "CLIP ViT-L/14 (openai): " in printed.out
     assert (data / "out/report.html").is_file()
     plain, mended = (read_contents(data / "out" / name) for name in ("as-is", "mended"))
     assert {r.benchmark for r in plain.results} == {"sugarcrepe", "whatsup_a"}
@@ -66,33 +66,29 @@ def test_published_numbers_beside_ours(data: Path, capsys: pytest.CaptureFixture
     assert {r.protocol.ties for r in mended.results[:1]} == {"right"}
 
 
-def test_a_second_time_continues_and_says_the_same(
-    data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_prints_the_same(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = verify(data, "--as", "NegCLIP", "--bench", "sugarcrepe")
     before = capsys.readouterr().out
     assert verify(data, "--as", "NegCLIP", "--bench", "sugarcrepe") == first
     assert capsys.readouterr().out == before
 
 
-def test_a_model_nobody_published(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_published_numbers(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify(data) == 1
-    said = capsys.readouterr().err
-    assert "no published number of 'tiny:base' is known" in said
-    assert "    CLIP ViT-B/32 (openai)\n" in said
-    assert "--as" in said
+    printed = capsys.readouterr().err
+    assert "no published number of 'tiny:base' is known" in printed
+    assert "    CLIP ViT-B/32 (openai)\n" in printed
+    assert "--as" in printed
 
 
-def test_nothing_on_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify(tmp_path, "--as", "NegCLIP", "--bench", "winoground") == 1
-    said = capsys.readouterr().err
-    assert "not run: winoground: there is no folder" in said
-    assert "no published number of 'NegCLIP' could be reproduced" in said
+    printed = capsys.readouterr().err
+    assert "not run: winoground: there is no folder" in printed
+    assert "no published number of 'NegCLIP' could be reproduced" in printed
 
 
-def test_a_run_says_and_exports_published_numbers(
-    data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_exports_published_numbers(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "--model", "tiny:base", "--bench", "sugarcrepe", "--data", str(data)]
     more = ["--trained-on", "COCO", "--device", "cpu", "--no-cache", "--out", str(data / "run")]
     assert main([*words, *more]) == 0

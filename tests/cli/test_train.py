@@ -1,4 +1,4 @@
-"""`unbag train` from the command line: drawn images, edits made while training, tiny:base."""
+"""`unbag train` from the command line: on drawings, with edits made during training."""
 
 from __future__ import annotations
 
@@ -42,25 +42,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     records = []
     samples = batch(DEFAULT, find_preset(DEFAULT_PRESET), seed=5, step=0, size=12)
-    for at, sample in enumerate(samples):
-        Image.fromarray(draw(sample.scene)).save(tmp_path / f"{at}.png")
-        records.append({"image": f"{at}.png", "caption": sample.caption})
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    for i, sample in enumerate(samples):
+        Image.fromarray(draw(sample.scene)).save(tmp_path / f"{i}.png")
+        records.append({"image": f"{i}.png", "caption": sample.caption})
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return tmp_path
 
 
 def train(*more: str, recipe: str = "hard_negative", out: str = "run") -> int:
     words = ["train", "--model", "tiny:base", "--recipe", recipe, "--pairs", "pairs.jsonl"]
-    words += [
-        "--set",
-        "batch_size=4",
-        "epochs=2",
-        "warmup_steps=2",
-        "learning_rate=1e-4",
-        "--out",
-        out,
-    ]
-    words += ["--bench", "few_train_benchmarks:SWAP", "few_train_benchmarks:FIND"]
+    words += ["--set", "batch_size=4", "epochs=2", "warmup_steps=2", "learning_rate=1e-4"]
+    words += ["--out", out, "--bench", "few_train_benchmarks:SWAP", "few_train_benchmarks:FIND"]
     return main([*words, "--workers", "0", "--device", "cpu", *more])
 
 
@@ -69,15 +61,15 @@ def test_a_repair_from_images_to_an_export(
 ) -> None:
     pytest.importorskip("spacy")
     assert train("--evaluate-every", "4") == 0
-    found = capsys.readouterr()
-    told = " ".join(found.err.split())
-    assert "12 images, 12 captions" in told
-    assert "edits made while training" in told
-    assert "steps: 6 of 4 images" in told
+    printed = capsys.readouterr()
+    progress = " ".join(printed.err.split())
+    assert "12 images, 12 captions" in progress
+    assert "edits made while training" in progress
+    assert "steps: 6 of 4 images" in progress
     for word in ("before", "after", "difference", "few-swap", "few-find", "brittleness"):
-        assert word in found.out
-    assert "6 steps in" in found.out
-    assert "best mean headline during training" in found.out
+        assert word in printed.out
+    assert "6 steps in" in printed.out
+    assert "best mean headline during training" in printed.out
     record = json.loads((folder / "run/run.json").read_text())
     assert record["state"] == "done"
     assert record["command"].startswith("unbag train --model tiny:base --recipe hard_negative")
@@ -93,9 +85,9 @@ def test_a_repair_from_images_to_an_export(
     first = json.loads((folder / "run/before_after/results.json").read_text())
     scorers = ("tiny:tiny", "tiny:base+hard_negative")
     value = [
-        one["overall"]["mean_original"]["value"]
-        for one in (*again, *first)
-        if one["benchmark"] == "few-swap" and one["scorer"] in scorers
+        result["overall"]["mean_original"]["value"]
+        for result in (*again, *first)
+        if result["benchmark"] == "few-swap" and result["scorer"] in scorers
     ]
     assert len(value) == 2
     assert value[0] == value[1]
@@ -103,14 +95,14 @@ def test_a_repair_from_images_to_an_export(
     log = (folder / "run/log.jsonl").read_bytes()
     capsys.readouterr()
     assert train("--evaluate-every", "4") == 0
-    shown = capsys.readouterr()
-    assert "few-swap" in shown.out
-    assert "already exported: run/export" in shown.out
+    printed = capsys.readouterr()
+    assert "few-swap" in printed.out
+    assert "already exported: run/export" in printed.out
     assert (folder / "run/log.jsonl").read_bytes() == log
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--recipe", "hard_negativ"], "did you mean 'hard_negative'"),
         (["--set", "batch_size=0"], "a recipe with batch_size=0"),
@@ -122,39 +114,39 @@ def test_a_repair_from_images_to_an_export(
         (["--save-minutes", "-1"], "--save-minutes"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_training(
-    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+def test_mistakes_are_reported_before_training(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
     try:
         code = train(*more, recipe="clip_ft")
     except SystemExit as ended:
         code = int(str(ended.code))
     assert code in (1, 2)
-    shown = capsys.readouterr().err
-    assert said in shown
-    assert "Traceback" not in shown
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert "Traceback" not in printed
     assert not (folder / "run/log.jsonl").exists()
 
 
-def test_images_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_images(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "3.png").unlink()
     assert train(recipe="clip_ft") == 1
-    shown = capsys.readouterr().err
-    assert "3.png" in shown
-    assert "--missing skip" in shown
+    printed = capsys.readouterr().err
+    assert "3.png" in printed
+    assert "--missing skip" in printed
     assert train("--missing", "skip", recipe="clip_ft") == 0
     assert "11 images" in capsys.readouterr().err
 
 
 def test_a_damaged_image_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once, though both epochs met it."""
+    """Once, although both epochs read it."""
     (folder / "3.png").write_bytes(b"no image")
     assert train(recipe="clip_ft") == 0
-    shown = capsys.readouterr().out
-    assert "1 image cannot be read and is left out\n  left out: 3.png: " in shown
-    assert "no format that Pillow knows" in shown
-    assert shown.count("left out: ") == 1
-    # The same is told by the command that finds the run done.
+    printed = capsys.readouterr().out
+    assert "1 image cannot be read and is left out\n  left out: 3.png: " in printed
+    assert "a format unknown to Pillow" in printed
+    assert printed.count("left out: ") == 1
+    # The command prints it again for a finished run.
     assert train(recipe="clip_ft") == 0
     assert "left out: 3.png" in capsys.readouterr().out
 
@@ -180,13 +172,15 @@ def test_the_folder_of_a_run_is_a_model(folder: Path, capsys: pytest.CaptureFixt
         ub.load_model("nowhere")
 
 
-def test_other_benchmarks_after_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They would not be those of the table and the card; the weights stay."""
+def test_a_finished_run_refuses_other_benchmarks(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would not match the table and the card; the weights stay."""
     assert train(recipe="clip_ft") == 0
     before = (folder / "run/last.safetensors").stat().st_mtime_ns
     assert train("--bench", "few_train_benchmarks:FIND", recipe="clip_ft") == 1
-    shown = capsys.readouterr().err
-    assert "the folder run holds another training run: benchmarks" in shown
-    assert "delete this one" in shown
+    printed = capsys.readouterr().err
+    assert "the folder run holds another training run: benchmarks" in printed
+    assert "delete this one" in printed
     assert (folder / "run/last.safetensors").stat().st_mtime_ns == before
     assert train(recipe="clip_ft") == 0

@@ -1,4 +1,4 @@
-"""`unbag score`: one image, a few captions, every kind of model."""
+"""`unbag score`: images, captions, and every kind of model."""
 
 import json
 import warnings
@@ -96,11 +96,11 @@ def test_json(image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[st
     found = json.loads(capsys.readouterr().out)
     assert found["image"] == str(image)
     assert found["captions"] == CAPTIONS
-    (one,) = found["models"]
-    assert (one["name"], one["scoring"], one["is_blind"]) == ("tiny-blip", "cosine", False)
+    (entry,) = found["models"]
+    assert (entry["name"], entry["scoring"], entry["is_blind"]) == ("tiny-blip", "cosine", False)
     expected = ub.score(image, CAPTIONS, ub.load_scorer(model, "cosine"))
-    assert one["scores"] == pytest.approx(expected.tolist())
-    assert one["best"] == [CAPTIONS[int(expected.argmax())]]
+    assert entry["scores"] == pytest.approx(expected.tolist())
+    assert entry["best"] == [CAPTIONS[int(expected.argmax())]]
 
 
 def test_a_tie_has_no_winner(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,16 +111,16 @@ def test_a_tie_has_no_winner(image: Path, capsys: pytest.CaptureFixture[str]) ->
     assert legend == "= tied for best"
 
 
-def test_no_score_is_no_number(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_scores(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--model", "cli_score_models:BROKEN"]
     assert main(["score", str(image), "a", "b", *model]) == 0
     *_, second, legend, note = capsys.readouterr().out.splitlines()
     assert (second.split(), legend) == (["b", "not", "a", "number"], "")
     assert note == "note: broken gave no number for 2 of 2 captions"
     assert main(["score", str(image), "a", "b", *model, "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)["models"]
-    assert (one["scores"], one["best"]) == ([None, None], [])
-    assert one["notes"] == ["broken gave no number for 2 of 2 captions"]
+    (entry,) = json.loads(capsys.readouterr().out)["models"]
+    assert (entry["scores"], entry["best"]) == ([None, None], [])
+    assert entry["notes"] == ["broken gave no number for 2 of 2 captions"]
 
 
 def test_small_probabilities_differ(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,14 +148,14 @@ def test_an_answer_is_shown_as_it_was_given(
     assert answer == r"talker answered: 'It is hard\nto say.'"
     assert note == ("note: talker: the answer names no caption, so no caption has a score")
     assert main(["score", str(image), "a", "b", *model, "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)["models"]
-    assert one["answers"] == ["It is hard\nto say."]
+    (entry,) = json.loads(capsys.readouterr().out)["models"]
+    assert entry["answers"] == ["It is hard\nto say."]
     assert main(["score", str(image), "a", "b", "--model", "cli_score_models:SPEAKS"]) == 0
     assert capsys.readouterr().out.endswith("tied for best\ntalker answered: 'b'\n")
 
 
 @pytest.mark.parametrize("kind", ["clip", "blip"])
-def test_a_caption_that_is_cut_is_noted(
+def test_a_truncated_caption_is_noted(
     kind: str, image: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "a red cube " * 200
@@ -169,41 +169,41 @@ def test_a_caption_that_is_cut_is_noted(
     assert "note" not in capsys.readouterr().out
 
 
-def test_half_a_character_is_refused(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_a_surrogate_pair_is_refused(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", str(image), "a", "b\ud800", "--model", "tiny:base"]) == 1
-    said = capsys.readouterr().err
-    assert r"the caption 'b\ud800' holds half a character" in said
-    assert "type the caption again" in said
+    message = capsys.readouterr().err
+    assert r"the caption 'b\ud800' holds half a character" in message
+    assert "type the caption again" in message
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_warning_is_a_plain_line(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_is_one_line(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = warnings.showwarning
     assert main(["score", str(image), "a", "--model", "cli_score_models:warned"]) == 0
     assert capsys.readouterr().err == "unbag: the weights are odd\n"
     assert warnings.showwarning is shown
 
 
-def test_captions_are_data(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_captions_are_not_markup(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     caption = "[red]a cube[/red] :cat:"
     assert main(["score", str(image), caption, "--model", "caption:short"]) == 0
     assert caption in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("nothing.png", "nothing.png cannot be opened: there is no such file"),
-        ("cli_score_models.py", "bytes in no format that Pillow knows"),
+        ("cli_score_models.py", "bytes in a format unknown to Pillow"),
         (".", "cannot be opened: IsADirectoryError"),
     ],
 )
 def test_an_image_that_cannot_be_opened(
-    name: str, said: str, image: Path, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, image: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Told before the model is looked for.
     assert main(["score", name, "a", "--model", "no-such-model"]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_captions_and_model_are_needed(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +213,7 @@ def test_captions_and_model_are_needed(image: Path, capsys: pytest.CaptureFixtur
         assert "the following arguments are required" in capsys.readouterr().err
 
 
-def test_in_python_any_image_will_do() -> None:
+def test_score_in_python() -> None:
     grey = PixelImage(np.full((8, 8, 3), 99, dtype=np.uint8))
     scorer = ub.load_scorer("tiny:base")
     found = score(grey, CAPTIONS, scorer)
@@ -234,11 +234,11 @@ def test_a_trained_read_out(image: Path, capsys: pytest.CaptureFixture[str]) -> 
     name = f"pooled@{image.parent}"
     options = ["--model", "tiny:base", "--scorer", name]
     assert main(["score", str(image), *CAPTIONS, *options, "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)["models"]
-    assert (one["name"], one["scoring"]) == ("tiny:base+pooled", "pooled")
+    (entry,) = json.loads(capsys.readouterr().out)["models"]
+    assert (entry["name"], entry["scoring"]) == ("tiny:base+pooled", "pooled")
     expected = ub.score(image, CAPTIONS, ub.load_scorer("tiny:base", name))
-    assert one["scores"] == pytest.approx(expected.tolist(), abs=1e-6)
-    assert len(set(one["scores"])) == 3
+    assert entry["scores"] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert len(set(entry["scores"])) == 3
     options[1] = "tiny:hard_negative"
     assert main(["score", str(image), *CAPTIONS, *options]) == 1
     assert f"was trained for tiny:base (fingerprint {model.fingerprint})" in capsys.readouterr().err
@@ -256,3 +256,59 @@ def test_a_read_out_with_several_scorers_has_a_column_each(
     assert error.value.hint == "`unbag run` and `unbag score` take several"
     one = ub.load_scorer("cli_score_models:SMALL", "cli_score_models:TWICE@one")
     assert one.name == "small"
+
+
+def test_several_images_have_a_block_each(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grey = image.parent / "grey.png"
+    Images.new("RGB", (32, 32), "grey").save(grey)
+    captions = ["a red ring", "a blue ring"]
+    words = ["score", str(image), "grey.png", *captions, "--model", "tiny:base"]
+    assert main(words) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    for block, one in ((first, image), (second, grey)):
+        name, _, _, *rows, legend = block.strip().splitlines()
+        assert Path(name).name == one.name
+        assert legend == "* best"
+        expected = ub.score(one, captions, ub.load_scorer("tiny:base"))
+        best = int(expected.argmax())
+        assert rows[0].startswith(captions[best])
+        assert float(rows[0].split()[-1]) == pytest.approx(expected[best], rel=1e-3)
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["image"] for entry in found] == [str(image), "grey.png"]
+    assert all(entry["captions"] == captions for entry in found)
+    scores = [entry["models"][0]["scores"] for entry in found]
+    expected = ub.score(grey, captions, ub.load_scorer("tiny:base"))
+    assert scores[1] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert scores[0] != scores[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["noise.png"], "2 images and no caption: noise.png, noise.png"),
+        (["a cube", "noise.png"], "the file noise.png comes after the caption 'a cube'"),
+        (["nosie.png", "a cube"], "there is no image nosie.png, and it does not look like a"),
+    ],
+)
+def test_an_image_is_not_taken_for_a_caption(
+    words: list[str], message: str, image: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Told before the model is looked for.
+    assert main(["score", "noise.png", *words, "--model", "no-such-model"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_words_are_noted_once(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    captions = ["a dog left of a cat", "a cat left of a dog"]
+    words = ["score", str(image), str(image), *captions, "--model", "tiny:base"]
+    note = "tiny:base does not know: dog, cat: unknown words are all one token to it"
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert out.count("does not know") == 1
+    assert out.endswith(f"note: {note}\n")
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["models"][0]["notes"] for entry in found] == [[note], [note]]
+    assert main(["score", str(image), "a red ring", "--model", "tiny:base"]) == 0
+    assert "note" not in capsys.readouterr().out

@@ -1,12 +1,15 @@
-"""The command line as people use it: real processes, real files, every message read."""
+"""The command line: processes, runs, reports, mistakes, and commands of plug-ins."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from unbag import registry
 from unbag.benchmarks.names import find_benchmarks
 from unbag.cli import main
 from unbag.version import __version__
@@ -19,6 +22,7 @@ class Quick:
 QUICK = Quick()
 NOT_A_MODEL = 3
 """
+RUN = ["run", "--model", "caption:short", "--bench", "world", "--out", "x"]
 
 
 @pytest.fixture
@@ -35,28 +39,22 @@ def unbag(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProce
     )
 
 
-def test_nothing_heavy_is_imported_for_help() -> None:
+def test_help_imports_nothing_slow() -> None:
     script = (
         "import sys, unbag\n"
         "from unbag.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'numpy', 'scipy', 'pyarrow', 'PIL', 'rich', 'jinja2', 'transformers'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "slow = {'torch', 'numpy', 'scipy', 'pyarrow', 'PIL', 'rich', 'jinja2', 'transformers',"
+        " 'shtab', 'unbag_lab'}\n"
+        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "first steps:" in done.stdout
 
 
-def test_help_shows_examples_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert "unbag demo" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["run", "--help"])
-    shown = capsys.readouterr().out
-    assert "unbag run --model tiny:base --bench world-swap" in shown
-    assert "resumes when the same command is given again" in shown
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out.strip() == f"unbag {__version__}"
@@ -81,7 +79,7 @@ def test_a_family_is_all_its_members_once() -> None:
     assert len(found) == len(set(found)) == 11
 
 
-def test_demo_does_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = unbag("demo", "--out", str(tmp_path / "demo"))
     assert done.returncode == 0, done.stderr
@@ -112,7 +110,7 @@ def test_demo_does_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "tiny:base: images: " in done.stderr
 
 
-def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_and_reports_in_every_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = ["run", "--model", "cli_test_models:QUICK", "--bench", "world-swap", "--no-cache"]
     assert main([*run, "--out", "a"]) == 0
     assert main([*run, "--out", "b", "--ties", "half"]) == 0
@@ -121,7 +119,7 @@ def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str
         assert (here / f"both.{form}").stat().st_size > 200
     both = json.loads((here / "both.json").read_text())
     assert set(both) >= {"results", "references", "warnings", "problems", "comparisons"}
-    assert {one["run"] for one in both["results"]} == {"a", "b"}
+    assert {entry["run"] for entry in both["results"]} == {"a", "b"}
     capsys.readouterr()
     assert main(["report", "a"]) == 0
     assert "world-swap" in capsys.readouterr().out
@@ -133,57 +131,34 @@ def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["run", "--model", "tiny:bse", "--bench", "world", "--out", "x"],
-            "did you mean 'tiny:base'",
-        ),
-        (
-            ["run", "--model", "tiny:base", "--bench", "wrld", "--out", "x"],
-            "unknown benchmark 'wrld'",
-        ),
-        (
-            ["run", "--model", "cli_test_models:NOT_A_MODEL", "--bench", "world", "--out", "x"],
-            "the model 'cli_test_models:NOT_A_MODEL' is a int",
-        ),
-        (
-            [
-                "run",
-                "--model",
-                "caption:short",
-                "--bench",
-                "world",
-                "--out",
-                "cli_test_models.py/x",
-            ],
-            "cannot write to the folder of the evaluation",
-        ),
-        (
-            ["run", "--model", "caption:short", "--bench", "world", "--out", "x", "--device", "no"],
-            "the device 'no' cannot be used",
-        ),
+        ([*RUN, "--model", "tiny:bse"], "did you mean 'tiny:base'"),
+        ([*RUN, "--bench", "wrld"], "unknown benchmark 'wrld'"),
+        ([*RUN, "--model", "cli_test_models:NOT_A_MODEL"], "NOT_A_MODEL' is a int"),
+        ([*RUN, "--out", "cli_test_models.py/x"], "cannot write to the folder of the evaluation"),
+        ([*RUN, "--device", "no"], "the device 'no' cannot be used"),
         (["report", "nowhere"], "there is no folder nowhere"),
-        (["report", ".", "--out", "x.pdf"], "the ending '.pdf' of 'x.pdf' is not known"),
+        (["report", ".", "--out", "x.pdf"], "the file extension '.pdf' of 'x.pdf' is not known"),
         (["report", "."], "has no run.json"),
     ],
 )
-def test_mistakes_are_explained_without_a_traceback(
+def test_mistakes_are_reported_without_a_traceback(
     here: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert main(words) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("unbag: ")
-    assert message in said
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("unbag: ")
+    assert message in printed
+    assert "Traceback" not in printed
 
 
-def test_wrong_flags_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_values_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_code:
         main(["run", "--model", "a", "--bench", "b", "--out", "c", "--batch-size", "0"])
     assert exit_code.value.code == 2
     assert "'0' is not a whole number above 0" in capsys.readouterr().err
 
 
-def test_a_benchmark_that_cannot_be_measured_fails_loudly_but_keeps_the_rest(
+def test_a_benchmark_that_cannot_be_measured_does_not_stop_the_others(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "cli_test_moody.py").write_text(
@@ -195,16 +170,92 @@ def test_a_benchmark_that_cannot_be_measured_fails_loudly_but_keeps_the_rest(
     )
     words = ["run", "--model", "cli_test_moody:M", "--bench", "world-swap", "world-order"]
     assert main([*words, "--out", "x", "--no-cache"]) == 1
-    said = capsys.readouterr()
-    assert "moody on world-swap: " in said.err
-    assert "--allow-invalid" in said.err
+    printed = capsys.readouterr()
+    assert "moody on world-swap: " in printed.err
+    assert "--allow-invalid" in printed.err
     found = {
         (r["benchmark"], r["scorer"]) for r in json.loads((here / "x/results.json").read_text())
     }
     assert ("world-order", "moody") in found
     assert ("world-swap", "moody") not in found
-    assert "results: x" in said.out
+    assert "results: x" in printed.out
     assert "moody on world-swap: " in json.loads((here / "x/problems.json").read_text())[0]
     assert "Not measured:" in (here / "x/report.html").read_text()
     assert main(["report", "x", "--out", "x.md"]) == 0
     assert "Not measured:" in (here / "x.md").read_text()
+
+
+PLUGIN = """
+def add(commands):
+    commands.add_parser("count", help="x").add_argument("numbers", nargs="+", type=int)
+
+def start(options):
+    print(sum(options.numbers))
+    return 3
+"""
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
+    """The only entry points there are."""
+    registered: list[EntryPoint] = []
+
+    def find(*, group: str, name: str | None = None) -> list[EntryPoint]:
+        return [p for p in registered if p.group == group and name in (None, p.name)]
+
+    monkeypatch.setattr(registry, "entry_points", find)
+    registry.plugin_commands.cache_clear()
+    yield registered
+    registry.plugin_commands.cache_clear()
+
+
+def test_the_study_is_listed_and_its_error_says_what_to_install(
+    points: list[EntryPoint], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "show", "cone"]) == 1
+    assert "pip install ./lab" in capsys.readouterr().err
+    assert main([]) == 0
+    assert "\n    lab " in capsys.readouterr().out
+
+
+def test_a_plug_in_adds_a_command(
+    points: list[EntryPoint],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "counting_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points.append(EntryPoint("count", "counting_plugin", "unbag.commands"))
+    assert main([]) == 0
+    assert "counting_plugin" not in sys.modules
+    assert "\n    count " in capsys.readouterr().out
+    assert main(["count", "2", "5"]) == 3
+    assert capsys.readouterr().out == "7\n"
+
+
+@pytest.mark.parametrize(("name", "places"), [("run", ["nowhere"]), ("count", ["one", "two"])])
+def test_a_command_is_registered_once(
+    points: list[EntryPoint], capsys: pytest.CaptureFixture[str], name: str, places: list[str]
+) -> None:
+    points += [EntryPoint(name, place, "unbag.commands") for place in places]
+    assert main(["list", "models"]) == 1
+    assert f"registers the command {name!r}" in capsys.readouterr().err
+
+
+def test_a_plug_in_that_cannot_run_is_named(
+    points: list[EntryPoint],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "half_plugin.py").write_text("def add(commands): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points += [
+        EntryPoint("gone", "no_such_plugin.cli", "unbag.commands"),
+        EntryPoint("half", "half_plugin", "unbag.commands"),
+    ]
+    assert main(["gone"]) == 1
+    assert "the command 'gone' of a plug-in cannot be imported" in capsys.readouterr().err
+    assert main(["half"]) == 1
+    assert "half_plugin has no start()" in capsys.readouterr().err

@@ -40,10 +40,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     rows = []
-    for at in range(6):
-        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((80, 60)).save(tmp_path / f"{at}.png")
-        rows.append({"image": f"{at}.png", "caption": f"a dog and {at} cats"})
+    for i in range(6):
+        noise = np.random.default_rng(i).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((80, 60)).save(tmp_path / f"{i}.png")
+        rows.append({"image": f"{i}.png", "caption": f"a dog and {i} cats"})
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
@@ -56,31 +56,31 @@ def test_heads_are_trained_exported_scored_and_merged(
     words += ["freeze.image=part", "freeze.text=part", "--out", "run", *BENCH]
     words += ["--workers", "0", "--device", "cpu", "--cache", "cache", "--evaluate-every", "9"]
     assert main(words) == 0
-    found = capsys.readouterr()
-    told = " ".join(found.err.split())
-    assert "features of images: 6" in told
-    assert "features of captions: 6" in told
-    assert "steps: 2 of 3 images" in told
+    printed = capsys.readouterr()
+    text = " ".join(printed.err.split())
+    assert "features of images: 6" in text
+    assert "features of captions: 6" in text
+    assert "steps: 2 of 3 images" in text
     for word in ("few-swap", "few-find", "before", "after", "2 steps in"):
-        assert word in found.out
+        assert word in printed.out
     assert "note: The file holds two heads. EfficientNet-Lite0 and MiniLM are not in it." in (
-        " ".join(found.out.split())
+        " ".join(printed.out.split())
     )
     trained = "photo:run/export/photo.safetensors"
     assert main(["score", "0.png", "a dog", "un chien", "dog " * 999, "--model", trained]) == 0
-    shown = capsys.readouterr().out
-    assert "photo:run" in shown
-    assert "cut 1 caption to its context length" in shown
+    printed = capsys.readouterr().out
+    assert "photo:run" in printed
+    assert "cut 1 caption to its context length" in printed
     words = ["merge", "--base", "photo:random", "--tuned", "run", "--weights", "0,1", *BENCH]
     assert main([*words, "--out", "merged", "--device", "cpu", "--cache", "cache"]) == 0
-    told = capsys.readouterr().out
-    assert "recognition" in told
-    assert "model:   merged/weight-" in told
-    [kept] = (folder / "merged").glob("weight-*/photo.safetensors")
-    assert photo.read(kept, name="kept").fingerprint
+    text = capsys.readouterr().out
+    assert "recognition" in text
+    assert "model:   merged/weight-" in text
+    [path] = (folder / "merged").glob("weight-*/photo.safetensors")
+    assert photo.read(path, name="merged").fingerprint
 
 
-def test_a_model_that_is_not_there_is_refused_in_words(
+def test_a_missing_model(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(photo, "SHIPPED", ("mini", "none"))

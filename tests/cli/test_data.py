@@ -1,4 +1,4 @@
-"""`unbag data`: what a user is told about files that are there, missing or wrong."""
+"""`unbag data list` and `check`, for present and missing files."""
 
 import json
 from pathlib import Path
@@ -24,45 +24,43 @@ def data(tmp_path: Path) -> Path:
 
 def test_list_names_licence_and_images(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list"]) == 0
-    said = capsys.readouterr().out
-    assert "sugarcrepe" in said
-    assert "COCO val2017" in said
-    assert "world-swap" not in said
+    printed = capsys.readouterr().out
+    assert "sugarcrepe" in printed
+    assert "COCO val2017" in printed
+    assert "world-swap" not in printed
 
 
 def test_a_complete_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 0
-    said = capsys.readouterr().out
-    assert "7 items are readable" in said
-    assert said.endswith("complete\n")
+    printed = capsys.readouterr().out
+    assert "7 items are readable" in printed
+    assert printed.endswith("complete\n")
 
 
 def test_missing_files_and_images(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "sugarcrepe/val2017/3.jpg").unlink()
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
-    said = capsys.readouterr()
-    assert "3.jpg" in said.out
-    assert "1 image is missing" in said.err
-    assert f"unbag data get sugarcrepe --images --data {data}`" in said.err
-    assert "--missing skip` evaluates on the others" in said.err
+    printed = capsys.readouterr()
+    assert "3.jpg" in printed.out
+    assert "1 image is missing" in printed.err
+    assert f"unbag data get sugarcrepe --images --data {data}`" in printed.err
+    assert "--missing skip` evaluates on the others" in printed.err
     (data / "sugarcrepe/swap_obj.json").unlink()
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
-    said = capsys.readouterr()
-    assert "missing   swap_obj.json" in said.out
-    assert "1 of 7 files are missing" in said.err
-    assert f"unbag data get sugarcrepe --data {data}`" in said.err
-    assert "--missing skip" not in said.err
+    printed = capsys.readouterr()
+    assert "missing   swap_obj.json" in printed.out
+    assert "1 of 7 files are missing" in printed.err
+    assert f"unbag data get sugarcrepe --data {data}`" in printed.err
+    assert "--missing skip" not in printed.err
 
 
-def test_missing_class_folders_are_called_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_class_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "imagenet1k", "--data", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert "missing   class folders\n" in said.out
-    assert "*/*" not in said.out + said.err
-    assert "there are no class folders" in said.err
-    assert "unbag data get imagenet1k --images --data" in said.err
+    printed = capsys.readouterr()
+    assert "missing   class folders\n" in printed.out
+    assert "*/*" not in printed.out + printed.err
+    assert "there are no class folders" in printed.err
+    assert "unbag data get imagenet1k --images --data" in printed.err
 
 
 def test_a_benchmark_without_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`unbag diagnose` from the command line, with a model of a few numbers and probes of our own."""
+"""`unbag diagnose`, with a model of few parameters and small probes."""
 
 import json
 from dataclasses import asdict
@@ -67,46 +67,46 @@ def diagnose(*more: str, probes: tuple[str, ...] = ("few_probes:FEW",)) -> int:
 def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes = ("few_probes:FEW", "few_probes:NEVER")
     assert diagnose("--layers", "-2", "1", "--seed", "3", probes=probes) == 0
-    said = capsys.readouterr()
-    assert "Is it positive?" in said.out
-    assert "It is " in said.out
-    assert "i fact" in said.out
-    assert "not asked: Is it anything? it is not to be asked" in said.out
+    printed = capsys.readouterr()
+    assert "Is it positive?" in printed.out
+    assert "It is " in printed.out
+    assert "i fact" in printed.out
+    assert "not asked: Is it anything? it is not to be asked" in printed.out
     out = Path("unbag-diagnosis", "tiny-old.safetensors-on-few_probes-SWAP")
-    assert f"page:    {out / 'diagnosis.html'}" in said.out
-    assert f"numbers: {out / 'diagnosis.json'}" in said.out
-    assert "few: done (" in said.err
-    assert "never: skipped (" in said.err
-    found = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
-    assert found["is_whole"] is True
-    assert found["seed"] == 3
-    assert found["answers"][0]["notes"] == ["(-2, 1)"]
-    assert found["random_init"] is not None
-    assert found["material"] == "few-swap"
-    assert "--layers -2 1" in found["record"]["command"]
+    assert f"page:    {out / 'diagnosis.html'}" in printed.out
+    assert f"numbers: {out / 'diagnosis.json'}" in printed.out
+    assert "few: done (" in printed.err
+    assert "never: skipped (" in printed.err
+    diagnosis = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
+    assert diagnosis["is_whole"] is True
+    assert diagnosis["seed"] == 3
+    assert diagnosis["answers"][0]["notes"] == ["(-2, 1)"]
+    assert diagnosis["random_init"] is not None
+    assert diagnosis["material"] == "few-swap"
+    assert "--layers -2 1" in diagnosis["record"]["command"]
     assert "Why does" in (out / "diagnosis.html").read_text(encoding="utf-8")
 
 
-def test_maps_are_drawn_unless_they_are_not_wanted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_maps_can_be_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert diagnose("--no-random-init", "--json", "--out", "o") == 0
     assert json.loads(capsys.readouterr().out)["maps"]
     assert diagnose("--no-random-init", "--no-maps", "--json", "--out", "p") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["maps"] == []
-    assert not any("no map" in note for note in found["notes"])
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["maps"] == []
+    assert not any("no map" in note for note in diagnosis["notes"])
 
 
-def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_models_without_the_random_control(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert (
         diagnose("--against", "tiny:new.safetensors", "--no-random-init", "--json", "--out", "o")
         == 0
     )
-    found = json.loads(capsys.readouterr().out)
-    assert found["random_init"] is None
-    assert found["against"]["name"] == "tiny:new"
-    quantity = found["answers"][0]["quantities"][0]
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["random_init"] is None
+    assert diagnosis["against"]["name"] == "tiny:new"
+    quantity = diagnosis["answers"][0]["quantities"][0]
     assert quantity["difference"]["value"] == pytest.approx(
         quantity["value"] - quantity["against"]["value"]
     )
@@ -116,28 +116,28 @@ def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_a_diagnosis_of_another_model_is_not_replaced(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said before a question is put; the same one may be asked more."""
+    """It is printed before a question is put; the same one may be asked more."""
     assert diagnose("--no-random-init", "--out", "o") == 0
     before = {path.name: path.read_bytes() for path in Path("o").iterdir()}
-    asked = ("few_probes:STOP",)
-    assert diagnose("--model", "tiny:new.safetensors", "--out", "o", probes=asked) == 1
-    said = capsys.readouterr().err
-    assert "the folder o holds another diagnosis: model.name: tiny:old before, tiny:new now" in said
-    assert "name another folder with --out" in said
-    assert diagnose("--against", "tiny:new.safetensors", "--out", "o", probes=asked) == 1
+    probes = ("few_probes:STOP",)
+    assert diagnose("--model", "tiny:new.safetensors", "--out", "o", probes=probes) == 1
+    printed = capsys.readouterr().err
+    assert (
+        "the folder o holds another diagnosis: model.name: tiny:old before, tiny:new now" in printed
+    )
+    assert "name another folder with --out" in printed
+    assert diagnose("--against", "tiny:new.safetensors", "--out", "o", probes=probes) == 1
     assert "against: nothing before, " in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in Path("o").iterdir()} == before
     assert diagnose("--out", "o", probes=("few_probes:FEW", "few_probes:NEVER")) == 0
 
 
-def test_a_stop_keeps_what_there_is_and_says_so(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_saves_the_answers_so_far(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     probes = ("few_probes:FEW", "few_probes:STOP")
     assert diagnose("--out", "half", probes=probes) == 130
     page = Path("half", "diagnosis.html")
-    said = capsys.readouterr().err
-    assert f"stopped; the results of 1 probe are in {page}" in said
+    printed = capsys.readouterr().err
+    assert f"stopped; the results of 1 probe are in {page}" in printed
     assert json.loads(Path("half", "diagnosis.json").read_text())["is_whole"] is False
     assert "not finished: 1 question put so far" in page.read_text(encoding="utf-8")
     assert diagnose("--out", "none", probes=("few_probes:STOP",)) == 130
@@ -149,12 +149,12 @@ def test_a_stop_keeps_what_there_is_and_says_so(
     assert diagnose("--out", "half") == 0
 
 
-def test_nothing_that_could_be_asked_is_no_success(folder: Path) -> None:
+def test_without_any_answer_the_exit_code_is_1(folder: Path) -> None:
     assert diagnose("--out", "o", probes=("few_probes:NEVER",)) == 1
     assert "No probe could run on" in Path("o", "diagnosis.html").read_text(encoding="utf-8")
 
 
-def test_wrong_names_are_said_before_anything_is_computed(
+def test_mistakes_are_reported_before_anything_is_computed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert diagnose(probes=("agremeent",)) == 1
@@ -168,7 +168,7 @@ def test_wrong_names_are_said_before_anything_is_computed(
     assert not Path("unbag-diagnosis").exists()
 
 
-def test_a_full_disk_is_told(
+def test_a_full_disk(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(path: Path, text: str) -> None:
@@ -179,7 +179,7 @@ def test_a_full_disk_is_told(
     assert "no room is left on the disk of o" in capsys.readouterr().err
 
 
-def test_a_read_out_is_drawn_beside_the_model(
+def test_maps_of_a_read_out_and_of_the_model(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = load_tiny(str(folder / "old.safetensors"))
@@ -188,13 +188,13 @@ def test_a_read_out_is_drawn_beside_the_model(
     head = ReaderHeader("pacl", asdict(settings), sizes, model.name, model.fingerprint)
     save_head(PACL.fresh(settings, sizes, seed=0), folder / FILE, head)
     assert diagnose("--scorer", f"pacl@{folder}", "--no-random-init", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    diagnosis = json.loads(capsys.readouterr().out)
     out = Path("unbag-diagnosis", "tiny-old.safetensors+pacl-on-few_probes-SWAP", "diagnosis.json")
-    assert json.loads(out.read_text(encoding="utf-8")) == said
-    assert said["model"]["name"] == "tiny:old+pacl"
-    titles = [one["title"] for one in said["maps"]]
+    assert json.loads(out.read_text(encoding="utf-8")) == diagnosis
+    assert diagnosis["model"]["name"] == "tiny:old+pacl"
+    titles = [entry["title"] for entry in diagnosis["maps"]]
     assert titles == sorted(titles)
     assert set(titles) == {"tiny:old", "tiny:old+pacl"}
-    assert said["maps"][-1]["maps"][0]["word"] == "(the whole caption)"
+    assert diagnosis["maps"][-1]["maps"][0]["word"] == "(the whole caption)"
     assert diagnose("--scorer", "pacl@nowhere") == 1
     assert "nowhere/reader.safetensors is not a reader" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Where tables and progress go, and how fast work is said to be."""
+"""Tables and progress in a terminal, a pipe and a log file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_pipe_is_never_cut_off(
 @pytest.mark.parametrize(
     ("speed", "text"), [(1234.4, "1,234/s"), (1.0, "1/s"), (0.25, "4.0 s each")]
 )
-def test_slow_work_is_not_called_none_a_second(speed: float, text: str) -> None:
+def test_speeds(speed: float, text: str) -> None:
     assert speed_text(speed) == text
 
 
@@ -36,7 +36,7 @@ def test_a_log_gets_one_line_when_work_is_done() -> None:
     assert file.getvalue().startswith("  measuring: 4 in 0.0 s (")
 
 
-def test_a_log_hears_of_long_work_and_of_work_that_was_stopped(
+def test_a_log_shows_long_and_interrupted_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
