@@ -68,9 +68,9 @@ def test_heads_are_trained_exported_scored_and_merged(
     )
     trained = "photo:run/export/photo.safetensors"
     assert main(["score", "0.png", "a dog", "un chien", "dog " * 999, "--model", trained]) == 0
-    printed = capsys.readouterr().out
-    assert "photo:run" in printed
-    assert "cut 1 caption to its context length" in printed
+    shown = capsys.readouterr().out
+    assert "photo:run" in shown
+    assert "cut 1 caption to its context length" in shown
     words = ["merge", "--base", "photo:random", "--tuned", "run", "--weights", "0,1", *BENCH]
     assert main([*words, "--out", "merged", "--device", "cpu", "--cache", "cache"]) == 0
     text = capsys.readouterr().out

@@ -44,7 +44,7 @@ def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None
             ]
             for turn, (title, negatives) in enumerate(_negatives(pair)):
                 # Each caption of this image gets a different caption of the near image.
-                chosen = [block.first + turn % block.count for block in near[:_NEAREST]]
+                chosen = [block.first + turn % block.size for block in near[:_NEAREST]]
                 without += not chosen
                 writer.writerow((next(number), title, pair.entry.image, negatives, chosen))
     return without
@@ -78,7 +78,7 @@ class _ImageRows(NamedTuple):
     """The consecutive rows of one image."""
 
     first: int
-    count: int
+    size: int
 
 
 def _negatives(pair: EditedEntry) -> Iterator[tuple[str, list[str]]]:

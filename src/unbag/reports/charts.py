@@ -244,7 +244,9 @@ def page_chart(
     size = f'class="{kind}" width="100%" height="{high:g}"'
     if not title:
         return f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>'
-    title_elements = f"<title>{escape(title)}</title>" + (f"<desc>{escape(said)}</desc>" if said else "")
+    title_elements = f"<title>{escape(title)}</title>" + (
+        f"<desc>{escape(said)}</desc>" if said else ""
+    )
     return f'<svg {size} role="img">{title_elements}{"".join(parts)}</svg>'
 
 

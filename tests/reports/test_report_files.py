@@ -42,7 +42,7 @@ def test_another_file_is_not_written_over(
     path.write_text(content, encoding="latin-1")
     with pytest.raises(ub.UnbagError) as caught:
         ub.report(run, path)
-    assert caught.value.message == f"{path} exists and is no report of unbag"
+    assert caught.value.message == f"{path} exists and is not a report of unbag"
     assert caught.value.hint == "choose another name, or delete it"
     assert path.read_text(encoding="latin-1") == content
     assert list(tmp_path.iterdir()) == [path]
@@ -54,7 +54,7 @@ def test_the_command_refuses_before_it_reads(
     path = tmp_path / "cap.csv"
     path.write_text("image,caption\n")
     assert main(["report", "no/such/run", "--out", str(path)]) == 1
-    assert f"unbag: {path} exists and is no report of unbag\n" in capsys.readouterr().err
+    assert f"unbag: {path} exists and is not a report of unbag\n" in capsys.readouterr().err
 
 
 def test_run_folders_are_taken_as_the_command_takes_them(

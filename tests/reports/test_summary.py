@@ -1,4 +1,4 @@
-"""Where a number stands, worked out by hand, and the sentences made of it."""
+"""Verdicts against chance and the blind baseline, worked out by hand, and the summary."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_the_paragraph_names_each_group_with_its_numbers() -> None:
     assert blind.subject == "len"
     assert blind.text == (
         "never sees an image and is still above chance on 1 of 1 benchmark "
-        "(negation 71.2 against 50.0): that much can be had there from the captions alone."
+        "(negation 71.2 against 50.0): these can be solved "
+        "in part from the captions alone."
     )
 
 
@@ -113,7 +114,7 @@ def test_two_chance_levels_are_a_range() -> None:
     assert paragraph.text == "is at chance on 1 of 1 benchmark (swap 29.0 against 25.0 to 33.3)."
 
 
-def test_the_legend_speaks_of_two_levels_only_where_there_are_two() -> None:
+def test_the_legend_mentions_two_levels_only_if_there_are_two() -> None:
     one, two = rate(0.5), replace(rate(0.29), chance_independent=0.25)
     assert chance_legend(lay_out(run_of(result("m", "swap", one)))) == (
         "= the interval contains chance"
@@ -123,7 +124,7 @@ def test_the_legend_speaks_of_two_levels_only_where_there_are_two() -> None:
     )
 
 
-def test_level_with_the_blind_baseline_is_said_only_above_chance() -> None:
+def test_a_tie_with_the_blind_baseline_is_mentioned_only_above_chance() -> None:
     run = run_of(
         result("m", "texture", rate(0.6)),
         result("m", "swap", rate(0.5)),
@@ -134,7 +135,7 @@ def test_level_with_the_blind_baseline_is_said_only_above_chance() -> None:
     assert text.endswith("It does not beat the blind baseline on texture (60.0; len 58.0).")
 
 
-def test_a_blind_baseline_at_chance_is_as_it_should_be() -> None:
+def test_a_blind_baseline_at_chance() -> None:
     run = run_of(result("len", "swap", rate(0.5), blind=True))
     (paragraph,) = summarise(lay_out(run))
     assert paragraph.text == (
@@ -153,7 +154,7 @@ def test_the_best_of_several_blind_baselines_counts() -> None:
     assert (verdict.blind, verdict.blind_text) == ("below", "strong 80.0")
 
 
-def test_a_comparison_made_the_other_way_round_is_turned() -> None:
+def test_a_reversed_comparison_changes_its_sign() -> None:
     made = Comparison("swap", "accuracy", "m", "len", -0.05, -0.09, -0.01, 100, 0.01, 0.01)
     layout = lay_out(
         run_of(result("m", "swap", rate(0.55)), result("len", "swap", rate(0.5), blind=True))
@@ -161,7 +162,7 @@ def test_a_comparison_made_the_other_way_round_is_turned() -> None:
     assert verdicts(layout, layout.columns[0], [made])[0].blind == "above"
 
 
-def test_long_lists_are_counted_and_missing_chance_is_said() -> None:
+def test_long_lists_are_counted_and_missing_chance_is_mentioned() -> None:
     many = [result("m", f"b{at}", rate(0.9)) for at in range(7)]
     assert (
         "(b0 90.0, b1 90.0, b2 90.0, b3 90.0; 3 more)" in summarise(lay_out(run_of(*many)))[0].text
@@ -171,11 +172,11 @@ def test_long_lists_are_counted_and_missing_chance_is_said() -> None:
     assert summarise(lay_out(none))[0].text == "was measured where no chance level is known."
 
 
-def test_nothing_measured_says_nothing() -> None:
+def test_without_measurements_there_is_no_summary() -> None:
     assert summarise(lay_out(run_of(result("m", "b", Estimate(NAN, NAN, NAN, 0))))) == ()
 
 
-def test_a_benchmark_is_judged_once_by_its_first_rule() -> None:
+def test_each_benchmark_has_one_verdict_by_its_first_rule() -> None:
     first = result("m", "sugarcrepe", rate(0.7))
     macro = replace(first, aggregate="macro3", overall={"accuracy": rate(0.5)})
     official = replace(first, protocol=EvalProtocol(ties="half"), overall={"accuracy": rate(0.2)})

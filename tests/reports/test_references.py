@@ -13,7 +13,7 @@ from unbag.reports.exports import to_csv, to_markdown
 from unbag.reports.join import merge_runs
 from unbag.reports.page import render_page
 from unbag.reports.references import published_row, published_text, same_model, scales
-from unbag.reports.terminal import published_lines, notes, verified_table
+from unbag.reports.terminal import notes, published_lines, verified_table
 from unbag.types import Estimate, Published, Reference, RunContents
 
 OURS = Estimate(0.60, 0.55, 0.65, 1200, chance=0.5)

@@ -22,7 +22,7 @@ def results() -> Results:
     return ub.evaluate(names, ["world-order", "world-swap"], protocol=QUICK)
 
 
-def test_it_is_a_sequence_of_results(results: Results) -> None:
+def test_results_are_a_sequence(results: Results) -> None:
     assert len(results) == len(list(results)) == 6
     assert results[0] is results.contents.results[0]
     assert results[-1].benchmark == "world-swap"
@@ -46,7 +46,9 @@ def test_lookup_by_model_and_benchmark(results: Results) -> None:
     assert not one.contents.comparisons
     assert len(results.contents.comparisons) == 2
     assert results.select(benchmark="world-order").contents.comparisons == tuple(
-        made for made in results.contents.comparisons if made.benchmark == "world-order"
+        comparison
+        for comparison in results.contents.comparisons
+        if comparison.benchmark == "world-order"
     )
 
 
@@ -64,7 +66,7 @@ def test_unknown_keys_name_the_nearest(results: Results) -> None:
         _ = part["caption:short", "world-swap"]
 
 
-def test_other_prompts_are_found_under_the_name_of_the_model(results: Results) -> None:
+def test_other_prompts_are_found_by_model_name(results: Results) -> None:
     first = results[0]
     asked = replace(
         first, scorer="caption:short (plain)", protocol=replace(first.protocol, prompt="plain")
@@ -74,7 +76,7 @@ def test_other_prompts_are_found_under_the_name_of_the_model(results: Results) -
     assert both["caption:short (plain)", "world-order"] is asked
 
 
-def test_it_prints_the_table(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_printed_table(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     text = repr(results)
     assert str(results) == text
     lines = text.splitlines()
@@ -88,23 +90,25 @@ def test_it_prints_the_table(results: Results, monkeypatch: pytest.MonkeyPatch) 
     assert repr(Results(replace(results.contents, results=()))) == "Results: empty"
 
 
-def test_warnings_and_problems_stand_with_the_table(results: Results) -> None:
-    told = Results(replace(results.contents, warnings=("mind <this>",), problems=("x on y: z",)))
-    lines = repr(told).splitlines()
+def test_warnings_and_problems_are_printed(results: Results) -> None:
+    with_notes = Results(
+        replace(results.contents, warnings=("mind <this>",), problems=("x on y: z",))
+    )
+    lines = repr(with_notes).splitlines()
     assert (lines[0], lines[-1]) == ("warning: mind <this>", "not measured: x on y: z")
-    shown = told._repr_html_()
-    assert "<p>warning: mind &lt;this&gt;</p>" in shown
-    assert "<p>not measured: x on y: z</p>" in shown
+    html = with_notes._repr_html_()
+    assert "<p>warning: mind &lt;this&gt;</p>" in html
+    assert "<p>not measured: x on y: z</p>" in html
 
 
 def test_a_notebook_gets_a_table_with_escaped_names(results: Results) -> None:
     odd = replace(results[0], scorer="<script>&", is_blind=False)
-    shown = Results(replace(results.contents, results=(odd,)))._repr_html_()
-    assert "<script>" not in shown
-    assert "&lt;script&gt;&amp;" in shown
-    assert shown.count("<tr>") == shown.count("</tr>") == 2
-    assert ">world-order</td>" in shown
-    assert ">25.0" in shown
+    html = Results(replace(results.contents, results=(odd,)))._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;&amp;" in html
+    assert html.count("<tr>") == html.count("</tr>") == 2
+    assert ">world-order</td>" in html
+    assert ">25.0" in html
     assert "empty" in Results(replace(results.contents, results=()))._repr_html_()
 
 
@@ -117,7 +121,7 @@ def test_exports_are_those_of_a_report(results: Results, tmp_path: Path) -> None
         path = results.save(tmp_path / f"a{ending}")
         assert path.read_text(encoding="utf-8") == text
     assert "world-order" in results.save(str(tmp_path / "a.html")).read_text(encoding="utf-8")
-    with pytest.raises(ub.UnbagError, match=r"ending '\.doc'"):
+    with pytest.raises(ub.UnbagError, match=r"file extension '\.doc'"):
         results.save(tmp_path / "a.doc")
 
 

@@ -80,14 +80,14 @@ def test_a_card_without_training_has_no_empty_parts() -> None:
     card = render(card_of_copy("tiny:base", name="tiny:base"), FOUND)
     for heading in ("## Training", "### Data", "### Settings", "## Before", "## Made by"):
         assert heading not in card
-    assert "That of the weights it was made from" in card
+    assert "That of the original weights" in card
 
 
 def test_a_form_that_was_left_out_is_on_the_card() -> None:
     left = Exported(
         Path("out"), "mine", "f", 1.0, 0.0, FOUND.folders[:1], (LeftOut("transformers", "why"),)
     )
-    assert "No form for transformers: why." in render(CARD, left)
+    assert "Not exported to transformers: why." in render(CARD, left)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_hostile_texts_stay_texts(hostile_run: RunContents, hostile_text: str) -
     assert "script" not in page.tags
     assert "<script" not in html
     assert "example.com" not in html
-    assert "image not kept" in page.text
+    assert "image not stored" in page.text
     assert page.text.count(hostile_text) >= 8
 
 
@@ -148,7 +148,7 @@ def test_more_failures_and_many_tags_are_folded(run: RunContents) -> None:
 
 def test_an_empty_run_still_gives_a_page(run: RunContents) -> None:
     page = Page(render_page(RunContents(run.record, ()), DEFINITIONS))
-    assert "This run holds no results." in page.text
+    assert "This run has no results." in page.text
 
 
 def test_merged_runs_show_both_records(run: RunContents) -> None:
