@@ -14,7 +14,7 @@ import pytest
 import unbag.benchmarks.sources
 from unbag.benchmarks.vl_checklist import FILES as VL_CHECKLIST
 from unbag.cli import main
-from unbag.data.download import below, wanted
+from unbag.data.download import below, required_downloads
 from unbag.registry import find, names
 from unbag.types import Benchmark, Download
 
@@ -31,7 +31,7 @@ def from_files() -> list[Benchmark]:
 
 
 BENCHMARKS = from_files()
-DOWNLOADS = wanted(BENCHMARKS, images=True)
+DOWNLOADS = required_downloads(BENCHMARKS, images=True)
 
 
 @pytest.mark.parametrize("download", DOWNLOADS, ids=lambda d: d.to)

@@ -177,7 +177,7 @@ def test_broken_lines_and_missing_images_are_told(
     found = find_probe_data(str(file))
     assert len(found.images) == 4
     assert found.about == (
-        "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 broken "
+        "JSON lines captions.jsonl: 4 images, 8 captions, 1 missing ones left out, 1 malformed "
         "lines left out"
     )
 
@@ -271,7 +271,7 @@ def test_an_ending_that_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "captions.doc").write_text("a cat")
     with pytest.raises(UnbagError) as error:
         find_probe_data(str(tmp_path / "captions.doc"))
-    assert "says nothing about its form" in error.value.message
+    assert "is not that of a known format" in error.value.message
     assert error.value.hint == "rename it"
 
 

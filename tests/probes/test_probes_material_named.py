@@ -110,7 +110,7 @@ def test_captions_that_lie_beside_images_are_named(tmp_path: Path) -> None:
         ("a.jsonl", '{"file": "0.png", "words": "a star"}', "line 1 has neither caption nor"),
         ("a.jsonl", "a star", "line 1 is not JSON"),
         ("a.csv", "file,words\n0.png,a star", "has no column of captions"),
-        ("a.jsonl", '{"file": "0.png", "caption": "a star"}', "names no image"),
+        ("a.jsonl", '{"file": "0.png", "caption": "a star"}', "has no image"),
     ],
 )
 def test_captions_of_which_no_line_can_be_read_say_why(

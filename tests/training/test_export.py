@@ -239,7 +239,7 @@ def test_other_kinds_keep_their_own_form_only(
     assert result.left_out == (LeftOut("open_clip", f"its kind is {kind!r}, not 'clip'"),)
     assert not (result.path / "open_clip").exists()
     card = (result.path / "README.md").read_text(encoding="utf-8")
-    assert f"No form for open_clip: its kind is '{kind}', not 'clip'." in card
+    assert f"Not exported to open_clip: its kind is '{kind}', not 'clip'." in card
     again = load_model(f"hf:{result.path / 'transformers'}")
     captions = again.encode_texts(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_texts(CAPTIONS), atol=1e-6, rtol=0)
@@ -299,7 +299,7 @@ def test_the_tiny_encoder_is_written_in_full_precision(tmp_path: Path) -> None:
     assert result.left_out == (LeftOut("open_clip", OWN), LeftOut("transformers", OWN))
     # The card of a copy says that nothing was trained.
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "An export of `tiny:base`: its weights as they were. Nothing was trained" in card
+    assert "An export of `tiny:base` with unchanged weights: nothing was trained" in card
     assert "## Made by\n\n```\nunbag x\n```" in card
 
 
@@ -310,7 +310,7 @@ def test_a_resnet_is_left_out_for_transformers_with_the_reason(tmp_path: Path) -
     assert [form.library for form in result.folders] == ["open_clip"]
     assert result.left_out == (LeftOut("transformers", "its image encoder is a ResNet"),)
     card = (result.path / "README.md").read_text(encoding="utf-8")
-    assert "No form for transformers: its image encoder is a ResNet." in card
+    assert "Not exported to transformers: its image encoder is a ResNet." in card
     assert not (result.path / "transformers").exists()
 
 

@@ -48,7 +48,7 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     with pytest.raises(UnbagError) as caught:
         open_pairs(str(path))
     assert caught.value.message == (
-        "6 of 8 images of JSON lines a.jsonl are not there: "
+        "6 of 8 images of JSON lines a.jsonl are missing: "
         "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
     )
     assert caught.value.expected == f"files below {folder}"
@@ -59,11 +59,11 @@ def test_missing_images_are_all_found_before_training(folder: Path) -> None:
     assert pairs.about.endswith("2 images, 2 captions, 6 missing ones left out")
     with pytest.raises(UnbagError, match="6 of 6 images") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
-    assert caught.value.hint == "name their folder with --images"
+    assert caught.value.hint == "give their folder with --images"
 
 
 BAD_LINES = {
-    "no image": ({"caption": DOG}, "a.jsonl, line 1 names no image", "--image-column"),
+    "no image": ({"caption": DOG}, "a.jsonl, line 1 has no image", "--image-column"),
     "no words": ({"image": "x.png", "caption": "  "}, "JSON lines a.jsonl holds no pairs", ""),
     "edits": ({"image": "x.png", "caption": DOG, "edits": "no"}, "line 1: edits is 'no'", ""),
     "edit": ({"image": "x.png", "caption": DOG, "edits": ["no"]}, "line 1: an edit is 'no'", ""),
@@ -102,7 +102,7 @@ def test_broken_lines_can_be_left_out(folder: Path) -> None:
         open_pairs(str(path))
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
-    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions, 2 broken lines left out"
+    assert pairs.about == "JSON lines a.jsonl: 2 images, 3 captions, 2 malformed lines left out"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_broken_lines_can_be_left_out(folder: Path) -> None:
         ("b-*.tar", None, r"there is no file .*b", "check the path given with --pairs"),
         ("two.json", None, r"two\.json is not JSON", "--pairs-format jsonl"),
         ("a.jsonl", "jsonk", "unknown form of pairs 'jsonk'", ""),
-        ("x.png", None, r"the ending of .*x.png says nothing", "--pairs-format"),
+        ("x.png", None, r"the extension of .*x.png is not that", "--pairs-format"),
     ],
 )
 def test_bad_paths_and_forms(
@@ -182,7 +182,7 @@ TEXTS, NUMBERS = "a list of texts as Python writes it", "a list of numbers of ro
         ("0\ta\tx.png\t[1]\t[]", "neg_caption is '[1]'", TEXTS),
         ("0\ta\tx.png\t[]\t[True]", "neg_image is '[True]'", NUMBERS),
         ("0\ta\tx.png\t[]\t7", "neg_image is '7'", NUMBERS),
-        ("0\ta\tx.png\t[]\t[1]", "neg_image names row 1", "numbers from 0 to 0"),
+        ("0\ta\tx.png\t[]\t[1]", "neg_image contains row 1", "numbers from 0 to 0"),
         ("0\t \tx.png\t[]\t[]", "has an empty title", "a caption"),
         ("0\ta\tx.png", "has 3 columns", "5, as the header"),
     ],
@@ -292,15 +292,15 @@ def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:
     good = {"x__png": encoded(1), "x__txt": b"dog"}
     shard(tmp_path / "s" / "a.tar", **good)
     shard(tmp_path / "s" / "b.tar")
-    with pytest.raises(UnbagError, match=r"the shard .*b\.tar holds no sample") as caught:
+    with pytest.raises(UnbagError, match=r"the shard .*b\.tar contains no sample") as caught:
         open_pairs(str(tmp_path / "s"))
-    assert caught.value.hint == "remove it, or make it anew"
+    assert caught.value.hint == "remove it, or create it again"
     (tmp_path / "s" / "b.tar").write_bytes(b"")
-    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard"):
+    with pytest.raises(UnbagError, match=r"b\.tar is not a complete shard"):
         open_pairs(str(tmp_path / "s"))
     whole = shard(tmp_path / "s" / "b.tar", **good, y__png=bytes(5000), y__txt=b"cup").read_bytes()
     (tmp_path / "s" / "b.tar").write_bytes(whole[:4000])
-    with pytest.raises(UnbagError, match=r"b\.tar is no whole shard: unexpected end of data"):
+    with pytest.raises(UnbagError, match=r"b\.tar is not a complete shard: unexpected end of data"):
         open_pairs(str(tmp_path / "s"))
 
 
@@ -313,7 +313,7 @@ def test_samples_without_an_image_or_a_caption(tmp_path: Path) -> None:
     assert "--bad-lines skip" in caught.value.hint
     pairs = open_pairs(str(path), skips_bad=True)
     assert pairs[0].id == "a/z.png"
-    assert pairs.about == "1 webdataset shards a.tar: 1 images, 2 broken samples left out"
+    assert pairs.about == "1 webdataset shards a.tar: 1 images, 2 malformed samples left out"
 
 
 def test_a_shard_that_changed_while_training(tmp_path: Path) -> None:

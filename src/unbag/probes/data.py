@@ -120,8 +120,8 @@ def _open(data: str, images: Path | None) -> Pairs:
         except UnbagError as first_fault:
             error = first_fault
         expected = error.expected.replace(_OTHER_FIELD, "")
-        hint = error.hint.replace("say which it is with --pairs-format", "rename it")
-        hint = hint.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
+        hint = error.hint.replace("give the format with --pairs-format", "rename it")
+        hint = hint.replace("fix it, or skip such lines with --bad-lines skip", _MEND)
         if "-column" in hint:
             hint = "rename it: captions are looked for in caption, images in image"
         raise UnbagError(error.message, expected=expected, hint=hint) from error

@@ -165,14 +165,14 @@ def test_tones_are_counted_in_words() -> None:
 def test_the_page_says_what_is_missing() -> None:
     page = render_diagnosis(made(against=False))
     assert "not finished" not in page
-    assert "Set against" not in page
+    assert "compared with" not in page
     assert "How much is the prior?" in page
     assert "<script" not in page
     nothing = replace(made(), answers=made().answers[-1:], maps=(), is_whole=False)
     page = render_diagnosis(nothing)
-    assert f"No question could be put to <strong>{MODEL}</strong>" in page
+    assert f"No probe could run on <strong>{MODEL}</strong>" in page
     assert "not finished: 1 question put so far" in page
-    assert "Nothing was drawn." in page
+    assert "No probe has a plot." in page
 
 
 def test_the_page_tells_why_the_other_was_not_asked() -> None:
