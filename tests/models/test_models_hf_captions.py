@@ -77,8 +77,8 @@ def test_a_caption_is_tokenized_once(hf_folder: HfFolder) -> None:
 def test_what_is_remembered_has_a_limit(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hf_captions, "_REMEMBERED", 2)
-    monkeypatch.setattr(hf_captions, "_AT_ONCE", 2)
+    monkeypatch.setattr(hf_captions, "_MAX_CACHED", 2)
+    monkeypatch.setattr(hf_captions, "_TOKENIZER_BATCH", 2)
     captions = captions_of(hf_folder("clip"))
     expected = [len(captions.tokenizer(one)["input_ids"]) for one in CAPTIONS[:2]]
     assert captions.count(CAPTIONS)[:2] == expected

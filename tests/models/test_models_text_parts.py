@@ -263,11 +263,11 @@ def test_an_empty_caption_is_the_end_token(llama: Path) -> None:
 
 
 def test_no_token_can_pad() -> None:
-    from unbag.models.text_encoders import _give_padding
+    from unbag.models.text_encoders import _set_padding_token
 
     class Bare:
         pad_token_id = eos_token = bos_token = unk_token = None
 
     with pytest.raises(UnbagError, match="has no token that could pad captions") as caught:
-        _give_padding(Bare(), "x")
+        _set_padding_token(Bare(), "x")
     assert caught.value.expected == "a pad, eos, bos or unk token"

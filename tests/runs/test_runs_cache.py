@@ -157,7 +157,7 @@ def test_keys_are_kept_as_they_are(tmp_path: Path) -> None:
     opened(tmp_path).put(odd, {"vector": VECTORS})
     again = opened(tmp_path)
     assert again.missing(odd) == []
-    assert json.dumps(sorted(again._place_of)) == json.dumps(sorted(odd))
+    assert json.dumps(sorted(again._location_of)) == json.dumps(sorted(odd))
 
 
 def tokens(count: int, length: int, seed: int, marked: bool = True) -> dict[str, torch.Tensor]:

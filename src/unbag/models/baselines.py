@@ -218,19 +218,19 @@ class Likelihood:
     is_mean: bool = False
     scoring: str = "caption only"
     is_blind: bool = True
-    _cached: dict[Text, float] = field(default_factory=dict, repr=False)
+    _known: dict[Text, float] = field(default_factory=dict, repr=False)
 
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Return one number per query; results are cached by caption."""
         texts = [(q.question.text if q.question else "", text_of(q.caption)) for q in queries]
         self._compute(texts)
-        return [self._cached[text] for text in texts]
+        return [self._known[text] for text in texts]
 
     def of(self, captions: Sequence[str]) -> list[float]:
         """Score captions alone; NaN for one that is empty or longer than the context."""
         texts = [("", caption) for caption in captions]
         self._compute([text for text in dict.fromkeys(texts) if self._fits(text)])
-        return [self._cached.get(text, math.nan) for text in texts]
+        return [self._known.get(text, math.nan) for text in texts]
 
     def score_matrix(self, images: Sequence[ImageSource], captions: Sequence[Caption]) -> Tensor:
         """Return scores [P, C] with equal rows."""
@@ -238,22 +238,22 @@ class Likelihood:
 
         texts = [("", text_of(caption)) for caption in captions]
         self._compute(texts)
-        score_C = torch.tensor([self._cached[text] for text in texts], dtype=torch.float64)
+        score_C = torch.tensor([self._known[text] for text in texts], dtype=torch.float64)
         return score_C.expand(len(images), len(captions))
 
     def _compute(self, texts: Sequence[Text]) -> None:
-        if len(self._cached) > _MAX_CACHED_LIKELIHOODS:
-            self._cached.clear()
-        new = [text for text in dict.fromkeys(texts) if text not in self._cached]
+        if len(self._known) > _MAX_CACHED_LIKELIHOODS:
+            self._known.clear()
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
         tokens = {text: self._tokens(text) for text in new}
         new.sort(key=lambda text: len(tokens[text][0]))
         for start in range(0, len(new), BATCH):
             batch = new[start : start + BATCH]
-            self._cached.update(zip(batch, self._run([tokens[t] for t in batch]), strict=True))
+            self._known.update(zip(batch, self._run([tokens[t] for t in batch]), strict=True))
 
     def _fits(self, text: Text) -> bool:
         limit = getattr(self.model.config, "max_position_embeddings", None) or math.inf
-        return text in self._cached or 0 < len(self._encode(text[1])) < limit
+        return text in self._known or 0 < len(self._encode(text[1])) < limit
 
     def _tokens(self, text: Text) -> tuple[list[int], int]:
         """Return the tokens of start, question and caption, and the index of the caption."""
@@ -348,7 +348,7 @@ class Sentence:
     device: str = "cpu"
     scoring: str = "caption only"
     is_blind: bool = True
-    _cached: dict[str, FloatArray] = field(default_factory=dict, repr=False)
+    _known: dict[str, FloatArray] = field(default_factory=dict, repr=False)
 
     @property
     def context(self) -> int:
@@ -381,8 +381,8 @@ class Sentence:
 
     def vectors(self, captions: Sequence[str]) -> FloatArray:
         """Return unit vectors of captions, [N, D]."""
-        if len(self._cached) > _MAX_CACHED_VECTORS:
-            self._cached.clear()
+        if len(self._known) > _MAX_CACHED_VECTORS:
+            self._known.clear()
         self._compute(captions)
         return np.stack([self._vector(caption) for caption in captions])
 
@@ -402,17 +402,17 @@ class Sentence:
         )
 
     def _vector(self, caption: Caption) -> FloatArray:
-        mean: FloatArray = np.mean([self._cached[text] for text in prompts_of(caption)], axis=0)
+        mean: FloatArray = np.mean([self._known[text] for text in prompts_of(caption)], axis=0)
         return mean / np.linalg.norm(mean)
 
     def _compute(self, texts: Sequence[str]) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self._cached]
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
         counts = dict(zip(new, self.captions.count(new), strict=True)) if new else {}
         new.sort(key=lambda text: (counts[text], text))
         for start in range(0, len(new), BATCH):
             batch = new[start : start + BATCH]
             vectors = self._encode(batch).double().cpu().numpy()
-            self._cached.update(zip(batch, vectors, strict=True))
+            self._known.update(zip(batch, vectors, strict=True))
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
         import torch

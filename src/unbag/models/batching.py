@@ -103,7 +103,7 @@ class Fitting:
             ) from error
         self.most = size // 2
         self.say(
-            f"{self.name}: out of memory with a batch of {size} inputs, continuing with {self.most}"
+            f"{self.name}: out of memory with {size} inputs at once, going on with {self.most}"
         )
 
 

@@ -63,7 +63,7 @@ def model_name(name: str) -> str:
     raise UnbagError(
         f"the folder {folder} holds no {RECORD}",
         expected="a finished training run or an export",
-        hint="resume the run with its command; a folder of another library needs a prefix, such as "
+        hint="resume the run with its command; a folder of another library has a prefix, such as "
         f"hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
     )
 
@@ -103,7 +103,7 @@ def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
 def check_device(asked: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
     """Raise UnbagError unless the name has the form of a device; no library is loaded."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
-        raise _device_error(asked, "unknown kind of device", expected=expected())
+        raise _device_error(asked, "no such kind is known here", expected=expected())
 
 
 def _device_problem(asked: str) -> str:
@@ -139,14 +139,14 @@ def _available_devices() -> str:
         devices += ["cuda", *numbered]
     if torch.backends.mps.is_available():
         devices.append("mps")
-    return f"{', '.join(devices)} or auto (available here)"
+    return f"{', '.join(devices)} or auto (all that is here)"
 
 
 def _device_error(asked: str, reason: str, *, expected: str) -> UnbagError:
     return UnbagError(
         f"the device {asked!r} cannot be used: {reason}",
         expected=expected,
-        hint="--device auto uses the best available device",
+        hint="--device auto takes the best one at hand",
     )
 
 

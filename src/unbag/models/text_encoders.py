@@ -394,9 +394,9 @@ class TableReads:
             shown = caption if len(caption) <= _SHOWN else f"{caption[:_SHOWN]} ..."
             raise UnbagError(
                 f"{self.name} has no vector of the caption {shown!r}",
-                expected=f"one of its {len(self.row_of):,} captions, with exactly the same text",
-                hint="compute the vectors of all captions and edits that are used, and "
-                "write the file again",
+                expected=f"one of its {len(self.row_of):,} captions, letter by letter",
+                hint="compute the vectors of every caption and edit that is asked for, and "
+                "write the file anew",
             ) from error
 
 

@@ -128,7 +128,7 @@ class TensorCache:
             if len(value) != len(keys):
                 raise UnbagError(
                     f"{len(value)} rows of features for {len(keys)} inputs",
-                    expected="one row per input",
+                    expected="a row for each",
                 )
         batch = _Batch(keys)
         if self._folder is not None:

@@ -45,7 +45,7 @@ class Item:
         captions: object = self.captions
         if isinstance(captions, str):
             raise UnbagError(
-                f"item {self.id!r}: captions is a single string",
+                f"item {self.id!r}: captions is one text",
                 expected="a tuple of captions",
                 hint=f"write ({captions!r},)",
             )

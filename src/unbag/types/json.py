@@ -136,16 +136,21 @@ def _converter(is_closed: bool = False) -> Converter:
     converter.register_structure_hook(float, _read_number)
     converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
     converter.register_structure_hook_factory(
-        lambda kind: get_origin(kind) is Literal, _reader_of_literal
+        lambda kind: _origin(kind) is Literal, _reader_of_literal
     )
     converter.register_structure_hook_factory(
-        lambda kind: get_origin(kind) in (tuple, list), _reader_of_list
+        lambda kind: _origin(kind) in (tuple, list), _reader_of_list
     )
     converter.register_structure_hook_factory(is_namedtuple, _reader_of_named_tuple)
     converter.register_structure_hook_factory(
-        lambda kind: get_origin(kind) in (dict, Mapping, Counter), _reader_of_mapping
+        lambda kind: _origin(kind) in (dict, Mapping, Counter), _reader_of_mapping
     )
     return converter
+
+
+def _origin(kind: Any) -> Any:
+    # get_origin itself has no type that suits every check here.
+    return get_origin(kind)
 
 
 def _finite(number: float) -> float | None:
@@ -197,7 +202,7 @@ def _read_text(value: object, _: object) -> str:
     if not isinstance(value, str):
         raise _NotReadError.of(value, "a string")
     if not is_whole_text(value):
-        raise _NotReadError.of(value, "complete characters: this holds half of a surrogate pair")
+        raise _NotReadError.of(value, "whole characters: this holds half of one")
     return value
 
 
@@ -235,7 +240,7 @@ def _reader_of_list(kind: Any, converter: Converter) -> Callable[[Any, Any], Any
     from cattrs.cols import homogenous_tuple_structure_factory, list_structure_factory
 
     read: Callable[[Any, Any], Any]
-    if get_origin(kind) is list:
+    if _origin(kind) is list:
         read = list_structure_factory(kind, converter)
     elif Ellipsis in get_args(kind):
         read = homogenous_tuple_structure_factory(kind, converter)
@@ -254,7 +259,7 @@ def _reader_of_named_tuple(kind: Any, converter: Converter) -> Callable[[Any, An
 def _reader_of_mapping(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     from cattrs.cols import mapping_structure_factory
 
-    if get_origin(kind) is Counter:
+    if _origin(kind) is Counter:
         return _checked_reader(dict, "an object", converter.gen_structure_counter(kind))
     return _checked_reader(dict, "an object", mapping_structure_factory(kind, converter))
 

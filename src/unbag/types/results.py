@@ -48,7 +48,7 @@ class EvalProtocol:
     def __post_init__(self) -> None:
         if self.ties not in get_args(TieRule):
             raise UnbagError(
-                f"unknown tie rule {self.ties!r}",
+                f"the tie rule {self.ties!r} is not known",
                 expected=f"one of {', '.join(get_args(TieRule))}",
                 hint="for the rule of each benchmark use --ties official (official_ties=True in "
                 "Python)",

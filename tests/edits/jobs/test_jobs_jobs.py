@@ -129,7 +129,7 @@ def test_a_record_without_an_identity_is_refused(job: EditJob, identity: object)
     place.write_text(json.dumps(found | {"identity": identity}))
     with pytest.raises(UnbagError, match=r"holds a run\.json without kind or identity") as caught:
         run_edit(job, runner=HERE)
-    assert "the edit job, begun by this version of unbag" in caught.value.expected
+    assert "the edit job, written by this version of unbag" in caught.value.expected
     place.write_text("{")
     with pytest.raises(UnbagError, match=r"run\.json cannot be read") as caught:
         run_edit(job, runner=HERE)

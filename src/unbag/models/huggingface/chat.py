@@ -286,7 +286,7 @@ class ChatModel:
 
         if not asks:
             return torch.zeros((0, 0))
-        rows, runner = self.hidden_rows(asks), self._require_causal()
+        rows, runner = self.hidden_rows(asks), self._causal()
 
         def read(part: Sequence[tuple[int, ChatRow]]) -> Tensor:
             with _explain_shape_errors(self.name), torch.inference_mode():
@@ -301,7 +301,7 @@ class ChatModel:
 
     def hidden_rows(self, asks: Sequence[tuple[ImageSource | None, str]]) -> list[ChatRow]:
         """Return asks as tokens and prepared images, for the method `hidden` of a runner."""
-        self._require_causal()
+        self._causal()
         texts = [plainly(self.preparer, text, sees=p is not None) for p, text in asks]
         images = self._prepare_images(
             {p.key: (p, text) for (p, _), text in zip(asks, texts, strict=True) if p is not None}
@@ -317,7 +317,7 @@ class ChatModel:
         """Return the tokens of each text alone, with the start token of the tokenizer."""
         return [len(self.preparer.prompts.tokens(text, is_start=True)) for text in texts]
 
-    def _require_causal(self) -> CausalRunner:
+    def _causal(self) -> CausalRunner:
         if isinstance(self.runner, CausalRunner):
             return self.runner
         raise UnbagError(

@@ -119,7 +119,7 @@ class HfDual(ImageTextModel):
         )
         check_end(model.config, tokenizer, kind, name=name)
         self.scale, self.bias = _temperature(model)
-        self._encode_image, self._encode_caption = model.get_image_features, model.get_text_features
+        self._ask_image, self._ask_caption = model.get_image_features, model.get_text_features
         # In full precision, since a lower one may hide or cause a difference.
         self.model = model.to(device=device, dtype=torch.float32)
         self.captions = self._check_padding(captions)
@@ -129,13 +129,13 @@ class HfDual(ImageTextModel):
         settings = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
         self.fingerprint = fingerprint("hf", model.state_dict(), *settings)
         if compiles:
-            self._encode_image = torch.compile(self._encode_image)
-            self._encode_caption = torch.compile(self._encode_caption, dynamic=True)
+            self._ask_image = torch.compile(self._ask_image)
+            self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
 
     @torch.inference_mode()
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Encode prepared images [N, ...] to unit vectors [N, D]."""
-        return unit_vectors(_pooled(self._encode_image(**self._image_inputs(pixels))))
+        return unit_vectors(_pooled(self._ask_image(**self._image_inputs(pixels))))
 
     @torch.inference_mode()
     def encode_texts(self, captions: Sequence[str]) -> Tensor:
@@ -226,9 +226,7 @@ class HfDual(ImageTextModel):
         return laid_out(hidden, [layer[row_N, index_N] for layer in hidden], real_NL)
 
     def _embed(self, captions: Sequence[str], tokenize: Captions | None = None) -> Tensor:
-        return unit_vectors(
-            _pooled(self._encode_caption(**self._caption_inputs(captions, tokenize)))
-        )
+        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(captions, tokenize))))
 
     @torch.inference_mode()
     def _check_padding(self, captions: Captions) -> Captions:

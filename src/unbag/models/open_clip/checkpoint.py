@@ -329,13 +329,13 @@ def _trainer_evidence(arch: str, weights: Path) -> Evidence | None:
         # Weights of another architecture fail to load with an error of their own.
         return None
     if parameters.get("force_quick_gelu") == "True":
-        return Evidence(True, "the trainer's params.txt has force_quick_gelu")
+        return Evidence(True, "the trainer's params.txt says force_quick_gelu")
     quick = is_quick(architecture(model))
     if parameters.get("pretrained", "").lower() == "openai" and not quick:
         # The trainer used QuickGELU for these weights before version 3, and GELU since.
         return None
     return Evidence(
-        quick, f"the trainer's params.txt has model: {model} ({activation_name(quick)})"
+        quick, f"the trainer's params.txt says model: {model} ({activation_name(quick)})"
     )
 
 

@@ -258,7 +258,7 @@ def _by_file(wanted: WantedWeights, weights: Path) -> OpenClipSource:
         tokenizer=tokenizer_name(arch),
         preparation=preparation,
         notes=tuple(note for note in notes if note),
-        hint=f"the trainer's params.txt has model: {trained_arch}" if trained_arch else "",
+        hint=f"the trainer's params.txt says model: {trained_arch}" if trained_arch else "",
     )
 
 
