@@ -1,23 +1,21 @@
-"""The types hold every shape of item that the known benchmarks need, and refuse broken ones."""
+"""Items of every benchmark shape, errors of broken items, averaging rules, estimates, protocols."""
+
+import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.types import (
     Aggregate,
-    DualEncoder,
-    Edit,
-    Embedded,
     Ensemble,
     Estimate,
     EvalProtocol,
     ImageSource,
     Item,
     Question,
-    Scores,
     Sparse,
 )
 
@@ -70,12 +68,12 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("name", list(ITEMS))
-def test_one_item_of_each_shape(name: str) -> None:
+def test_item_of_each_shape(name: str) -> None:
     item = ITEMS[name]
     assert tuple(item.truth.shape) == (len(item.images), len(item.captions))
 
 
-def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
+def test_truth_is_bool_or_float() -> None:
     dense = ITEMS["winoground 2x2"].truth
     rated = Item("r", ONE, ("a", "b"), np.array([[4, 1]])).truth
     assert isinstance(dense, np.ndarray)
@@ -83,48 +81,31 @@ def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
     assert (dense.dtype.name, rated.dtype.name) == ("bool", "float64")
 
 
-def test_broken_items_are_refused() -> None:
-    with pytest.raises(UnbagError, match=r"item 'x': truth has shape \(1, 3\)") as error:
-        Item("x", ONE, ("a", "b"), np.array([[True, False, False]]))
-    assert "images x captions = (1, 2)" in str(error.value)
-    with pytest.raises(UnbagError, match=r"truth has shape \(0, 0\)"):
-        Item("x", (), (), np.zeros((0, 0), dtype=bool))
-    with pytest.raises(UnbagError, match="item 'x': 1 kinds for 2 captions"):
-        Item("x", ONE, ("a", "b"), np.array([[True, False]]), kinds=("original",))
-    with pytest.raises(UnbagError, match="ensemble 'cat' has no prompts"):
-        Ensemble("cat", ())
+TRUTH = np.array([[True, False]])
 
 
-def test_scores_hold_answers_orders_and_ranks() -> None:
-    scores = Scores("j", np.array([[0.9, 0.1]]), answers=("A",), order_logprobs=((-0.1, -2.0),))
-    assert (scores.unparsed, scores.text_to_image) == (0, None)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Item("x", ONE, ("a", "b"), np.array([[True, False, False]])),
+            r"item 'x': truth has shape \(1, 3\)\n.*images x captions = \(1, 2\)",
+        ),
+        (lambda: Item("x", (), (), np.zeros((0, 0), bool)), r"truth has shape \(0, 0\)"),
+        (lambda: Item("x", ONE, ("a", "b"), TRUTH, kinds=("a",)), "x': 1 kinds for 2 captions"),
+        (lambda: Item("x", ONE, "ab", TRUTH), "item 'x': captions is one text"),
+        (lambda: Ensemble("cat", ()), "ensemble 'cat' has no prompts"),
+        (lambda: EvalProtocol(ties="coin"), "the tie rule 'coin' is not known"),
+        (lambda: EvalProtocol(confidence=1), "confidence 1, resamples 50000, tie_eps 0.0"),
+    ],
+)
+def test_broken_values(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UnbagError) as error:
+        make()
+    assert re.search(message, str(error.value))
 
 
-def test_a_loss_sees_several_negatives_with_kinds_masks_and_a_bias() -> None:
-    embedded = Embedded(
-        image_BD=torch.zeros(2, 3),
-        caption_BD=torch.zeros(2, 3),
-        scale=torch.tensor(10.0),
-        bias=torch.tensor(-10.0),
-        negative_BKD=torch.zeros(2, 4, 3),
-        negative_mask_BK=torch.ones(2, 4, dtype=torch.bool),
-        negative_kinds=("relation", "attribute", "object", "action"),
-    )
-    assert embedded.negative_BKD is not None
-    assert embedded.negative_BKD.shape[1] == len(embedded.negative_kinds)
-    assert embedded.positive_BKD is None
-
-
-def test_an_edit_says_what_it_changed() -> None:
-    edit = Edit("a blue cup", kind="replace_colour", is_positive=False, span=(2, 5))
-    assert "a red cup"[slice(*edit.span)] == "red"
-
-
-def test_a_sigmoid_model_has_a_place_for_its_bias() -> None:
-    assert "bias" in dir(DualEncoder)
-
-
-def test_averaging_rules_are_named() -> None:
+def test_names_of_averaging_rules() -> None:
     assert Aggregate().name == "micro"
     assert Aggregate(by=("kind",)).name == "macro(kind)"
     assert Aggregate(by=("family", "kind")).name == "macro(family, kind)"
@@ -133,7 +114,7 @@ def test_averaging_rules_are_named() -> None:
     assert Aggregate(by=("column", "piece"), label="macro9").name == "macro9"
 
 
-def test_an_estimate_reads_as_in_the_readme() -> None:
+def test_estimate_as_text() -> None:
     estimate = Estimate(0.7412, 0.731, 0.751, n=7511, chance=0.5)
     assert str(estimate) == "74.1 [73.1, 75.1], n=7511, ties=0, chance=50"
     mean = Estimate(0.2344, 0.23, 0.24, n=5, invalid=1, is_rate=False)
@@ -153,16 +134,13 @@ def test_an_estimate_reads_as_in_the_readme() -> None:
         (5, 5, "100.0"),
     ],
 )
-def test_percent_are_rounded_half_to_even_on_the_fraction(count: int, n: int, shown: str) -> None:
+def test_percentages_are_rounded_half_to_even(count: int, n: int, shown: str) -> None:
     value = np.float64(count / n)
     assert Estimate(0.5, 0.4, 0.6, n=n).show(value) == shown
+    assert Estimate(0.5, 0.4, 0.6, n=n).show(float("nan")) == "–"
 
 
-def test_a_number_that_is_none_is_a_dash() -> None:
-    assert Estimate(0.5, 0.4, 0.6, n=3).show(float("nan")) == "–"
-
-
-def test_two_protocols_have_two_keys() -> None:
+def test_protocol_keys() -> None:
     plain, half = EvalProtocol(), EvalProtocol(ties="half", prompt="a photo of {}", errata="pillow")
     assert plain.key == "cosine, ties=wrong"
     assert half.key == "cosine, ties=half, prompt=a photo of {}, errata=pillow"
