@@ -110,7 +110,12 @@ def test_round_trip_of_any_estimate(value: float, n: int, chance: float | None) 
 
 @pytest.mark.parametrize(
     ("name", "field"),
-    [(name, field) for name, value in VALUES.items() for field in {*to_json(value)} - DERIVED],
+    [
+        (name, field)
+        for name, value in VALUES.items()
+        for field in to_json(value)
+        if field not in DERIVED
+    ],
 )
 def test_missing_field(name: str, field: str) -> None:
     record = to_json(VALUES[name])

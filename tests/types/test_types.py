@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -93,9 +94,9 @@ TRUTH = np.array([[True, False]])
         ),
         (lambda: Item("x", (), (), np.zeros((0, 0), bool)), r"truth has shape \(0, 0\)"),
         (lambda: Item("x", ONE, ("a", "b"), TRUTH, kinds=("a",)), "x': 1 kinds for 2 captions"),
-        (lambda: Item("x", ONE, "ab", TRUTH), "item 'x': captions is one text"),
+        (lambda: Item("x", ONE, cast(Any, "ab"), TRUTH), "item 'x': captions is one text"),
         (lambda: Ensemble("cat", ()), "ensemble 'cat' has no prompts"),
-        (lambda: EvalProtocol(ties="coin"), "the tie rule 'coin' is not known"),
+        (lambda: EvalProtocol(ties=cast(Any, "coin")), "the tie rule 'coin' is not known"),
         (lambda: EvalProtocol(confidence=1), "confidence 1, resamples 50000, tie_eps 0.0"),
     ],
 )

@@ -1,7 +1,8 @@
-"""Files that appear whole, with the mode that any other new file has."""
+"""Atomic writes, leftovers of killed processes, and the pause of the garbage collector."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from unbag.runs.files import remove_leftovers, write_atomically, write_text
+from unbag.runs.files import paused_collector, remove_leftovers, write_atomically, write_text
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
@@ -19,7 +20,7 @@ from unbag.runs.files import remove_leftovers, write_atomically, write_text
     [lambda to: save_file({"a": np.zeros(2)}, to), lambda to: to.write_text("x")],
     ids=["safetensors", "text"],
 )
-def test_a_file_has_the_mode_of_any_new_file(
+def test_mode_follows_the_umask(
     tmp_path: Path, write: Callable[[Path], None], umask: int, mode: int
 ) -> None:
     before = os.umask(umask)
@@ -31,7 +32,7 @@ def test_a_file_has_the_mode_of_any_new_file(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_text(tmp_path / "a", "old")
 
     def fails(to: Path) -> None:
@@ -44,7 +45,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_files_and_folders_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+def test_remove_leftovers(tmp_path: Path) -> None:
     (tmp_path / ".export.1234abcd.part" / "open_clip").mkdir(parents=True)
     (tmp_path / ".export.1234abcd.part" / "open_clip" / "half").write_text("x")
     others = {"kept", ".download.part", ".movie.12345678.mp4.part"}
@@ -52,3 +53,16 @@ def test_files_and_folders_that_a_killed_process_left_are_removed(tmp_path: Path
         (tmp_path / name).write_text("x")
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == others
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_paused_collector_restores_the_state_after_an_error(is_enabled: bool) -> None:
+    if not is_enabled:
+        gc.disable()
+    try:
+        with pytest.raises(KeyError), paused_collector():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()

@@ -34,7 +34,7 @@ PERCENT = Table(
 )
 
 
-def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
+def test_digits_of_a_table_and_of_a_number() -> None:
     whole, tenth, hundredth = (cell.number for cell in PERCENT.cells())
     assert (whole.value, whole.digits, whole.shown_digits) == (Fraction(80), 1, 0)
     assert (whole.low, whole.high) == (Fraction("79.95"), Fraction("80.05"))
@@ -44,7 +44,7 @@ def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
     assert PERCENT.source == "paper, table 1"
 
 
-def test_fractions_are_read_as_percent_and_scores_stay_what_they_are() -> None:
+def test_fractions_become_percent_and_scores_stay() -> None:
     fraction = Table("p", "t", (TableColumn("a"),), {"m": "0.59"}, digits=0, unit="fraction")
     score = Table("p", "t", (TableColumn("a"),), {"m": ".234"}, unit="score")
     (rate,), (mean,) = ([c.number for c in table.cells()] for table in (fraction, score))
@@ -52,14 +52,14 @@ def test_fractions_are_read_as_percent_and_scores_stay_what_they_are() -> None:
     assert (mean.value, mean.digits, str(mean)) == (Fraction("23.4"), 1, "0.234")
 
 
-def test_a_row_must_have_as_many_numbers_as_columns() -> None:
+def test_row_with_too_few_numbers() -> None:
     table = Table("p", "t", (TableColumn("a"), TableColumn("b")), {"m": "1.0"})
     with pytest.raises(ValueError, match="shorter"):
         list(table.cells())
 
 
 @given(st.lists(st.integers(0, 1000), min_size=7, max_size=7))
-def test_an_average_of_rounded_cells_is_within_its_interval(tenths: list[int]) -> None:
+def test_average_of_rounded_cells_is_in_its_interval(tenths: list[int]) -> None:
     kinds = averages_of_sugarcrepe()
     cells = {k: PrintedNumber(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
     low, high = averages("sugarcrepe", cells)["macro7"]
@@ -72,40 +72,44 @@ def averages_of_sugarcrepe() -> list[str]:
     return sorted(name for name in found if name.startswith("micro[kind="))
 
 
-def test_nested_weights_by_hand() -> None:
+def test_nested_weights() -> None:
     assert nested([["a"], ["b", "c"]]) == {"a": 1, "b": Fraction(1, 2), "c": Fraction(1, 2)}
 
 
-def value(benchmark: str, model: str, rule: str, source: str) -> float:
-    found = [
+@pytest.mark.parametrize(
+    ("benchmark", "model", "rule", "source", "value"),
+    [
+        ("valse", CLIP_B32, "macro11", "CE-CLIP), table 1", 0.653),
+        ("valse", CLIP_B32, "macro7", "CE-CLIP), table 4", 0.67),
+        ("valse", CE_CLIP_PLUS, "macro9", "CE-CLIP), table 1", 0.767),
+        ("valse", NEGCLIP, "macro7", "results.csv", 0.7372),
+        ("vl_checklist", NEGCLIP, "macro3", "results.csv", 0.7495),
+        ("sugarcrepe", NEGCLIP, "macro(family)", "results.csv", 0.8369),
+        ("vl_checklist", "ALBEF", "macro3", "CE-CLIP), table 2", 0.756),
+        # Its cells are missing, so the averages of groups replace them.
+        ("vl_checklist", "CLIP-SVLC", "macro9", "CE-CLIP), table 2", 0.742),
+        ("valse", "CE-XVLM", "", "CE-CLIP), table 1", 0.708),
+        ("coco_retrieval", CLIP_B32, "micro", "CE-CLIP), table 5", 0.56),
+    ],
+)
+def test_rules_of_averages_are_found_from_the_cells(
+    benchmark: str, model: str, rule: str, source: str, value: float
+) -> None:
+    values = [
         p.value
         for p in published_for(benchmark)
         if (p.model, p.aggregate) == (model, rule) and source in p.source
     ]
-    return found[0]
+    assert values[0] == value
 
 
-def test_rules_of_averages_without_a_rule_are_found_from_the_cells() -> None:
-    assert value("valse", CLIP_B32, "macro11", "CE-CLIP), table 1") == 0.653
-    assert value("valse", CLIP_B32, "macro7", "CE-CLIP), table 4") == 0.67
-    assert value("valse", CE_CLIP_PLUS, "macro9", "CE-CLIP), table 1") == 0.767
-    assert value("valse", NEGCLIP, "macro7", "results.csv") == 0.7372
-    assert value("vl_checklist", NEGCLIP, "macro3", "results.csv") == 0.7495
-    assert value("sugarcrepe", NEGCLIP, "macro(family)", "results.csv") == 0.8369
-    assert value("vl_checklist", "ALBEF", "macro3", "CE-CLIP), table 2") == 0.756
-    # Its cells are lacking, so that its groups stand for them.
-    assert value("vl_checklist", "CLIP-SVLC", "macro9", "CE-CLIP), table 2") == 0.742
-    assert value("valse", "CE-XVLM", "", "CE-CLIP), table 1") == 0.708
-
-
-def test_the_rank_of_recalls_without_one_is_found_in_another_source() -> None:
-    assert likely_cutoffs("coco_retrieval", "text_to_image@?") == ("text_to_image@5",)
-    assert likely_cutoffs("coco_retrieval", "image_to_text@?") == ("image_to_text@5",)
-    assert value("coco_retrieval", CLIP_B32, "micro", "CE-CLIP), table 5") == 0.56
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_rank_of_a_recall_is_found_in_another_source(direction: str) -> None:
+    assert likely_cutoffs("coco_retrieval", f"{direction}@?") == (f"{direction}@5",)
 
 
 @pytest.mark.parametrize("name", sorted({c.column.benchmark for c in all_cells()} - {""}))
-def test_every_benchmark_has_its_numbers_under_rules_of_its_own(name: str) -> None:
+def test_rules_and_numbers_of_each_benchmark(name: str) -> None:
     benchmark = find("benchmark", name)
     assert isinstance(benchmark, Benchmark)
     pairs = two_way(benchmark).published if name.startswith("whatsup") else ()
@@ -122,13 +126,13 @@ def test_every_benchmark_has_its_numbers_under_rules_of_its_own(name: str) -> No
     assert len(keys) == len(set(keys))
 
 
-def test_nothing_is_printed_that_belongs_to_no_benchmark_by_a_slip() -> None:
+def test_columns_name_known_benchmarks() -> None:
     known = {*names("benchmark"), ""}
     assert {column.benchmark for table in tables() for column in table.columns} <= known
     assert len(entries()) > 1300
 
 
-def test_errata_and_scoring_are_those_of_the_source() -> None:
+def test_errata_and_scoring_of_sources() -> None:
     by_source: dict[tuple[str, str], set[bool]] = {}
     for p in published_for("whatsup_a"):
         by_source.setdefault((p.source.partition(", ")[0], p.scoring), set()).add(p.has_errata)
@@ -140,7 +144,7 @@ def test_errata_and_scoring_are_those_of_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "expected"),
+    ("name", "published_as", "expected"),
     [
         ("open_clip:ViT-B-32/openai", "", CLIP_B32),
         ("open_clip:ViT-B-32-quickgelu/openai", "", CLIP_B32),
@@ -153,12 +157,12 @@ def test_errata_and_scoring_are_those_of_the_source() -> None:
         ("negclip", "", "negclip"),
     ],
 )
-def test_which_model_is_which(name: str, said: str, expected: str) -> None:
-    assert published_name(name, said) == expected
+def test_published_name(name: str, published_as: str, expected: str) -> None:
+    assert published_name(name, published_as) == expected
     assert is_same("NegCLIP", "negclip")
 
 
-def test_every_loadable_name_leads_to_one_published_model() -> None:
+def test_loadable_names_are_unique() -> None:
     loaded = [name for some in LOADED_AS.values() for name in some]
     assert len(loaded) == len(set(loaded))
     assert set(LOADED_AS) <= {entry.published.model for entry in entries()}
@@ -169,7 +173,7 @@ def test_half_a_unit_of_the_last_digit() -> None:
     assert Published("m", "accuracy", 0.59, "p", digits=0).half == pytest.approx(0.005)
 
 
-def test_every_file_of_tables_is_read_and_every_table_is_whole() -> None:
+def test_table_files_are_complete() -> None:
     folder = Path(lookup.__file__).parent / "tables"
     assert sorted(path.stem for path in folder.iterdir()) == sorted(TABLE_FILES)
     for table in tables():
@@ -183,7 +187,7 @@ def test_every_file_of_tables_is_read_and_every_table_is_whole() -> None:
             assert {*column.mean_of, *(column.minus or ())} <= set(names)
 
 
-def test_every_doubt_is_about_a_number_of_the_tables() -> None:
+def test_doubts_are_about_numbers_of_the_tables() -> None:
     known = {entry.published for entry in entries()}
     assert {number for flag in flags() for number in flag.concerns} <= known
     assert {number for number in known if doubts(number)} >= {
@@ -191,7 +195,7 @@ def test_every_doubt_is_about_a_number_of_the_tables() -> None:
     }
 
 
-def test_doubts_of_one_number() -> None:
+def test_doubts_of_a_number() -> None:
     sugarcrepe = {
         (p.model, p.aggregate): doubts(p)
         for p in published_for("sugarcrepe")

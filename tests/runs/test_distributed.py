@@ -1,4 +1,4 @@
-"""Two processes of torchrun against one alone: the same scores, bit for bit."""
+"""Two processes of torchrun give the same scores as one, bit for bit."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from unbag.types import Scores
 from unbag.world.benchmarks import SWAP
 
 MODELS = '''
-"""A dual encoder and a scorer that is asked, both of the tests."""
+"""A dual encoder and a scorer of queries."""
 from dataclasses import replace
 
 from unbag.models.baselines import CaptionOnly
@@ -27,11 +27,11 @@ ENCODER = load("base")
 SMALL = replace(SWAP, name="small", load=lambda root: SWAP.load(root)[:130])
 
 
-class Asked(CaptionOnly):
-    """Not blind, so that its images are looked at."""
+class QueryScorer(CaptionOnly):
+    """A scorer that is not blind, so that its images are opened."""
 
 
-ASKED = Asked("asked", lambda caption: float(len(caption)), is_blind=False)
+SCORER = QueryScorer("scorer", lambda caption: float(len(caption)), is_blind=False)
 '''
 
 
@@ -39,21 +39,10 @@ def command(out: Path, *, processes: int) -> list[str]:
     start = [sys.executable, "-m"]
     if processes > 1:
         start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
-    models = ["team_models:ENCODER", "team_models:ASKED"]
-    return [
-        *[*start, "unbag", "run", "--model", *models, "--bench", "team_models:SMALL"],
-        *[
-            "--batch-size",
-            "16",
-            "--no-cache",
-            "--blind",
-            "none",
-            "--device",
-            "cpu",
-            "--out",
-            str(out),
-        ],
-    ]
+    models = ["team_models:ENCODER", "team_models:SCORER"]
+    options = ["--batch-size", "16", "--no-cache", "--blind", "none", "--device", "cpu", "--out"]
+    run = ["unbag", "run", "--model", *models, "--bench", "team_models:SMALL"]
+    return [*start, *run, *options, str(out)]
 
 
 def scores(folder: Path) -> dict[tuple[str, str], list[float]]:
@@ -63,22 +52,22 @@ def scores(folder: Path) -> dict[tuple[str, str], list[float]]:
 
 def test_two_processes_give_the_same_bits_as_one(tmp_path: Path) -> None:
     (tmp_path / "team_models.py").write_text(MODELS)
-    ran = [
+    processes = [
         subprocess.run(
             command(tmp_path / name, processes=n), cwd=tmp_path, capture_output=True, text=True
         )
         for name, n in (("one", 1), ("two", 2))
     ]
-    assert [r.returncode for r in ran] == [0, 0], ran[1].stderr
+    assert [p.returncode for p in processes] == [0, 0], processes[1].stderr
     assert scores(tmp_path / "one") == scores(tmp_path / "two")
     one, two = (json.loads((tmp_path / n / "results.json").read_text()) for n in ("one", "two"))
     assert one == two
-    assert ran[1].stdout.count("results:") == 1
+    assert processes[1].stdout.count("results:") == 1
     left = {path.name for path in (tmp_path / "two").iterdir()}
     assert not left & {"vectors", "scores.1.parquet"}
 
 
-def test_parts_are_shared_out_without_rest() -> None:
+def test_parts_of_each_process() -> None:
     parts = list(range(7))
     shares = [Distributed(rank, 3).mine(parts) for rank in range(3)]
     assert shares == [[0, 3, 6], [1, 4], [2, 5]]
@@ -87,7 +76,7 @@ def test_parts_are_shared_out_without_rest() -> None:
     assert [Distributed(rank, 3).is_leader for rank in range(3)] == [True, False, False]
 
 
-def test_what_a_helper_left_behind_is_taken_over(tmp_path: Path) -> None:
+def test_scores_of_a_helper_are_taken_over(tmp_path: Path) -> None:
     items = SWAP.load(None)[:2]
     key = Key("b", "s")
     helper = ScoreStore(tmp_path / "scores.1.parquet")
@@ -100,7 +89,7 @@ def test_what_a_helper_left_behind_is_taken_over(tmp_path: Path) -> None:
     assert set(ScoreStore(tmp_path / "scores.parquet").get(key)) == {i.id for i in items}
 
 
-def test_an_odd_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.raises(UnbagError, match="WORLD_SIZE is 'two'"):
         init_distributed()

@@ -1,14 +1,14 @@
-"""Rows on disk: whole or absent, shared by processes, bounded in memory, mended when damaged."""
+"""The tensor cache: damage, parallel processes and kills, memory limits, tables."""
 
 import gc
 import itertools
-import json
 import os
 import shutil
 import signal
 from functools import partial
 from pathlib import Path
 from time import time
+from typing import Any
 
 import pytest
 import torch
@@ -22,11 +22,14 @@ from unbag.runs.files import is_full
 from unbag.runs.progress import Silent
 
 VECTORS = torch.arange(12.0).reshape(3, 4)
-KEYS = ["a", "b", "c"]
+KEYS = ["é", 'quote"', "new\nline"]
 
 
-def opened(folder: Path | None, progress: Silent | None = None) -> TensorCache:
-    return TensorCache(folder, progress=progress or Silent())
+PADDED = ("token", "mask", "mark")
+
+
+def opened(folder: Path | None, progress: Silent | None = None, **options: Any) -> TensorCache:
+    return TensorCache(folder, progress=progress or Silent(), **options)
 
 
 def filled(folder: Path | None) -> TensorCache:
@@ -35,29 +38,27 @@ def filled(folder: Path | None) -> TensorCache:
     return cache
 
 
-def test_what_is_put_comes_back_in_another_process(tmp_path: Path) -> None:
-    filled(tmp_path)
-    again = opened(tmp_path)
-    assert again.missing(["c", "a", "unknown"]) == ["unknown"]
-    assert torch.equal(again.get(["c", "a"])["vector"], VECTORS[[2, 0]])
-    assert "b" in again
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_round_trip(tmp_path: Path, has_folder: bool) -> None:
+    cache = filled(tmp_path if has_folder else None)
+    again = opened(tmp_path) if has_folder else cache
+    first, second, last = KEYS
+    assert again.missing([last, first, "unknown"]) == ["unknown"]
+    assert torch.equal(again.get([last, first])["vector"], VECTORS[[2, 0]])
+    assert second in again
     assert "unknown" not in again
     assert again.get([]) == {}
-
-
-def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
-    memory = filled(None)
-    assert torch.equal(memory.get(["b"])["vector"], VECTORS[1:2])
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(again._location_of) == sorted(KEYS)
+    assert len(list(tmp_path.iterdir())) == has_folder
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "junk", "empty"])
-def test_a_damaged_file_is_said_and_forgotten(tmp_path: Path, damage: str) -> None:
+def test_damaged_file_is_reported_and_computed_again(tmp_path: Path, damage: str) -> None:
     filled(tmp_path)
     (path,) = tmp_path.glob("*.safetensors")
-    whole = path.read_bytes()
-    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
-    path.write_bytes({"cut": whole[:-5], "flip": flipped, "junk": b"junk", "empty": b""}[damage])
+    content = path.read_bytes()
+    flipped = content[:-1] + bytes([content[-1] ^ 1])
+    path.write_bytes({"cut": content[:-5], "flip": flipped, "junk": b"junk", "empty": b""}[damage])
     progress = Silent()
     again = opened(tmp_path, progress)
     assert again.missing(KEYS) == KEYS
@@ -65,10 +66,10 @@ def test_a_damaged_file_is_said_and_forgotten(tmp_path: Path, damage: str) -> No
     assert "computing it again" in progress.said[0]
     assert not path.exists()
     again.put(KEYS, {"vector": VECTORS})
-    assert torch.equal(opened(tmp_path).get(["b"])["vector"], VECTORS[1:2])
+    assert torch.equal(opened(tmp_path).get(KEYS[1:2])["vector"], VECTORS[1:2])
 
 
-def test_files_of_another_layout_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_another_version_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "old.safetensors").write_bytes(b"vectors of an older version")
     progress = Silent()
     filled(tmp_path)
@@ -94,7 +95,7 @@ def write_rows(folder: str, who: int, *, killed_at: int | None = None) -> None:
         cache.put([f"own-{who}-{i}"], {"vector": torch.full((1, 8), 100.0 * who + i)})
 
 
-def test_processes_write_the_same_cache_at_once_and_one_is_killed(tmp_path: Path) -> None:
+def test_parallel_processes_and_a_kill(tmp_path: Path) -> None:
     running = [forked(write_rows, str(tmp_path), who) for who in (1, 2)]
     # In the middle of writing a row of its own.
     running.append(forked(partial(write_rows, killed_at=21), str(tmp_path), 3))
@@ -115,49 +116,41 @@ def test_processes_write_the_same_cache_at_once_and_one_is_killed(tmp_path: Path
     assert not left.exists()
 
 
-def test_a_file_that_goes_away_while_it_is_in_use_is_named(tmp_path: Path) -> None:
+def test_file_deleted_while_in_use(tmp_path: Path) -> None:
     cache = several(tmp_path / "cache", max_bytes=1)
     assert cache.missing("abcde") == []
     shutil.rmtree(tmp_path / "cache")
-    with pytest.raises(UnbagError, match="went away or was damaged while it was in use") as error:
+    with pytest.raises(UnbagError, match="was deleted or damaged while it was in use") as error:
         cache.get(list("abcde"))
     assert error.value.hint.startswith("give the same command again")
     cache.put(["f"], tokens(1, 2, 2))
     assert opened(tmp_path / "cache").missing("ef") == ["e"]
 
 
-def test_a_full_disk_of_the_cache_is_named(tmp_path: Path) -> None:
+def test_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "8k") as enlarge:
         cache = opened(tmp_path / "disk")
         rows = torch.zeros((3, 8_192))
         with pytest.raises(UnbagError, match=r"no room is left on the disk of .*/disk") as error:
             cache.put(KEYS, {"vector": rows})
         assert is_full(error.value)
-        assert "--cache names another place" in error.value.hint
+        assert "--cache names another folder" in error.value.hint
         assert not list((tmp_path / "disk").iterdir())
         enlarge("1m")
         cache.put(KEYS, {"vector": rows})
         assert opened(tmp_path / "disk").missing(KEYS) == []
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_folder_that_is_not_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnbagError, match="cannot write to the cache folder") as error:
         opened(tmp_path / "file" / "cache")
     assert "--cache" in str(error.value)
 
 
-def test_the_default_place_follows_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert default_cache() == Path("/somewhere/unbag")
-
-
-def test_keys_are_kept_as_they_are(tmp_path: Path) -> None:
-    odd = ["é", 'quote"', "new\nline"]
-    opened(tmp_path).put(odd, {"vector": VECTORS})
-    again = opened(tmp_path)
-    assert again.missing(odd) == []
-    assert json.dumps(sorted(again._location_of)) == json.dumps(sorted(odd))
 
 
 def tokens(count: int, length: int, seed: int, marked: bool = True) -> dict[str, torch.Tensor]:
@@ -173,23 +166,19 @@ def tokens(count: int, length: int, seed: int, marked: bool = True) -> dict[str,
 
 
 def several(folder: Path | None, *, max_bytes: int = 1 << 20, marked: bool = True) -> TensorCache:
-    made = TensorCache(
-        folder, progress=Silent(), max_bytes=max_bytes, padded=("token", "mask", "mark")
-    )
-    made.put(["a", "b", "c"], tokens(3, 2, 0, marked))
-    made.put(["d", "e"], tokens(2, 5, 1, marked))
-    return made
+    cache = opened(folder, max_bytes=max_bytes, padded=PADDED)
+    cache.put(["a", "b", "c"], tokens(3, 2, 0, marked))
+    cache.put(["d", "e"], tokens(2, 5, 1, marked))
+    return cache
 
 
 @pytest.mark.parametrize("keys", [["e", "b", "a", "d", "c"], ["c", "e", "a", "c"]])
 @pytest.mark.parametrize("marked", [True, False])
-def test_rows_of_a_table_are_those_of_the_files_padded_with_zeros(
+def test_table_has_the_rows_of_the_files_padded_with_zeros(
     tmp_path: Path, keys: list[str], marked: bool
 ) -> None:
     several(tmp_path, marked=marked)
-    again = TensorCache(
-        tmp_path, progress=Silent(), max_bytes=1 << 20, padded=("token", "mask", "mark")
-    )
+    again = opened(tmp_path, max_bytes=1 << 20, padded=PADDED)
     assert again.missing(keys) == []
     table = again.table(keys, "cpu")
     assert table is not None
@@ -205,7 +194,7 @@ def test_rows_of_a_table_are_those_of_the_files_padded_with_zeros(
     assert ("mark" in short) is marked
 
 
-def test_a_table_is_in_memory_once_and_what_is_too_large_gets_none(
+def test_table_is_in_memory_once_and_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = several(tmp_path)
@@ -220,30 +209,29 @@ def test_a_table_is_in_memory_once_and_what_is_too_large_gets_none(
     assert cache.table(list("abcde"), "cpu") is None
 
 
-def test_one_changed_bit_of_any_number_is_found(tmp_path: Path) -> None:
+def test_one_changed_bit_is_found(tmp_path: Path) -> None:
     several(tmp_path)
     for path in tmp_path.glob("*.safetensors"):
         content = bytearray(path.read_bytes())
         content[-30] ^= 4
         path.write_bytes(content)
     progress = Silent()
-    again = TensorCache(tmp_path, progress=progress)
+    again = opened(tmp_path, progress)
     assert again.missing("abcde") == list("abcde")
     assert len(progress.said) == 2
     assert all("its content does not match its name" in said for said in progress.said)
 
 
-def test_rows_without_tokens_can_be_kept_and_tabled(tmp_path: Path) -> None:
-    cache = TensorCache(tmp_path, progress=Silent(), padded=("token", "mask"))
-    cache.put(["a", "b"], tokens(2, 0, 0, marked=False))
-    again = TensorCache(tmp_path, progress=Silent(), padded=("token", "mask"))
+def test_rows_without_tokens(tmp_path: Path) -> None:
+    opened(tmp_path, padded=PADDED).put(["a", "b"], tokens(2, 0, 0, marked=False))
+    again = opened(tmp_path, padded=PADDED)
     assert again.missing(["a", "b"]) == []
     found = again.table(["b", "a"], "cpu")
     assert found is not None
     assert found.tensors["token"].shape == (2, 0, 4)
 
 
-def test_what_leaves_memory_without_a_folder_goes_to_temporary_files() -> None:
+def test_eviction_to_temporary_files() -> None:
     cache = several(None, max_bytes=2)
     folder = cache._folder
     assert folder is not None
