@@ -55,14 +55,19 @@ def test_remove_leftovers(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == others
 
 
+def fail_while_paused() -> None:
+    with paused_collector():
+        assert not gc.isenabled()
+        raise KeyError
+
+
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_paused_collector_restores_the_state_after_an_error(is_enabled: bool) -> None:
     if not is_enabled:
         gc.disable()
     try:
-        with pytest.raises(KeyError), paused_collector():
-            assert not gc.isenabled()
-            raise KeyError
+        with pytest.raises(KeyError):
+            fail_while_paused()
         assert gc.isenabled() == is_enabled
     finally:
         gc.enable()
