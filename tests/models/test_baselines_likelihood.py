@@ -68,14 +68,14 @@ def ask(scorer: Likelihood, captions: Sequence[str], question: str = "") -> list
 CAPTIONS = ("a red cube", "a blue ball", "a", "a red ball a blue cube a red cube")
 
 
-def test_the_total_is_the_sum_over_words(folder: Path) -> None:
+def test_total_is_the_sum_over_words(folder: Path) -> None:
     scorer = likelihood(folder)
     expected = [sum(by_hand(scorer, caption)) for caption in CAPTIONS]
     assert ask(scorer, CAPTIONS) == pytest.approx(expected, abs=1e-5)
     assert scorer.name == "caption:likelihood:small"
 
 
-def test_the_mean_is_a_baseline_of_its_own(folder: Path) -> None:
+def test_mean_over_words(folder: Path) -> None:
     scorer = likelihood(folder, "mean-likelihood")
     expected = [float(np.mean(by_hand(scorer, caption))) for caption in CAPTIONS]
     assert ask(scorer, CAPTIONS) == pytest.approx(expected, abs=1e-5)
@@ -83,7 +83,7 @@ def test_the_mean_is_a_baseline_of_its_own(folder: Path) -> None:
     assert scorer.fingerprint != likelihood(folder).fingerprint
 
 
-def test_an_answer_is_judged_after_its_question(folder: Path) -> None:
+def test_answer_is_scored_after_its_question(folder: Path) -> None:
     scorer = likelihood(folder)
     found = ask(scorer, ["yes", "no"], "is it red ?")
     expected = [sum(by_hand(scorer, f"is it red ? {word}", skip=4)) for word in ("yes", "no")]
@@ -91,7 +91,7 @@ def test_an_answer_is_judged_after_its_question(folder: Path) -> None:
     assert found != pytest.approx(ask(scorer, ["yes", "no"]))
 
 
-def test_a_caption_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_caption_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = likelihood(folder)
     rows: list[int] = []
     forward = scorer.model.forward
@@ -107,13 +107,13 @@ def test_a_caption_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert first[:4] == first[4:] == matrix[0].tolist() == matrix[1].tolist()
 
 
-def test_the_fingerprint_is_of_the_weights(folder: Path, tmp_path: Path) -> None:
+def test_fingerprint_of_the_weights(folder: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "small", seed=1)
     assert likelihood(folder).fingerprint == likelihood(folder).fingerprint
     assert likelihood(folder).fingerprint != likelihood(other).fingerprint
 
 
-def test_what_cannot_be_judged_is_said(folder: Path, tmp_path: Path) -> None:
+def test_captions_and_tokenizers_that_cannot_be_scored(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match="has 12 tokens") as error:
         ask(likelihood(folder), ["a " * 12])
     assert "between 1 and 11" in str(error.value)
@@ -130,24 +130,29 @@ def test_captions_alone(folder: Path) -> None:
     assert scorer.of([]) == []
 
 
-def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("none", "there is no language model at"),
+        ("empty", r"empty has no config\.json"),
+        ("cut.gguf", r"cut\.gguf cannot be read as a language model"),
+        ("words.txt", r"no language model at .*words\.txt': it is a file"),
+    ],
+)
+def test_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, message: str
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UnbagError, match="there is no language model at"):
-        likelihood(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UnbagError, match=r"empty has no config\.json"):
-        likelihood(tmp_path / "empty")
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UnbagError, match=r"cut\.gguf cannot be read as a language model"):
-        likelihood(tmp_path / "cut.gguf")
     (tmp_path / "words.txt").touch()
-    with pytest.raises(UnbagError, match=r"no language model at .*words\.txt': it is a file"):
-        likelihood(tmp_path / "words.txt")
+    with pytest.raises(UnbagError, match=message):
+        likelihood(tmp_path / file)
     with pytest.raises(UnbagError, match="there is no language model at '~no-such-user/gpt'"):
         find_language_model("~no-such-user/gpt")
 
 
-def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
+def test_missing_folder_that_looks_like_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "models").mkdir()
@@ -160,20 +165,20 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
     with pytest.raises(UnbagError, match="at 'models/gpt': the folder models has no gpt") as caught:
         load_likelihood("models/gpt")
     assert caught.value.hint == (
-        "check the path; if a model of the hub is meant, get it first: hf download models/gpt"
+        "check the path; to use a model of the hub, download it first: hf download models/gpt"
     )
     assert find_language_model("owner/gpt") == HfSource("owner/gpt")
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: "config.json")
     assert find_language_model("models/gpt@v1") == HfSource("models/gpt", "v1")
 
 
-def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: Path) -> None:
+def test_model_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     with pytest.raises(UnbagError, match="CLIPConfig") as caught:
         load_likelihood(str(tmp_path))
     assert len(caught.value.message) < 400
     assert caught.value.hint == (
-        "its config.json is of another kind of model: take one of the kind asked for"
+        "its config.json is of another kind of model; use a model of the required kind"
     )
 
 
@@ -184,7 +189,7 @@ def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: P
         (ValueError("cut short"), "copy or download the file again"),
     ],
 )
-def test_a_gguf_file_that_cannot_be_read_gets_a_hint(
+def test_hints_for_unreadable_gguf_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, hint: str
 ) -> None:
     def fails(*path: str, **where: object) -> None:
@@ -197,7 +202,7 @@ def test_a_gguf_file_that_cannot_be_read_gets_a_hint(
     assert hint in str(found.value)
 
 
-def test_weights_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+def test_missing_weights(tmp_path: Path) -> None:
     """transformers would fill them with random numbers."""
     from safetensors.torch import load_file, save_file
 

@@ -183,7 +183,7 @@ def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
     )
     assert odd.text.whole_because == "its text encoder gives other vectors without padding"
     assert odd.encode_texts(["a"]).std() == 0
-    with pytest.raises(UnbagError, match="word vectors of this text encoder are not known"):
+    with pytest.raises(UnbagError, match="token vectors of this text encoder are not known"):
         odd.encode_tokens(["a"])
 
 

@@ -1,4 +1,4 @@
-"""QuickGELU and tokenizers: a mismatch is refused with the way out, both ways; the rest is said."""
+"""Activations and tokenizers: errors of a mismatch in both directions, and notes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def quiet() -> Any:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_a_tag_of_the_other_activation_is_refused_both_ways() -> None:
+def test_tag_of_the_other_activation() -> None:
     with pytest.raises(UnbagError) as raised:
         load("tiny-clip/dfn2b")
     assert raised.value.message == (
@@ -53,14 +53,13 @@ def test_a_tag_of_the_other_activation_is_refused_both_ways() -> None:
     with pytest.raises(UnbagError) as raised:
         load("tiny-clip-quickgelu/laion2b_plain")
     assert raised.value.message == (
-        "tiny-clip/laion2b_plain was trained with GELU, and tiny-clip-quickgelu computes with "
-        "QuickGELU"
+        "tiny-clip/laion2b_plain was trained with GELU, and tiny-clip-quickgelu uses QuickGELU"
     )
     assert raised.value.hint == "write open_clip:tiny-clip/laion2b_plain"
 
 
 @pytest.mark.usefixtures("tagged", "quiet")
-def test_the_ways_out_work_without_a_word_and_differ() -> None:
+def test_hints_of_tags_work_and_differ() -> None:
     plain, quick = load("tiny-clip/laion2b_plain"), load("tiny-clip-quickgelu/dfn2b")
     assert plain.name == "tiny-clip/laion2b_plain"
     assert quick.name == "tiny-clip-quickgelu/dfn2b"
@@ -74,7 +73,7 @@ def test_the_ways_out_work_without_a_word_and_differ() -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_weights_of_openai_get_their_activation_and_it_is_said() -> None:
+def test_weights_of_openai_get_quickgelu() -> None:
     with pytest.warns(UserWarning, match="OpenAI's weights were trained with QuickGELU, so it is"):
         found = load("tiny-clip/openai")
     other = load("tiny-clip-quickgelu/openai")
@@ -82,7 +81,7 @@ def test_weights_of_openai_get_their_activation_and_it_is_said() -> None:
     assert found.trained_on == ()
 
 
-def test_no_published_tag_is_computed_with_the_wrong_activation() -> None:
+def test_activations_of_all_published_tags() -> None:
     """Every pair of architecture and tag is refused, mended, or right."""
     open_clip = library()
     from unbag.models.open_clip.checkpoint import check_tag_activation, is_quick
@@ -115,7 +114,7 @@ def beside(tmp_path: Path, weights: Path, **lines: str) -> Path:
     return path
 
 
-def test_the_trainers_parameters_are_believed_both_ways(saved: Made, tmp_path: Path) -> None:
+def test_activation_in_the_trainers_parameters(saved: Made, tmp_path: Path) -> None:
     path = beside(tmp_path, saved("clip"), model="tiny-clip-quickgelu", force_quick_gelu="False")
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{path}")
@@ -135,28 +134,28 @@ def test_the_trainers_parameters_are_believed_both_ways(saved: Made, tmp_path: P
 
 
 @pytest.mark.usefixtures("quiet")
-def test_parameters_that_agree_leave_nothing_to_say(saved: Made, tmp_path: Path) -> None:
+def test_no_note_if_parameters_agree(saved: Made, tmp_path: Path) -> None:
     path = beside(tmp_path, saved("clip"), model="tiny-clip", force_quick_gelu="False")
     assert load(f"tiny-clip@{path}").name == "tiny-clip@run/epoch_1"
 
 
-def test_the_name_of_a_file_is_believed(saved: Made, tmp_path: Path) -> None:
+def test_activation_in_the_file_name(saved: Made, tmp_path: Path) -> None:
     path = tmp_path / "vit_b_32-quickgelu-laion400m.safetensors"
     save_file(load_file(saved("clip")), path)
-    with pytest.raises(UnbagError, match=r"the name of vit_b_32-quickgelu-laion400m.* says Q"):
+    with pytest.raises(UnbagError, match=r"the name of vit_b_32-quickgelu-laion400m.* contains Q"):
         load(f"tiny-clip@{path}")
 
 
-def test_a_config_beside_the_file_is_believed(saved: Made, home: Path, tmp_path: Path) -> None:
+def test_activation_in_the_config(saved: Made, home: Path, tmp_path: Path) -> None:
     save_file(load_file(saved("clip")), tmp_path / "mine.safetensors")
     config = json.loads((home / "tiny-clip.json").read_text())
     write_config(tmp_path, {**config, "quick_gelu": True})
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{tmp_path}")
-    assert "the open_clip_config.json beside the file says QuickGELU" in raised.value.message
+    assert "the open_clip_config.json beside the file has QuickGELU" in raised.value.message
     assert raised.value.hint == f"write open_clip:tiny-clip-quickgelu@{tmp_path}"
     write_config(tmp_path, config)
-    with pytest.raises(UnbagError, match="beside the file says GELU"):
+    with pytest.raises(UnbagError, match="beside the file has GELU"):
         load(f"tiny-clip-quickgelu@{tmp_path}")
 
 
@@ -164,32 +163,32 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config}))
 
 
-def test_where_nothing_tells_the_activation_it_is_said(saved: Made) -> None:
+def test_note_on_unknown_activation(saved: Made) -> None:
     path = saved("clip")
     with pytest.warns(UserWarning, match="activation") as said:
         load(f"tiny-clip@{path}")
     assert [str(one.message) for one in said] == [
-        "tiny-clip@clip.safetensors: nothing beside the file says its activation; computed with "
-        "GELU, as tiny-clip is. If the weights come from OpenAI's, DFN's or MetaCLIP's, write "
+        "tiny-clip@clip.safetensors: no metadata states the activation; computed with GELU, as in "
+        "tiny-clip. If the weights come from OpenAI's, DFN's or MetaCLIP's, write "
         f"open_clip:tiny-clip-quickgelu@{path}"
     ]
 
 
 @pytest.mark.usefixtures("quiet")
-def test_the_other_activation_can_be_chosen_for_any_architecture(saved: Made) -> None:
+def test_other_activation_for_any_architecture(saved: Made) -> None:
     quick = load(f"tiny-custom-quickgelu@{saved('custom')}")
     assert quick.name == "tiny-custom-quickgelu@custom"
     assert type(quick.model.text.transformer.resblocks[0].mlp.gelu).__name__ == "QuickGELU"
 
 
-def test_nothing_is_said_of_architectures_that_have_only_gelu() -> None:
+def test_no_note_for_architectures_with_gelu_only() -> None:
     """SigLIP was never published with QuickGELU; RN50 was, and so was ViT-B-32."""
     file = Path("mine.safetensors")
     for arch, is_said in (("ViT-B-16-SigLIP", False), ("ViT-B-32", True), ("RN50", True)):
         assert bool(check_file_activation(arch, architecture(arch), file, str(file))) == is_said
 
 
-def test_images_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: Path) -> None:
+def test_preparation_of_siglip(tmp_path: Path) -> None:
     (tmp_path / "mine.safetensors").touch()
     source = find_source(parse(f"ViT-B-16-SigLIP@{tmp_path / 'mine.safetensors'}"))
     assert source.preparation["mean"] == (0.5, 0.5, 0.5)
@@ -198,7 +197,7 @@ def test_images_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: P
     assert not find_source(parse(f"ViT-L-14-quickgelu@{tmp_path / 'mine.safetensors'}")).notes
 
 
-def test_a_text_encoder_of_another_tokenizer_is_refused(saved: Made) -> None:
+def test_text_encoder_of_another_tokenizer(saved: Made) -> None:
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-clip@{saved('other-words')}")
     assert raised.value.message == (
@@ -214,33 +213,29 @@ def test_a_text_encoder_of_another_tokenizer_is_refused(saved: Made) -> None:
     [
         ("other-words", "has 49408 tokens, and the text encoder was trained with 49500"),
         ("few-words", "has 12 tokens, and the text encoder knows 8"),
-        ("other-eos", "ends a caption with 4, and the text encoder waits for 2"),
+        ("other-eos", "ends a caption with 4, and the text encoder expects 2"),
         ("largest", "does not end a caption with its largest id"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*nothing beside the file says")
-def test_a_tokenizer_that_does_not_fit_the_encoder_is_refused(
-    name: str, found: str, saved: Made
-) -> None:
+@pytest.mark.filterwarnings("ignore:.*no metadata states the activation")
+def test_tokenizer_of_another_text_encoder(name: str, found: str, saved: Made) -> None:
     with pytest.raises(UnbagError, match=f"the tokenizer of tiny-{name} {found}"):
         load(f"tiny-{name}@{saved(name)}")
 
 
-def test_a_config_that_names_another_tokenizer_is_refused(
-    saved: Made, home: Path, tmp_path: Path
-) -> None:
+def test_config_with_another_tokenizer(saved: Made, home: Path, tmp_path: Path) -> None:
     save_file(load_file(saved("eos")), tmp_path / "mine.safetensors")
     config = json.loads((home / "tiny-eos.json").read_text())
     config["text_cfg"]["hf_tokenizer_name"] = "xlm-v"
     write_config(tmp_path, config)
-    with pytest.raises(UnbagError, match=r"says hf_tokenizer_name 'xlm-v', and tiny-eos has "):
+    with pytest.raises(UnbagError, match=r"has hf_tokenizer_name 'xlm-v', tiny-eos has "):
         load(f"tiny-eos@{tmp_path}")
 
 
-def test_captions_at_full_length_are_said(saved: Made) -> None:
-    with pytest.warns(UserWarning, match="all 77 tokens") as said:
+def test_note_on_captions_at_full_length(saved: Made) -> None:
+    with pytest.warns(UserWarning, match="padded to 77 tokens") as said:
         load(f"tiny-looking-quickgelu@{saved('looking')}")
     assert [str(one.message) for one in said] == [
-        "tiny-looking-quickgelu@looking: captions run at all 77 tokens, since its text encoder "
-        "looks at padding"
+        "tiny-looking-quickgelu@looking: captions are padded to 77 tokens, since its text encoder "
+        "attends to padding"
     ]

@@ -30,19 +30,16 @@ def ask(name: str, *captions: str, image: str = "a.jpg") -> list[float]:
     return [float(v) for v in load(name).score(queries)]
 
 
-def test_length_decides_and_equal_lengths_do_not_tie() -> None:
+def test_length_and_constant() -> None:
     short, long = ask("short", "a cat", "a large cat", "a dog"), ask("long", "a cat", "a large cat")
     assert short[0] > short[1]
     assert long[0] < long[1]
     assert short[0] != short[2]
-
-
-def test_a_constant_says_the_same_of_everything() -> None:
     assert ask("constant", "a cat", "a dog") == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_a_matrix_holds_the_numbers_of_single_pairs(spec: str) -> None:
+def test_matrix_equals_pairs(spec: str) -> None:
     scorer = load(spec.removeprefix("caption:"))
     assert isinstance(scorer, Scorer)
     assert isinstance(scorer, MatrixScorer)
@@ -55,7 +52,7 @@ def test_a_matrix_holds_the_numbers_of_single_pairs(spec: str) -> None:
     assert np.array_equal(matrix, np.asarray(pairs).reshape(3, 2))
 
 
-def test_random_depends_on_all_that_is_asked_but_the_folder() -> None:
+def test_random_depends_on_the_query_without_the_folder() -> None:
     first = ask("random", "a cat")
     assert ask("random", "a cat", image="elsewhere/data/a.jpg") == first
     assert ask("random", "a dog") != first
@@ -68,7 +65,7 @@ def test_random_depends_on_all_that_is_asked_but_the_folder() -> None:
     )
 
 
-def test_random_is_a_fair_and_independent_coin() -> None:
+def test_random_is_fair_and_independent() -> None:
     # The worst case for a hash of captions: all items share the same two captions.
     images = [Sealed(f"{n}.jpg") for n in range(10_000)]
     score_PC = Coin("coin").score_matrix(images, ["the true one", "the false one"]).numpy()
@@ -85,8 +82,8 @@ def test_random_is_a_fair_and_independent_coin() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("random:x", r"caption:random:x: 'x' is no seed"),
-        ("random:-1", r"'-1' is no seed"),
+        ("random:x", r"caption:random:x: 'x' is not a seed"),
+        ("random:-1", r"'-1' is not a seed"),
         ("shrt", r"did you mean 'caption:short'"),
         ("likelihood", r"there is no language model at ''"),
     ],

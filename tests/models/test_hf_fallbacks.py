@@ -1,4 +1,4 @@
-"""Dual encoders of transformers that are not as expected: each falls back loudly or is refused."""
+"""Dual encoders of transformers with unexpected parts: warnings, fallbacks and errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,12 +41,12 @@ def parts(folder: Path) -> tuple[Any, Any, Any]:
     )
 
 
-def test_a_kind_not_known_runs_at_full_length_and_says_so(
+def test_unknown_kind_runs_at_full_length(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = dual(hf_folder("clip")).encode_texts(CAPTIONS)
     monkeypatch.setattr(hf_dual, "KINDS", {})
-    with pytest.warns(UserWarning, match="is a kind not known here, so captions run at 30 tokens"):
+    with pytest.warns(UserWarning, match="unknown kind, so captions are padded to 30 tokens"):
         encoder = dual(hf_folder("clip"))
     assert encoder.captions(["a"])["input_ids"].shape == (1, 30)
     torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected, atol=1e-5, rtol=0)
@@ -54,17 +54,17 @@ def test_a_kind_not_known_runs_at_full_length_and_says_so(
         encoder.encode_patches(pixels_of(encoder))
 
 
-def test_a_wrong_belief_about_padding_is_found_out(
+def test_wrong_padding_setting_is_detected(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = dual(hf_folder("siglip")).encode_texts(CAPTIONS)
     monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": ModelFamily("last", has_mask=False)})
-    with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
+    with pytest.warns(UserWarning, match="gives other vectors without padding"):
         encoder = dual(hf_folder("siglip"))
     torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected)
 
 
-def test_padding_is_tried_in_full_precision(
+def test_padding_is_tested_in_full_precision(
     hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, words, processor = parts(hf_folder("siglip"))
@@ -73,13 +73,13 @@ def test_padding_is_tried_in_full_precision(
         model.text_model.embeddings.token_embedding.weight.mul_(1e-4)
         model.text_model.embeddings.position_embedding.weight.mul_(1e-4)
     monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": ModelFamily("last", has_mask=False)})
-    with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
+    with pytest.warns(UserWarning, match="gives other vectors without padding"):
         encoder = HfDual(model, words, processor, name="half", dtype="bfloat16")
     assert encoder.model.dtype == torch.bfloat16
     assert encoder.captions.is_padded
 
 
-def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolder) -> None:
+def test_siglip_reads_padding_with_any_tokenizer_setting(hf_folder: HfFolder) -> None:
     folder = hf_folder("siglip")
     model, words, processor = parts(folder)
     expected = dual(folder).encode_texts(CAPTIONS)
@@ -89,7 +89,7 @@ def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolde
     torch.testing.assert_close(encoder.encode_texts(CAPTIONS), expected)
 
 
-def test_tokens_without_a_place_in_the_joint_space(hf_folder: HfFolder) -> None:
+def test_tokens_outside_the_joint_space(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("vision-text-dual-encoder"))
     with pytest.raises(
         UnbagError, match="tokens of a 'vision-text-dual-encoder' have no place"
@@ -99,7 +99,7 @@ def test_tokens_without_a_place_in_the_joint_space(hf_folder: HfFolder) -> None:
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip2", "align"])
-def test_half_precision_is_close_and_another_model(kind: str, hf_folder: HfFolder) -> None:
+def test_half_precision(kind: str, hf_folder: HfFolder) -> None:
     whole, half = dual(hf_folder(kind)), dual(hf_folder(kind), dtype="bfloat16")
     assert half.model.dtype == torch.bfloat16
     assert half.fingerprint != whole.fingerprint
@@ -113,9 +113,7 @@ def test_half_precision_is_close_and_another_model(kind: str, hf_folder: HfFolde
         assert not torch.equal(ours, theirs)
 
 
-def test_weights_saved_in_half_precision_are_computed_in_float32(
-    hf_folder: HfFolder, tmp_path: Path
-) -> None:
+def test_half_precision_weights_run_in_float32(hf_folder: HfFolder, tmp_path: Path) -> None:
     model, words, processor = parts(hf_folder("clip"))
     for part in (model.half(), words, processor):
         part.save_pretrained(tmp_path / "half")
@@ -124,9 +122,7 @@ def test_weights_saved_in_half_precision_are_computed_in_float32(
     assert encoder.name == "half"
 
 
-def test_both_encoders_are_compiled_if_asked(
-    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_encoders_are_compiled(hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
     def compile_(function: Any, *, dynamic: bool | None = None) -> Any:
@@ -146,14 +142,14 @@ def test_both_encoders_are_compiled_if_asked(
     assert compiled == ["get_text_features True", "get_image_features None"]
 
 
-def test_vectors_of_two_widths_are_refused(hf_folder: HfFolder) -> None:
+def test_vectors_of_two_widths(hf_folder: HfFolder) -> None:
     model, words, processor = parts(hf_folder("clip"))
     model.visual_projection = torch.nn.Linear(16, 5)
     with pytest.raises(UnbagError, match=r"of shape \(5,\) for an image and \(12,\) for a caption"):
         HfDual(model, words, processor, name="odd")
 
 
-def test_an_image_processor_with_more_inputs_is_refused() -> None:
+def test_image_processor_with_more_inputs() -> None:
     def processor(*, images: Any, return_tensors: str) -> dict[str, torch.Tensor]:
         return {"pixel_values": torch.zeros(1, 3, 4, 4), "image_sizes": torch.zeros(1, 2)}
 
@@ -163,20 +159,16 @@ def test_an_image_processor_with_more_inputs_is_refused() -> None:
         ImagePreparation(processor, name="odd")
 
 
-def test_a_caption_of_unknown_length_is_refused(hf_folder: HfFolder) -> None:
+def test_unknown_context_length(hf_folder: HfFolder) -> None:
     words = transformers.AutoTokenizer.from_pretrained(hf_folder("sentence"))
     words.model_max_length = 10**30
     config = SimpleNamespace(model_type="endless", vocab_size=100)
-    with pytest.raises(
-        UnbagError, match="'endless' does not say how many tokens a caption may have"
-    ):
+    with pytest.raises(UnbagError, match="'endless' states no maximum number of tokens"):
         make_captions(config, words, is_padded=True, has_mask=True)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (1, 200)])
-def test_odd_sizes_of_image_are_read_like_others(
-    size: tuple[int, int], hf_folder: HfFolder
-) -> None:
+def test_odd_image_sizes(size: tuple[int, int], hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("clip"))
     width, height = size
     image = Images.new("RGB", (width, height), (10, 200, 30))
@@ -184,7 +176,7 @@ def test_odd_sizes_of_image_are_read_like_others(
     torch.testing.assert_close(encoder.prepare(image), encoder.prepare(large))
 
 
-def test_a_chat_model_is_known_by_its_kind(chat_folder: Callable[[str], Path]) -> None:
+def test_chat_model_is_a_generator(chat_folder: Callable[[str], Path]) -> None:
     found = load(str(chat_folder("llava")))
     assert isinstance(found, Generator)
     assert not isinstance(found, DualEncoder)

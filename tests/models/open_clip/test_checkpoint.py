@@ -1,10 +1,13 @@
-"""Checkpoints in every form trainers write, and files that are none."""
+"""Checkpoints in all forms of trainers and exports, damaged files, and downloads."""
 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import pickle
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from unbag.models.open_clip.loading import find_source, label_of_file, load
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]
-pytestmark = pytest.mark.filterwarnings("ignore:.*nothing beside the file says")
+pytestmark = pytest.mark.filterwarnings("ignore:.*no metadata states the activation")
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def trainer(state: dict[str, torch.Tensor]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["bare", "trainer", "compiled", "model", "custom", "old"])
-def test_every_form_of_a_checkpoint_gives_the_same_vectors(
+def test_all_forms_of_a_checkpoint_give_the_same_vectors(
     form: str, state: dict[str, torch.Tensor], tmp_path: Path, loaded: Made
 ) -> None:
     forms: dict[str, Any] = {
@@ -53,16 +56,14 @@ def test_every_form_of_a_checkpoint_gives_the_same_vectors(
     assert found.fingerprint == loaded("clip").fingerprint
 
 
-def test_the_first_form_of_a_text_encoder_loads_into_the_second(
-    saved: Made, tmp_path: Path, loaded: Made
-) -> None:
+def test_text_encoder_without_prefix(saved: Made, tmp_path: Path, loaded: Made) -> None:
     state = {key.removeprefix("text."): v for key, v in load_file(saved("custom")).items()}
     save_file(state, tmp_path / "first.safetensors")
     found = load(f"tiny-custom@{tmp_path / 'first.safetensors'}")
     assert torch.equal(found.encode_texts(CAPTIONS), loaded("custom").encode_texts(CAPTIONS))
 
 
-def test_half_precision_files_and_the_pickles_of_old_torch_are_read(
+def test_half_precision_and_old_pickles(
     state: dict[str, torch.Tensor], tmp_path: Path, loaded: Made
 ) -> None:
     half = {key: value.half() for key, value in state.items()}
@@ -73,14 +74,12 @@ def test_half_precision_files_and_the_pickles_of_old_torch_are_read(
     assert found.fingerprint != loaded("clip").fingerprint
 
 
-def test_a_bias_of_the_sigmoid_loss_is_kept(state: dict[str, torch.Tensor], tmp_path: Path) -> None:
+def test_bias_of_the_sigmoid_loss(state: dict[str, torch.Tensor], tmp_path: Path) -> None:
     torch.save({**state, "logit_bias": torch.tensor([-7.5])}, tmp_path / "sigmoid.pt")
     assert load(f"tiny-clip@{tmp_path / 'sigmoid.pt'}").bias == -7.5
 
 
-def test_a_folder_with_one_checkpoint_is_enough(
-    state: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+def test_folder_of_checkpoints(state: dict[str, torch.Tensor], tmp_path: Path) -> None:
     save_file(state, tmp_path / "mine.safetensors")
     assert load(f"tiny-clip@{tmp_path}").name == "tiny-clip@mine"
     save_file(state, tmp_path / "other.safetensors")
@@ -90,15 +89,13 @@ def test_a_folder_with_one_checkpoint_is_enough(
     assert load(f"tiny-clip@{tmp_path}").name == f"tiny-clip@{tmp_path.name}/open_clip_model"
 
 
-def test_epochs_of_two_runs_have_two_names() -> None:
+def test_label_of_file() -> None:
     assert label_of_file(Path("/logs/first/checkpoints/epoch_5.pt")) == "first/epoch_5"
     assert label_of_file(Path("/logs/second/checkpoints/epoch_5.pt")) == "second/epoch_5"
     assert label_of_file(Path("/logs/neg_clip.pt")) == "neg_clip"
 
 
-def test_an_exported_folder_says_everything_itself(
-    saved: Made, home: Path, tmp_path: Path, loaded: Made
-) -> None:
+def test_exported_folder(saved: Made, home: Path, tmp_path: Path, loaded: Made) -> None:
     folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
     found = load(f"local-dir:{folder}")
     assert found.name == "mine"
@@ -118,7 +115,7 @@ def exported(weights: Path, config: Path, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_config_beside_the_file_says_how_images_are_prepared(
+def test_config_beside_the_file_sets_the_preparation(
     saved: Made, home: Path, tmp_path: Path
 ) -> None:
     folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
@@ -147,38 +144,66 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
+def saved_bytes(content: object, *, is_zip: bool = True) -> bytes:
+    buffer = BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=is_zip)
+    return buffer.getvalue()
+
+
+NOT_READ = "cannot be read as a checkpoint: "
+TENSORS = {"w": torch.zeros(1000)}
+BAD_FILES: dict[str, tuple[str, bytes, str]] = {
+    "text": ("a.pt", b"hello", f"{NOT_READ}it is no file of PyTorch"),
+    "bytes": ("a.pt", bytes(range(7, 250)), f"{NOT_READ}it is no file of PyTorch"),
+    "JSON": ("a.pt", b"{}", f"{NOT_READ}it is no file of PyTorch"),
+    "empty": ("a.pt", b"", f"{NOT_READ}it is empty"),
+    "truncated": ("a.pt", saved_bytes(TENSORS)[:2000], f"{NOT_READ}its end is missing"),
+    "truncated pickle": (
+        "a.pt", saved_bytes(TENSORS, is_zip=False)[:60], f"{NOT_READ}its end is missing"
+    ),
+    "model": (
+        "a.pt",
+        saved_bytes(torch.nn.Linear(2, 2)),
+        "holds more than weights: torch.nn.modules.linear.Linear",
+    ),
+    "pickle": (
+        "a.pt",
+        pickle.dumps({"a": Path("x")}, protocol=4),
+        "holds more than weights: a pickle of other things",
+    ),
+    "no weights": ("a.pt", saved_bytes({"epoch": 3}), "holds no state dict: epoch"),
+    "list": ("a.pt", saved_bytes([1, 2]), "holds no state dict: <class 'list'>"),
+    "safetensors": ("a.safetensors", b"hello", NOT_READ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_are_no_checkpoint(tmp_path: Path, name: str) -> None:
+    file, content, message = BAD_FILES[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(UnbagError) as error:
+        checkpoint.read_state(tmp_path / file)
+    assert f"{file} {message}" in error.value.message
+    # The advice of PyTorch would run the code.
+    assert "\x1b" not in str(error.value)
+    assert "weights_only" not in str(error.value)
+
+
+def test_folders_and_paths_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UnbagError, match=r"no checkpoint at .*gone.pt"):
         load(f"ViT-B-32@{tmp_path / 'gone.pt'}")
-    (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(UnbagError, match=r"text.pt"):
-        checkpoint.read_state(tmp_path / "text.pt")
-    (tmp_path / "text.safetensors").write_text("hello")
-    with pytest.raises(UnbagError, match=r"text.safetensors cannot be read as a checkpoint"):
-        checkpoint.read_state(tmp_path / "text.safetensors")
-    torch.save({"epoch": 3}, tmp_path / "epoch.pt")
-    with pytest.raises(UnbagError, match=r"epoch.pt holds no state dict: epoch"):
-        checkpoint.read_state(tmp_path / "epoch.pt")
-    torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(UnbagError, match=r"list.pt holds no state dict: <class 'list'>"):
-        checkpoint.read_state(tmp_path / "list.pt")
     with pytest.raises(UnbagError, match=r"holds 0 checkpoints: none"):
-        checkpoint.find_weights(_empty(tmp_path))
+        checkpoint.find_weights(tmp_path)
 
 
-def _empty(tmp_path: Path) -> Path:
-    (tmp_path / "empty").mkdir()
-    return tmp_path / "empty"
-
-
-def test_torchscript_archives_name_the_tag(tmp_path: Path) -> None:
+def test_torchscript_archives(tmp_path: Path) -> None:
     with pytest.warns(FutureWarning, match="torch.jit"):
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "ViT-B-32.pt")
     with pytest.raises(UnbagError, match=r"(?s)TorchScript archive.*ViT-B-32-quickgelu/openai"):
         checkpoint.read_state(tmp_path / "ViT-B-32.pt")
 
 
-def test_a_checkpoint_of_another_architecture_says_which_tensors(saved: Made) -> None:
+def test_checkpoint_of_another_architecture(saved: Made) -> None:
     with pytest.raises(UnbagError) as raised:
         load(f"tiny-deep@{saved('clip')}")
     assert raised.value.message == (
@@ -189,7 +214,7 @@ def test_a_checkpoint_of_another_architecture_says_which_tensors(saved: Made) ->
     assert raised.value.hint == "name the architecture it was trained with before the @"
 
 
-def test_more_and_other_shapes_are_counted_too(saved: Made) -> None:
+def test_other_tensors_and_shapes(saved: Made) -> None:
     with pytest.raises(UnbagError, match=r"24 not part of it \(transformer.resblocks.2.*\.\.\.\)"):
         load(f"tiny-clip@{saved('deep')}")
     with pytest.raises(UnbagError) as raised:
@@ -202,7 +227,7 @@ def test_more_and_other_shapes_are_counted_too(saved: Made) -> None:
     )
 
 
-def test_the_trainers_parameters_name_the_right_architecture(saved: Made, tmp_path: Path) -> None:
+def test_hint_of_the_trainers_parameters(saved: Made, tmp_path: Path) -> None:
     (tmp_path / "params.txt").write_text("force_quick_gelu: False\nmodel: tiny-clip\n")
     save_file(load_file(saved("clip")), tmp_path / "epoch_1.safetensors")
     with pytest.raises(UnbagError) as raised:
@@ -210,9 +235,11 @@ def test_the_trainers_parameters_name_the_right_architecture(saved: Made, tmp_pa
     assert raised.value.hint == "the trainer's params.txt says model: tiny-clip"
 
 
-def test_a_config_that_is_none_and_one_that_lies(saved: Made, home: Path, tmp_path: Path) -> None:
+def test_missing_and_wrong_config(saved: Made, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "only").mkdir()
+    save_file(load_file(saved("clip")), tmp_path / "only" / "one.safetensors")
     with pytest.raises(UnbagError, match=r"has no open_clip_config.json"):
-        load(_only(saved, tmp_path))
+        load(f"local-dir:{tmp_path / 'only'}")
     folder = exported(saved("clip"), home / "tiny-deep.json", tmp_path / "lies")
     with pytest.raises(UnbagError, match=r"does not fit lies: 24 missing") as raised:
         load(f"local-dir:{folder}")
@@ -222,14 +249,8 @@ def test_a_config_that_is_none_and_one_that_lies(saved: Made, home: Path, tmp_pa
         load(f"local-dir:{folder}")
 
 
-def _only(saved: Made, tmp_path: Path) -> str:
-    (tmp_path / "only").mkdir()
-    save_file(load_file(saved("clip")), tmp_path / "only" / "one.safetensors")
-    return f"local-dir:{tmp_path / 'only'}"
-
-
 @pytest.mark.parametrize("revision", ["", "@1a2b3c"])
-def test_a_model_of_the_hub_takes_everything_from_one_revision(
+def test_hub_files_are_of_one_revision(
     revision: str, saved: Made, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
@@ -247,7 +268,7 @@ def test_a_model_of_the_hub_takes_everything_from_one_revision(
 
 
 @pytest.mark.parametrize("named", ["me/mine", "google/t5"])
-def test_tokenizer_files_of_the_hub_are_of_the_same_revision(
+def test_hub_tokenizer_is_of_the_same_revision(
     named: str, saved: Made, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.loads((home / "tiny-clip.json").read_text())["text_cfg"]
@@ -270,10 +291,62 @@ def test_tokenizer_files_of_the_hub_are_of_the_same_revision(
     assert found.tokenizer == (f"local-dir:{folder}" if is_own else "hf-hub:me/mine")
 
 
-def test_a_pinned_tag_is_another_model(saved: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_tag_has_its_own_name(saved: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = str(saved("clip"))
     monkeypatch.setattr(
         library().pretrained, "download_pretrained_from_hf", lambda *args, **where: fetched
     )
     found = find_source(parse("ViT-B-32/laion2b_s34b_b79k@1a2b3c"))
     assert found.name == "ViT-B-32/laion2b_s34b_b79k@1a2b3c"
+
+
+def test_folder_of_transformers(saved: Made, tmp_path: Path) -> None:
+    save_file(load_file(saved("clip")), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip"}))
+    with pytest.raises(UnbagError, match="is a model of transformers, not of OpenCLIP") as raised:
+        checkpoint.find_weights(tmp_path)
+    assert raised.value.hint == f"write hf:{tmp_path}"
+    # Folders of the hub often hold both.
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    assert checkpoint.find_weights(tmp_path) == tmp_path / "model.safetensors"
+
+
+def test_run_of_the_trainer(tmp_path: Path) -> None:
+    below = tmp_path / "checkpoints"
+    below.mkdir()
+    (tmp_path / "params.txt").write_text("model: RN50\n")
+    for epoch in (1, 9, 10):
+        (below / f"epoch_{epoch}.pt").touch()
+    with pytest.raises(UnbagError) as raised:
+        checkpoint.find_weights(tmp_path)
+    listed = "epoch_1.pt, epoch_9.pt, epoch_10.pt"
+    assert raised.value.message == f"the folder {below} holds 3 checkpoints: {listed}"
+    assert raised.value.hint == f"name the file, as in ...@{below / 'epoch_10.pt'}"
+
+
+def test_weights_with_nan(saved: Made, tmp_path: Path) -> None:
+    state = load_file(saved("clip"))
+    state["visual.proj"][0, 0] = math.nan
+    save_file(state, tmp_path / "diverged.safetensors")
+    with pytest.raises(UnbagError, match=r"diverged.safetensors hold NaN .*: visual\.proj"):
+        load(f"tiny-clip@{tmp_path / 'diverged.safetensors'}")
+
+
+def test_download_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The hub client logs each attempt; we raise one error in whole sentences."""
+    reason = "Failed to download. The hub cannot be reached. " + "Check the connection. " * 20
+
+    def offline(*args: object, **kwargs: object) -> str:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
+        raise OSError(reason)
+
+    monkeypatch.setattr(library(), "download_pretrained", offline)
+    with pytest.raises(UnbagError) as raised:
+        load("RN50-quickgelu/openai")
+    assert capfd.readouterr().err == ""
+    message = raised.value.message
+    assert message.startswith("the weights of open_clip:RN50-quickgelu/openai could not be down")
+    assert message.endswith("Check the connection.")
+    assert len(message) < 500

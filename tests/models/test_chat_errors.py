@@ -1,4 +1,4 @@
-"""Chat models: odd tokenizers and templates, whole scoring runs, and every message."""
+"""Chat models: tokenizers and templates of other kinds, scoring runs, and errors."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -35,9 +35,7 @@ def made(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def test_an_answer_of_several_tokens_is_summed_step_by_step(
-    made: Callable[..., Path], images: list[PixelImage]
-) -> None:
+def test_logprobs_of_several_tokens(made: Callable[..., Path], images: list[PixelImage]) -> None:
     model = load_chat(str(made(vocabulary=275)))
     prompts = model.preparer.prompts
     rendered = prompts.render("Is it?", sees=True)
@@ -51,7 +49,7 @@ def test_an_answer_of_several_tokens_is_summed_step_by_step(
         assert found[step] == pytest.approx(float(log_V[token]), abs=1e-5)
 
 
-def test_the_answer_stands_as_the_template_yields_it(chat_folder: ChatFolder) -> None:
+def test_tokens_around_an_answer(chat_folder: ChatFolder) -> None:
     for family, lead, end in (("llava", " ", "</s>"), ("qwen2_vl", "", "<|im_end|>"),
                               ("idefics3", " ", "<end_of_utterance>")):  # fmt: skip
         prompts = load_chat(str(chat_folder(family))).preparer.prompts
@@ -62,9 +60,7 @@ def test_the_answer_stands_as_the_template_yields_it(chat_folder: ChatFolder) ->
         assert words == [f"{lead}Yes".replace(" ", "Ġ"), end]
 
 
-def test_without_a_template_a_family_is_asked_in_its_own_form(
-    made: Callable[..., Path], images: list[PixelImage]
-) -> None:
+def test_family_without_a_template(made: Callable[..., Path], images: list[PixelImage]) -> None:
     bare = load_chat(str(made(None)))
     assert bare.preparer.prompts.render("Is {prompt} it?", sees=True).text == (
         "USER: <image>\nIs {prompt} it? ASSISTANT:"
@@ -79,71 +75,74 @@ def rewrite(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def refuses(model: Any, message: str, *, prompt: str = "Is it?", image: Any = None) -> None:
-    with pytest.raises(UnbagError, match=message):
-        model.logprobs(image, prompt, ["Yes"])
-
-
-def test_a_kind_without_template_and_without_a_form_is_refused(
-    tmp_path: Path, chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
+def without_template(chat_folder: ChatFolder, folder: Path) -> Path:
+    """An InternVL, whose prompt format is unknown."""
     processor = tf.AutoProcessor.from_pretrained(chat_folder("internvl"))
     processor.chat_template = processor.tokenizer.chat_template = None
-    plain = tf.AutoModelForImageTextToText.from_pretrained(chat_folder("internvl"))
-    model = load_chat(str(save((plain, processor), tmp_path / "bare")))
-    refuses(model, r"has no chat template, and no fixed form .* \(internvl\)", image=images[0])
+    model = tf.AutoModelForImageTextToText.from_pretrained(chat_folder("internvl"))
+    return save((model, processor), folder)
 
 
-def test_a_template_without_an_image_is_refused(
-    made: Callable[..., Path], images: list[PixelImage]
+REASONING = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>{% endif %}")
+JOINING = VICUNA.replace("ASSISTANT:{% endif %}", "ASSISTANT: Y{% endif %}").replace(
+    "ASSISTANT: {{", "ASSISTANT: Y{{"
+)
+FAILING = VICUNA + "{{ raise_exception('no') if messages | length > 1 else '' }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "answer", "message"),
+    [
+        (
+            VICUNA.replace("<image>", "here"),
+            "Yes",
+            "cannot prepare any image|has no place for the image",
+        ),
+        (REASONING, "Yes", "does not place an answer after the prompt"),
+        (FAILING, "Yes", r"the chat template of [^ /]+/model fails: no"),
+        (JOINING, "es", "does not keep the answer 'es' apart from the prompt"),
+    ],
+    ids=["no image", "reasoning", "failing", "joined tokens"],
+)
+def test_bad_templates(
+    made: Callable[..., Path],
+    images: list[PixelImage],
+    template: str,
+    answer: str,
+    message: str,
 ) -> None:
-    model = load_chat(str(made(VICUNA.replace("<image>", "here"))))
-    refuses(model, "cannot prepare any image|has no place for the image", image=images[0])
+    folder = made(template, bos=template is not REASONING)
+    with pytest.raises(UnbagError, match=message):
+        load_chat(str(folder)).logprobs(images[0], "Is it?", [answer])
 
 
-def test_a_template_that_thinks_first_is_refused(made: Callable[..., Path]) -> None:
-    thinks = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>{% endif %}")
-    with pytest.raises(UnbagError, match="does not ask for an answer where it puts one"):
-        load_chat(str(made(thinks, bos=False)))
-
-
-def test_a_template_that_fails_is_named(made: Callable[..., Path]) -> None:
-    fails = VICUNA + "{{ raise_exception('no') if messages | length > 1 else '' }}"
-    with pytest.raises(UnbagError, match=r"the chat template of [^ /]+/model fails: no"):
-        load_chat(str(made(fails)))
-
-
-def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(
-    made: Callable[..., Path], images: list[PixelImage]
+def test_unknown_prompt_format(
+    chat_folder: ChatFolder, images: list[PixelImage], tmp_path: Path
 ) -> None:
-    joins = VICUNA.replace("ASSISTANT:{% endif %}", "ASSISTANT: Y{% endif %}").replace(
-        "ASSISTANT: {{", "ASSISTANT: Y{{"
-    )
-    folder = made(joins)
-    model = load_chat(str(folder))
-    with pytest.raises(UnbagError, match="does not keep the answer 'es' apart from the prompt"):
-        model.logprobs(images[0], "Is it?", ["es"])
+    model = load_chat(str(without_template(chat_folder, tmp_path / "bare")))
+    with pytest.raises(UnbagError, match=r"has no chat template, .* unknown \(internvl\)"):
+        model.logprobs(images[0], "Is it?", ["Yes"])
 
 
-def test_a_caption_with_the_models_own_mark_is_refused(
-    chat_folder: ChatFolder, images: list[PixelImage]
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("a <image> dog", r"contains '<image>'\n(.*\n)*.*remove the token from the caption"),
+        (
+            "a dog " * 300,
+            r"has \d+ tokens with its image and answer\n.*at most 512\n.*a shorter prompt",
+        ),
+    ],
+    ids=["image token", "too long"],
+)
+def test_bad_prompts(
+    chat_folder: ChatFolder, images: list[PixelImage], prompt: str, message: str
 ) -> None:
-    model = load_chat(str(chat_folder("llava")))
-    message = r"holds '<image>'\n(.*\n)*.*take the mark out of the caption \(for a benchmark, in a"
-    refuses(model, message, prompt="a <image> dog", image=images[0])
+    with pytest.raises(UnbagError, match=message):
+        load_chat(str(chat_folder("llava"))).logprobs(images[0], prompt, ["Yes"])
 
 
-def test_a_prompt_longer_than_the_context_is_refused(
-    chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
-    model = load_chat(str(chat_folder("llava")))
-    message = r"has \d+ tokens with its image and answer\n.*at most 512\n.*a shorter prompt"
-    refuses(model, message, prompt="a dog " * 300, image=images[0])
-
-
-def test_a_free_answer_that_would_not_fit_is_refused(
-    chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
+def test_answer_that_exceeds_the_context(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     model = load_chat(str(chat_folder("llava")))
     ask = Ask(images[0], "Is it?")
     (seeing,), _ = model._rows([ask], answers=False)
@@ -159,7 +158,7 @@ def test_a_free_answer_that_would_not_fit_is_refused(
         tight.answers_of_m3id([Ask(None, "Is it?")], longest=5)
 
 
-def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
+def test_tokenizer_without_an_end_token(
     made: Callable[..., Path], images: list[PixelImage]
 ) -> None:
     folder = made()
@@ -176,23 +175,22 @@ def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
     assert letters.scoring.endswith(", without end")
     for needs in (lambda: model.logprobs_of([Ask(None, "?", ("Yes",), True)]),
                   lambda: model.answer(None, "?")):  # fmt: skip
-        with pytest.raises(UnbagError, match="no token that ends an answer"):
+        with pytest.raises(UnbagError, match="has no end token"):
             needs()
 
 
-def test_a_processor_of_another_model_is_named(
-    made: Callable[..., Path], images: list[PixelImage]
-) -> None:
+def test_processor_of_another_model(made: Callable[..., Path], images: list[PixelImage]) -> None:
     folder = made()
     rewrite(folder / "processor_config.json", patch_size=12)
     model = load_chat(str(folder))
     message = "model cannot read what its processor prepared: .*\n.*belongs to this model"
-    refuses(model, message, image=images[0])
+    with pytest.raises(UnbagError, match=message):
+        model.logprobs(images[0], "Is it?", ["Yes"])
     with pytest.raises(UnbagError, match=message):
         model.answer(images[0], "Is it?")
 
 
-def test_a_damaged_image_is_counted_and_the_others_are_scored(
+def test_damaged_image_is_counted(
     chat_folder: ChatFolder, images: list[PixelImage], tmp_path: Path
 ) -> None:
     bad = PixelImage(np.zeros((2, 2), dtype=np.uint8), name="flat")
@@ -213,9 +211,7 @@ def test_a_damaged_image_is_counted_and_the_others_are_scored(
     assert found.results[0].overall["order_flip"].n == 6
 
 
-def test_memory_that_runs_out_halves_the_batch(
-    chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
+def test_out_of_memory_halves_the_batch(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     model = load_chat(str(chat_folder("llava")), rows=8)
     sizes: list[int] = []
 
@@ -235,7 +231,7 @@ def test_memory_that_runs_out_halves_the_batch(
     assert str(said[0].message) == ("llava: out of memory with 6 inputs at once, going on with 3")
 
 
-def test_fingerprints_change_with_template_and_precision(
+def test_fingerprint_depends_on_template_and_precision(
     made: Callable[..., Path], chat_folder: ChatFolder
 ) -> None:
     folder = made()
@@ -247,7 +243,7 @@ def test_fingerprints_change_with_template_and_precision(
     assert first != load_chat(str(folder)).fingerprint
 
 
-def test_fingerprints_change_with_what_ends_an_answer(made: Callable[..., Path]) -> None:
+def test_fingerprint_depends_on_end_tokens(made: Callable[..., Path]) -> None:
     folder = made()
     first = load_chat(str(folder)).fingerprint
     rewrite(folder / "config.json", transformers_version="4.0.0")
@@ -260,7 +256,7 @@ def test_fingerprints_change_with_what_ends_an_answer(made: Callable[..., Path])
     assert len({first, second, third, load_chat(str(folder)).fingerprint}) == 4
 
 
-def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
+def test_bfloat16(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     asks = [Ask(images[0], "Is it?", ("Yes", "No"))]
     full = load_chat(str(chat_folder("llava"))).logprobs_of(asks)
     half = load_chat(str(chat_folder("llava")), dtype="bfloat16").logprobs_of(asks)
@@ -268,14 +264,14 @@ def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, images: list[PixelImag
     assert not np.array_equal(full, half)
 
 
-def test_an_encoder_with_a_decoder_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_processor(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava"}))
     with pytest.raises(UnbagError, match="its processor cannot be read"):
         load_chat(str(tmp_path))
 
 
 class Alone:
-    """A chat model of somebody's own: one ask at a time, no ends."""
+    """A user-defined chat model without batches and end tokens."""
 
     name, fingerprint = "alone", "1"
 
@@ -286,7 +282,7 @@ class Alone:
         return "Yes"
 
 
-def test_any_generator_can_be_asked(images: list[PixelImage]) -> None:
+def test_user_defined_generator(images: list[PixelImage]) -> None:
     assert logprobs_of(Alone(), [Ask(None, "?", ("a", "b"))]) == [[[-1.0], [-1.0]]]
     with pytest.raises(UnbagError, match="alone cannot score the end of an answer"):
         logprobs_of(Alone(), [Ask(None, "?", ("a",), True)])

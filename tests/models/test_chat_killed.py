@@ -147,7 +147,7 @@ def odd(body: dict[str, Any]) -> Told:
     return {"No": 0.9, "Maybe": 0.05} if "red" in text else {"Yes": share, "No": 1 - share}
 
 
-@pytest.mark.filterwarnings("ignore:.*likeliest tokens of an answer")
+@pytest.mark.filterwarnings("ignore:.*most likely tokens")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_model_behind_a_server(tmp_path: Path) -> None:
     """256 of 400 requests are of the first chunk; the server stalls within the second."""

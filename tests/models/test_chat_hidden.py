@@ -101,7 +101,7 @@ def test_a_tokenizer_without_padding_token_gives_the_same(
 @pytest.mark.parametrize("family", ["instructblip", "instructblip_t5"])
 def test_an_instructblip_says_that_it_has_none(family: str, chat_folder: ChatFolder) -> None:
     model = load_chat(str(chat_folder(family)))
-    with pytest.raises(UnbagError, match="is an InstructBLIP, whose Q-Former reads the prompt"):
+    with pytest.raises(UnbagError, match="is an InstructBLIP, which has no hidden state"):
         model.last_hidden([(None, "a red cube")])
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_embedded_is_said(chat_folder: ChatFolder, images: list[P
     for image in (None, images[0]):
         with pytest.raises(UnbagError, match="llava was given an empty text to embed"):
             model.last_hidden([(image, "  ")])
-    with pytest.raises(UnbagError, match="the prompt 'a <image> of it' holds '<image>'"):
+    with pytest.raises(UnbagError, match="the prompt 'a <image> of it' contains '<image>'"):
         model.last_hidden([(None, "a <image> of it")])
     with pytest.raises(UnbagError, match="llava: the prompt 'cube cube ") as raised:
         model.last_hidden([(None, "cube " * 600)])

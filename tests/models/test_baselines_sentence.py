@@ -56,7 +56,7 @@ def by_hand(folder: Path, texts: tuple[str, ...], *, pooling: str = "mean") -> t
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
-def test_the_score_is_the_mean_cosine_with_the_others(pooling: str, folder: Path) -> None:
+def test_score_is_the_mean_cosine_with_the_others(pooling: str, folder: Path) -> None:
     modes = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": False}
     names = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
     (folder / "1_Pooling").mkdir()
@@ -84,14 +84,14 @@ def test_two_captions_tie_and_one_has_no_score(folder: Path) -> None:
     assert np.isnan(alone).all()
 
 
-def test_the_odd_one_out_is_last(folder: Path) -> None:
+def test_odd_one_out_is_last(folder: Path) -> None:
     captions = ("a red cube", "a red cube.", "a red cube ", "a dog eats a horse and a horse eats")
     values = sentence(folder).score_items([item(*captions)])[0].values
     assert values is not None
     assert int(values[0].argmin()) == 3
 
 
-def test_an_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
+def test_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
     found = sentence(folder).score_items([item(Ensemble("both", CAPTIONS[:2]), *CAPTIONS[2:])])[0]
     vector_CD = by_hand(folder, CAPTIONS)
     mean_D = vector_CD[:2].mean(0)
@@ -100,7 +100,7 @@ def test_an_ensemble_is_the_mean_of_its_prompts(folder: Path) -> None:
     assert found.values[0, 0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_runs_through_the_evaluation_without_an_image(folder: Path) -> None:
+def test_evaluation(folder: Path) -> None:
     items = [Item(f"item-{i}", (IMAGE,), CAPTIONS[:3], np.array([[j == i for j in range(3)]]))
              for i in range(3)]  # fmt: skip
     one = Benchmark(
@@ -112,18 +112,15 @@ def test_it_runs_through_the_evaluation_without_an_image(folder: Path) -> None:
     assert result.scorer == "caption:sentence:sentence"
 
 
-def test_a_caption_alone_is_refused(folder: Path) -> None:
+def test_single_captions_and_galleries(folder: Path) -> None:
     with pytest.raises(UnbagError, match="compares the captions of an item with each other"):
         sentence(folder).score([Query(IMAGE, "a")])
-
-
-def test_galleries_are_refused(folder: Path) -> None:
     gallery = Item("gallery", (IMAGE,), ("a",), Sparse((1, 1), np.zeros(1, int), np.zeros(1, int)))
     with pytest.raises(UnbagError, match="cannot rank the gallery 'gallery'"):
         sentence(folder).score_items([gallery])
 
 
-def test_the_length_it_was_trained_on_counts(folder: Path) -> None:
+def test_context_of_training(folder: Path) -> None:
     assert sentence(folder).captions.context == 40
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 5}')
     scorer = sentence(folder)
@@ -133,25 +130,27 @@ def test_the_length_it_was_trained_on_counts(folder: Path) -> None:
     assert vectors[0, 1] == pytest.approx(1.0)
 
 
-def test_a_missing_pooler_does_no_harm(folder: Path, hf_folder: HfFolder) -> None:
+def test_missing_pooler_has_no_effect(folder: Path, hf_folder: HfFolder) -> None:
     words = transformers.AutoTokenizer.from_pretrained(folder)
     transformers.BertModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(folder)
     words.save_pretrained(folder)
     assert sentence(folder).fingerprint == sentence(hf_folder("sentence")).fingerprint
 
 
-def test_other_ways_to_pool_are_refused(folder: Path) -> None:
-    modules = ["models.Transformer", "models.Pooling", "models.Dense"]
-    (folder / "modules.json").write_text(json.dumps([{"type": m} for m in modules]))
-    with pytest.raises(UnbagError, match="pools tokens by mean and Dense"):
-        sentence(folder)
-    (folder / "modules.json").unlink()
+@pytest.mark.parametrize(
+    ("file", "content", "pooling"),
+    [
+        ("modules.json", [{"type": f"models.{m}"} for m in ("Pooling", "Dense")], "mean and Dense"),
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max"),
+    ],
+)
+def test_unsupported_pooling(folder: Path, file: str, content: object, pooling: str) -> None:
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    with pytest.raises(UnbagError, match="pools tokens by max"):
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(UnbagError, match=f"pools tokens by {pooling}"):
         sentence(folder)
 
 
-def test_a_model_with_eyes_is_no_sentence_encoder(hf_folder: HfFolder) -> None:
+def test_model_of_images(hf_folder: HfFolder) -> None:
     with pytest.raises(UnbagError, match="is a 'clip'"):
         load(f"sentence:{hf_folder('clip')}")

@@ -230,9 +230,7 @@ def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
 
 
 def test_text_encoders_of_unknown_kinds_say_so(loaded: Made) -> None:
-    with pytest.raises(
-        UnbagError, match="a text encoder that runs whole, since its text encoder is of"
-    ):
+    with pytest.raises(UnbagError, match="a text encoder that runs at full length, since its text"):
         Unknown(None).layers(torch.zeros(1, 2).long(), torch.ones(1, 2).bool())
     text = loaded("bert-mean").text
     token_NL, real_NL = loaded("bert-mean").tokenize(CAPTIONS)
