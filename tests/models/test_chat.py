@@ -51,7 +51,7 @@ def plainly(model: ChatModel, asks: Sequence[Ask]) -> list[list[list[float]]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sharing_an_image_between_prompts_changes_no_score(
+def test_sharing_an_image_has_no_effect(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
@@ -65,7 +65,7 @@ def test_sharing_an_image_between_prompts_changes_no_score(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "paligemma", "instructblip_t5"])
-def test_the_size_of_batches_changes_no_score(
+def test_batch_size_has_no_effect(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     asks = [*asks_about(images), Ask(None, PROMPTS[0], ANSWERS)]
@@ -81,7 +81,7 @@ def test_the_size_of_batches_changes_no_score(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "smolvlm", "internvl"])
-def test_a_probability_is_the_softmax_of_the_models_own_logits(
+def test_probability_is_the_softmax_of_logits(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
@@ -102,7 +102,7 @@ def test_a_probability_is_the_softmax_of_the_models_own_logits(
 
 
 @pytest.mark.parametrize("family", ["llava", "llava_next", "qwen2_vl", "qwen3_vl", "idefics3"])
-def test_a_free_answer_is_the_models_own_greedy_one(
+def test_answer_equals_greedy_generation(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
@@ -118,9 +118,7 @@ def test_a_free_answer_is_the_models_own_greedy_one(
     assert len(set(found)) == 3
 
 
-def test_without_an_image_the_language_prior_answers(
-    chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
+def test_language_prior(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     folder = chat_folder("llava")
     model = load_chat(str(folder))
     processor, plain = parts(folder)
@@ -135,7 +133,7 @@ def test_without_an_image_the_language_prior_answers(
     assert abs(seen - found) > 1e-3
 
 
-def test_two_images_are_told_apart_by_their_content(
+def test_images_are_identified_by_content(
     chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder("qwen2_vl")))
@@ -146,7 +144,7 @@ def test_two_images_are_told_apart_by_their_content(
     assert first != other
 
 
-def test_the_extra_brings_what_smolvlm_needs(chat_folder: ChatFolder) -> None:
+def test_extra_installs_packages_of_smolvlm(chat_folder: ChatFolder) -> None:
     """Its processor is not built without num2words; transformers itself does not ask for it."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extra = project["project"]["optional-dependencies"]["transformers"]

@@ -34,7 +34,7 @@ def asks_of(images: list[PixelImage]) -> Asks:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_neither_batch_mates_nor_the_side_of_padding_change_a_hidden_state(
+def test_batch_and_padding_have_no_effect(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
@@ -56,7 +56,7 @@ def test_neither_batch_mates_nor_the_side_of_padding_change_a_hidden_state(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "idefics3", "internvl"])
-def test_it_is_the_last_hidden_state_of_plain_transformers(
+def test_hidden_state_equals_transformers(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     folder = chat_folder(family)
@@ -75,7 +75,7 @@ def test_it_is_the_last_hidden_state_of_plain_transformers(
     assert torch.allclose(found_NW[1], blind_W, atol=2e-5)
 
 
-def test_pooling_takes_the_last_token_on_either_side() -> None:
+def test_pooled_by_hand() -> None:
     hidden_NLW = torch.arange(24.0).reshape(3, 4, 2)
     right_NL = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
     left_NL = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1]])
@@ -84,7 +84,7 @@ def test_pooling_takes_the_last_token_on_either_side() -> None:
     assert torch.equal(pooled(hidden_NLW, left_NL), hidden_NLW[:, -1])
 
 
-def test_a_tokenizer_without_padding_token_gives_the_same(
+def test_tokenizer_without_padding_token(
     chat_folder: ChatFolder, images: list[PixelImage], tmp_path: Path
 ) -> None:
     folder = chat_folder("llava")
@@ -99,13 +99,13 @@ def test_a_tokenizer_without_padding_token_gives_the_same(
 
 
 @pytest.mark.parametrize("family", ["instructblip", "instructblip_t5"])
-def test_an_instructblip_says_that_it_has_none(family: str, chat_folder: ChatFolder) -> None:
+def test_instructblip_has_no_hidden_state(family: str, chat_folder: ChatFolder) -> None:
     model = load_chat(str(chat_folder(family)))
     with pytest.raises(UnbagError, match="is an InstructBLIP, which has no hidden state"):
         model.last_hidden([(None, "a red cube")])
 
 
-def test_what_cannot_be_embedded_is_said(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
+def test_bad_texts(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     model = load_chat(str(chat_folder("llava")))
     assert model.last_hidden([]).shape[0] == 0
     for image in (None, images[0]):
@@ -136,15 +136,13 @@ class OtherLayout(nn.Module):
 @pytest.mark.parametrize(
     ("hidden", "shape"), [((torch.zeros(2, 3, 8),), r"\(2, 3, 8\)"), (None, "None")]
 )
-def test_another_layout_of_hidden_states_is_refused(hidden: Any, shape: str) -> None:
+def test_other_layouts_of_hidden_states(hidden: Any, shape: str) -> None:
     said = rf"a OtherLayout gives hidden states of shape {shape} for tokens of shape \(2, 5\)"
     with pytest.raises(UnbagError, match=said):
         last_hidden(OtherLayout(hidden), {}, torch.ones(2, 5))
 
 
-def test_half_precision_comes_out_as_float32(
-    chat_folder: ChatFolder, images: list[PixelImage]
-) -> None:
+def test_half_precision_gives_float32(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
     half = load_chat(str(chat_folder("llava")), dtype="bfloat16")
     whole = load_chat(str(chat_folder("llava")))
     asks = asks_of(images)

@@ -19,7 +19,7 @@ THREAD = PixelImage(np.zeros((900, 1, 3), dtype=np.uint8), name="thread")
 LINE = PixelImage(np.zeros((1, 900, 3), dtype=np.uint8), name="line")
 
 
-def test_an_image_of_an_odd_shape_is_an_error_of_its_own(chat_folder: ChatFolder) -> None:
+def test_unusable_image_raises_image_error(chat_folder: ChatFolder) -> None:
     model = load_chat(str(chat_folder("qwen2_vl")))
     message = r"cannot prepare the image thread \(1 x 900 pixels\): .*\n.*\n.*usual shape"
     with pytest.raises(ImageError, match=message) as found:
@@ -29,14 +29,14 @@ def test_an_image_of_an_odd_shape_is_an_error_of_its_own(chat_folder: ChatFolder
 
 
 @pytest.mark.parametrize("protocol", ["yes", "letters"])
-def test_alone_such_an_image_is_refused(protocol: str, chat_folder: ChatFolder) -> None:
+def test_unusable_image_alone(protocol: str, chat_folder: ChatFolder) -> None:
     (scorer,) = make_scorers(load_chat(str(chat_folder("qwen2_vl"))), protocol, "published")
     with pytest.raises(UnbagError, match=r"cannot prepare the image line \(900 x 1 pixels\)"):
         answered(LINE, ["a dog", "a cat"], scorer)
 
 
 @pytest.mark.parametrize("protocol", ["yes", "letters"])
-def test_images_of_odd_shapes_are_counted_as_damaged(
+def test_unusable_images_are_counted_as_damaged(
     protocol: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     (scorer,) = make_scorers(load_chat(str(chat_folder("qwen2_vl"))), protocol, "published")

@@ -103,7 +103,7 @@ def check_alike(killed: Path, whole: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_model_on_disk(chat_folder: Callable[[str], Path], tmp_path: Path) -> None:
+def test_local_model(chat_folder: Callable[[str], Path], tmp_path: Path) -> None:
     model = f"hf:{chat_folder('llava')}"
     assert main(arguments(model, tmp_path, "whole")) == 0
     child = start(arguments(model, tmp_path, "killed"), stalls=1)
@@ -149,7 +149,7 @@ def odd(body: dict[str, Any]) -> Told:
 
 @pytest.mark.filterwarnings("ignore:.*most likely tokens")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_model_behind_a_server(tmp_path: Path) -> None:
+def test_server(tmp_path: Path) -> None:
     """256 of 400 requests are of the first chunk; the server stalls within the second."""
     most, concurrency = 300, 4
     with served(Stalling(odd)) as chat:

@@ -28,7 +28,7 @@ def at(time: int, seen: Tensor = SEEN, prior: Tensor = PRIOR, rule: M3ID | None 
     return rule(seen, prior, time - rule.first)
 
 
-def test_the_worked_example() -> None:
+def test_worked_example() -> None:
     assert torch.equal(at(0), SEEN)
     assert M3ID().weight(0) == pytest.approx(0.1618342, abs=1e-7)
     assert at(1)[0].tolist() == pytest.approx([-0.747600, -1.026180, -1.609438], abs=1e-6)
@@ -39,31 +39,31 @@ def test_the_worked_example() -> None:
     assert fifth == pytest.approx([0.219144, 0.653207, 0.127648], abs=1e-6)
 
 
-def test_the_choice_flips_at_the_third_step() -> None:
+def test_choice_changes_at_the_third_step() -> None:
     assert [int(at(t).argmax()) for t in range(1, 6)] == [0, 0, 1, 1, 1]
     assert M3ID().weight(2) == pytest.approx(0.5683122, abs=1e-7)
 
 
-def test_a_confident_token_is_left_alone() -> None:
+def test_confident_token_is_unchanged() -> None:
     sure = logs(0.7, 0.2, 0.1)
     assert float(sure.max()) > log(0.6)
     assert torch.equal(at(5, seen=sure), sure)
 
 
-def test_what_switches_it_off() -> None:
+def test_settings_without_effect() -> None:
     for time in (0, 1, 7):
         assert torch.equal(at(time, prior=SEEN), SEEN)
         assert torch.equal(at(time, rule=M3ID(forgetting=0.0)), SEEN)
         assert torch.equal(at(time, rule=M3ID(alpha=0.0)), SEEN)
 
 
-def test_the_first_step_is_an_option() -> None:
+def test_first_step() -> None:
     late = M3ID(first=0)
     assert torch.equal(late(SEEN, PRIOR, 0), SEEN)
     assert late.weight(1) == M3ID().weight(0) == pytest.approx(expm1(0.15))
 
 
-def test_the_weight_is_capped() -> None:
+def test_weight_is_capped() -> None:
     assert M3ID().weight(10**6) == 50.0
     assert M3ID(cap=inf).weight(20) == pytest.approx(expm1(0.15 * 21))
     with pytest.raises(UnbagError, match="M3ID with alpha -1"):
@@ -71,7 +71,7 @@ def test_the_weight_is_capped() -> None:
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "instructblip_t5"])
-def test_answers_of_a_model_follow_the_formula_step_by_step(
+def test_answers_follow_the_formula(
     family: str, chat_folder: Callable[[str], Path], images: list[PixelImage]
 ) -> None:
     from unbag.models.huggingface.chat import load_chat

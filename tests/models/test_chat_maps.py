@@ -49,7 +49,7 @@ def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
 
 
 @pytest.mark.parametrize("family", [*SHARING, *OTHERS])
-def test_the_map_of_a_word_is_what_it_loses(
+def test_map_of_a_word_is_the_drop_of_its_logprob(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     model = load_chat(str(chat_folder(family)))
@@ -86,7 +86,7 @@ class Wrapped:
         return self.model.answer(image, prompt, longest=longest)
 
 
-def test_beginnings_of_a_caption_give_the_words_that_its_pieces_give(
+def test_words_from_prefixes_equal_words_from_tokens(
     llava: ChatModel, images: list[PixelImage]
 ) -> None:
     own = covered_maps(YES(llava), images[0], CAPTION)
@@ -98,7 +98,7 @@ def test_beginnings_of_a_caption_give_the_words_that_its_pieces_give(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_vl", "smolvlm"])
-def test_the_map_of_a_caption_is_the_fall_of_the_score(
+def test_map_of_a_caption_is_the_drop_of_the_score(
     family: str, chat_folder: ChatFolder, images: list[PixelImage]
 ) -> None:
     scorer = AskedCosine(load_chat(str(chat_folder(family))))
@@ -113,7 +113,7 @@ def test_the_map_of_a_caption_is_the_fall_of_the_score(
     assert found.maps[0].whole == f"cosine {whole:.3f}"
 
 
-def test_a_chat_model_under_examination_has_its_maps(llava: ChatModel) -> None:
+def test_diagnosis_of_a_chat_model_has_maps(llava: ChatModel) -> None:
     found = asked(llava)
     assert [one.title for one in found.maps] == [llava.name] * len(found.maps)
     assert found.maps
@@ -123,7 +123,7 @@ def test_a_chat_model_under_examination_has_its_maps(llava: ChatModel) -> None:
     assert "asked: “Describe the picture in one sentence.”" in page
 
 
-def test_vlm2vec_under_examination_has_its_maps(llava: ChatModel, chat_folder: ChatFolder) -> None:
+def test_diagnosis_of_vlm2vec_has_maps(llava: ChatModel, chat_folder: ChatFolder) -> None:
     as_scorer = asked(llava, AskedCosine(llava))
     as_model = asked(load_encoder(f"hf:{chat_folder('llava')}"))
     for found in (as_scorer, as_model):
@@ -132,7 +132,7 @@ def test_vlm2vec_under_examination_has_its_maps(llava: ChatModel, chat_folder: C
         assert found.notes == ()
 
 
-def test_a_model_without_hidden_states_says_why_vlm2vec_has_no_map(
+def test_no_map_of_vlm2vec_without_hidden_states(
     chat_folder: ChatFolder,
 ) -> None:
     model = load_chat(str(chat_folder("instructblip")))
@@ -142,7 +142,7 @@ def test_a_model_without_hidden_states_says_why_vlm2vec_has_no_map(
     assert "is an InstructBLIP" in found.notes[0]
 
 
-def test_a_server_is_not_asked_for_maps() -> None:
+def test_no_maps_of_servers() -> None:
     pytest.importorskip("httpx")
     with served(Chat()) as chat:
         model = load(f"some/thing@{chat.url}")

@@ -31,7 +31,7 @@ def llava(chat_folder: Callable[[str], Path]) -> Generator:
     return load_chat(str(chat_folder("llava")))
 
 
-def test_a_model_of_transformers_is_asked(llava: Generator, material: ProbeData) -> None:
+def test_probes_of_a_local_model(llava: Generator, material: ProbeData) -> None:
     choices, answers = (ask(llava, material, QUICK) for ask in (prior, yes_bias))
     assert choices["right, pairs"].estimate.n == 2 * len(material.pairs)
     assert answers["right"].estimate.n == 4 * len(material.pairs) + 2 * len(material.rows)
@@ -41,9 +41,7 @@ def test_a_model_of_transformers_is_asked(llava: Generator, material: ProbeData)
         assert all(one.estimate.invalid == 0 for one in found.quantities)
 
 
-def test_what_is_asked_without_the_image_is_the_prior_of_the_model(
-    llava: Generator, material: ProbeData
-) -> None:
+def test_prior_is_the_model_without_image(llava: Generator, material: ProbeData) -> None:
     class Blinded:
         name, fingerprint = "blinded", "blinded-1"
 
@@ -59,7 +57,7 @@ def test_what_is_asked_without_the_image_is_the_prior_of_the_model(
     assert blind.estimate.value == right.estimate.value
 
 
-def test_a_server_that_likes_a_and_says_yes(material: ProbeData) -> None:
+def test_server_that_always_answers_a_and_yes(material: ProbeData) -> None:
     pytest.importorskip("httpx")
     likes = {"A": 0.5, "B": 0.1, "Yes": 0.3, "No": 0.05}
     with served(Chat(lambda body: likes)) as chat:
@@ -74,7 +72,7 @@ def test_a_server_that_likes_a_and_says_yes(material: ProbeData) -> None:
     assert {len(content) for content in shown} == {1, 2}  # Without an image, and with one.
 
 
-def test_a_server_without_probabilities_answers(material: ProbeData) -> None:
+def test_server_without_probabilities(material: ProbeData) -> None:
     pytest.importorskip("httpx")
 
     class Mute(Chat):

@@ -30,7 +30,7 @@ def made(*, compiles=False):
 """
 
 
-def test_the_flag_reaches_the_loader(
+def test_option_reaches_the_loader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "compile_models.py").write_text(LOADER)
@@ -86,7 +86,7 @@ def test_compiled_models_give_the_same_scores(
     assert found == pytest.approx(plain, rel=1e-4, abs=1e-9)
 
 
-def test_a_compiler_that_fails_is_said(
+def test_compiler_error(
     hf_folder: Folder,
     images: list[PixelImage],
     compiled_by: Callable[[Backend], list[Any]],

@@ -86,14 +86,14 @@ def plain_blip(folder: Path, *, has_head: bool) -> torch.Tensor:
     return torch.stack(found)
 
 
-def test_the_head_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+def test_head_equals_transformers(hf_folder: HfFolder) -> None:
     folder = hf_folder("blip")
     ours = ask(match(folder), images(), CAPTIONS).sigmoid().float()
     torch.testing.assert_close(ours, plain_blip(folder, has_head=True), atol=1e-6, rtol=0)
     assert ours.std() > 0.01
 
 
-def test_cosine_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+def test_cosine_equals_transformers(hf_folder: HfFolder) -> None:
     folder = hf_folder("blip")
     scorer = make_scorer(load_model(f"hf:{folder}"), "cosine")
     assert isinstance(scorer, Cosine)
@@ -105,7 +105,7 @@ def test_cosine_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
     assert scorer.fingerprint != make_scorer(load_model(f"hf:{folder}")).fingerprint
 
 
-def test_the_head_of_blip_2_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+def test_head_of_blip_2_equals_transformers(hf_folder: HfFolder) -> None:
     folder = hf_folder("blip-2")
     model = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
     words = transformers.AutoTokenizer.from_pretrained(folder)
@@ -122,7 +122,7 @@ def test_the_head_of_blip_2_is_that_of_plain_transformers(hf_folder: HfFolder) -
     torch.testing.assert_close(ours, torch.stack(plain), atol=1e-6, rtol=0)
 
 
-def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
+def test_scorer_match(hf_folder: HfFolder) -> None:
     scorer = match(hf_folder("blip-2"))
     assert make_scorer(scorer, "match") is scorer
     assert make_scorers(scorer, "match") == [scorer]
@@ -141,7 +141,7 @@ def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blip", "blip-2"])
-def test_no_question_about_its_shape_raises(kind: str, hf_folder: HfFolder) -> None:
+def test_protocol_checks_do_not_raise(kind: str, hf_folder: HfFolder) -> None:
     """Python 3.11 asks for a protocol's attributes in the order of a set: `encoder` by chance."""
     scorer = match(hf_folder(kind))
     assert hasattr(scorer, "encoder") == (kind == "blip")
@@ -153,7 +153,7 @@ def test_no_question_about_its_shape_raises(kind: str, hf_folder: HfFolder) -> N
 
 
 @pytest.mark.parametrize("kind", ["blip", "blip-2"])
-def test_batches_windows_and_order_do_not_matter(
+def test_batches_and_order_have_no_effect(
     kind: str, hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scorer, shown = match(hf_folder(kind)), images()
@@ -167,27 +167,27 @@ def test_batches_windows_and_order_do_not_matter(
     )
 
 
-def test_an_image_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
+def test_each_image_is_opened_once(hf_folder: HfFolder) -> None:
     scorer, shown = match(hf_folder("blip")), images()
     Counted.opened.clear()
     ask(scorer, shown, CAPTIONS)
     assert sorted(Counted.opened) == ["image 0", "image 1", "image 2"]
 
 
-def test_an_ensemble_is_the_mean_of_its_prompts(hf_folder: HfFolder) -> None:
+def test_ensemble_is_the_mean_of_its_prompts(hf_folder: HfFolder) -> None:
     scorer, image = match(hf_folder("blip")), images(1)[0]
     each = ask(scorer, [image], CAPTIONS[:2])
     found = scorer.score([Query(image, Ensemble("both", CAPTIONS[:2])), Query(image, "a")])
     assert float(found[0]) == pytest.approx(float(each.mean()), abs=1e-6)
 
 
-def test_a_damaged_image_says_so(hf_folder: HfFolder) -> None:
+def test_damaged_image(hf_folder: HfFolder) -> None:
     broken = PixelImage(np.zeros((2, 2), dtype=np.uint8))
     with pytest.raises(ValueError, match="expected \\[height, width, 3\\]"):
         match(hf_folder("blip")).score([Query(broken, "a")])
 
 
-def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
+def test_patches_and_tokens(hf_folder: HfFolder) -> None:
     scorer = match(hf_folder("blip"))
     assert isinstance(scorer, MatchWithEncoders)
     blip = scorer.encoder
@@ -205,7 +205,7 @@ def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> 
     )
 
 
-def test_it_runs_through_the_evaluation(hf_folder: HfFolder) -> None:
+def test_evaluation(hf_folder: HfFolder) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False, False]])
     items = [Item(p.name, (p,), CAPTIONS, truth) for p in images()]
     result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))[0]
@@ -214,7 +214,7 @@ def test_it_runs_through_the_evaluation(hf_folder: HfFolder) -> None:
     assert result.overall["accuracy"].value == pytest.approx(float((best_P == 0).float().mean()))
 
 
-def test_captions_that_it_cuts_are_counted(hf_folder: HfFolder, tmp_path: Path) -> None:
+def test_truncated_captions_are_counted(hf_folder: HfFolder, tmp_path: Path) -> None:
     scorer, truth = match(hf_folder("blip")), np.array([[True, False, False]])
     captions = ("a red cube", "a red cube " * 200, "a blue ball " * 200)
     items = [Item(p.name, (p,), captions, truth) for p in images()]
@@ -222,7 +222,7 @@ def test_captions_that_it_cuts_are_counted(hf_folder: HfFolder, tmp_path: Path) 
     assert found.contents.record.truncated == {"tiny-blip": 2}
 
 
-def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:
+def test_retrieval(hf_folder: HfFolder) -> None:
     scorer, shown, at = match(hf_folder("blip")), images(), np.arange(3)
     assert not isinstance(scorer, MatrixScorer | DualEncoder)
     item = Item("gallery", tuple(shown), CAPTIONS[:3], Sparse((3, 3), at, at))
@@ -232,7 +232,7 @@ def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:
     assert result.overall["text_to_image@1"].value == pytest.approx(expected)
 
 
-def test_precision_is_part_of_what_it_is(hf_folder: HfFolder) -> None:
+def test_half_precision(hf_folder: HfFolder) -> None:
     folder = hf_folder("blip")
     half = load(str(folder), dtype="bfloat16")
     assert isinstance(half, Match)

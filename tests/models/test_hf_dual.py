@@ -57,7 +57,7 @@ def pixels_of(encoder: DualEncoder) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cosines_are_those_of_plain_transformers(kind: str, hf_folder: HfFolder) -> None:
+def test_cosines_equal_transformers(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     assert isinstance(encoder, TokenEncoder)
     image_ND, caption_ND = plain(hf_folder(kind), CAPTIONS)
@@ -79,7 +79,7 @@ def test_real_length_equals_full_length(kind: str, hf_folder: HfFolder) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_batches_and_order_do_not_matter(kind: str, hf_folder: HfFolder) -> None:
+def test_batches_and_order_have_no_effect(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels = pixels_of(encoder)
     caption_ND, image_ND = encoder.encode_texts(CAPTIONS), encoder.encode_images(pixels)
@@ -97,7 +97,7 @@ def test_batches_and_order_do_not_matter(kind: str, hf_folder: HfFolder) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_long_captions_are_counted_whole_and_cut(kind: str, hf_folder: HfFolder) -> None:
+def test_long_captions_are_counted_and_truncated(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     long = "a red cube " * 40
     count = encoder.count_tokens([long, "a"])
@@ -118,9 +118,7 @@ def test_token_counts_include_special_tokens(hf_folder: HfFolder) -> None:
 @pytest.mark.parametrize(
     ("kind", "context"), [("clip", 30), ("siglip", 64), ("align", 64), ("altclip", 75)]
 )
-def test_the_context_is_what_the_model_was_trained_on(
-    kind: str, context: int, hf_folder: HfFolder
-) -> None:
+def test_context_of_training(kind: str, context: int, hf_folder: HfFolder) -> None:
     # ALIGN's config says 100, RoBERTa counts its 77 positions from the padding token on.
     assert dual(hf_folder(kind)).context == context
 
@@ -140,7 +138,7 @@ POOLED_AT = {"clip": -1, "metaclip_2": -1, "altclip": 0, "align": 0, "chinese_cl
 
 
 @pytest.mark.parametrize("kind", POOLED_AT)
-def test_the_pooled_token_is_the_caption(kind: str, hf_folder: HfFolder) -> None:
+def test_pooled_token_is_the_caption(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     tokens = encoder.encode_tokens(CAPTIONS)
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
@@ -150,7 +148,7 @@ def test_the_pooled_token_is_the_caption(kind: str, hf_folder: HfFolder) -> None
 
 
 @pytest.mark.parametrize("kind", ["siglip", "siglip2"])
-def test_siglip_pools_at_the_last_place_which_is_padding(kind: str, hf_folder: HfFolder) -> None:
+def test_siglip_pools_padding(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     tokens = encoder.encode_tokens(CAPTIONS)
     assert tokens.mask_NL.sum(dim=1).tolist() == encoder.count_tokens(CAPTIONS)
@@ -161,9 +159,7 @@ def test_siglip_pools_at_the_last_place_which_is_padding(kind: str, hf_folder: H
 
 
 @pytest.mark.parametrize(("kind", "patches"), [("clip", 16), ("siglip", 16), ("align", 64)])
-def test_patches_are_unit_vectors_of_the_joint_space(
-    kind: str, patches: int, hf_folder: HfFolder
-) -> None:
+def test_patches_are_unit_vectors(kind: str, patches: int, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     found = encoder.encode_patches(pixels_of(encoder))
     width = encoder.encode_texts(["a"]).shape[1]
@@ -172,7 +168,7 @@ def test_patches_are_unit_vectors_of_the_joint_space(
     torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(3, patches))
 
 
-def test_patches_of_clip_go_where_the_pooled_one_goes(hf_folder: HfFolder) -> None:
+def test_patches_of_clip_are_projected_like_the_class_token(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("clip"))
     model, pixels = encoder.model, pixels_of(encoder)
     with torch.no_grad():
@@ -194,7 +190,7 @@ def test_patches_of_align_average_to_the_image(hf_folder: HfFolder) -> None:
     torch.testing.assert_close(cells[0, 9], normalize(hidden[0, :, 1, 1], dim=-1))
 
 
-def test_a_siglip_image_of_one_patch_is_that_patch(hf_folder: HfFolder) -> None:
+def test_siglip_image_of_one_patch(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("siglip2"))
     processor = transformers.AutoImageProcessor.from_pretrained(hf_folder("siglip2"))
     one = processor(images=images(1)[0], return_tensors="pt", max_num_patches=1)
@@ -205,7 +201,7 @@ def test_a_siglip_image_of_one_patch_is_that_patch(hf_folder: HfFolder) -> None:
     torch.testing.assert_close(found.vector_NLW[:, 0], encoder.encode_images(pixels))
 
 
-def test_naflex_images_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
+def test_naflex_shapes_and_masks(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("siglip2"))
     pixels = torch.stack([encoder.prepare(image) for image in images(4)])
     found = encoder.encode_patches(pixels)
@@ -221,7 +217,7 @@ def test_naflex_images_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
 
 
 @torch.no_grad()
-def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) -> None:
+def test_padding_of_clip_equals_transformers(hf_folder: HfFolder) -> None:
     """Padded and cut by the tokenizer, its mask given to the encoder."""
     folder = hf_folder("clip")
     model = transformers.AutoModel.from_pretrained(folder).eval()
@@ -239,7 +235,7 @@ def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) ->
 
 
 @pytest.mark.parametrize("kind", ["siglip", "altclip"])
-def test_padding_leaves_words_as_they_are(kind: str, hf_folder: HfFolder) -> None:
+def test_padding_does_not_change_tokens(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     found, plain = encoder.encode_padded(CAPTIONS, length=40), encoder.encode_tokens(CAPTIONS)
     assert found.vector_NLW.shape[1] == 40

@@ -39,9 +39,7 @@ class Counting:
 
 @pytest.mark.parametrize("is_padded", [False, True])
 @pytest.mark.parametrize("kind", ["clip", "metaclip_2", "siglip2", "align", "chinese_clip"])
-def test_numbers_and_mask_are_the_tokenizers_own(
-    kind: str, is_padded: bool, hf_folder: HfFolder
-) -> None:
+def test_ids_and_mask_equal_the_tokenizer(kind: str, is_padded: bool, hf_folder: HfFolder) -> None:
     captions = captions_of(hf_folder(kind))
     captions = Captions(captions.tokenizer, captions.context, captions.vocabulary, is_padded, True)
     for some in (CAPTIONS, CAPTIONS[:2]):
@@ -59,7 +57,7 @@ def test_numbers_and_mask_are_the_tokenizers_own(
             assert torch.equal(value, expected[name]), name
 
 
-def test_a_caption_is_tokenized_once(hf_folder: HfFolder) -> None:
+def test_each_caption_is_tokenized_once(hf_folder: HfFolder) -> None:
     captions = captions_of(hf_folder("clip"))
     counting = Counting(captions.tokenizer)
     captions = Captions(counting, 30, captions.vocabulary, False, True)
@@ -74,9 +72,7 @@ def test_a_caption_is_tokenized_once(hf_folder: HfFolder) -> None:
     assert counting.asked[-1] == LONG
 
 
-def test_what_is_remembered_has_a_limit(
-    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_is_limited(hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hf_captions, "_MAX_CACHED", 2)
     monkeypatch.setattr(hf_captions, "_TOKENIZER_BATCH", 2)
     captions = captions_of(hf_folder("clip"))

@@ -44,7 +44,7 @@ def projected_caption(model: Any, last: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", CLASSED)
-def test_image_layers_of_clip_and_its_kin(kind: str, hf_folder: HfFolder) -> None:
+def test_image_layers_with_class_token(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels, model = pixels_of(encoder), encoder.model
     found = encoder.image_layers(pixels)
@@ -60,7 +60,7 @@ def test_image_layers_of_clip_and_its_kin(kind: str, hf_folder: HfFolder) -> Non
 
 
 @torch.no_grad()
-def test_layers_are_the_hidden_states_of_plain_transformers(hf_folder: HfFolder) -> None:
+def test_layers_equal_hidden_states_of_transformers(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("clip"))
     pixels, model = pixels_of(encoder), encoder.model
     states = model.vision_model(pixel_values=pixels, output_hidden_states=True).hidden_states
@@ -77,7 +77,7 @@ def test_layers_are_the_hidden_states_of_plain_transformers(hf_folder: HfFolder)
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["siglip", "siglip2"])
-def test_siglips_attention_is_given_the_last_patches(kind: str, hf_folder: HfFolder) -> None:
+def test_image_layers_of_siglip(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     pixels = pixels_of(encoder)
     found = encoder.image_layers(pixels)
@@ -95,7 +95,7 @@ def test_siglips_attention_is_given_the_last_patches(kind: str, hf_folder: HfFol
 
 
 @torch.no_grad()
-def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
+def test_image_layers_of_align(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("align"))
     pixels = pixels_of(encoder)
     found = encoder.image_layers(pixels)
@@ -114,7 +114,7 @@ def test_aligns_maps_come_at_one_grid(hf_folder: HfFolder) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", KNOWN)
-def test_caption_layers_end_where_the_caption_vector_begins(kind: str, hf_folder: HfFolder) -> None:
+def test_projected_last_text_layer_is_the_vector(kind: str, hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder(kind))
     found = encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == len(found.pooled_NW) == 4
@@ -131,7 +131,7 @@ def test_caption_layers_end_where_the_caption_vector_begins(kind: str, hf_folder
 
 @torch.no_grad()
 @pytest.mark.parametrize(("kind", "place"), [("clip", -1), ("clip-legacy", -1), ("altclip", 0)])
-def test_one_place_is_read_in_every_layer(kind: str, place: int, hf_folder: HfFolder) -> None:
+def test_every_text_layer_pools_one_position(kind: str, place: int, hf_folder: HfFolder) -> None:
     found = dual(hf_folder(kind)).text_layers(CAPTIONS)
     for vector_NLW, pooled_NW in zip(found.vector_NLW, found.pooled_NW, strict=True):
         assert pooled_NW is not None
@@ -160,13 +160,13 @@ def test_layers_of_blip(hf_folder: HfFolder) -> None:
     assert read.mask_NL.sum(dim=1).tolist() == blip.count_tokens(CAPTIONS)
 
 
-def test_half_precision_gives_single_precision(hf_folder: HfFolder) -> None:
+def test_half_precision_gives_float32(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("clip"), dtype="bfloat16")
     for found in (encoder.image_layers(pixels_of(encoder)), encoder.text_layers(CAPTIONS)):
         assert {one.dtype for one in found.vector_NLW} == {torch.float32}
 
 
-def test_other_kinds_say_so(hf_folder: HfFolder) -> None:
+def test_unknown_kinds(hf_folder: HfFolder) -> None:
     encoder = dual(hf_folder("vision-text-dual-encoder"))
     known = "align, altclip, chinese_clip, clip, metaclip_2, siglip, siglip2"
     with pytest.raises(UnbagError, match="image encoder of a 'vision-text-dual-encoder'") as error:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -49,6 +50,10 @@ def add_tokens(folder: Path, *tokens: str) -> None:
 
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-50])
+
+
+def set_architectures(folder: Path, heads: object) -> None:
+    change(folder / "config.json", architectures=heads)
 
 
 def hide_layer(state: State) -> None:
@@ -123,7 +128,7 @@ def test_folder_without_a_model(tmp_path: Path, file: str, content: str, words: 
 CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     **{
         f"architectures {heads!r}": (
-            lambda clip, heads=heads: change(clip / "config.json", architectures=heads),
+            partial(set_architectures, heads=heads),
             [f"has architectures: {heads!r}", "config.json"],
         )
         for heads in (3, "CLIPModel", [3])

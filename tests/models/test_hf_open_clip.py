@@ -56,9 +56,7 @@ def converted(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", ["clip", "clip-legacy"])
-def test_the_same_weights_in_open_clip_give_the_same_vectors(
-    kind: str, hf_folder: HfFolder
-) -> None:
+def test_same_weights_in_open_clip(kind: str, hf_folder: HfFolder) -> None:
     encoder = load(str(hf_folder(kind)))
     assert isinstance(encoder, HfDual)
     state = encoder.model.state_dict()

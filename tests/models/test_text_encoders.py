@@ -196,7 +196,7 @@ def test_bad_tables(
     path = tmp_path / "t.safetensors"
     with pytest.raises(UnbagError, match="cannot be read as a table of text features"):
         read_table(path, name="t")
-    save_file({"vectors": vectors}, path, metadata=captions and {"captions": captions})
+    save_file({"vectors": vectors}, path, metadata={"captions": captions} if captions else None)
     with pytest.raises(UnbagError, match=message):
         read_table(path, name="t")
 

@@ -34,7 +34,7 @@ def wrapped(**other: Any) -> WrappedEncoder:
     return ub.wrap(**(functions | other))
 
 
-def test_the_functions_of_a_model_score_as_the_model(tmp_path: Path) -> None:
+def test_functions_score_like_their_model(tmp_path: Path) -> None:
     model = wrapped()
     assert isinstance(model, DualEncoder)
     found = ub.evaluate([model, TINY], [FEW, PAIRS], protocol=QUICK)
@@ -45,7 +45,7 @@ def test_the_functions_of_a_model_score_as_the_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ub.score(image, captions, model), ub.score(image, captions, TINY))
 
 
-def test_vectors_of_any_norm_precision_and_library_are_the_same_model() -> None:
+def test_any_norm_precision_and_library() -> None:
     def images(pixels: Tensor) -> Any:
         return (7 * TINY.encode_images(pixels)).numpy()
 
@@ -62,7 +62,7 @@ def test_vectors_of_any_norm_precision_and_library_are_the_same_model() -> None:
     assert not other.encode_texts(captions).requires_grad
 
 
-def test_the_fingerprint_follows_the_vectors() -> None:
+def test_fingerprint_depends_on_the_vectors() -> None:
     first = wrapped().fingerprint
     assert wrapped().fingerprint == first
     assert wrapped(name="other").fingerprint != first
@@ -72,7 +72,7 @@ def test_the_fingerprint_follows_the_vectors() -> None:
     assert wrapped(fingerprint="v2").fingerprint == "v2"
 
 
-def test_a_run_of_functions_resumes_and_refuses_others(tmp_path: Path) -> None:
+def test_resume_with_the_same_functions_only(tmp_path: Path) -> None:
     out = tmp_path / "run"
     found = ub.evaluate(wrapped(), FEW, out=out, protocol=QUICK)
     assert ub.evaluate(wrapped(), FEW, out=out, protocol=QUICK)[0].overall == (found[0].overall)
@@ -102,12 +102,12 @@ def test_context_and_tokens() -> None:
         ({"count_tokens": lambda texts: [1]}, "returned 1 numbers for 4 texts"),
     ],
 )
-def test_wrong_functions_are_refused_at_once(other: dict[str, Any], said: str) -> None:
+def test_wrong_functions(other: dict[str, Any], said: str) -> None:
     with pytest.raises(ub.UnbagError) as caught:
         wrapped(**other)
     assert said in str(caught.value)
 
 
-def test_a_wrapped_model_cannot_be_trained(tmp_path: Path) -> None:
+def test_wrapped_model_cannot_be_trained(tmp_path: Path) -> None:
     with pytest.raises(ub.UnbagError, match="mine cannot be trained"):
         ub.train(wrapped(), pairs="world", recipe="clip_ft", out=tmp_path / "run")

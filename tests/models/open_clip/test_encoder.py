@@ -13,7 +13,7 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from unbag.errors import UnbagError
-from unbag.types import DualEncoder, TokenEncoder
+from unbag.types import DualEncoder, LayerEncoder, TokenEncoder
 
 TRIMMED = ["clip", "clip-quickgelu", "custom", "first", "bare", "eos", "coca", "bert-mean",
            "bert-cls", "convnext", "vit-avg", "resnet"]  # fmt: skip
@@ -45,7 +45,7 @@ def plain_vectors(parts: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", TRIMMED + WHOLE)
-def test_cosines_are_those_of_plain_open_clip(name: str, loaded: Made, plain: Made) -> None:
+def test_cosines_equal_open_clip(name: str, loaded: Made, plain: Made) -> None:
     ours = loaded(name)
     image_ND, caption_ND = plain_vectors(plain(name))
     pixels = torch.stack([ours.prepare(image) for image in images()])
@@ -80,15 +80,13 @@ def length_run(encoder: Any, captions: list[str]) -> int:
     [("clip", 5), ("custom", 5), ("first", 1), ("eos", 4), ("coca", 7), ("bert-mean", 4),
      ("bert-cls", 4), ("last", 77), ("last-top", 77), ("looking", 77), ("siglip", 20)],
 )  # fmt: skip
-def test_captions_run_at_their_real_length_where_that_is_exact(
-    name: str, length: int, loaded: Made
-) -> None:
+def test_padding_is_removed_where_exact(name: str, length: int, loaded: Made) -> None:
     assert length_run(loaded(name), ["a", "a red dog"]) == length
     assert bool(loaded(name).text.whole_because) == (name in WHOLE)
 
 
 @pytest.mark.parametrize("name", ["last", "looking", "siglip"])
-def test_cutting_the_padding_of_the_others_would_change_them(name: str, loaded: Made) -> None:
+def test_padding_matters_elsewhere(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     token_NL, _ = encoder.tokenize(["a red dog"])
     with torch.no_grad():
@@ -98,7 +96,7 @@ def test_cutting_the_padding_of_the_others_would_change_them(name: str, loaded: 
 
 
 @pytest.mark.parametrize("name", ["clip", "coca", "bert-mean", "siglip", "resnet"])
-def test_any_batch_and_order_gives_the_same_scores(name: str, loaded: Made) -> None:
+def test_batches_and_order_have_no_effect(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     pixels = torch.stack([encoder.prepare(image) for image in images()])
     score_PC = encoder.encode_images(pixels) @ encoder.encode_texts(CAPTIONS).T
@@ -108,7 +106,7 @@ def test_any_batch_and_order_gives_the_same_scores(name: str, loaded: Made) -> N
 
 
 @pytest.mark.parametrize("name", ["clip", "coca", "siglip", "bert-mean", "resnet"])
-def test_half_precision_agrees_with_float32(name: str, loaded: Made, saved: Made) -> None:
+def test_half_precision(name: str, loaded: Made, saved: Made) -> None:
     from unbag.models.open_clip.loading import load
 
     # "first" or "" would be equal for all captions; these differ.
@@ -128,13 +126,9 @@ def test_half_precision_agrees_with_float32(name: str, loaded: Made, saved: Made
     assert rounded.scale == exact.scale
 
 
-def test_it_is_a_dual_encoder_with_patches_and_words(loaded: Made) -> None:
-    assert isinstance(loaded("clip"), DualEncoder)
-    assert isinstance(loaded("clip"), TokenEncoder)
-
-
-def test_long_captions_are_counted_before_they_are_cut(loaded: Made) -> None:
+def test_count_tokens(loaded: Made) -> None:
     clip, eos = loaded("clip"), loaded("eos")
+    assert isinstance(clip, DualEncoder | TokenEncoder | LayerEncoder)
     assert clip.context == 77
     assert clip.count_tokens(["a red dog", "", "a " * 100]) == [5, 2, 102]
     assert eos.context == 20
@@ -142,7 +136,7 @@ def test_long_captions_are_counted_before_they_are_cut(loaded: Made) -> None:
     assert eos.count_tokens([]) == []
 
 
-def test_scale_and_bias_are_those_of_the_loss(loaded: Made) -> None:
+def test_scale_and_bias(loaded: Made) -> None:
     assert loaded("clip").scale == pytest.approx(1 / 0.07, rel=1e-5)
     assert loaded("clip").bias == 0.0
     assert loaded("siglip").bias == -10.0
@@ -171,7 +165,7 @@ def test_full_size_vit_b_32(tmp_path: Any) -> None:
     assert ours.name == "ViT-B-32-quickgelu@b32"
 
 
-def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
+def test_padding_is_tested(loaded: Made) -> None:
     """A text encoder that counted from the end would be run whole."""
     from unbag.models.open_clip.encoder import OpenClip
 

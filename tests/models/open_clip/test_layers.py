@@ -15,7 +15,7 @@ from unbag.errors import UnbagError
 from unbag.models.open_clip.layers import image_layers, through
 from unbag.models.open_clip.loading import load
 from unbag.models.open_clip.text import Unknown, project
-from unbag.types import LayerEncoder, Layers
+from unbag.types import Layers
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a", "a dog left of a red cube"]
@@ -43,10 +43,6 @@ def read_at(found: Layers) -> list[bool]:
     return [one is not None for one in found.pooled_NW]
 
 
-def test_it_is_a_layer_encoder(loaded: Made) -> None:
-    assert isinstance(loaded("clip"), LayerEncoder)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("name", "blocks", "places", "has_class"),
@@ -55,7 +51,7 @@ def test_it_is_a_layer_encoder(loaded: Made) -> None:
      ("vit-avg", 6, 100, False), ("vit-token", 6, 100, True), ("vit-own", 6, 100, True),
      ("convnext", 4, 4, False)],
 )  # fmt: skip
-def test_image_layers_end_where_the_image_vector_begins(
+def test_projected_last_image_layer_is_the_vector(
     name: str, blocks: int, places: int, has_class: bool, loaded: Made
 ) -> None:
     encoder = loaded(name)
@@ -71,7 +67,7 @@ def test_image_layers_end_where_the_image_vector_begins(
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["clip", "custom", "vit-avg", "vit-token", "vit-own", "convnext"])
-def test_last_places_projected_are_the_patches(name: str, loaded: Made) -> None:
+def test_projected_last_patches_are_the_patches(name: str, loaded: Made) -> None:
     """Where pooling is a choice or a mean; attention takes places another way."""
     encoder = loaded(name)
     pixels = pixels_for(encoder)
@@ -81,7 +77,7 @@ def test_last_places_projected_are_the_patches(name: str, loaded: Made) -> None:
 
 
 @torch.no_grad()
-def test_layers_of_a_vision_transformer_are_its_blocks(loaded: Made) -> None:
+def test_layers_equal_blocks(loaded: Made) -> None:
     visual = loaded("clip").model.visual
     pixels = pixels_for(loaded("clip"))
     found = loaded("clip").image_layers(pixels)
@@ -94,7 +90,7 @@ def test_layers_of_a_vision_transformer_are_its_blocks(loaded: Made) -> None:
 
 
 @torch.no_grad()
-def test_attention_pooling_is_given_the_last_places(loaded: Made) -> None:
+def test_last_layer_with_attention_pooling(loaded: Made) -> None:
     coca, siglip, resnet = loaded("coca"), loaded("siglip"), loaded("resnet")
     found = coca.image_layers(pixels_for(coca))
     torch.testing.assert_close(found.vector_NLW[-1], found.vector_NLW[-2])
@@ -108,7 +104,7 @@ def test_attention_pooling_is_given_the_last_places(loaded: Made) -> None:
 
 
 @torch.no_grad()
-def test_stages_of_a_resnet_are_averaged_to_the_last_grid(loaded: Made) -> None:
+def test_stages_of_a_resnet_are_averaged(loaded: Made) -> None:
     visual = loaded("resnet").model.visual
     pixels = pixels_for(loaded("resnet"))
     stem = visual.stem(pixels)
@@ -122,7 +118,7 @@ NATIVE = ["clip", "deep", "custom", "first", "last", "looking", "bare", "eos", "
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", NATIVE)
-def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> None:
+def test_text_layers_of_open_clip(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     text_network = encoder.text.encoder
     found = encoder.text_layers(CAPTIONS)
@@ -141,7 +137,7 @@ def test_caption_layers_of_open_clips_transformers(name: str, loaded: Made) -> N
 
 
 @torch.no_grad()
-def test_cocas_class_token_is_read_out_and_is_no_word(loaded: Made) -> None:
+def test_text_layers_of_coca(loaded: Made) -> None:
     encoder = loaded("coca")
     text_network, found = encoder.text.encoder, encoder.text_layers(CAPTIONS)
     assert len(found.vector_NLW) == 4
@@ -154,9 +150,7 @@ def test_cocas_class_token_is_read_out_and_is_no_word(loaded: Made) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "has_class"), [("bert-mean", False), ("bert-cls", True)])
-def test_caption_layers_of_an_encoder_of_transformers(
-    name: str, has_class: bool, loaded: Made
-) -> None:
+def test_text_layers_of_transformers(name: str, has_class: bool, loaded: Made) -> None:
     encoder = loaded(name)
     found = encoder.text_layers(CAPTIONS)
     assert read_at(found) == [has_class] * 3 + [True]
@@ -168,7 +162,7 @@ def test_caption_layers_of_an_encoder_of_transformers(
 
 
 @torch.no_grad()
-def test_blocks_that_want_tokens_first_get_them(loaded: Made) -> None:
+def test_blocks_with_tokens_first(loaded: Made) -> None:
     transformer = loaded("clip").model.visual.transformer
     hidden = torch.randn(2, 5, 32)
     expected = through(transformer, hidden)
@@ -187,7 +181,7 @@ def test_blocks_that_want_tokens_first_get_them(loaded: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip", "vit-avg", "bert-mean"])
-def test_what_is_compiled_shows_its_layers(
+def test_layers_of_compiled_encoders(
     name: str, loaded: Made, saved: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hooks and blocks are not seen from inside a compiled encoder, so it must not be run."""
@@ -205,7 +199,7 @@ def test_what_is_compiled_shows_its_layers(
             torch.testing.assert_close(one, other)
 
 
-def test_encoders_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_image_encoders(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnbagError, match="layers of a Linear are not known"):
         image_layers(torch.nn.Linear(2, 2), torch.zeros(1, 2))
     encoder = loaded("vit-avg")
@@ -221,7 +215,7 @@ def test_encoders_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", ["test_resnet", "test_efficientnet"])
-def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
+def test_unknown_timm_networks(kind: str) -> None:
     timm = pytest.importorskip("timm")
     visual = torch.nn.Module()
     visual.trunk = timm.create_model(kind, num_classes=0).eval()
@@ -229,7 +223,7 @@ def test_networks_of_timm_without_stages_say_so(kind: str) -> None:
         image_layers(visual, torch.zeros(1, 3, 64, 64))
 
 
-def test_text_encoders_of_unknown_kinds_say_so(loaded: Made) -> None:
+def test_unknown_text_encoders(loaded: Made) -> None:
     with pytest.raises(UnbagError, match="a text encoder that runs at full length, since its text"):
         Unknown(None).layers(torch.zeros(1, 2).long(), torch.ones(1, 2).bool())
     text = loaded("bert-mean").text

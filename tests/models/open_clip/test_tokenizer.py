@@ -27,7 +27,7 @@ def both() -> tuple[Tokenizer, object]:
 @example(caption="<end_of_text> a <start_of_text>")
 @example(caption="1920x1080 @#$% !!! ~")
 @example(caption="a\tb\nc\x1b[31mred")
-def test_every_text_gets_the_tokens_of_open_clip(caption: str) -> None:
+def test_tokens_equal_open_clip(caption: str) -> None:
     ours, plain = both()
     token_NL, real_NL = ours([caption])
     assert callable(plain)
@@ -35,7 +35,7 @@ def test_every_text_gets_the_tokens_of_open_clip(caption: str) -> None:
     assert int(real_NL.sum()) == min(77, ours.count([caption])[0])
 
 
-def test_a_long_caption_keeps_its_first_tokens_and_the_end() -> None:
+def test_long_caption_keeps_its_end_token() -> None:
     ours, plain = both()
     text = "red dog " * 60
     assert callable(plain)

@@ -27,9 +27,7 @@ def pixels_for(encoder: Any, count: int = 2) -> torch.Tensor:
     [("clip", 16, 24), ("custom", 16, 24), ("coca", 16, 24), ("resnet", 4, 24),
      ("siglip", 100, 64), ("vit-avg", 100, 24), ("convnext", 4, 24)],
 )  # fmt: skip
-def test_patches_are_unit_vectors_in_the_joint_space(
-    name: str, places: int, width: int, loaded: Made
-) -> None:
+def test_patches_are_unit_vectors(name: str, places: int, width: int, loaded: Made) -> None:
     found = loaded(name).encode_patches(pixels_for(loaded(name)))
     assert found.vector_NLW.shape == (2, places, width)
     torch.testing.assert_close(found.vector_NLW.norm(dim=-1), torch.ones(2, places))
@@ -39,7 +37,7 @@ def test_patches_are_unit_vectors_in_the_joint_space(
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["vit-avg", "convnext"])
-def test_the_image_vector_of_a_mean_lies_among_its_patches(name: str, loaded: Made) -> None:
+def test_image_vector_is_the_mean_of_patches(name: str, loaded: Made) -> None:
     visual = loaded(name).model.visual
     pixels = pixels_for(loaded(name))
     mean_ND = patches(visual, pixels).mean(dim=1)
@@ -51,7 +49,7 @@ def test_the_image_vector_of_a_mean_lies_among_its_patches(name: str, loaded: Ma
 
 
 @torch.no_grad()
-def test_patches_of_clip_are_projected_as_the_class_token_is(loaded: Made) -> None:
+def test_patches_of_clip_are_projected_like_the_class_token(loaded: Made) -> None:
     visual = loaded("clip").model.visual
     pixels = pixels_for(loaded("clip"))
     visual.output_tokens = True
@@ -63,7 +61,7 @@ def test_patches_of_clip_are_projected_as_the_class_token_is(loaded: Made) -> No
 
 
 @torch.no_grad()
-def test_patches_under_attention_pooling_are_its_vector_of_one_place(loaded: Made) -> None:
+def test_patches_with_attention_pooling(loaded: Made) -> None:
     """An image encoder that pools a sequence of equal places gives the vector of each place."""
     visual = loaded("coca").model.visual
     one_NW = torch.randn(3, visual.ln_pre.weight.shape[0])
@@ -73,7 +71,7 @@ def test_patches_under_attention_pooling_are_its_vector_of_one_place(loaded: Mad
 
 
 @torch.no_grad()
-def test_places_of_a_resnet_are_the_value_path_of_its_attention(loaded: Made) -> None:
+def test_patches_of_a_resnet(loaded: Made) -> None:
     """Equal places with equal positions leave attention no choice."""
     pool = loaded("resnet").model.visual.attnpool
     kept = pool.positional_embedding.clone()
@@ -86,7 +84,7 @@ def test_places_of_a_resnet_are_the_value_path_of_its_attention(loaded: Made) ->
 
 
 @pytest.mark.parametrize("name", ["clip", "custom", "first", "eos", "coca", "bert-mean", "siglip"])
-def test_words_end_with_the_end_token(name: str, loaded: Made) -> None:
+def test_mask_ends_with_the_end_token(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     found = encoder.encode_tokens(CAPTIONS)
     counts = encoder.count_tokens(CAPTIONS)
@@ -98,7 +96,7 @@ def test_words_end_with_the_end_token(name: str, loaded: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip", "custom", "eos"])
-def test_the_last_word_vector_is_the_caption_vector(name: str, loaded: Made) -> None:
+def test_last_token_is_the_caption(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     found = encoder.encode_tokens(CAPTIONS)
     last_N = found.mask_NL.sum(dim=1) - 1
@@ -107,7 +105,7 @@ def test_the_last_word_vector_is_the_caption_vector(name: str, loaded: Made) -> 
 
 
 @pytest.mark.parametrize("name", ["coca", "bert-mean", "siglip"])
-def test_word_vectors_do_not_depend_on_the_batch(name: str, loaded: Made) -> None:
+def test_tokens_do_not_depend_on_the_batch(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     together = encoder.encode_tokens(CAPTIONS)
     alone = encoder.encode_tokens(CAPTIONS[:1])
@@ -117,7 +115,7 @@ def test_word_vectors_do_not_depend_on_the_batch(name: str, loaded: Made) -> Non
     )
 
 
-def test_the_mean_of_words_is_the_caption_where_pooling_is_a_mean(loaded: Made) -> None:
+def test_mean_of_tokens_is_the_caption(loaded: Made) -> None:
     encoder = loaded("bert-mean")
     token_NL, real_NL = encoder.tokenize(CAPTIONS[:1])
     with torch.no_grad():
@@ -126,7 +124,7 @@ def test_the_mean_of_words_is_the_caption_where_pooling_is_a_mean(loaded: Made) 
     torch.testing.assert_close(mean_D, encoder.encode_texts(CAPTIONS[:1])[0], rtol=0, atol=1e-5)
 
 
-def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
+def test_encoders_without_tokens_or_patches(loaded: Made) -> None:
     with pytest.raises(UnbagError, match="has a layer of its own for the pooled vector"):
         loaded("bert-cls").encode_tokens(CAPTIONS)
     with pytest.raises(UnbagError, match="patch vectors of a Linear are not known"):
@@ -134,7 +132,7 @@ def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip", "custom", "siglip", "coca", "bert-mean"])
-def test_padding_has_vectors_where_the_encoder_runs_it(name: str, loaded: Made) -> None:
+def test_encode_padded(name: str, loaded: Made) -> None:
     encoder = loaded(name)
     length = min(12, encoder.context)
     padded, plain = encoder.encode_padded(CAPTIONS, length=length), encoder.encode_tokens(CAPTIONS)
@@ -153,7 +151,7 @@ def test_padding_has_vectors_where_the_encoder_runs_it(name: str, loaded: Made) 
     assert size.max() == 0 if name in ("coca", "bert-mean") else size.min() > 0.99
 
 
-def test_a_caption_beyond_the_columns_keeps_its_end(loaded: Made) -> None:
+def test_encode_padded_keeps_the_end_token(loaded: Made) -> None:
     encoder = loaded("clip")
     cut = encoder.encode_padded(["a red dog left of a"], length=5)
     short = encoder.encode_padded(["a red dog"], length=5)

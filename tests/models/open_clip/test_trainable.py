@@ -56,7 +56,7 @@ def step(of: Trainable) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_vectors_are_those_of_the_encoder(loaded: Loaded, kind: str) -> None:
+def test_vectors_equal_the_encoder(loaded: Loaded, kind: str) -> None:
     encoder = loaded(kind)
     trainable = make_trainable(encoder, device="cpu")
     if kind != "bert-mean":
@@ -71,7 +71,7 @@ def test_vectors_are_those_of_the_encoder(loaded: Loaded, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_reaches_every_weight_of_an_encoder(loaded: Loaded, kind: str) -> None:
+def test_every_weight_gets_a_gradient(loaded: Loaded, kind: str) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
     loss(trainable).backward()  # type: ignore[no-untyped-call]
     weights = dict(trainable.module.named_parameters())
@@ -85,7 +85,7 @@ def test_gradient_reaches_every_weight_of_an_encoder(loaded: Loaded, kind: str) 
     [("clip", 4, 4), ("deep", 5, 5), ("siglip", 8, 4), ("resnet", 6, 4), ("coca", 4, 4),
      ("convnext", 6, 4), ("bert-mean", 4, 4)],
 )  # fmt: skip
-def test_layers_hold_every_weight_once(loaded: Loaded, kind: str, eyes: int, words: int) -> None:
+def test_layers_have_every_weight_once(loaded: Loaded, kind: str, eyes: int, words: int) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
     assert (len(trainable.image_layers), len(trainable.text_layers)) == (eyes, words)
     layers = (*trainable.image_layers, *trainable.text_layers, trainable.temperature)
@@ -93,7 +93,7 @@ def test_layers_hold_every_weight_once(loaded: Loaded, kind: str, eyes: int, wor
     assert held == sorted(id(weight) for weight in trainable.module.parameters())
 
 
-def test_the_ends_of_an_encoder_are_its_embedding_and_its_projection(loaded: Loaded) -> None:
+def test_first_and_last_layer(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
 
     def names(layer: Any) -> set[str]:
@@ -110,7 +110,7 @@ def test_the_ends_of_an_encoder_are_its_embedding_and_its_projection(loaded: Loa
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "coca"])
-def test_reads_survive_the_way_to_a_worker(loaded: Loaded, kind: str) -> None:
+def test_reads_can_be_pickled(loaded: Loaded, kind: str) -> None:
     reads = make_trainable(loaded(kind), device="cpu").reads
     again = pickle.loads(pickle.dumps(reads))
     for image in images():
@@ -120,7 +120,7 @@ def test_reads_survive_the_way_to_a_worker(loaded: Loaded, kind: str) -> None:
     assert again.count_tokens(CAPTIONS) == loaded(kind).count_tokens(CAPTIONS)
 
 
-def test_captions_are_cut_only_where_that_is_exact(loaded: Loaded) -> None:
+def test_padding_is_removed_where_exact(loaded: Loaded) -> None:
     lengths = {
         kind: make_trainable(loaded(kind), device="cpu").reads.tokenize(["a red cube"])["token_NL"]
         for kind in ("clip", "bert-mean", "siglip", "coca", "last-top")
@@ -130,7 +130,7 @@ def test_captions_are_cut_only_where_that_is_exact(loaded: Loaded) -> None:
     assert found == {"clip": 5, "bert-mean": 4, "siglip": 20, "coca": 20, "last-top": 77}
 
 
-def test_bytes_are_sent_where_evaluation_sends_them(loaded: Loaded) -> None:
+def test_images_as_bytes(loaded: Loaded) -> None:
     whole = loaded("clip")
     encoder = copy(whole)
     parts = in_bytes(encoder._prepare)
@@ -144,7 +144,7 @@ def test_bytes_are_sent_where_evaluation_sends_them(loaded: Loaded) -> None:
     torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
 
 
-def test_a_step_changes_only_what_is_open(loaded: Loaded) -> None:
+def test_step_changes_only_trainable_weights(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_freeze(trainable, Freeze(image="all", text=3, scale=True))
     before = {name: value.clone() for name, value in trainable.module.state_dict().items()}
@@ -167,7 +167,7 @@ def test_batch_norms_keep_their_averages(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
-def test_a_snapshot_is_what_would_be_saved(loaded: Loaded, kind: str, tmp_path: Path) -> None:
+def test_snapshot_equals_the_saved_model(loaded: Loaded, kind: str, tmp_path: Path) -> None:
     from unbag.models.open_clip.loading import load
 
     trainable = make_trainable(loaded(kind), device="cpu")
@@ -192,7 +192,7 @@ def test_a_snapshot_is_what_would_be_saved(loaded: Loaded, kind: str, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "coca", "resnet", "bert-mean"])
-def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
+def test_lora_merges_into_the_original_names(loaded: Loaded, kind: str) -> None:
     trainable = make_trainable(loaded(kind), device="cpu")
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     freeze = Freeze(text="all" if kind == "bert-mean" else 0)
@@ -222,7 +222,7 @@ def test_lora_merges_into_the_old_names(loaded: Loaded, kind: str) -> None:
     assert not any(weight.requires_grad for weight in weights_of([closed]))
 
 
-def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
+def test_lora_trains_every_matrix_of_trainable_blocks(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_freeze(trainable, Freeze(image=2))
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
@@ -238,7 +238,7 @@ def test_lora_reaches_every_matrix_of_open_blocks(loaded: Loaded) -> None:
     assert changed == matrices | {"logit_scale"}
 
 
-def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
+def test_lora_without_a_trainable_matrix(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_freeze(trainable, Freeze(image="all", text=3))
     with pytest.raises(UnbagError) as raised:
@@ -251,7 +251,7 @@ def test_lora_without_an_open_matrix_is_refused(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("is_batch_first", [True, False])
-def test_split_attention_is_attention(is_batch_first: bool) -> None:
+def test_split_attention_equals_attention(is_batch_first: bool) -> None:
     torch.manual_seed(0)
     whole = nn.MultiheadAttention(8, 2, batch_first=is_batch_first)
     nn.init.normal_(whole.in_proj_bias)
@@ -267,7 +267,7 @@ def test_split_attention_is_attention(is_batch_first: bool) -> None:
     assert all(torch.equal(value, again[name]) for name, value in whole.state_dict().items())
 
 
-def test_bfloat16_is_close(loaded: Loaded) -> None:
+def test_bfloat16(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     exact_ND = captions(trainable)
     with torch.autocast("cpu", torch.bfloat16):
