@@ -158,7 +158,7 @@ def test_processors_of_transformers(kind: str, hf_folder: HfFolder) -> None:
         if has_levels:
             prepared = dict(on_device.inputs(prepared[None]))["pixel_values"][0]
         assert torch.equal(prepared, expected)
-    assert on_device.said == plain.said
+    assert on_device.settings == plain.settings
 
 
 def test_vectors_from_bytes_equal_those_from_numbers(hf_folder: HfFolder) -> None:

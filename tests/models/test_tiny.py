@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from unbag.api import evaluate
 from unbag.benchmarks.names import benchmark
 from unbag.errors import UnbagError
-from unbag.models.layers import blocks_of, laid_out, of_maps, recorded
+from unbag.models.layers import blocks_of, flatten_maps, make_layers, record_blocks
 from unbag.models.tiny import (
     END,
     OF_THE_STUDY,
@@ -221,16 +221,16 @@ def test_probe_can_be_trained_on_layers(model: Tiny) -> None:
     assert not model.image_layers(pixels()).vector_NLW[1].requires_grad
 
 
-def test_of_maps_averages_finer_maps() -> None:
+def test_flatten_maps_averages_finer_maps() -> None:
     fine = torch.arange(16.0).reshape(1, 1, 4, 4)
     coarse = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]])
-    first, last = of_maps([fine, coarse])
+    first, last = flatten_maps([fine, coarse])
     # Means of the four quarters: rows 0-1 hold 0 1 4 5 | 2 3 6 7, rows 2-3 hold 8 9 12 13 | ...
     assert first.tolist() == [[[2.5], [4.5], [10.5], [12.5]]]
     assert last.tolist() == [[[1, 5], [2, 6], [3, 7], [4, 8]]]
 
 
-def test_recorded_removes_hooks() -> None:
+def test_record_blocks_removes_hooks() -> None:
     blocks = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
 
     def fails() -> None:
@@ -238,9 +238,9 @@ def test_recorded_removes_hooks() -> None:
         raise ValueError("half way")
 
     with pytest.raises(ValueError, match="half way"):
-        recorded(blocks, fails)
+        record_blocks(blocks, fails)
     assert not any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
-    out, found = recorded(blocks, lambda: blocks[1](blocks[0](torch.ones(1, 2))))
+    out, found = record_blocks(blocks, lambda: blocks[1](blocks[0](torch.ones(1, 2))))
     assert len(found) == 3
     assert torch.equal(found[0], torch.ones(1, 2))
     assert torch.equal(found[2], out)
@@ -254,9 +254,9 @@ def test_blocks_of() -> None:
     assert blocks_of(encoder) == [encoder.encoder.layer[0]]
 
 
-def test_laid_out_gives_float32() -> None:
+def test_make_layers_gives_float32() -> None:
     half = torch.ones(2, 3, 4, dtype=torch.bfloat16)
-    found = laid_out([half], [None])
+    found = make_layers([half], [None])
     assert found.vector_NLW[0].dtype == torch.float32
     assert found.mask_NL.tolist() == [[True] * 3] * 2
 

@@ -320,7 +320,7 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
     # The pooler of BERT is not used here and missing in many checkpoints.
     model = read_weights(source, AutoModel, unused=("pooler.",)).float().to(device)
     state = {k: v for k, v in model.state_dict().items() if not k.startswith("pooler.")}
-    settings = (plain_config(config), captions.said, pooling, _SENTENCE_VERSION)
+    settings = (plain_config(config), captions.settings, pooling, _SENTENCE_VERSION)
     return Sentence(
         name=f"caption:sentence:{source.name}",
         model=model,

@@ -23,7 +23,7 @@ Pool = Literal["mean", "last", "cls"]
 POOLS: tuple[Pool, ...] = ("mean", "last", "cls")
 
 
-def recorded(blocks: Sequence[Module], run: Callable[[], Out]) -> tuple[Out, list[Tensor]]:
+def record_blocks(blocks: Sequence[Module], run: Callable[[], Out]) -> tuple[Out, list[Tensor]]:
     """Return the result of `run`, and the input of the first block and the output of each.
 
     Uses hooks, so that the encoder runs once and as its library runs it. `run` must not be
@@ -56,7 +56,7 @@ def blocks_of(encoder: Any) -> list[Module]:
     return []
 
 
-def of_maps(maps: Sequence[Tensor]) -> list[Tensor]:
+def flatten_maps(maps: Sequence[Tensor]) -> list[Tensor]:
     """Convert feature maps [N, W, R, C] to positions [N, L, W], all at the grid of the last map.
 
     Finer maps are averaged, so that a position is the same part of the image in every layer.
@@ -66,7 +66,7 @@ def of_maps(maps: Sequence[Tensor]) -> list[Tensor]:
     return [feature_map.flatten(2).transpose(1, 2) for feature_map in pooled]
 
 
-def laid_out(
+def make_layers(
     vector_NLW: Sequence[Tensor],
     pooled_NW: Sequence[Tensor | None],
     mask_NL: Tensor | None = None,

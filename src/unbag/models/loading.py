@@ -82,44 +82,44 @@ def folder_name(folder: Path) -> str:
     return "/".join(parts[start:])
 
 
-def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
+def choose_device(device: str = "auto", *, is_needed: bool = True) -> str:
     """Return the requested device if available, or the best one; cpu if no device is needed."""
     import torch
 
-    check_device(asked, expected=_available_devices)
+    check_device(device, expected=_available_devices)
     if not is_needed:
         return "cpu"
-    if asked in ("auto", "cuda") and torch.cuda.is_available():
+    if device in ("auto", "cuda") and torch.cuda.is_available():
         # torchrun starts one process per GPU and sets its local rank.
         local_rank = os.environ.get("LOCAL_RANK")
         return "cuda" if local_rank is None else f"cuda:{local_rank}"
-    if asked == "auto":
+    if device == "auto":
         return "mps" if torch.backends.mps.is_available() else "cpu"
-    if problem := _device_problem(asked):
-        raise _device_error(asked, problem, expected=_available_devices())
-    return asked
+    if problem := _device_problem(device):
+        raise _device_error(device, problem, expected=_available_devices())
+    return device
 
 
-def check_device(asked: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
+def check_device(device: str, *, expected: Callable[[], str] = lambda: _DEVICES) -> None:
     """Raise UnbagError unless the name has the form of a device; no library is loaded."""
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
-        raise _device_error(asked, "no such kind is known here", expected=expected())
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", device):
+        raise _device_error(device, "no such kind is known here", expected=expected())
 
 
-def _device_problem(asked: str) -> str:
+def _device_problem(device: str) -> str:
     """Return why torch cannot use the device; empty if it can."""
     import torch
 
     # The error of torch for a missing backend is a list of all backends.
-    if asked == "mps" and not torch.backends.mps.is_available():
+    if device == "mps" and not torch.backends.mps.is_available():
         no_gpu = "this machine has no Apple GPU that torch can use"
         return no_gpu if torch.backends.mps.is_built() else "torch was built without it"
-    if asked.startswith("cuda:") and torch.cuda.is_available():
+    if device.startswith("cuda:") and torch.cuda.is_available():
         count = torch.cuda.device_count()
-        if int(asked.partition(":")[2]) >= count:
+        if int(device.partition(":")[2]) >= count:
             return "torch finds 1 GPU" if count == 1 else f"torch finds {count} GPUs"
     try:
-        torch.empty(0, device=asked)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         return line.partition(". ")[0].rstrip(".")
@@ -142,9 +142,9 @@ def _available_devices() -> str:
     return f"{', '.join(devices)} or auto (all that is here)"
 
 
-def _device_error(asked: str, reason: str, *, expected: str) -> UnbagError:
+def _device_error(device: str, reason: str, *, expected: str) -> UnbagError:
     return UnbagError(
-        f"the device {asked!r} cannot be used: {reason}",
+        f"the device {device!r} cannot be used: {reason}",
         expected=expected,
         hint="--device auto takes the best one at hand",
     )

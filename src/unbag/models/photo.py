@@ -30,7 +30,7 @@ from torch.nn import functional
 from unbag.errors import UnbagError, unknown_name
 from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
-from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
+from unbag.models.layers import flatten_maps, make_layers, record_blocks, unit_vectors
 from unbag.models.shipped import WEIGHTS
 from unbag.models.weights import check_finite, fingerprint, read_safetensors, seeded
 from unbag.types import Layers, TokenFeatures
@@ -231,9 +231,9 @@ class Photo:
     def image_layers(self, pixels: Tensor) -> Layers:
         """Return stem, sixteen blocks and head input as 7 x 7 positions with their mean."""
         part, pixels = self.network.picture.part, pixels.to(self.device)
-        last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
-        vectors = of_maps([*maps, last])
-        return laid_out(vectors, [layer.mean(dim=1) for layer in vectors])
+        last, maps = record_blocks(list(part._blocks), lambda: part.extract_features(pixels))
+        vectors = flatten_maps([*maps, last])
+        return make_layers(vectors, [layer.mean(dim=1) for layer in vectors])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
@@ -244,7 +244,7 @@ class Photo:
         token_NL, mask_NL = self._token_inputs(captions)
         inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
         _, hidden = states(self.network.caption.part, inputs)
-        return laid_out(hidden, [_mean_words(layer, mask_NL) for layer in hidden], mask_NL)
+        return make_layers(hidden, [_mean_words(layer, mask_NL) for layer in hidden], mask_NL)
 
     @torch.inference_mode()
     def image_features(self, pixels: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ from unbag.models.huggingface.loading import (
     sentence_pooling,
     torch_dtype,
 )
-from unbag.models.layers import POOLS, Pool, blocks_of, laid_out, pool_words, recorded
+from unbag.models.layers import POOLS, Pool, blocks_of, make_layers, pool_words, record_blocks
 from unbag.models.photo import package_folder
 from unbag.models.weights import check_finite, fingerprint, read_safetensors
 from unbag.types import Layers
@@ -180,7 +180,7 @@ def _read_transformer(path: str, part_name: PartName, *, name: str) -> Transform
     state = {k: v for k, v in model.state_dict().items() if not k.startswith(_UNUSED)}
     settings = (
         plain_config(config),
-        captions.said,
+        captions.settings,
         pool,
         str(part_name.is_bidirectional),
         _VERSION,
@@ -292,10 +292,10 @@ class TransformerText:
                 expected="a text model whose blocks are called layers, layer or block",
                 hint="use the caption vector",
             )
-        output, hidden = recorded(blocks, lambda: self.module(**self.arguments(inputs)))
+        output, hidden = record_blocks(blocks, lambda: self.module(**self.arguments(inputs)))
         mask_NL = inputs["attention_mask"]
         hidden = [*hidden, output.last_hidden_state]
-        return laid_out(
+        return make_layers(
             hidden, [pool_words(layer, mask_NL, self.pool) for layer in hidden], mask_NL
         )
 

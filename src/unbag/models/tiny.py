@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UnbagError, unknown_name
-from unbag.models.layers import laid_out
+from unbag.models.layers import make_layers
 from unbag.models.shipped import find_shipped
 from unbag.models.weights import check_finite, read_safetensors, seeded
 from unbag.types import IntArray, Layers, TokenFeatures
@@ -294,7 +294,7 @@ class Tiny:
         """Return patches and pooled CLS token of each of the depth + 2 layers."""
         encoder = self.network.picture
         hidden = _hidden_states(encoder, encoder.enter(pixels.to(self.device)))
-        return laid_out([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
+        return make_layers([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
@@ -304,7 +304,7 @@ class Tiny:
         hidden = _hidden_states(encoder, encoder.enter(token_NL))
         rows = torch.arange(len(token_NL), device=token_NL.device)
         mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
-        return laid_out(hidden, [layer[rows, end_N] for layer in hidden], mask_NL)
+        return make_layers(hidden, [layer[rows, end_N] for layer in hidden], mask_NL)
 
 
 def load(name: str, *, device: str = "cpu") -> Tiny:

@@ -18,7 +18,7 @@ from unbag.models.batching import Fitting
 from unbag.models.huggingface.dual import ImagePreparation, ImageTextModel, states
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import plain_config, read_encoders, torch_dtype
-from unbag.models.layers import laid_out, unit_vectors
+from unbag.models.layers import make_layers, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, TokenFeatures
 from unbag.types.items import prompts_of
@@ -161,7 +161,12 @@ class _Blip(ImageTextModel):
         self.images = ImagePreparation(image_processor, name=name, device=device)
         text_config = getattr(model.config, self.text_config)
         self.captions = make_captions(text_config, tokenizer, is_padded=False, has_mask=True)
-        settings = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
+        settings = (
+            plain_config(model.config),
+            self.images.settings,
+            self.captions.settings,
+            _VERSION,
+        )
         self.fingerprint = fingerprint("hf-blip", model.state_dict(), *settings)
         self._vision_model = torch.compile(model.vision_model) if compiles else model.vision_model
 
@@ -214,14 +219,14 @@ class Blip(_Blip):
     def image_layers(self, pixels: Tensor) -> Layers:
         """Return patches and class token of each layer."""
         _, hidden = states(self.model.vision_model, self._image_inputs(pixels))
-        return laid_out([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
+        return make_layers([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
         """Return the tokens of each layer, without an image; the first is pooled."""
         inputs = self._caption_inputs(captions)
         _, hidden = states(self.model.text_encoder, inputs)
-        return laid_out(hidden, [layer[:, 0] for layer in hidden], inputs["attention_mask"])
+        return make_layers(hidden, [layer[:, 0] for layer in hidden], inputs["attention_mask"])
 
     def _read(self, captions: Sequence[str], image_context: dict[str, Tensor]) -> Tensor:
         output = self.model.text_encoder(**self._caption_inputs(captions), **image_context)

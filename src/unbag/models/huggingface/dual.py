@@ -21,7 +21,7 @@ from unbag.errors import UnbagError
 from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
-from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
+from unbag.models.layers import blocks_of, flatten_maps, make_layers, record_blocks, unit_vectors
 from unbag.models.weights import fingerprint, seeded
 from unbag.types import Layers, TokenFeatures
 
@@ -117,7 +117,7 @@ class HfDual(ImageTextModel):
             has_mask=kind.has_mask,
             most=kind.most,
         )
-        check_end(model.config, tokenizer, kind, name=name)
+        check_end_token(model.config, tokenizer, kind, name=name)
         self.scale, self.bias = _temperature(model)
         self._ask_image, self._ask_caption = model.get_image_features, model.get_text_features
         # In full precision, since a lower one may hide or cause a difference.
@@ -126,7 +126,12 @@ class HfDual(ImageTextModel):
         self.model = model.to(dtype=torch_dtype(dtype))
         self.images = ImagePreparation(image_processor, name=name, device=device)
         self._check_widths()
-        settings = (plain_config(model.config), self.images.said, self.captions.said, _VERSION)
+        settings = (
+            plain_config(model.config),
+            self.images.settings,
+            self.captions.settings,
+            _VERSION,
+        )
         self.fingerprint = fingerprint("hf", model.state_dict(), *settings)
         if compiles:
             self._ask_image = torch.compile(self._ask_image)
@@ -199,10 +204,12 @@ class HfDual(ImageTextModel):
         output, hidden = states(encoder, inputs)
         if self.kind.looks == "class":
             hidden[-1] = encoder.post_layernorm(output.last_hidden_state)
-            return laid_out([layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden])
+            return make_layers(
+                [layer[:, 1:] for layer in hidden], [layer[:, 0] for layer in hidden]
+            )
         pooled = [*[None] * (len(hidden) - 1), output.pooler_output]
-        vectors = of_maps(hidden) if self.kind.looks == "map" else hidden
-        return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
+        vectors = flatten_maps(hidden) if self.kind.looks == "map" else hidden
+        return make_layers(vectors, pooled, inputs.get("pixel_attention_mask"))
 
     @torch.no_grad()
     def text_layers(self, captions: Sequence[str]) -> Layers:
@@ -223,7 +230,7 @@ class HfDual(ImageTextModel):
         else:
             index_N = (token_NL == int(end)).int().argmax(dim=1)
         row_N = torch.arange(len(index_N), device=index_N.device)
-        return laid_out(hidden, [layer[row_N, index_N] for layer in hidden], real_NL)
+        return make_layers(hidden, [layer[row_N, index_N] for layer in hidden], real_NL)
 
     def _embed(self, captions: Sequence[str], tokenize: Captions | None = None) -> Tensor:
         return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(captions, tokenize))))
@@ -293,7 +300,7 @@ def _pooled(output: Any) -> Tensor:
     return pooled
 
 
-def check_end(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> None:
+def check_end_token(config: Any, tokenizer: Any, kind: ModelFamily, *, name: str) -> None:
     """Raise UnbagError unless the model pools at the end token of the tokenizer.
 
     Otherwise transformers would pool the first token, which is the same for all captions.
@@ -382,7 +389,7 @@ class ImagePreparation:
         return self(Image.new("RGB", (40, 30), (90, 120, 150)))
 
     @property
-    def said(self) -> str:
+    def settings(self) -> str:
         """All that decides pixels, for the fingerprint."""
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
 
@@ -395,7 +402,7 @@ def states(encoder: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor
     """
     # AltCLIP's text encoder is a RoBERTa with a norm and a linear layer on top.
     blocks = blocks_of(getattr(encoder, "roberta", encoder))
-    output, hidden = recorded(blocks, lambda: encoder(**inputs))
+    output, hidden = record_blocks(blocks, lambda: encoder(**inputs))
     return output, [*hidden, output.last_hidden_state]
 
 

@@ -163,7 +163,7 @@ class Captions:
         return replace(self, is_padded=True)
 
     @property
-    def said(self) -> str:
+    def settings(self) -> str:
         """All that decides token ids, for the fingerprint."""
         rule = f"{self.context} {self.is_padded} {self.has_mask} {self.tokenizer.padding_side}"
         return f"{_tokenizer_state(self.tokenizer)} {rule}"

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from unbag.errors import UnbagError
-from unbag.models.layers import laid_out, of_maps, recorded
+from unbag.models.layers import flatten_maps, make_layers, record_blocks
 from unbag.types import Layers
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _layers_of_transformer(visual: Any, pixels: Tensor) -> Layers:
     last_NLW = visual.ln_post(hidden[-1]) if is_normed else hidden[-1]
     has_class = not is_attended and visual.pool_type == "tok"
     pooled = [layer[:, 0] if has_class else None for layer in hidden]
-    return laid_out([layer[:, 1:] for layer in (*hidden, last_NLW)], [*pooled, pooled_NW])
+    return make_layers([layer[:, 1:] for layer in (*hidden, last_NLW)], [*pooled, pooled_NW])
 
 
 def _layers_of_resnet(visual: Any, pixels: Tensor) -> Layers:
@@ -137,9 +137,9 @@ def _layers_of_resnet(visual: Any, pixels: Tensor) -> Layers:
     maps = [visual.stem(pixels)]
     for stage in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
         maps.append(stage(maps[-1]))
-    hidden = of_maps(maps)
+    hidden = flatten_maps(maps)
     given_NLW, pooled_NW = _attention_pool(visual.attnpool, hidden[-1])
-    return laid_out([*hidden, given_NLW], [*[None] * len(hidden), pooled_NW])
+    return make_layers([*hidden, given_NLW], [*[None] * len(hidden), pooled_NW])
 
 
 def _attention_pool(pool: Any, patch_NLW: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,7 +164,7 @@ def _layers_of_trunk(trunk: Any, pixels: Tensor) -> Layers:
     blocks = getattr(trunk, "blocks", None) or getattr(trunk, "stages", None)
     if not isinstance(blocks, torch.nn.Sequential | torch.nn.ModuleList):
         raise _unknown_layers_error(type(trunk).__name__)
-    final, hidden = recorded(list(blocks), lambda: trunk.forward_features(pixels))
+    final, hidden = record_blocks(list(blocks), lambda: trunk.forward_features(pixels))
     shapes = {layer.ndim for layer in (*hidden, final)}
     if shapes == {3}:
         return _layers_of_tokens(trunk, hidden, final)
@@ -182,7 +182,7 @@ def _layers_of_tokens(trunk: Any, hidden: list[Tensor], final_NLW: Tensor) -> La
     last_NLW = final_NLW if pool == "map" else norm(final_NLW)
     pooled = [layer[:, 0] if pool == "token" else None for layer in hidden]
     pooled_NW = trunk.forward_head(final_NLW, pre_logits=True)
-    return laid_out([layer[:, prefix:] for layer in (*hidden, last_NLW)], [*pooled, pooled_NW])
+    return make_layers([layer[:, prefix:] for layer in (*hidden, last_NLW)], [*pooled, pooled_NW])
 
 
 def _layers_of_stages(trunk: Any, hidden: list[Tensor], final: Tensor) -> Layers:
@@ -194,8 +194,8 @@ def _layers_of_stages(trunk: Any, hidden: list[Tensor], final: Tensor) -> Layers
     count, width, rows, columns = final.shape
     patch_maps = final.permute(0, 2, 3, 1).reshape(-1, width, 1, 1)
     last_NLW = trunk.forward_head(patch_maps, pre_logits=True).reshape(count, rows * columns, -1)
-    vectors = of_maps([*hidden, final])[:-1]
-    return laid_out([*vectors, last_NLW], [*[None] * len(hidden), pooled_NW])
+    vectors = flatten_maps([*hidden, final])[:-1]
+    return make_layers([*vectors, last_NLW], [*[None] * len(hidden), pooled_NW])
 
 
 def _unknown_layers_error(kind: str) -> UnbagError:

@@ -56,7 +56,7 @@ def library() -> Any:
     return open_clip
 
 
-def parse(text: str) -> WantedWeights:
+def parse(text: str) -> ModelSpec:
     """Parse the name of a model; an architecture without weights is an error.
 
     ARCH/TAG            weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
@@ -66,7 +66,7 @@ def parse(text: str) -> WantedWeights:
     """
     if text.startswith("local-dir:") and text != "local-dir:":
         folder = Path(text.removeprefix("local-dir:")).expanduser()
-        return WantedWeights(text, path=folder, has_config=True)
+        return ModelSpec(text, path=folder, has_config=True)
     if text.startswith(("hf-hub:", "local-dir:")):
         hub, _, revision = text.partition(":")[2].partition("@")
         if hub.count("/") != 1:
@@ -74,7 +74,7 @@ def parse(text: str) -> WantedWeights:
                 f"open_clip:{text} names no model",
                 expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
             )
-        return WantedWeights(text, hub=hub, revision=revision or None)
+        return ModelSpec(text, hub=hub, revision=revision or None)
     before, at, after = text.partition("@")
     if at and "/" not in before:
         if not after:
@@ -83,7 +83,7 @@ def parse(text: str) -> WantedWeights:
                 expected="a file or a folder after the @",
                 hint=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
             )
-        return WantedWeights(text, before, path=Path(after).expanduser())
+        return ModelSpec(text, before, path=Path(after).expanduser())
     arch, slash, tag = before.partition("/")
     if not slash or not tag:
         architecture(arch)
@@ -93,11 +93,11 @@ def parse(text: str) -> WantedWeights:
             expected=f"open_clip:{arch}/TAG or open_clip:{arch}@PATH",
             hint=f"the tags of {arch}: {', '.join(tags) or 'none'}",
         )
-    return WantedWeights(text, arch, tag=tag, revision=after or None)
+    return ModelSpec(text, arch, tag=tag, revision=after or None)
 
 
 @dataclass(frozen=True)
-class WantedWeights:
+class ModelSpec:
     """Parsed name of a model; one of tag, hub and path is set."""
 
     text: str

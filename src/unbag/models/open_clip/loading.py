@@ -38,7 +38,7 @@ from unbag.models.open_clip.encoder import (
 )
 from unbag.models.open_clip.library import (
     QUICK,
-    WantedWeights,
+    ModelSpec,
     architecture,
     library,
     nearest,
@@ -121,22 +121,22 @@ class OpenClipSource:
     """Hint if the weights do not fit."""
 
 
-def find_source(wanted: WantedWeights) -> OpenClipSource:
+def find_source(spec: ModelSpec) -> OpenClipSource:
     """Find the files and settings of a model by tag, file, folder or hub name."""
-    if wanted.tag:
-        return _by_tag(wanted)
-    if wanted.hub:
-        return _by_hub(wanted)
-    if wanted.path is not None and wanted.has_config:
-        name = folder_name(wanted.path.resolve())
-        return _by_folder(wanted.path, find_weights(wanted.path), name)
-    if wanted.path is not None:
-        return _by_file(wanted, find_weights(wanted.path))
+    if spec.tag:
+        return _by_tag(spec)
+    if spec.hub:
+        return _by_hub(spec)
+    if spec.path is not None and spec.has_config:
+        name = folder_name(spec.path.resolve())
+        return _by_folder(spec.path, find_weights(spec.path), name)
+    if spec.path is not None:
+        return _by_file(spec, find_weights(spec.path))
     raise AssertionError("library.parse sets one of tag, hub and path")
 
 
-def _by_tag(wanted: WantedWeights) -> OpenClipSource:
-    arch, tag = wanted.arch, wanted.tag
+def _by_tag(spec: ModelSpec) -> OpenClipSource:
+    arch, tag = spec.arch, spec.tag
     config = architecture(arch)
     pretrained_config = library().get_pretrained_cfg(arch, tag)
     if not pretrained_config:
@@ -152,12 +152,10 @@ def _by_tag(wanted: WantedWeights) -> OpenClipSource:
         arch, tag, config, is_tag_quick=bool(pretrained_config.get("quick_gelu"))
     )
     return OpenClipSource(
-        name=f"{arch}/{tag}{_pin(wanted)}",
+        name=f"{arch}/{tag}{_pin(spec)}",
         arch=arch,
         config=config,
-        weights=Path(
-            _downloaded(lambda: _download(pretrained_config, wanted.revision), wanted.text)
-        ),
+        weights=Path(_downloaded(lambda: _download(pretrained_config, spec.revision), spec.text)),
         tokenizer=tokenizer_name(arch),
         preparation={key: pretrained_config[key] for key in PARTS if key in pretrained_config},
         trained_on=trained_on(tag),
@@ -174,34 +172,34 @@ def _download(pretrained_config: Mapping[str, Any], revision: str | None) -> str
     )
 
 
-def _by_hub(wanted: WantedWeights) -> OpenClipSource:
+def _by_hub(spec: ModelSpec) -> OpenClipSource:
     def fetch(file: str | None) -> str:
         get = library().pretrained.download_pretrained_from_hf
-        return str(get(wanted.hub, file, revision=wanted.revision))
+        return str(get(spec.hub, file, revision=spec.revision))
 
     def fetch_tokenizer() -> str:
         from huggingface_hub import snapshot_download
 
         allowed = [CONFIG, *_TOKENIZER_FILES]
-        return str(snapshot_download(wanted.hub, revision=wanted.revision, allow_patterns=allowed))
+        return str(snapshot_download(spec.hub, revision=spec.revision, allow_patterns=allowed))
 
-    config = Path(_downloaded(lambda: fetch(CONFIG), wanted.text))
-    weights = Path(_downloaded(lambda: fetch(None), wanted.text))
-    source = _by_folder(config.parent, weights, wanted.hub)
+    config = Path(_downloaded(lambda: fetch(CONFIG), spec.text))
+    weights = Path(_downloaded(lambda: fetch(None), spec.text))
+    source = _by_folder(config.parent, weights, spec.hub)
     # The tokenizer of the same revision; open_clip itself always uses the newest.
     tokenizer_name_in_config = source.config["text_cfg"].get("hf_tokenizer_name")
-    if wanted.revision is None or tokenizer_name_in_config not in (None, "", wanted.hub):
-        tokenizer = f"hf-hub:{wanted.hub}"
+    if spec.revision is None or tokenizer_name_in_config not in (None, "", spec.hub):
+        tokenizer = f"hf-hub:{spec.hub}"
     elif not tokenizer_name_in_config:
         tokenizer = f"local-dir:{config.parent}"
     else:
-        tokenizer = f"local-dir:{_downloaded(fetch_tokenizer, wanted.text)}"
-    return replace(source, name=f"{wanted.hub}{_pin(wanted)}", tokenizer=tokenizer)
+        tokenizer = f"local-dir:{_downloaded(fetch_tokenizer, spec.text)}"
+    return replace(source, name=f"{spec.hub}{_pin(spec)}", tokenizer=tokenizer)
 
 
-def _pin(wanted: WantedWeights) -> str:
+def _pin(spec: ModelSpec) -> str:
     """Return the suffix of a revision for the name."""
-    return f"@{wanted.revision}" if wanted.revision else ""
+    return f"@{spec.revision}" if spec.revision else ""
 
 
 def _downloaded(fetch: Callable[[], str], text: str) -> str:
@@ -238,10 +236,10 @@ def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
     )
 
 
-def _by_file(wanted: WantedWeights, weights: Path) -> OpenClipSource:
-    arch = wanted.arch
+def _by_file(spec: ModelSpec, weights: Path) -> OpenClipSource:
+    arch = spec.arch
     config = architecture(arch)
-    path_text = str(wanted.path)
+    path_text = str(spec.path)
     content = read_config(weights.parent)
     if content is None:
         notes = [check_file_activation(arch, config, weights, path_text), note_on_preparation(arch)]

@@ -21,7 +21,7 @@ import torch
 
 from unbag.errors import UnbagError
 from unbag.models.huggingface.loading import tokenizer_rules
-from unbag.models.layers import blocks_of, laid_out, recorded
+from unbag.models.layers import blocks_of, make_layers, record_blocks
 from unbag.models.open_clip.layers import through
 from unbag.models.open_clip.library import library
 from unbag.types import Layers
@@ -86,7 +86,7 @@ class Native:
         hidden = through(self.encoder.transformer, *self._embed(input_NL))
         hidden.append(self.encoder.ln_final(hidden[-1]))
         pooled = [self._pool(layer, input_NL) for layer in hidden]
-        return laid_out([layer[:, :length] for layer in hidden], pooled, real_NL)
+        return make_layers([layer[:, :length] for layer in hidden], pooled, real_NL)
 
     def _pool(self, hidden_NLW: Tensor, token_NL: Tensor) -> Tensor:
         position_N = self._pooled_positions(token_NL)
@@ -138,7 +138,7 @@ class Classed:
         hidden = through(self.encoder.transformer, *self._embed(token_NL))
         hidden.append(self.encoder.ln_final(hidden[-1]))
         words = [layer[:, : real_NL.shape[1]] for layer in hidden]
-        return laid_out(words, [layer[:, -1] for layer in hidden], real_NL)
+        return make_layers(words, [layer[:, -1] for layer in hidden], real_NL)
 
     def _hidden(self, token_NL: Tensor) -> Tensor:
         hidden_NLW, mask_BKK = self._embed(token_NL)
@@ -224,13 +224,13 @@ class Masked:
             raise _no_layers_error(type(encoder.transformer).__name__)
         token_NL = self._without_padding(token_NL)
         mask_NL = (token_NL != encoder.config.pad_token_id).long()
-        output, hidden = recorded(
+        output, hidden = record_blocks(
             blocks, lambda: encoder.transformer.forward(input_ids=token_NL, attention_mask=mask_NL)
         )
         has_class = type(encoder.pooler).__name__.startswith("Cls")
         pooled = [layer[:, 0] if has_class else None for layer in hidden]
         words = [layer[:, : real_NL.shape[1]] for layer in (*hidden, output.last_hidden_state)]
-        return laid_out(words, [*pooled, encoder.pooler(output, mask_NL)], real_NL)
+        return make_layers(words, [*pooled, encoder.pooler(output, mask_NL)], real_NL)
 
     def _without_padding(self, token_NL: Tensor) -> Tensor:
         if self.whole_because:
