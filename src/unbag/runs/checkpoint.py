@@ -81,7 +81,7 @@ def save_checkpoint(
         intact = path if path.exists() else previous
         state = "there is no earlier one"
         if intact is not None and intact.exists():
-            state = f"the checkpoint before it ({intact}) is intact"
+            state = f"the checkpoint before it ({intact}) is whole"
         label = f"the checkpoint of step {header[_STEP]}" if _STEP in header else path.name
         raise UnbagError(
             f"cannot save {label}: {said_by(error)}; {state}",
@@ -136,7 +136,7 @@ def _describe(path: Path) -> str:
     except (OSError, SafetensorError, KeyError, ValueError, TypeError):
         return "which is damaged too"
     step = checkpoint.header.get("step")
-    return "which is intact" if step is None else f"the checkpoint of step {step}, which is intact"
+    return "which is whole" if step is None else f"the checkpoint of step {step}, which is intact"
 
 
 def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
