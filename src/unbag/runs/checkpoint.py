@@ -136,7 +136,7 @@ def _describe(path: Path) -> str:
     except (OSError, SafetensorError, KeyError, ValueError, TypeError):
         return "which is damaged too"
     step = checkpoint.header.get("step")
-    return "which is whole" if step is None else f"the checkpoint of step {step}, which is intact"
+    return "which is whole" if step is None else f"the checkpoint of step {step}, which is whole"
 
 
 def _checksum(header: str, tensors: Mapping[str, Tensor]) -> str:
