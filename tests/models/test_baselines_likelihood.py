@@ -162,9 +162,9 @@ def test_missing_folder_that_looks_like_a_name(
         raise AssertionError
 
     monkeypatch.setattr(loading, "read_weights", connected)
-    with pytest.raises(UnbagError, match="at 'models/gpt': the folder models has no gpt") as caught:
+    with pytest.raises(UnbagError, match="at 'models/gpt': the folder models has no gpt") as error:
         load_likelihood("models/gpt")
-    assert caught.value.hint == (
+    assert error.value.hint == (
         "check the path; to use a model of the hub, download it first: hf download models/gpt"
     )
     assert find_language_model("owner/gpt") == HfSource("owner/gpt")
@@ -174,10 +174,10 @@ def test_missing_folder_that_looks_like_a_name(
 
 def test_model_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
-    with pytest.raises(UnbagError, match="CLIPConfig") as caught:
+    with pytest.raises(UnbagError, match="CLIPConfig") as error:
         load_likelihood(str(tmp_path))
-    assert len(caught.value.message) < 400
-    assert caught.value.hint == (
+    assert len(error.value.message) < 400
+    assert error.value.hint == (
         "its config.json is of another kind of model; use a model of the required kind"
     )
 

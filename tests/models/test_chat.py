@@ -59,8 +59,8 @@ def test_sharing_an_image_has_no_effect(
     shared, plain = model.logprobs_of(asks), plainly(model, asks)
     assert np.allclose(flat(shared), flat(plain), atol=1e-4)
     sums = [[np.mean(tokens) for tokens in one] for one in shared]
-    wanted = [[np.mean(tokens) for tokens in one] for one in plain]
-    assert [np.argsort(one).tolist() for one in sums] == [np.argsort(w).tolist() for w in wanted]
+    expected = [[np.mean(tokens) for tokens in one] for one in plain]
+    assert [np.argsort(one).tolist() for one in sums] == [np.argsort(w).tolist() for w in expected]
     assert len({round(number, 3) for number in flat(shared)}) > 20
 
 

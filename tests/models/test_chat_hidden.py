@@ -67,11 +67,11 @@ def test_hidden_state_equals_transformers(
     )
     inputs = processor(text=[f"{mark}\n{LONG}"], images=[images[0].open()], return_tensors="pt")
     with torch.inference_mode():
-        wanted_W = plain(**inputs, output_hidden_states=True).hidden_states[-1][0, -1]
+        expected_W = plain(**inputs, output_hidden_states=True).hidden_states[-1][0, -1]
         text = processor.tokenizer(["a red cube"], return_tensors="pt")
         blind_W = plain(**text, output_hidden_states=True).hidden_states[-1][0, -1]
     found_NW = load_chat(str(folder)).last_hidden([(images[0], LONG), (None, "a red cube")])
-    assert torch.allclose(found_NW[0], wanted_W, atol=2e-5)
+    assert torch.allclose(found_NW[0], expected_W, atol=2e-5)
     assert torch.allclose(found_NW[1], blind_W, atol=2e-5)
 
 
@@ -94,8 +94,8 @@ def test_tokenizer_without_padding_token(
     tf.AutoModelForImageTextToText.from_pretrained(folder).save_pretrained(tmp_path / "padless")
     padless = load_chat(str(tmp_path / "padless"))
     asks = asks_of(images)
-    wanted_NW = load_chat(str(folder)).last_hidden(asks)
-    assert torch.allclose(padless.last_hidden(asks), wanted_NW, atol=1e-5)
+    expected_NW = load_chat(str(folder)).last_hidden(asks)
+    assert torch.allclose(padless.last_hidden(asks), expected_NW, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["instructblip", "instructblip_t5"])
@@ -113,9 +113,9 @@ def test_bad_texts(chat_folder: ChatFolder, images: list[PixelImage]) -> None:
             model.last_hidden([(image, "  ")])
     with pytest.raises(UnbagError, match="the prompt 'a <image> of it' contains '<image>'"):
         model.last_hidden([(None, "a <image> of it")])
-    with pytest.raises(UnbagError, match="llava: the prompt 'cube cube ") as raised:
+    with pytest.raises(UnbagError, match="llava: the prompt 'cube cube ") as error:
         model.last_hidden([(None, "cube " * 600)])
-    assert "at most 512" in str(raised.value)
+    assert "at most 512" in str(error.value)
 
 
 class OtherLayout(nn.Module):

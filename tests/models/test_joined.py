@@ -217,15 +217,15 @@ def test_export_with_other_parts(image: str, text: str, tmp_path: Path) -> None:
     first = load(f"{image_model}+{words}")
     place = written(first, tmp_path / "out")
     save_tiny(tmp_path / "eyes.safetensors", seed=1)
-    with pytest.raises(UnbagError, match=r"is not the one that .* was trained with") as caught:
+    with pytest.raises(UnbagError, match=r"is not the one that .* was trained with") as error:
         load(str(place))
-    assert caught.value.expected == first.origin.image_fingerprint
-    assert load(f"{image_model}+{words}").origin.image_fingerprint in caught.value.message
+    assert error.value.expected == first.origin.image_fingerprint
+    assert load(f"{image_model}+{words}").origin.image_fingerprint in error.value.message
     save_tiny(tmp_path / "eyes.safetensors")
     save_llama(tmp_path / "llama", seed=1)
-    with pytest.raises(UnbagError, match=r"the text part .* is not the one") as caught:
+    with pytest.raises(UnbagError, match=r"the text part .* is not the one") as error:
         load(str(place))
-    assert caught.value.expected == first.origin.text_fingerprint
+    assert error.value.expected == first.origin.text_fingerprint
 
 
 DAMAGE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

@@ -92,8 +92,8 @@ def test_vectors_equal_those_of_transformers(llama: Path) -> None:
             tokens = torch.tensor([part.reads.tokenizer(caption)["input_ids"]])
             with torch.inference_mode():
                 hidden = plain(tokens, output_hidden_states=True).hidden_states[-1][0]
-            wanted = hidden[-1] if pool == "last" else hidden.mean(dim=0)
-            assert torch.allclose(pooled(part, (caption,))[0], wanted, atol=1e-5)
+            expected = hidden[-1] if pool == "last" else hidden.mean(dim=0)
+            assert torch.allclose(pooled(part, (caption,))[0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("before", ["", "mean:", "bidirectional:mean:"])
@@ -168,16 +168,16 @@ def test_part_from_a_table(tmp_path: Path) -> None:
     assert part.width == 3
     assert part.reads.count(CAPTIONS) == [1, 1]
     assert part.pooled(part.reads(CAPTIONS[::-1])).tolist() == [[3, 4, 5], [0, 1, 2]]
-    with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'") as caught:
+    with pytest.raises(UnbagError, match="has no vector of the caption 'a cat'") as error:
         part.reads(["a dog", "a cat"])
-    assert caught.value.expected == "one of its 2 captions, letter by letter"
+    assert error.value.expected == "one of its 2 captions, letter by letter"
     inputs = part.reads(CAPTIONS)
     for method, what in ((part.words, "tokens"), (part.layers, "layers")):
         with pytest.raises(UnbagError, match=f"has one vector per caption and no {what}"):
             method(inputs)
-    with pytest.raises(UnbagError, match="features are vectors of whole captions") as caught:
+    with pytest.raises(UnbagError, match="features are vectors of whole captions") as error:
         load_part(f"mean:features:{tmp_path / 't.safetensors'}")
-    assert caught.value.expected == "nothing before features:"
+    assert error.value.expected == "nothing before features:"
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,6 @@ def test_tokenizer_without_a_padding_token() -> None:
     class Bare:
         pad_token_id = eos_token = bos_token = unk_token = None
 
-    with pytest.raises(UnbagError, match="has no token for padding") as caught:
+    with pytest.raises(UnbagError, match="has no token for padding") as error:
         _set_padding_token(Bare(), "x")
-    assert caught.value.expected == "a pad, eos, bos or unk token"
+    assert error.value.expected == "a pad, eos, bos or unk token"

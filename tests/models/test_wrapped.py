@@ -103,9 +103,9 @@ def test_context_and_tokens() -> None:
     ],
 )
 def test_wrong_functions(other: dict[str, Any], said: str) -> None:
-    with pytest.raises(ub.UnbagError) as caught:
+    with pytest.raises(ub.UnbagError) as error:
         wrapped(**other)
-    assert said in str(caught.value)
+    assert said in str(error.value)
 
 
 def test_wrapped_model_cannot_be_trained(tmp_path: Path) -> None:

@@ -44,18 +44,18 @@ def quiet() -> Any:
 
 @pytest.mark.usefixtures("tagged")
 def test_tag_of_the_other_activation() -> None:
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load("tiny-clip/dfn2b")
-    assert raised.value.message == (
+    assert error.value.message == (
         "tiny-clip/dfn2b was trained with QuickGELU, and tiny-clip computes with GELU"
     )
-    assert raised.value.hint == "write open_clip:tiny-clip-quickgelu/dfn2b"
-    with pytest.raises(UnbagError) as raised:
+    assert error.value.hint == "write open_clip:tiny-clip-quickgelu/dfn2b"
+    with pytest.raises(UnbagError) as error:
         load("tiny-clip-quickgelu/laion2b_plain")
-    assert raised.value.message == (
+    assert error.value.message == (
         "tiny-clip/laion2b_plain was trained with GELU, and tiny-clip-quickgelu uses QuickGELU"
     )
-    assert raised.value.hint == "write open_clip:tiny-clip/laion2b_plain"
+    assert error.value.hint == "write open_clip:tiny-clip/laion2b_plain"
 
 
 @pytest.mark.usefixtures("tagged", "quiet")
@@ -116,13 +116,13 @@ def beside(tmp_path: Path, weights: Path, **lines: str) -> Path:
 
 def test_activation_in_the_trainers_parameters(saved: Made, tmp_path: Path) -> None:
     path = beside(tmp_path, saved("clip"), model="tiny-clip-quickgelu", force_quick_gelu="False")
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-clip@{path}")
-    assert raised.value.message == (
+    assert error.value.message == (
         "tiny-clip computes with GELU, and the trainer's params.txt says model: "
         "tiny-clip-quickgelu (QuickGELU)"
     )
-    assert raised.value.hint == f"write open_clip:tiny-clip-quickgelu@{path}"
+    assert error.value.hint == f"write open_clip:tiny-clip-quickgelu@{path}"
     path = beside(tmp_path, saved("clip"), model="tiny-clip", force_quick_gelu="False")
     with pytest.raises(
         UnbagError, match=r"computes with QuickGELU, and .* model: tiny-clip \(GELU"
@@ -150,10 +150,10 @@ def test_activation_in_the_config(saved: Made, home: Path, tmp_path: Path) -> No
     save_file(load_file(saved("clip")), tmp_path / "mine.safetensors")
     config = json.loads((home / "tiny-clip.json").read_text())
     write_config(tmp_path, {**config, "quick_gelu": True})
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-clip@{tmp_path}")
-    assert "the open_clip_config.json beside the file has QuickGELU" in raised.value.message
-    assert raised.value.hint == f"write open_clip:tiny-clip-quickgelu@{tmp_path}"
+    assert "the open_clip_config.json beside the file has QuickGELU" in error.value.message
+    assert error.value.hint == f"write open_clip:tiny-clip-quickgelu@{tmp_path}"
     write_config(tmp_path, config)
     with pytest.raises(UnbagError, match="beside the file has GELU"):
         load(f"tiny-clip-quickgelu@{tmp_path}")
@@ -198,9 +198,9 @@ def test_preparation_of_siglip(tmp_path: Path) -> None:
 
 
 def test_text_encoder_of_another_tokenizer(saved: Made) -> None:
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-clip@{saved('other-words')}")
-    assert raised.value.message == (
+    assert error.value.message == (
         "the text encoder of other-words.safetensors has 49500 words; the tokenizer of "
         "tiny-clip gives 49408"
     )

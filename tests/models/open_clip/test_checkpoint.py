@@ -204,35 +204,35 @@ def test_torchscript_archives(tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_another_architecture(saved: Made) -> None:
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-deep@{saved('clip')}")
-    assert raised.value.message == (
+    assert error.value.message == (
         "clip.safetensors does not fit tiny-deep: 24 missing (visual.transformer.resblocks.2.ln_1"
         ".weight, visual.transformer.resblocks.2.ln_1.bias, visual.transformer.resblocks.2.attn."
         "in_proj_weight ...)"
     )
-    assert raised.value.hint == "name the architecture it was trained with before the @"
+    assert error.value.hint == "name the architecture it was trained with before the @"
 
 
 def test_other_tensors_and_shapes(saved: Made) -> None:
     with pytest.raises(UnbagError, match=r"24 not part of it \(transformer.resblocks.2.*\.\.\.\)"):
         load(f"tiny-clip@{saved('deep')}")
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-clip@{saved('resnet')}")
     # Class token, places, projection, two layer norms, and two blocks of twelve.
-    assert "31 missing (visual.class_embedding, " in raised.value.message
-    assert "not part of it (visual.attnpool.c_proj.bias, " in raised.value.message
+    assert "31 missing (visual.class_embedding, " in error.value.message
+    assert "not part of it (visual.attnpool.c_proj.bias, " in error.value.message
     assert "1 of another shape (visual.conv1.weight is (4, 3, 3, 3), not (32, 3, 8, 8))" in (
-        raised.value.message
+        error.value.message
     )
 
 
 def test_hint_of_the_trainers_parameters(saved: Made, tmp_path: Path) -> None:
     (tmp_path / "params.txt").write_text("force_quick_gelu: False\nmodel: tiny-clip\n")
     save_file(load_file(saved("clip")), tmp_path / "epoch_1.safetensors")
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"tiny-deep@{tmp_path / 'epoch_1.safetensors'}")
-    assert raised.value.hint == "the trainer's params.txt says model: tiny-clip"
+    assert error.value.hint == "the trainer's params.txt says model: tiny-clip"
 
 
 def test_missing_and_wrong_config(saved: Made, home: Path, tmp_path: Path) -> None:
@@ -241,9 +241,9 @@ def test_missing_and_wrong_config(saved: Made, home: Path, tmp_path: Path) -> No
     with pytest.raises(UnbagError, match=r"has no open_clip_config.json"):
         load(f"local-dir:{tmp_path / 'only'}")
     folder = exported(saved("clip"), home / "tiny-deep.json", tmp_path / "lies")
-    with pytest.raises(UnbagError, match=r"does not fit lies: 24 missing") as raised:
+    with pytest.raises(UnbagError, match=r"does not fit lies: 24 missing") as error:
         load(f"local-dir:{folder}")
-    assert "does not describe these weights" in raised.value.hint
+    assert "does not describe these weights" in error.value.hint
     (folder / "open_clip_config.json").write_text("[]")
     with pytest.raises(UnbagError, match=r"is no config of open_clip: TypeError"):
         load(f"local-dir:{folder}")
@@ -303,9 +303,9 @@ def test_pinned_tag_has_its_own_name(saved: Made, monkeypatch: pytest.MonkeyPatc
 def test_folder_of_transformers(saved: Made, tmp_path: Path) -> None:
     save_file(load_file(saved("clip")), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip"}))
-    with pytest.raises(UnbagError, match="is a model of transformers, not of OpenCLIP") as raised:
+    with pytest.raises(UnbagError, match="is a model of transformers, not of OpenCLIP") as error:
         checkpoint.find_weights(tmp_path)
-    assert raised.value.hint == f"write hf:{tmp_path}"
+    assert error.value.hint == f"write hf:{tmp_path}"
     # Folders of the hub often hold both.
     (tmp_path / "open_clip_config.json").write_text("{}")
     assert checkpoint.find_weights(tmp_path) == tmp_path / "model.safetensors"
@@ -317,11 +317,11 @@ def test_run_of_the_trainer(tmp_path: Path) -> None:
     (tmp_path / "params.txt").write_text("model: RN50\n")
     for epoch in (1, 9, 10):
         (below / f"epoch_{epoch}.pt").touch()
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         checkpoint.find_weights(tmp_path)
     listed = "epoch_1.pt, epoch_9.pt, epoch_10.pt"
-    assert raised.value.message == f"the folder {below} holds 3 checkpoints: {listed}"
-    assert raised.value.hint == f"name the file, as in ...@{below / 'epoch_10.pt'}"
+    assert error.value.message == f"the folder {below} holds 3 checkpoints: {listed}"
+    assert error.value.hint == f"name the file, as in ...@{below / 'epoch_10.pt'}"
 
 
 def test_weights_with_nan(saved: Made, tmp_path: Path) -> None:
@@ -343,10 +343,10 @@ def test_download_prints_nothing(
         raise OSError(reason)
 
     monkeypatch.setattr(library(), "download_pretrained", offline)
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load("RN50-quickgelu/openai")
     assert capfd.readouterr().err == ""
-    message = raised.value.message
+    message = error.value.message
     assert message.startswith("the weights of open_clip:RN50-quickgelu/openai could not be down")
     assert message.endswith("Check the connection.")
     assert len(message) < 500

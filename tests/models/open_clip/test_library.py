@@ -70,14 +70,14 @@ def test_failed_download(monkeypatch: pytest.MonkeyPatch) -> None:
         "ViT-B-32/laion2b_s34b_b79k@main",
         "hf-hub:timm/ViT-B-16-SigLIP",
     ):
-        with pytest.raises(UnbagError) as raised:
+        with pytest.raises(UnbagError) as error:
             load(name)
-        assert raised.value.message == (
+        assert error.value.message == (
             f"the weights of open_clip:{name} could not be downloaded: Failed to download file "
             "and more"
         )
-        assert "HF_HUB_OFFLINE=1" in raised.value.expected
-        assert "open_clip:ARCH@PATH" in raised.value.hint
+        assert "HF_HUB_OFFLINE=1" in error.value.expected
+        assert "open_clip:ARCH@PATH" in error.value.hint
 
 
 def test_pinned_revision(monkeypatch: pytest.MonkeyPatch, saved: Made) -> None:
@@ -100,28 +100,28 @@ def test_encoder_and_tokenizer_offline(monkeypatch: pytest.MonkeyPatch, tmp_path
         raise OSError("offline mode is enabled\nmore")
 
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load(f"roberta-ViT-B-32-quickgelu@{tmp_path / 'mine.pt'}")
-    assert raised.value.message == (
+    assert error.value.message == (
         "open_clip cannot build roberta-ViT-B-32-quickgelu: offline mode is enabled more"
     )
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
     from unbag.models.open_clip.text import load_tokenizer
 
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load_tokenizer("ViT-B-16-SigLIP", "ViT-B-16-SigLIP")
-    assert raised.value.message == (
+    assert error.value.message == (
         "the tokenizer of ViT-B-16-SigLIP could not be loaded: offline mode is enabled"
     )
-    assert "open_clip:local-dir:FOLDER" in raised.value.hint
+    assert "open_clip:local-dir:FOLDER" in error.value.hint
 
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         load("ViT-B-32/openai")
-    assert raised.value.message.startswith("open_clip: models need the package 'open_clip_torch'")
-    assert raised.value.hint == "pip install 'unbag[open_clip]'"
+    assert error.value.message.startswith("open_clip: models need the package 'open_clip_torch'")
+    assert error.value.hint == "pip install 'unbag[open_clip]'"
 
 
 @pytest.mark.filterwarnings("ignore:.*no metadata states the activation")

@@ -64,10 +64,10 @@ def test_vectors_equal_the_encoder(loaded: Loaded, kind: str) -> None:
     # Text encoders of transformers have dropout; batch norms stay as locks set them.
     set_training(trainable, Freeze(text="all" if kind == "bert-mean" else 0))
     found_ND = trainable.embed_images(pixels(trainable.reads))
-    wanted_ND = encoder.encode_images(pixels(encoder))
-    torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
-    wanted_ND = encoder.encode_texts(CAPTIONS)
-    torch.testing.assert_close(captions(trainable), wanted_ND, rtol=0, atol=1e-6)
+    expected_ND = encoder.encode_images(pixels(encoder))
+    torch.testing.assert_close(found_ND, expected_ND, rtol=0, atol=1e-6)
+    expected_ND = encoder.encode_texts(CAPTIONS)
+    torch.testing.assert_close(captions(trainable), expected_ND, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,8 +115,8 @@ def test_reads_can_be_pickled(loaded: Loaded, kind: str) -> None:
     again = pickle.loads(pickle.dumps(reads))
     for image in images():
         assert torch.equal(again.prepare(image), reads.prepare(image))
-    found, wanted = again.tokenize(CAPTIONS), reads.tokenize(CAPTIONS)
-    assert torch.equal(found["token_NL"], wanted["token_NL"])
+    found, expected = again.tokenize(CAPTIONS), reads.tokenize(CAPTIONS)
+    assert torch.equal(found["token_NL"], expected["token_NL"])
     assert again.count_tokens(CAPTIONS) == loaded(kind).count_tokens(CAPTIONS)
 
 
@@ -140,8 +140,8 @@ def test_images_as_bytes(loaded: Loaded) -> None:
     level_NCHW = pixels(pickle.loads(pickle.dumps(trainable.reads)))
     assert level_NCHW.dtype == torch.uint8
     found_ND = trainable.embed_images(level_NCHW)
-    wanted_ND = whole.encode_images(pixels(whole))
-    torch.testing.assert_close(found_ND, wanted_ND, rtol=0, atol=1e-6)
+    expected_ND = whole.encode_images(pixels(whole))
+    torch.testing.assert_close(found_ND, expected_ND, rtol=0, atol=1e-6)
 
 
 def test_step_changes_only_trainable_weights(loaded: Loaded) -> None:
@@ -197,11 +197,11 @@ def test_lora_merges_into_the_original_names(loaded: Loaded, kind: str) -> None:
     start = {name: value.clone() for name, value in trainable.module.state_dict().items()}
     freeze = Freeze(text="all" if kind == "bert-mean" else 0)
     apply_freeze(trainable, freeze)
-    wanted_ND = captions(trainable).detach()
+    expected_ND = captions(trainable).detach()
     said = add_lora(trainable, Lora(rank=2))
     assert said.startswith("lora of rank 2 beside ")
     # Both matrices of a fresh pair multiply to nothing.
-    torch.testing.assert_close(captions(trainable).detach(), wanted_ND, rtol=0, atol=1e-6)
+    torch.testing.assert_close(captions(trainable).detach(), expected_ND, rtol=0, atol=1e-6)
     for _ in range(3):
         step(trainable)
     plain = merged(trainable.module)
@@ -241,9 +241,9 @@ def test_lora_trains_every_matrix_of_trainable_blocks(loaded: Loaded) -> None:
 def test_lora_without_a_trainable_matrix(loaded: Loaded) -> None:
     trainable = make_trainable(loaded("clip"), device="cpu")
     apply_freeze(trainable, Freeze(image="all", text=3))
-    with pytest.raises(UnbagError) as raised:
+    with pytest.raises(UnbagError) as error:
         add_lora(trainable, Lora())
-    assert str(raised.value) == (
+    assert str(error.value) == (
         f"{trainable.name} has no linear layer in a block that is open\n"
         "  expected: attention or MLP layers to put small matrices beside\n"
         "  hint:     freeze fewer layers, or train without lora"
@@ -260,9 +260,9 @@ def test_split_attention_equals_attention(is_batch_first: bool) -> None:
     mask_BLL = mask_LL.repeat(6, 1, 1) + torch.randn(6, 3, 3)
     split = SplitAttention(whole)
     for mask in (None, mask_LL, mask_BLL):
-        wanted, _ = whole(hidden, hidden, hidden, need_weights=False, attn_mask=mask)
+        expected, _ = whole(hidden, hidden, hidden, need_weights=False, attn_mask=mask)
         found, _ = split(hidden, hidden, hidden, attn_mask=mask)
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(found, expected)
     again = split.whole().state_dict()
     assert all(torch.equal(value, again[name]) for name, value in whole.state_dict().items())
 

@@ -46,8 +46,8 @@ def test_every_weight_is_in_one_part(loaded: Loaded, kind: str) -> None:
     assert parts.image == {n for n in names if n.startswith("visual.")} - READ_OUT[kind]
     assert parts.text == names - parts.image - parts.read_out
     lacks = LACK.get(kind)
-    told = f"the {lacks} encoder has no separate projection: the read-out is that of the other"
-    assert parts.notes == ((f"{told}, and the scale",) if lacks else ())
+    note = f"the {lacks} encoder has no separate projection: the read-out is that of the other"
+    assert parts.notes == ((f"{note}, and the scale",) if lacks else ())
 
 
 def vectors(encoder: DualEncoder) -> tuple[Tensor, Tensor]:
