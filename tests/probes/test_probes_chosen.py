@@ -12,7 +12,7 @@ from unbag.probes.sampling import (
     choose_rows,
     first_images,
     is_swap,
-    told_part,
+    part_note,
     truth_of,
     unite,
 )
@@ -134,7 +134,7 @@ def test_clusters_are_resampled_whole() -> None:
 
 
 def test_what_is_left_out_is_told() -> None:
-    assert told_part(5, 5, "rows") == ()
-    assert told_part(40, 6920, "rows") == (
+    assert part_note(5, 5, "rows") == ()
+    assert part_note(40, 6920, "rows") == (
         "40 of 6,920 rows are looked at, chosen by hash; --full takes all.",
     )

@@ -12,7 +12,7 @@ from unbag.edits import parsing as pipelines
 from unbag.edits.editor import CaptionEditor, EditTally
 from unbag.errors import UnbagError
 from unbag.probes import data as material_pairs
-from unbag.probes.data import find_probe_data, folder_material, pairs_material
+from unbag.probes.data import find_probe_data, folder_data, pairs_data
 from unbag.types import Edit, Edited, Given
 
 
@@ -57,7 +57,7 @@ class Swapping(CaptionEditor):
 
 def test_captions_get_negatives_and_a_positive(tmp_path: Path) -> None:
     pairs = open_pairs(str(write_lines(tmp_path)))
-    found = pairs_material(pairs, editor=Swapping())
+    found = pairs_data(pairs, editor=Swapping())
     assert len(found.rows) == 8
     first, second = found.rows[:2]
     assert first.caption == "a red dog sits on a green hill at 0 o'clock"
@@ -80,10 +80,10 @@ def test_captions_are_really_edited(tmp_path: Path) -> None:
     if pipelines.find_installed() is None:
         pytest.skip("no spaCy pipeline is installed")
     pairs = open_pairs(str(write_lines(tmp_path)))
-    found = pairs_material(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
+    found = pairs_data(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
     assert {row.kind for row in found.rows} <= {"replace_colour", "swap_attributes"}
     assert any(row.negative == "a green dog sits on a red hill at 0 o'clock" for row in found.rows)
-    again = pairs_material(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
+    again = pairs_data(pairs, kinds=("replace_colour", "swap_attributes"), seed=1)
     assert again.rows == found.rows
 
 
@@ -91,14 +91,14 @@ def test_an_unknown_kind_is_an_error_not_a_note(tmp_path: Path) -> None:
     if pipelines.find_installed() is None:
         pytest.skip("no spaCy pipeline is installed")
     with pytest.raises(UnbagError, match="unknown kind of edit 'swap_moods'"):
-        pairs_material(open_pairs(str(write_lines(tmp_path))), kinds=("swap_moods",))
+        pairs_data(open_pairs(str(write_lines(tmp_path))), kinds=("swap_moods",))
 
 
 def test_without_a_pipeline_there_are_no_edits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(material_pairs, "find_installed", lambda: None)
-    found = pairs_material(open_pairs(str(write_lines(tmp_path))))
+    found = pairs_data(open_pairs(str(write_lines(tmp_path))))
     assert [row.negative for row in found.rows] == [None] * 4
     assert found.notes == (
         "captions are not edited, since no spaCy pipeline was found: install the extra "
@@ -110,7 +110,7 @@ def test_captions_without_a_negative_are_counted(tmp_path: Path) -> None:
     more = [json.dumps({"image": "images/9.png", "captions": ["a cat"]})]
     file = write_lines(tmp_path, more=more)
     draw(tmp_path / "images" / "9.png", 90)
-    found = pairs_material(open_pairs(str(file)), editor=Swapping())
+    found = pairs_data(open_pairs(str(file)), editor=Swapping())
     assert found.notes == ("1 of 5 captions have no hard negative",)
     assert found.rows[-1].caption == "a cat"
     assert found.rows[-1].negative is None
@@ -141,7 +141,7 @@ def test_edits_that_were_made_before_are_taken(tmp_path: Path) -> None:
 
 def test_a_part_is_chosen_by_seed(tmp_path: Path) -> None:
     pairs = open_pairs(str(write_lines(tmp_path, 9)))
-    found = [pairs_material(pairs, editor=Swapping(), most=4, seed=seed) for seed in (0, 0, 1)]
+    found = [pairs_data(pairs, editor=Swapping(), max_images=4, seed=seed) for seed in (0, 0, 1)]
     names = [[image.name for image in one.images] for one in found]
     assert names[0] == names[1] != names[2]
     assert names[0] == sorted(names[0])
@@ -152,7 +152,7 @@ def test_entries_about_one_image_become_one(tmp_path: Path) -> None:
     more = [json.dumps({"image": "copy.png", "captions": ["a red dog again"]})]
     file = write_lines(tmp_path, 3, more=more)
     (tmp_path / "copy.png").write_bytes((tmp_path / "images" / "1.png").read_bytes())
-    found = pairs_material(open_pairs(str(file)), editor=Swapping())
+    found = pairs_data(open_pairs(str(file)), editor=Swapping())
     assert len(found.images) == 3
     assert found.notes == ("1 of 4 entries show an image that another shows",)
 
@@ -220,7 +220,7 @@ def test_images_without_captions_have_no_rows(tmp_path: Path) -> None:
         draw(tmp_path / f"{n}.png", n)
     (tmp_path / "copy.png").write_bytes((tmp_path / "0.png").read_bytes())
     (tmp_path / "read me.txt").write_text("hello")
-    for found in (find_probe_data(str(tmp_path)), folder_material(tmp_path)):
+    for found in (find_probe_data(str(tmp_path)), folder_data(tmp_path)):
         assert (found.rows, found.pairs, found.gallery) == ((), (), None)
         assert len(found.images) == 3
         assert found.about == f"the folder {tmp_path.name}: 3 images without captions"
@@ -241,7 +241,7 @@ def test_a_folder_with_too_few_images(tmp_path: Path, count: int, found: str) ->
     for n in range(count):
         draw(tmp_path / f"{n}.png", n)
     with pytest.raises(UnbagError) as error:
-        folder_material(tmp_path)
+        folder_data(tmp_path)
     assert error.value.message == f"the folder {tmp_path} holds {found}"
     assert error.value.expected == (
         "at least two different images, since models are asked to tell them apart"
@@ -291,5 +291,5 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_images_of_a_collection_are_files(tmp_path: Path) -> None:
-    found = pairs_material(open_pairs(str(write_lines(tmp_path))), editor=Swapping())
+    found = pairs_data(open_pairs(str(write_lines(tmp_path))), editor=Swapping())
     assert all(isinstance(image, FileImage) for image in found.images)

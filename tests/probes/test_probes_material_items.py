@@ -13,7 +13,7 @@ from unbag.probes.data import (
     find_probe_data,
     gallery_from,
     gallery_item,
-    items_material,
+    items_data,
     world_probe_data,
 )
 from unbag.types import Aggregate, Benchmark, Ensemble, Item, Question, Sparse
@@ -33,7 +33,7 @@ def material(
     *items: Item, benchmark: Benchmark | None = None, most: int | None = None
 ) -> ProbeData:
     benchmark = benchmark or bench()
-    return items_material([benchmark], {"toy": items}, about="toy", most=most)
+    return items_data([benchmark], {"toy": items}, about="toy", max_rows=most)
 
 
 def test_each_false_caption_is_a_row() -> None:
@@ -172,7 +172,7 @@ def test_the_gallery_is_the_one_with_its_words_in_order() -> None:
 
 def test_a_large_gallery_is_cut_and_keeps_its_truth() -> None:
     item = search("big", 9)
-    gallery = gallery_item(item, most=4)
+    gallery = gallery_item(item, max_images=4)
     assert gallery is not None
     assert len(gallery.images) == 4
     assert len(gallery.captions) == 8

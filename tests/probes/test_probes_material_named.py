@@ -9,7 +9,7 @@ import pytest
 from unbag.data import PixelImage
 from unbag.errors import UnbagError
 from unbag.metrics.choice import Choice
-from unbag.probes.data import benchmark_material, find_probe_data
+from unbag.probes.data import benchmark_data, find_probe_data
 from unbag.runs.progress import Silent
 from unbag.types import Benchmark, Ensemble, Item
 
@@ -53,7 +53,7 @@ def test_a_benchmark_is_read_from_its_folder(tmp_path: Path) -> None:
 
 def test_items_without_images_are_left_out_and_told(tmp_path: Path) -> None:
     root, progress = write_winoground(tmp_path, 3, without=1), Silent()
-    found = benchmark_material(["winoground"], root, progress=progress)
+    found = benchmark_data(["winoground"], root, progress=progress)
     assert len(found.pairs) == 2
     assert found.notes == (
         "winoground: 1 of 3 items are left out, since 2 images are missing; the numbers are not "

@@ -39,10 +39,10 @@ def test_the_nearest_images_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = replace(every[0], name="a again")
     for block in (1, 2, 512):
         monkeypatch.setattr(material_pairs, "BLOCK", block)
-        found = near_pairs(space, [*every, copy], most=3)
+        found = near_pairs(space, [*every, copy], max_pairs=3)
         # Cosines: a-b .8, b-c .6, a-c 0 and c-d 0, b-d -.8, a-d -1.
         assert [one.id for one in found] == ["a/b", "b/c", "a/c"]
-        assert len(near_pairs(space, every, most=100)) == 6
+        assert len(near_pairs(space, every, max_pairs=100)) == 6
     assert {one.relation for one in found} == {"nearest images"}
     assert found[0].captions is None
     assert near_pairs(space, every[:1]) == ()

@@ -125,11 +125,11 @@ def test_folds_do_not_depend_on_the_order_of_units() -> None:
 def test_controls_are_told_the_same_labels_in_another_order() -> None:
     rows = reader_fits(_classes(), NAMES, Effort(shuffles=2), inner=3, seed=0)
     for true, *controls in rows:
-        assert np.array_equal(true.told_T, _classes()[true.train_T])
+        assert np.array_equal(true.label_T, _classes()[true.train_T])
         for control in controls:
             assert np.array_equal(control.train_T, true.train_T)
-            assert sorted(control.told_T) == sorted(true.told_T)
-            assert 0.35 < (control.told_T == true.told_T).mean() < 0.65
+            assert sorted(control.label_T) == sorted(true.label_T)
+            assert 0.35 < (control.label_T == true.label_T).mean() < 0.65
 
 
 @pytest.mark.parametrize("reader", ["linear", "mlp", "attentive"])

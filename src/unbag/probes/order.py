@@ -56,7 +56,7 @@ from unbag.probes.sampling import (
     first_images,
     hashed,
     is_swap,
-    told_part,
+    part_note,
     truth_of,
     unite,
 )
@@ -220,10 +220,10 @@ def order(
     # Whatever caption has another order has one when all of its words move.
     headline = PRECISION + (SWAPS if swaps else "all_words")
     notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
-    notes += told_part(len(swaps), sum(map(is_swap, material.rows)), "captions with swaps")
+    notes += part_note(len(swaps), sum(map(is_swap, material.rows)), "captions with swaps")
     if gallery is not None and material.gallery is not None:
         whole = len(material.gallery.images)
-        notes += told_part(len(gallery.images), whole, "images of the gallery")
+        notes += part_note(len(gallery.images), whole, "images of the gallery")
     return ProbeResult(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 

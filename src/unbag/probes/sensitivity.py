@@ -40,7 +40,7 @@ from unbag.probes.base import (
     mean,
     statistic,
 )
-from unbag.probes.sampling import choose_rows, cluster_of, has_same_words, told_part
+from unbag.probes.sampling import choose_rows, cluster_of, has_same_words, part_note
 from unbag.probes.space import TIE, Space, cosines
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray, Outcomes
@@ -239,7 +239,7 @@ def edit_sensitivity(
     for kind in sorted({row.kind for row in asked.rows}):
         part = asked.part([row.kind == kind for row in asked.rows])
         quantities += costs(part, f", {kind}", quick, only=BY_KIND, is_swap=False)
-    notes = _notes(every, asked) + told_part(len(chosen), len(rows), "rows")
+    notes = _notes(every, asked) + part_note(len(chosen), len(rows), "rows")
     found = ProbeResult(NAME, tuple(quantities), notes=notes)
     return replace(found, headline=headline(found), plots=plots(found))
 

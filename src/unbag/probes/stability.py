@@ -40,7 +40,7 @@ from unbag.probes.base import (
     mean,
     statistic,
 )
-from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, told_part
+from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, part_note
 from unbag.probes.space import TIE, Space, cosines, unit
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
@@ -168,8 +168,8 @@ def stability(space: Space, material: ProbeData, options: Options) -> ProbeResul
     kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
     notes = (
         "A preference that is wrong does not count: see how many are right first.",
-        *told_part(len(kept), len(rows), "rows"),
-        *told_part(len(kept_pairs), len(pairs), "pairs of images"),
+        *part_note(len(kept), len(rows), "rows"),
+        *part_note(len(kept_pairs), len(pairs), "pairs of images"),
     )
     quantities: list[Quantity] = []
     plots: list[Scatter] = []
