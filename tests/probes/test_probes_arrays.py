@@ -81,7 +81,7 @@ def test_mining_in_blocks_finds_what_a_loop_finds(seed: int, block: int) -> None
     found = mine_pairs(merging, parting, block=block, keys=keys)
     wanted = plain_mining(merging, parting, keys)
     assert sorted((p.first, p.second) for p in found) == sorted(wanted)
-    few = mine_pairs(merging, parting, block=block, keys=keys, most=2)
+    few = mine_pairs(merging, parting, block=block, keys=keys, max_pairs=2)
     assert [p.merged for p in few] == [p.merged for p in found[:2]]
 
 

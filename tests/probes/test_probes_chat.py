@@ -11,7 +11,7 @@ import pytest
 from unbag.data import FileImage
 from unbag.models.loading import load_model
 from unbag.probes.base import ImagePair, Options, ProbeData, ProbedModel, ProbeResult, Row
-from unbag.probes.chat import MOST, PRIOR, YES_BIAS, items_of, prior, yes_bias
+from unbag.probes.chat import MAX_ITEMS, PRIOR, YES_BIAS, items_of, prior, yes_bias
 from unbag.probes.data import world_probe_data
 from unbag.registry import find, names
 from unbag.runs.progress import Silent
@@ -244,7 +244,7 @@ def test_a_full_diagnosis_asks_all_and_shows_a_grey_image() -> None:
 
 def test_a_few_are_chosen_whatever_their_order() -> None:
     items = items_of(WORLD, QUICK)
-    assert len(items) == 2 * MOST
+    assert len(items) == 2 * MAX_ITEMS
     turned = replace(WORLD, rows=WORLD.rows[::-1], pairs=WORLD.pairs[::-1])
     assert {one.id for one in items_of(turned, QUICK)} == {one.id for one in items}
     other = items_of(WORLD, replace(QUICK, seed=1))

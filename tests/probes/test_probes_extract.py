@@ -57,9 +57,9 @@ def _full() -> tuple[ProbeSheet[ImageSource], ...]:
 def test_each_image_has_the_class_whose_caption_is_true() -> None:
     for sheet in _full():
         for label in sheet.labels:
-            assert len(sheet.given) == len(sheet.groups) == len(label.captions) == 96
+            assert len(sheet.inputs) == len(sheet.groups) == len(label.captions) == 96
             for image, own, captions in zip(
-                sheet.given, label.class_N, label.captions, strict=True
+                sheet.inputs, label.class_N, label.captions, strict=True
             ):
                 assert isinstance(image, SceneImage)
                 truth = [holds(parse(caption), image.scene) for caption in captions]
@@ -82,7 +82,7 @@ def test_classes_are_balanced_within_every_group() -> None:
 def test_captions_of_one_set_have_the_same_words() -> None:
     for sheet in caption_sheets(seed=1, captions=64, is_full=False):
         (label,) = sheet.labels
-        words = [tuple(sorted(caption.split())) for caption in sheet.given]
+        words = [tuple(sorted(caption.split())) for caption in sheet.inputs]
         by_class = [
             Counter(w for w, own in zip(words, label.class_N, strict=True) if own == k)
             for k in (0, 1)
@@ -94,21 +94,21 @@ def test_a_bag_of_words_is_at_chance_for_relation_and_binding() -> None:
     space = bag_of_words_space()
     (sheet,) = image_sheets(seed=0, images=192, is_full=False)
     for label in sheet.labels:
-        found = read(space.images(sheet.given), label.class_N, sheet.groups)
+        found = read(space.images(sheet.inputs), label.class_N, sheet.groups)
         assert found.accuracy == 0.5, label.name
     for said in caption_sheets(seed=0, captions=96, is_full=True):
         (label,) = said.labels
-        assert read(space.captions(said.given), label.class_N, said.groups).accuracy == 0.5
+        assert read(space.captions(said.inputs), label.class_N, said.groups).accuracy == 0.5
 
 
 def test_presence_and_number_are_another_matter() -> None:
     *_, count, presence = image_sheets(seed=0, images=192, is_full=True)
     space = bag_of_words_space()
     (label,) = presence.labels
-    vector_ND = space.images(presence.given)
+    vector_ND = space.images(presence.inputs)
     assert read(vector_ND, label.class_N, presence.groups).accuracy > 0.95
     (label,) = count.labels
-    assert abs(read(space.images(count.given), label.class_N, count.groups).accuracy - 0.25) < 0.1
+    assert abs(read(space.images(count.inputs), label.class_N, count.groups).accuracy - 0.25) < 0.1
 
 
 def test_verdict_of_a_bag_of_words() -> None:
@@ -234,7 +234,7 @@ def test_layers_asked_for_are_read_and_those_that_are_not_there_are_named() -> N
 def test_layers_are_asked_for_in_chunks() -> None:
     space = _layered()
     (sheet,) = image_sheets(seed=0, images=160, is_full=False)
-    places = image_places(space, sheet.given, Options(layers=(2,)))
+    places = image_places(space, sheet.inputs, Options(layers=(2,)))
     assert space.layers.asked == [64, 64, 32]
     assert sorted(places.layers) == [0, 1, 2, 3]
     assert places.whole is not None

@@ -30,7 +30,7 @@ def test_images_without_a_direction_are_in_no_mined_pair() -> None:
     parting = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [inf, 0.0], [0.0, 1.0]])
     found = mine_pairs(merging, parting, above=-2.0)
     assert [(pair.first, pair.second) for pair in found] == [(0, 1)]
-    assert mine_pairs(merging, parting, most=0) == []
+    assert mine_pairs(merging, parting, max_pairs=0) == []
     assert mine_pairs(np.empty((0, 2)), np.empty((0, 2))) == []
 
 
@@ -42,7 +42,7 @@ def test_mining_where_everything_is_merged() -> None:
     i, j = np.nonzero(np.triu(first > 0.95, 1) & (second < 0.6))
     best = np.argsort(-first[i, j])[:50]
     assert len(i) > 500_000
-    found = mine_pairs(merging, parting, most=50, block=700)
+    found = mine_pairs(merging, parting, max_pairs=50, block=700)
     assert isinstance(found[0], MinedPair)
     assert [pair.merged for pair in found] == pytest.approx(first[i[best], j[best]], abs=1e-6)
     wanted = set(zip(i[best].tolist(), j[best].tolist(), strict=True))

@@ -21,7 +21,7 @@ from unbag.probes.base import (
     Verdict,
 )
 from unbag.probes.data import world_probe_data
-from unbag.probes.order import ORDER, WorldTagger, found_first, order, preferred, shuffle_captions
+from unbag.probes.order import ORDER, WorldTagger, hits_at_1, order, preferred, shuffle_captions
 from unbag.probes.reference_spaces import (
     bag_of_words_space,
     collapsed_space,
@@ -137,7 +137,7 @@ def test_all_seeds_are_asked_in_full_and_images_resampled_together(world: ProbeD
 def test_worked_recall() -> None:
     score_PC = np.array([[0.9, 0.1, 0.8, 0.2], [0.3, 0.7, 0.6, 0.1]])
     truth = Sparse((2, 4), np.array([0, 1, 0, 1]), np.array([0, 1, 2, 3]))
-    hit = found_first(np.eye(2), score_PC.T, truth)
+    hit = hits_at_1(np.eye(2), score_PC.T, truth)
     assert hit["text_to_image"].tolist() == [1, 1, 1, 0]
     assert hit["image_to_text"].tolist() == [1, 1]
 

@@ -152,7 +152,7 @@ def test_constant_features_are_at_chance_exactly(reader: Reader) -> None:
 def test_a_feature_that_hardly_varies_is_not_blown_up() -> None:
     scale = scale_of(np.array([[1.0, 5.0], [1.0 + 1e-9, 7.0]]))
     assert scale.deviation_F.tolist() == [1.0, 1.0]
-    assert scale.of(np.array([[1.0, 8.0]]))[0, 1] == 2.0
+    assert scale.apply(np.array([[1.0, 8.0]]))[0, 1] == 2.0
 
 
 @pytest.mark.parametrize("reader", ["linear", "mlp", "attentive"])

@@ -31,7 +31,7 @@ class Probe:
     about: str
     """Formula, source and limits, for the page and the docs."""
     ask: Callable[[ProbedModel, ProbeData, Options, Progress], ProbeResult]
-    """Measures a model on data. Where the probe does not apply, the result says why it is skipped."""
+    """Measures a model on data. If the probe does not apply, the result says why it is skipped."""
     say: Callable[[ProbeResult], Verdict]
     """Turns a result that is not skipped into a sentence."""
     thresholds: tuple[Thresholds, ...] = ()

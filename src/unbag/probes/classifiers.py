@@ -337,7 +337,7 @@ class FeatureScale(NamedTuple):
     mean_F: FloatArray
     deviation_F: FloatArray
 
-    def of(self, vector_NF: Feature) -> FloatArray:
+    def apply(self, vector_NF: Feature) -> FloatArray:
         """Standardise features."""
         scaled_NF: FloatArray = (vector_NF - self.mean_F) / self.deviation_F
         return scaled_NF
@@ -368,7 +368,7 @@ def answer_linear(
     scale = scale_of(train_NF)
     models = [
         fit_logistic(
-            scale.of(train_NF),
+            scale.apply(train_NF),
             fit.label_T,
             classes=classes,
             strength=1 / (inverse_strength * len(train_NF)),
@@ -376,7 +376,7 @@ def answer_linear(
         )
         for fit in fits
     ]
-    return [model.scores(scale.of(test_TF)).argmax(axis=1) for model in models], inverse_strength
+    return [model.scores(scale.apply(test_TF)).argmax(axis=1) for model in models], inverse_strength
 
 
 def _choose_strength(train_NF: Feature, fit: ReaderFit, classes: int, effort: Effort) -> float:
@@ -387,7 +387,10 @@ def _choose_strength(train_NF: Feature, fit: ReaderFit, classes: int, effort: Ef
     for fold in range(fit.inner_T.max() + 1):
         held_out_T = fit.inner_T == fold
         scale = scale_of(train_NF[~held_out_T])
-        fitted_TF, held_out_TF = scale.of(train_NF[~held_out_T]), scale.of(train_NF[held_out_T])
+        fitted_TF, held_out_TF = (
+            scale.apply(train_NF[~held_out_T]),
+            scale.apply(train_NF[held_out_T]),
+        )
         label_T, true_T = fit.label_T[~held_out_T], fit.label_T[held_out_T]
         model: Logistic | None = None
         for place, inverse_strength in enumerate(effort.inverse_strengths):

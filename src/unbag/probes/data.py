@@ -33,14 +33,14 @@ from unbag.runs.progress import Progress, Silent
 from unbag.types import Benchmark, BoolArray, Edit, FloatArray, Given, ImageSource, Item, Sparse
 
 WORLD = "world"
-MOST_ROWS = 2_000
+MAX_ROWS = 2_000
 """Default number of rows and pairs of benchmarks, which have up to a hundred thousand."""
-MOST_OWN = 500
+MAX_OWN_IMAGES = 500
 """Default number of images of a user."""
-MOST_IMAGES = 1_000
+MAX_GALLERY_IMAGES = 1_000
 """Images of a gallery: more make retrieval harder without changing the result."""
-MOST_PAIRS = 200
-MOST_CAPTIONS = 16
+MAX_NEAREST_PAIRS = 200
+MAX_CAPTIONS = 16
 """Items with more captions are galleries or lists of classes, not edited captions."""
 DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
 """Tags that name the difference between the images of an item: ours, MMVP-VLM's, Winoground's."""
@@ -86,11 +86,11 @@ def find_probe_data(
     is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
     is_made = bool(data) and (is_family or ":" in data)
     if data in names("benchmark") or (not exists and is_made):
-        max_rows = MOST_ROWS if max_items is None else max_items
+        max_rows = MAX_ROWS if max_items is None else max_items
         return benchmark_data([data], root, max_rows=max_rows, seed=seed, progress=progress)
     if not exists:
         raise _unknown(data)
-    max_images = MOST_OWN if max_items is None else max_items
+    max_images = MAX_OWN_IMAGES if max_items is None else max_items
     folder = _image_folder(Path(data))
     if folder is not None:
         return folder_data(folder, max_images=max_images, seed=seed)
@@ -171,7 +171,7 @@ def benchmark_data(
     chosen: Sequence[str],
     root: Path | None = None,
     *,
-    max_rows: int | None = MOST_ROWS,
+    max_rows: int | None = MAX_ROWS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ProbeData:
@@ -346,7 +346,7 @@ def _is_small(item: Item) -> bool:
     if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
         return False
     is_plain = all(isinstance(caption, str) for caption in item.captions)
-    return is_plain and len(item.captions) <= MOST_CAPTIONS
+    return is_plain and len(item.captions) <= MAX_CAPTIONS
 
 
 def _choose_clusters(
@@ -373,7 +373,7 @@ def _unused(benchmark: Benchmark, items: Sequence[Item]) -> list[str]:
     large = sum(not _is_small(item) and not isinstance(item.truth, Sparse) for item in items)
     counts = (
         (questions, "are questions, whose answers are not captions"),
-        (large, f"have ratings, classes or more than {MOST_CAPTIONS} captions"),
+        (large, f"have ratings, classes or more than {MAX_CAPTIONS} captions"),
     )
     return [f"{benchmark.name}: {n:,} of {len(items):,} items {why}" for n, why in counts if n]
 
@@ -416,7 +416,7 @@ def gallery_from(captioned: Iterable[tuple[ImageSource, str]]) -> Gallery | None
         if image.key not in images:
             images[image.key] = image
             caption_T.append(captions.setdefault(caption, len(captions)))
-        if len(images) == MOST_IMAGES:
+        if len(images) == MAX_GALLERY_IMAGES:
             break
     if len(images) < 2:
         return None
@@ -425,8 +425,8 @@ def gallery_from(captioned: Iterable[tuple[ImageSource, str]]) -> Gallery | None
     )
 
 
-def gallery_item(item: Item, *, max_images: int = MOST_IMAGES) -> Gallery | None:
-    """Return the gallery of an item with sparse truth, with at most `max_images` images; None of others.
+def gallery_item(item: Item, *, max_images: int = MAX_GALLERY_IMAGES) -> Gallery | None:
+    """Return the gallery of an item with sparse truth, of at most `max_images`; None of others.
 
     Images are chosen by a hash of their first caption; captions are those of the chosen images.
     """
@@ -452,7 +452,7 @@ def pairs_data(
     editor: CaptionEditor | None = None,
     kinds: Sequence[str] = ("default",),
     parts: EditParts | None = None,
-    max_images: int | None = MOST_OWN,
+    max_images: int | None = MAX_OWN_IMAGES,
     seed: int = 0,
 ) -> ProbeData:
     """Make rows of first captions with their hard negatives and positives, and a gallery.
@@ -546,7 +546,7 @@ def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[R
         )
 
 
-def folder_data(path: Path, *, max_images: int | None = MOST_OWN, seed: int = 0) -> ProbeData:
+def folder_data(path: Path, *, max_images: int | None = MAX_OWN_IMAGES, seed: int = 0) -> ProbeData:
     """Load images without captions: the only question is which of them a model merges."""
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
     chosen = _choose_places([file.name for file in files], max_images, seed)
@@ -585,7 +585,7 @@ def _distinct(images: Sequence[ImageSource]) -> list[ImageSource]:
 
 
 def near_pairs(
-    space: Space, images: Sequence[ImageSource], max_pairs: int = MOST_PAIRS
+    space: Space, images: Sequence[ImageSource], max_pairs: int = MAX_NEAREST_PAIRS
 ) -> tuple[ImagePair, ...]:
     """Return the pairs of different images with the highest cosines, the highest first.
 

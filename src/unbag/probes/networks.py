@@ -32,7 +32,7 @@ def answer_mlp(
     vector_NF: Feature, fits: Sequence[ReaderFit], *, classes: int, effort: Effort
 ) -> list[IntArray]:
     """Train networks with one hidden layer; return the classes of the test units of each fit."""
-    scaled = [scale_of(vector_NF[fit.train_T]).of(vector_NF) for fit in fits]
+    scaled = [scale_of(vector_NF[fit.train_T]).apply(vector_NF) for fit in fits]
     module = Mlps(torch.from_numpy(np.stack(scaled).astype(np.float32)), fits, classes)
     return train_networks(module, fits, count=len(vector_NF), effort=effort, learning_rate=MLP_RATE)
 
@@ -134,7 +134,7 @@ def train_networks(
     effort: Effort,
     learning_rate: float,
 ) -> list[IntArray]:
-    """Train until the end or until no network improves; return the classes of each fit's test units.
+    """Train until no network improves, or to the end; return the classes of each fit's test units.
 
     Each network answers with the weights of its best validation loss.
     """
@@ -200,7 +200,7 @@ class NetworkTask(Task[Tensor]):
         return self.optimizer.learning_rate
 
     def stops_after(self, state: TrainState, numbers: Mapping[str, Tensor]) -> bool:
-        """After each epoch, store the answers of networks that improved; stop when none improves."""
+        """After each epoch, store answers of networks that improved; stop when none improves."""
         epoch, step_in_epoch = divmod(state.step, self.steps_per_epoch)
         if step_in_epoch:
             return False

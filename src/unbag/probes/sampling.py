@@ -17,9 +17,9 @@ from unbag.edits.shuffles import BY_TAG, BY_WORD, words
 from unbag.probes.base import Gallery, ImagePair, Options, Row
 from unbag.types import IntArray, Sparse
 
-MOST_ROWS, MOST_SWAPS = 40, 60
+MAX_ROWS, MAX_SWAPS = 40, 60
 """Rows per kind in a quick diagnosis. Swaps decide verdicts, so there are more of them."""
-MOST_PAIRS = 16
+MAX_PAIRS = 16
 """Pairs of images per relation: each pair has two images of its own."""
 Chosen = TypeVar("Chosen")
 
@@ -36,8 +36,8 @@ def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
     swap_ids = {row.id for row in swaps}
     others = [row for row in rows if row.id not in swap_ids]
     chosen = [
-        *_choose(swaps, [(row.kind, cluster_of(row), row.id) for row in swaps], MOST_SWAPS),
-        *_choose(others, [(row.kind, cluster_of(row), row.id) for row in others], MOST_ROWS),
+        *_choose(swaps, [(row.kind, cluster_of(row), row.id) for row in swaps], MAX_SWAPS),
+        *_choose(others, [(row.kind, cluster_of(row), row.id) for row in others], MAX_ROWS),
     ]
     chosen_ids = {row.id for row in chosen}
     return unite([row for row in rows if row.id in chosen_ids])
@@ -71,7 +71,7 @@ def choose_pairs(pairs: Sequence[ImagePair], options: Options) -> list[ImagePair
     if options.is_full:
         return list(pairs)
     names = [(pair.relation, pair.cluster or pair.id, pair.id) for pair in pairs]
-    return _choose(pairs, names, MOST_PAIRS)
+    return _choose(pairs, names, MAX_PAIRS)
 
 
 def _choose(

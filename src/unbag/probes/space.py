@@ -175,7 +175,7 @@ class EncoderSpace:
         self._caption: dict[str, FloatArray] = {}
 
     def images(self, images: Sequence[ImageSource]) -> FloatArray:
-        """Return unit vectors [N, D] in double precision; NaN for an image that cannot be opened."""
+        """Return unit vectors [N, D] in double precision; NaN for images that cannot be opened."""
         keys = [image.key for image in images]
         self._encode({k: p for k, p in zip(keys, images, strict=True) if k not in self._image})
         # The width is not known before an image could be opened.

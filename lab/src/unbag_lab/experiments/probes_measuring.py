@@ -396,8 +396,8 @@ _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
 def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
     """All readers of all labels."""
     sheet = asked.sheet
-    cls_NW, patch_NLW = space.last_layer(sheet.given)
-    vector_ND = space.images(sheet.given)
+    cls_NW, patch_NLW = space.last_layer(sheet.inputs)
+    vector_ND = space.images(sheet.inputs)
     places = {
         "projected": vector_ND,
         "unprojected": cls_NW,
@@ -469,7 +469,7 @@ def _turned(feature_NF: Feature, task: ReaderFit) -> tuple[FloatArray, FloatArra
     scale = scale_of(train_TF)
     # Single precision halves the time of the one large product, and is far finer than the noise.
     train_TF, test_TF = (
-        scale.of(part).astype(np.float32) for part in (train_TF, feature_NF[task.test_T])
+        scale.apply(part).astype(np.float32) for part in (train_TF, feature_NF[task.test_T])
     )
     if train_TF.shape[1] <= train_TF.shape[0]:
         return train_TF.astype(float), test_TF.astype(float)
