@@ -147,7 +147,7 @@ def start(options: argparse.Namespace) -> int:
                 console.print(line, style="dim", highlight=False, markup=False)
 
         try:
-            found = examine(config, progress=Shown(console), keep=keep)
+            found = examine(config, progress=Shown(console), save=keep)
         except KeyboardInterrupt:
             said = "stopped before the first probe was done; nothing was written"
             if answered:

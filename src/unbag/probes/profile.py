@@ -188,10 +188,10 @@ PROFILE = Probe(
     'star", and "a red star and a blue cup" must beat the one with exchanged colours. The accuracy '
     "is broken down by relation, distance (near: centres less than half of the canvas apart), "
     "size, number of things, and whether tiny:base saw the combination of shape and colour in "
-    "training. Then all eight relations are offered at once, to see which is confused with which. Every "
-    "caption is true as often as false, so a scorer that ignores images has exactly 50 %. Ours; "
-    "after What'sUp (Kamath et al. 2023). Limits: drawn scenes; pairs have less room among many "
-    "things.",
+    "training. Then all eight relations are offered at once, to see which is confused with which. "
+    "Every caption is true as often as false, so a scorer that ignores images has exactly 50 %. "
+    "Ours; after What'sUp (Kamath et al. 2023). Limits: drawn scenes; pairs have less room among "
+    "many things.",
     ask=ask,
     say=say,
     thresholds=tuple(ProfileThresholds),

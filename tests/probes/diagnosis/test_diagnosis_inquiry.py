@@ -143,7 +143,7 @@ def test_a_model_without_a_twin_is_asked_alone() -> None:
 
 def test_what_there_is_is_kept_before_and_after_every_question() -> None:
     kept: list[Diagnosis] = []
-    found = examine(config(SHARE, BROKEN), keep=kept.append)
+    found = examine(config(SHARE, BROKEN), save=kept.append)
     assert [len(one.answers) for one in kept] == [0, 1, 2, 2]
     assert [one.is_whole for one in kept] == [False, False, False, True]
     assert kept[-1] is found
@@ -157,7 +157,7 @@ def test_a_stop_leaves_what_was_kept() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        examine(config(SHARE, replace(BROKEN, ask=stop)), keep=kept.append)
+        examine(config(SHARE, replace(BROKEN, ask=stop)), save=kept.append)
     assert [one.probe for one in kept[-1].answers] == ["share"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unbag.probes.base import Options
-from unbag.probes.diagnosis.text import said_under
+from unbag.probes.diagnosis.text import lines_below
 
 from .made_diagnosis import made
 
@@ -16,5 +16,5 @@ def test_a_layer_that_was_asked_for_in_vain_is_told_where_it_was_typed() -> None
     first = found.answers[0]
     first = replace(first, finding=replace(first.finding, notes=("another remark", note)))
     asked = replace(found, answers=(first,), options=Options(layers=(99,)), notes=("a note",))
-    notes = [line for line in said_under(asked) if line.startswith("note: ")]
+    notes = [line for line in lines_below(asked) if line.startswith("note: ")]
     assert notes == [f"note: {first.probe}: {note}", "note: a note"]
